@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from numaforge.kubelet.admission.gpu_resources import MOST_REPLICAS
 from numaforge.sections.section import ProfileKey, Section, given
 from numaforge.sections.values import as_text
 
@@ -36,7 +37,7 @@ def _config(value: object) -> str:
 
 
 Resource = Annotated[str, BeforeValidator(_resource), as_text("extended resource", f"^{_RESOURCE.pattern}$")]
-Replicas = Annotated[int, Field(ge=2, strict=True)]
+Replicas = Annotated[int, Field(ge=2, le=MOST_REPLICAS, strict=True)]
 ConfigName = Annotated[str, BeforeValidator(_config), as_text("label value", f"^{_CONFIG.pattern}$")]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
+from numaforge.given import digits
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.host.managers import contests
 from numaforge.roles.host.section import UNLIMITED
@@ -91,7 +92,8 @@ def plan_host(topology: NodeTopology, profile: NodeProfile, decided: NodePlan) -
 
 def _refuse_too_many_files(topology: NodeTopology, profile: NodeProfile) -> None:
     wish, most = profile.host.limits.nofile, topology.sysctls.get("fs.nr_open", "")
-    if wish is not None and most.isdigit() and wish > int(most):
+    bound = digits(most)
+    if wish is not None and bound is not None and wish > bound:
         raise PlanError(
             f"{wish} open files, and the kernel lets a process have {most} (fs.nr_open): no login would "
             "succeed",

@@ -24,6 +24,11 @@ SUBJECT = "hugepages"
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
 
 PagesBySize = Mapping[str, int]
+# A boot leaves the kernel some 60 MB more or less: a share stays that of the memory which an earlier plan
+# took it of while there is as much, within a hundredth or this.
+_STEADY_PART = 100
+_A_BOOT_MOVES = 64 * 2**20
+
 WantedPages = Mapping[int | None, PagesBySize]
 """By NUMA node; by None for the machine, where the kernel shows no NUMA nodes."""
 
@@ -33,12 +38,15 @@ def plan_hugepages(
 ) -> Reasoned[WantedPages]:
     """Return the wanted pages by NUMA node and size; a size that is not in the result is left as it is.
 
+    A share is one of the memory that `share_memory` returns.
+
     A size that the profile names is managed on every NUMA node; a kernel without NUMA nodes has one pool of
     each size, below /sys/kernel/mm/hugepages. Raises PlanError for a NUMA node or a size
     that the machine does not have, for more pages than a NUMA node has memory, and for more pages under a
     running kubelet where MemTotal would grow with them.
     """
     nodes = pool_places(topology)
+    memory = share_memory(topology, previous)
     wanted: dict[int | None, dict[str, int]] = {place: {} for place in nodes}
     decisions = []
     released, left = _no_longer_named(topology, profile, previous)
@@ -47,7 +55,7 @@ def plan_hugepages(
             if size in node.hugepages:
                 wanted[place][size] = 0
     for index, entry in enumerate(profile.hugepages):
-        pages, reason = _pages(nodes, entry, f"{SUBJECT}[{index}]")
+        pages, reason = _pages(nodes, memory, entry, f"{SUBJECT}[{index}]")
         for place, count in pages.items():
             wanted[place][entry.size] += count
         per_node = ", ".join(f"{count} on {_named(place)}" for place, count in pages.items())
@@ -63,6 +71,25 @@ def plan_hugepages(
         _refuse_too_many(place, node, wanted[place])
     _refuse_memory_that_grows(topology, profile, wanted)
     return Reasoned(wanted, tuple(decisions))
+
+
+def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int, int]:
+    """Return the memory in bytes of which shares are taken, by NUMA node; by 0 where the kernel shows none.
+
+    It is that of an earlier plan while a boot alone may have moved it, so that the pools stay as they are.
+    """
+    earlier: Mapping[int, int] = previous.hugepage_memory if previous else {}
+    if previous and not earlier:  # written by an earlier release
+        earlier = {node.id: node.memory_bytes for node in previous.numa_nodes}
+    now = {node.id: node.memory_bytes or 0 for node in pool_places(topology).values()}
+    return {
+        node: kept if abs((kept := earlier.get(node, there)) - there) <= _a_boot_moves(there) else there
+        for node, there in now.items()
+    }
+
+
+def _a_boot_moves(memory: int) -> int:
+    return max(memory // _STEADY_PART, _A_BOOT_MOVES)
 
 
 def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
@@ -126,7 +153,7 @@ def _named(place: int | None) -> str:
 
 
 def _pages(
-    nodes: Mapping[int | None, NumaNode], entry: Hugepages, field: str
+    nodes: Mapping[int | None, NumaNode], memory: Mapping[int, int], entry: Hugepages, field: str
 ) -> tuple[dict[int | None, int], str]:
     targets = _targets(nodes, entry, field)
     for place, node in targets.items():
@@ -152,8 +179,7 @@ def _pages(
         )
     share = Fraction((entry.share or "0%").removesuffix("%")) / 100
     return {
-        place: int((node.memory_bytes or 0) * share) // parse_bytes(entry.size)
-        for place, node in targets.items()
+        place: int(memory[node.id] * share) // parse_bytes(entry.size) for place, node in targets.items()
     }, f"{entry.share} of each NUMA node's memory, rounded down to whole pages"
 
 
@@ -231,18 +257,26 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """The pools of a kernel without NUMA nodes, by size; `numa_nodes` has the others."""
+    """The pools of a kernel without NUMA nodes, by size; `numa_nodes` has the others.
+
+    `hugepage_memory` is of what memory, in bytes by NUMA node, shares were taken; empty without shares.
+    """
 
     hugepages: ByName[int] = field(default_factory=dict)  # pages by size
+    hugepage_memory: Mapping[int, int] = field(default_factory=dict)
     pools: Annotated[WantedPages, Working] = field(default_factory=dict)
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the wanted pages of each pool."""
     found = plan_hugepages(machine, profile, decided.previous)
-    return Reasoned(
-        Decided(hugepages=found.value.get(None, {}), pools=found.value), found.decisions, found.notices
+    shares = any(entry.share is not None for entry in profile.hugepages)
+    planned = Decided(
+        hugepages=found.value.get(None, {}),
+        hugepage_memory=share_memory(machine, decided.previous) if shares else {},
+        pools=found.value,
     )
+    return Reasoned(planned, found.decisions, found.notices)
 
 
 def sysctls(profile: NodeProfile) -> tuple[str, ...]:

@@ -136,7 +136,7 @@ def danger(name: str, value: str) -> Danger | None:
 
     Where a number is judged, what is no decimal number is dangerous: the kernel may read it as any.
     """
-    numbers = [int(word) for word in value.split() if re.fullmatch(r"-?(0|[1-9][0-9]*)", word)]
+    numbers = [int(word) for word in value.split() if re.fullmatch(r"-?(0|[1-9][0-9]{0,18})", word)]
     whole = bool(numbers) and len(numbers) == len(value.split())
     for each in DANGERS:
         if _names(each.name, name) and (each.harms is None or not whole or each.harms(numbers)):

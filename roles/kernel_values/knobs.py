@@ -15,6 +15,7 @@ Word = bool | int | str
 
 _CPU = "/sys/devices/system/cpu"
 _SYSCTLS = "/proc/sys/"
+_MOST_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Knob:
         if self.word is bool:
             return next((word for word in (False, True) if self.text(path, word) == text), None)
         if isinstance(self.word, AtLeast):
-            return int(text) if text.isdecimal() and int(text) >= self.word.least else None
+            is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+            return int(text) if is_number and int(text) >= self.word.least else None
         return text if isinstance(self.word, tuple) and text in self.word else None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numaforge.given import digits
 from numaforge.reasons import Notice
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def value_for(topology: NodeTopology, row: Row) -> str:
     """
     wanted, held = row.value.split(), topology.sysctls.get(row.name, "").split()
     if len(wanted) > 1:
-        known = len(held) == len(wanted) and all(map(str.isdecimal, (*wanted, *held)))
+        known = len(held) == len(wanted) and None not in map(digits, (*wanted, *held))
         return (
             " ".join(str(max(map(int, pair))) for pair in zip(wanted, held, strict=True))
             if known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
+from numaforge.given import digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ IN_USE: Mapping[str, str] = {
 
 def is_raised_only(name: str, value: str) -> bool:
     """Say whether a host that has more than `value` is better off with what it has."""
-    return name in RAISED_ONLY and value.isdecimal()
+    return name in RAISED_ONLY and digits(value) is not None
 
 
 def refuse_odd_limits(asked: Mapping[str, str]) -> None:
@@ -58,7 +59,7 @@ def refuse_odd_limits(asked: Mapping[str, str]) -> None:
     Raises PlanError. The kernel reads 0x1 and 010 too, and some limits take -1.
     """
     for name, value in asked.items():
-        if name in RAISED_ONLY and not value.isdecimal():
+        if name in RAISED_ONLY and digits(value) is None:
             raise PlanError(
                 f"{value!r} is no limit",
                 where=f"tuning.sysctls.{name}",
@@ -68,9 +69,11 @@ def refuse_odd_limits(asked: Mapping[str, str]) -> None:
 
 def has_more(held: str | None, value: str) -> bool:
     """Say whether a host's value is known and larger than `value`."""
-    return held is not None and held.isdecimal() and int(held) > int(value)
+    there, wanted = digits(held or ""), digits(value)
+    return there is not None and wanted is not None and there > wanted
 
 
 def reaches(held: str | None, least: str) -> bool:
     """Say whether a limit is at least `least`; what is no number is left alone, what is not there is not."""
-    return held is not None and not (held.isdecimal() and int(held) < int(least))
+    there, wanted = digits(held or ""), digits(least)
+    return held is not None and not (there is not None and wanted is not None and there < wanted)

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, PlanError
+from numaforge.given import digits
 from numaforge.kubelet.admission.device_manager import Inventory
-from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, HintWork, Policies, hint_work
+from numaforge.kubelet.admission.hint_work import (
+    MEMORY_MANAGER,
+    HintWork,
+    Policies,
+    fewer_numa_nodes,
+    hint_work,
+)
 from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.machine import MachineInfo, cores_seen
 from numaforge.kubelet.minors.options import (
@@ -279,13 +286,25 @@ class _Chooser:
         return "best-effort", reason
 
     def _bearable(self, cpu_policy: str, policy: str, reason: str) -> tuple[str, str]:
-        """Return a default under which the kubelet answers pods: without alignment, if need be.
+        """Return a default under which the kubelet starts and answers pods: without alignment, if need be.
 
         The kubelet's own default is none, too. A policy that the profile names is refused instead.
         """
-        work = self._hint_work(cpu_policy, "None", policy)
         said = self.wish.topology_manager_policy or self.wish.topology_manager_options
-        if not work.stalls or said or self.existing.get("topologyManagerPolicy"):
+        if policy == "none" or said or self.existing.get("topologyManagerPolicy"):
+            return policy, reason
+        if self._has_too_many_numa_nodes():
+            limit = f"{self._numa_node_limit()}, so it would not start with {policy}"
+            self.notices.append(
+                Notice(
+                    "not-aligned",
+                    f"{limit}: by default pods are not aligned to NUMA nodes here. To align them, "
+                    f"{self._kubelet_with_limit()}; or {fewer_numa_nodes(self.topology)}",
+                )
+            )
+            return "none", limit
+        work = self._hint_work(cpu_policy, "None", policy)
+        if not work.stalls:
             return policy, reason
         self.notices.append(
             Notice(
@@ -478,7 +497,7 @@ class _Chooser:
         )
         self._refuse_unmeasured(chosen, field)
         self._add_prefer_closest(policy, chosen, known)
-        self._add_max_numa_nodes(chosen, known, field)
+        self._add_max_numa_nodes(chosen, field)
         return dict(sorted(chosen.items()))
 
     def _refuse_unmeasured(self, chosen: Options, field: str) -> None:
@@ -511,17 +530,29 @@ class _Chooser:
                 "pods that need several NUMA nodes get near ones",
             )
 
-    def _add_max_numa_nodes(self, chosen: Options, known: Mapping[str, OptionState], field: str) -> None:
+    def _has_too_many_numa_nodes(self) -> bool:
+        """Say whether this kubelet starts with no policy but none here, as no option raises its limit."""
+        known = MAX_ALLOWABLE_NUMA_NODES in topology_options(self.version)
+        return len(self.topology.numa_nodes) > DEFAULT_MAX_NUMA_NODES and not known
+
+    def _numa_node_limit(self) -> str:
+        return (
+            f"the machine has {len(self.topology.numa_nodes)} NUMA nodes, memory-only ones included, and "
+            f"kubelet {self.version} aligns at most {DEFAULT_MAX_NUMA_NODES}"
+        )
+
+    def _kubelet_with_limit(self) -> str:
+        return f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} ({_versions(MAX_ALLOWABLE_NUMA_NODES)})"
+
+    def _add_max_numa_nodes(self, chosen: Options, field: str) -> None:
         nodes = len(self.topology.numa_nodes)
         if nodes <= DEFAULT_MAX_NUMA_NODES and MAX_ALLOWABLE_NUMA_NODES not in chosen:
             return
-        if MAX_ALLOWABLE_NUMA_NODES not in known:
+        if self._has_too_many_numa_nodes():
             raise PlanError(
-                f"the machine has {nodes} NUMA nodes, memory-only ones included, and kubelet {self.version} "
-                f"aligns at most {DEFAULT_MAX_NUMA_NODES}",
+                self._numa_node_limit(),
                 where="kubelet.topology_manager_policy",
-                remedy=f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} "
-                f"({_versions(MAX_ALLOWABLE_NUMA_NODES)}), or {self._no_alignment()}",
+                remedy=f"{self._kubelet_with_limit()}, or {self._no_alignment()}",
             )
         held = self.existing.get("topologyManagerPolicyOptions", MAX_ALLOWABLE_NUMA_NODES)
         value = chosen.get(MAX_ALLOWABLE_NUMA_NODES) or (str(held.value) if held else None)
@@ -534,7 +565,7 @@ class _Chooser:
                 f"the machine has {nodes} NUMA nodes, memory-only ones included; the kubelet's limit is "
                 f"{DEFAULT_MAX_NUMA_NODES}",
             )
-        elif value is None or not value.isdigit() or int(value) < max(nodes, DEFAULT_MAX_NUMA_NODES):
+        elif value is None or (digits(value) or 0) < max(nodes, DEFAULT_MAX_NUMA_NODES):
             raise PlanError(
                 f"{MAX_ALLOWABLE_NUMA_NODES} is {value or 'not set'}"
                 + (f" in {held.place}" if held and held.value == value else "")
@@ -561,7 +592,7 @@ class _Chooser:
                     where=f"{field}.{name}",
                     remedy="write true or false",
                 )
-            if known[name].kind == "int" and not value.isdigit():
+            if known[name].kind == "int" and digits(value) is None:
                 raise PlanError(
                     f"{value!r} is not a number", where=f"{field}.{name}", remedy="write a whole number"
                 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
+from numaforge.given import digits
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.devices import as_instance
@@ -214,7 +215,7 @@ def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
 
 def _refuse_without_python(said: Mapping[str, str]) -> None:
     version = said.get("python", "")
-    numbers = tuple(int(number) for number in version.split(".") if number.isdigit())
+    numbers = tuple(number for part in version.split(".") if (number := digits(part)) is not None)
     if numbers < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         raise HostError(

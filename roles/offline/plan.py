@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from numaforge.codec import CpuSet
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
+from numaforge.kubelet.admission.machine import cores_seen, packages_counted
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.role import Turn, Working
 from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
@@ -29,13 +30,16 @@ class OfflinePlan:
     """CPUs that are to be offline; `taken` are those of them that are so by this plan alone.
 
     `cores` and `caches` are those that hold taken CPUs, as they were with them: what the kernel does not show
-    of a CPU that is offline.
+    of a CPU that is offline. `kubelet_cores` and `kubelet_packages` are all that the kernel's ids told, where
+    that is not what its sibling masks say.
     """
 
     cpus: CpuSet = frozenset()
     taken: CpuSet = frozenset()
     cores: tuple[Core, ...] = ()
     caches: tuple[L3Cache, ...] = ()
+    kubelet_cores: tuple[Core, ...] = ()
+    kubelet_packages: tuple[Package, ...] = ()
 
 
 _SMT, _OFFLINE = "cpus.smt", "cpus.offline"
@@ -61,7 +65,14 @@ def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Offlin
         _refuse_what_stays(machine, siblings, _SMT)
         _refuse_starved(machine, taken)
         _refuse_old_cgroups(machine, _SMT if siblings else _OFFLINE)
-    plan = OfflinePlan(cpus, taken, _holding(machine.cores, taken), _holding(machine.l3_caches, taken))
+    plan = OfflinePlan(
+        cpus,
+        taken,
+        _holding(machine.cores, taken),
+        _holding(machine.l3_caches, taken),
+        machine.kubelet_cores or () if taken else (),
+        machine.kubelet_packages or () if taken else (),
+    )
     return Reasoned(plan, tuple(_decisions(profile, siblings, named)), tuple(notices))
 
 
@@ -87,6 +98,12 @@ def as_before(machine: NodeTopology) -> NodeTopology:
         cores=cores,
         packages=_ordered(Package(number, cpus) for number, cpus in packages.items()),
         numa_nodes=tuple(replace(node, cpus=numa[node.id]) for node in machine.numa_nodes),
+        kubelet_cores=_with(cores_seen(machine), earlier.kubelet_cores, online)
+        if earlier.kubelet_cores
+        else None,
+        kubelet_packages=_with(packages_counted(machine), earlier.kubelet_packages, online)
+        if earlier.kubelet_packages
+        else None,
         l3_caches=_with(machine.l3_caches, earlier.caches, online),
         cpufreq=machine.cpufreq and _scaled(machine.cpufreq, alike),
         idle_states=machine.idle_states
@@ -111,6 +128,8 @@ def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
         cores=_cut(machine.cores, online),
         packages=_cut(machine.packages, online),
         numa_nodes=tuple(replace(node, cpus=node.cpus & online) for node in machine.numa_nodes),
+        kubelet_cores=None if machine.kubelet_cores is None else _cut(machine.kubelet_cores, online),
+        kubelet_packages=None if machine.kubelet_packages is None else _cut(machine.kubelet_packages, online),
         l3_caches=_cut(machine.l3_caches, online),
         cpufreq=machine.cpufreq
         and replace(

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import FrameType
 from typing import Any
 
 from pyinfra.api import Host, State
@@ -39,14 +37,27 @@ from numaforge.hosts import (
 )
 from numaforge.hosts.beside import told
 from numaforge.hosts.host_data import refuse, say_refused, set_aside
+from numaforge.hosts.inventories import (
+    FROM_ANSIBLE,
+    InventoryError,
+    notice_passed_over,
+    refuse_ansibles,
+    why_no_host,
+)
 from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
+from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
 from numaforge.roles.document import PLAN
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
 from numaforge.rollout.shards import Shard, shard_here
 from numaforge.snapshot import script
 from numaforge.verification.login import CONNECTION_DATA
+
+_A_DEPLOY = "'State' object has no attribute"
+"""What Python says where a deploy's file is run as an inventory."""
+_no_host: list[str] = []
+"""Why the inventory that was read names no host."""
 
 
 class _Unreachable(BaseStateCallback):
@@ -65,6 +76,8 @@ def adapt() -> None:
     """
     check_strictly()
     guard_output()
+    notice_passed_over()
+    say_in_one_line()
     if "pyinfra_cli.cli" not in sys.modules:  # `numaforge apply` reads this `config.py`
         return
     command_line(
@@ -86,9 +99,13 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
     file = Path(inventory, "inventory.py")
     is_path = not inventory.startswith("@") and ("/" in inventory or inventory.endswith(".py"))
     if is_path and "," not in inventory and not Path(inventory).exists():
-        raise CliError(f"there is no inventory {inventory}; name a file, a folder or a host")
+        raise InventoryError(f"there is no inventory {inventory}; name a file, a folder or a host")
+    source = str(file) if file.is_file() else inventory
+    refuse_ansibles(source)
     with _mistakes_in_one_line():
-        made = make_inventory(str(file) if file.is_file() else inventory, *args, **options)
+        made = make_inventory(source, *args, **options)
+    if not len(made):
+        _no_host.append(why_no_host(source))
     set_aside(made)
     return made
 
@@ -99,18 +116,15 @@ def _mistakes_in_one_line() -> Iterator[None]:
     try:
         yield
     except SyntaxError as error:
-        raise CliError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
+        remedy = "" if str(error.filename).endswith(".py") else f"; an inventory is Python: {FROM_ANSIBLE}"
+        raise InventoryError(f"{error.filename}, line {error.lineno}: {error.msg}{remedy}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise CliError(str(error)) from error
+        raise InventoryError(str(error)) from error
     except UnexpectedExternalError as error:
-        mistake, name = error.exception, error.filename
-        lines = [line for frame, line in traceback.walk_tb(mistake.__traceback__) if _is_of(frame, name)]
-        place = f"{name}, line {lines[-1]}" if lines else name
-        raise CliError(f"{place}: {type(mistake).__name__}: {mistake}") from error
-
-
-def _is_of(frame: FrameType, name: str) -> bool:
-    return frame.f_code.co_filename == name
+        said = of_file(error)
+        if _A_DEPLOY in said:
+            said = f"{error.filename} is a deploy: the inventory comes first, pyinfra INVENTORY DEPLOY"
+        raise InventoryError(said) from error
 
 
 def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None]:
@@ -126,7 +140,9 @@ def connect_all(state: State) -> None:
     nothing_left = len(state.inventory) > 0 and not hosts_of(state)  # a shard may have none, too
     introduce(state)
     if nothing_left:
-        raise CliError("no host is left: --limit and --exclude leave none of the inventory's")
+        raise InventoryError("no host is left: --limit and --exclude leave none of the inventory's")
+    if _no_host:
+        raise InventoryError(_no_host[-1])
     with _without_traceback():
         follow(state)
     divide(state, int(os.environ.get(events.PROCESSES, 1)))

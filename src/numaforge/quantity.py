@@ -22,8 +22,8 @@ _LARGEST_EXPONENT = 10_000
 EXPONENT_ERROR = f"the exponent is beyond {_LARGEST_EXPONENT}, with which the kubelet does not come to an end"
 
 _SHAPE = re.compile(
-    r"(?P<value>(?P<sign>[+-]?)0*(?P<whole>[0-9]*)(?:\.(?P<decimals>[0-9]*))?)"
-    r"(?P<suffix>[eEinumkKMGTP]*[-+]?[0-9]*)"
+    r"(?P<value>(?P<sign>[+-]?)0*+(?P<whole>[0-9]*+)(?:\.(?P<decimals>[0-9]*+))?+)"
+    r"(?P<suffix>[eEinumkKMGTP]*+[-+]?[0-9]*+)"
 )
 _EXPONENT = re.compile(r"[eE](?P<power>[+-]?[0-9]+)")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}

@@ -30,6 +30,7 @@ from pyinfra_cli.util import exec_file, load_deploy_file  # type: ignore[import-
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.overview import FORGET, MAINTENANCE, Overview, collect
+from numaforge.hosts.pyinfra_errors import of_file
 from numaforge.pyinfra_cli import adapt, connect_all, read_inventory
 from numaforge.report.fleet import HostSummary
 
@@ -132,11 +133,11 @@ def _prepare(state: State, run: Run) -> None:
         run.inventory, cwd=state.cwd, override_data={}, group_data_directories=()
     )
     ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
-    chosen = _chosen(inventory, run.limits) if run.limits else list(inventory)
-    if not chosen:
-        said = f" that --limit {' '.join(run.limits)} chooses" if run.limits else ""
-        raise HostError(f"the inventory names no host{said}", where=run.inventory)
-    state.init(inventory, config, initial_limit=chosen if run.limits else None)
+    chosen = _chosen(inventory, run.limits) if run.limits else None
+    if chosen == []:
+        limits = " ".join(run.limits)
+        raise HostError(f"the inventory names no host that --limit {limits} chooses", where=run.inventory)
+    state.init(inventory, config, initial_limit=chosen)
     state.set_stage(StateStage.Connect)
     with _what_is_left():
         connect_all(state)
@@ -173,12 +174,9 @@ def _in_our_words(run: Run) -> Iterator[None]:
     try:
         yield
     except UnexpectedExternalError as error:
-        mistake = error.exception
-        raise HostError(
-            f"{type(mistake).__name__}: {mistake}", where=str(error.filename), remedy="correct the file"
-        ) from mistake
+        raise HostError(of_file(error), remedy="correct the file") from error
     except CliError as error:
-        refused = HostError(error.message, where=run.inventory)
+        refused = HostError(error.message)
         if isinstance(error.__cause__, NumaforgeError):
             refused.exit_code = error.__cause__.exit_code
         raise refused from error

@@ -31,8 +31,8 @@ FOLDERS = (
 and system.control, whose files `state` has: systemd leaves its empty folders there until the next boot."""
 SETTINGS = "find /proc/sys -type f -perm -600 ! -name ns_last_pid ! -path '*/veth*' -exec grep -s . {} +"
 """Every sysctl that can be set, and read; the kernel writes ns_last_pid, and each pod has its veth."""
-UNITS = "systemctl list-unit-files --no-legend | grep -v transient"
-"""Transient units are those of logins and pods."""
+UNITS = "systemctl --root=/ list-unit-files --no-legend | grep -v transient"
+"""Transient units are those of logins and pods. Files are read, as systemd may be slow to answer."""
 
 
 def on_the_node(node: Node) -> dict[str, Any]:

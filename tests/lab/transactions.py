@@ -113,7 +113,7 @@ RESET = """#!/bin/sh
 /bin/mv "$@" || exit
 for target; do :; done
 case $target in
-*/T1/state) read -r at < "$target" ;;
+*/txn/*/state) read -r at < "$target" ;;
 *) at=${2##*/} ;;
 esac
 if [ "$at" = "EVENT" ]; then

@@ -530,7 +530,7 @@ def test_closed_input_is_named(folder):
 def test_a_run_over_no_host_is_refused(folder, arguments, message):
     command = [sys.executable, "-m", "numaforge.pyinfra_cli", "-y", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert answer.returncode == 1, "as pyinfra ends where it is given what it cannot use"
+    assert answer.returncode == ExitCode.BAD_INPUT
     assert message in answer.stdout + answer.stderr
 
 

@@ -28,6 +28,12 @@ def read_toml(text: str, place: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise NumaforgeError(f"not valid TOML: {error}", where=place) from error
+    except ValueError as error:  # of int() and of datetime, which tomllib passes on
+        raise NumaforgeError(
+            "not valid TOML: a number has too many digits, or a date is none", where=place
+        ) from error
+    except RecursionError as error:
+        raise NumaforgeError("not valid TOML: nested too deeply", where=place) from error
 
 
 def read_ini(text: str, place: str) -> dict[str, dict[str, str]]:

@@ -33,6 +33,8 @@ from numaforge.convert.rows import (
     read,
     same,
 )
+from numaforge.given import digits
+from numaforge.mistakes import shown
 
 _CLUSTER = "it is how the node joins its cluster, not what pods get"
 _FLAGS = "flags win over the kubelet's files, a profile's too: take out those for managers and reservations"
@@ -180,11 +182,11 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
             if mapping(part).get("enabled", True)
         ]
 
-    def shown(known: str) -> str:
+    def field_of(known: str) -> str:
         head, dot, rest = known.partition(".")
         return f"{field}.kubernetes.{names.get(head, head)}{dot}{rest}"
 
-    place(draft, config, shown)
+    place(draft, config, field_of)
     modules = mapping(kernel.get("modules"))
     draft.add(
         "modules.load",
@@ -198,6 +200,14 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
     )
     parameters = mapping(mapping(settings.get("boot")).get("kernel-parameters"))
     for name, values in parameters.items():
+        if not isinstance(values, list):
+            draft.note(
+                f"{field}.boot.kernel-parameters.{name}",
+                Fate.NOT_EXPRESSED,
+                f'{shown(values)} is no list; Bottlerocket has one of texts, ["1"]',
+                "kernel.cmdline",
+            )
+            continue
         words = [f"{name}={value}" if value else name for value in (values or [""])]
         add_parameters(draft, words, f"{field}.boot.kernel-parameters")
 
@@ -205,10 +215,11 @@ def _place_settings(draft: Draft, settings: Mapping[str, Any], field: str) -> No
 def _place_hugepages(draft: Draft, pages: Mapping[str, Any], field: str) -> None:
     for size, entry in pages.items():
         count = str(mapping(entry).get("count", ""))
+        number = digits(count)
         if size == "essential":
             continue
-        if count.isdigit():
-            draft.add("hugepages", [{"size": size, "count": int(count)}], field)
+        if number is not None:
+            draft.add("hugepages", [{"size": size, "count": number}], field)
         else:
             draft.note(
                 f"{field}.{size}",

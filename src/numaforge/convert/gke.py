@@ -13,6 +13,7 @@ from numaforge.convert.documents import mapping
 from numaforge.convert.draft import Draft
 from numaforge.convert.kubelet_configuration import KEEPS, place
 from numaforge.convert.rows import Fate, FieldRow, Form, becomes, differs, enters, not_expressed, not_ours
+from numaforge.given import digits
 
 _POLICIES = {
     "BestEffort": "best-effort",
@@ -128,10 +129,11 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
     for section in ("hugepageConfig", "hugepages"):
         for name, count in mapping(linux.get(section)).items():
             size = _SIZES[name.replace("hugepageSize", "hugepage_size")]
-            if not str(count).isdigit():
+            pages = digits(str(count))
+            if pages is None:
                 draft.refuse(f"linuxConfig.{section}.{name}", f"{count!r} is not a number of pages")
             else:
-                draft.add("hugepages", [{"size": size, "count": int(count)}], f"linuxConfig.{section}")
+                draft.add("hugepages", [{"size": size, "count": pages}], f"linuxConfig.{section}")
     draft.note(
         "(not in the file)",
         Fate.DIFFERS,

@@ -131,9 +131,8 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
             Fate.NOT_OURS,
             _CLUSTER,
         )
-    sysctls = {
-        str(each["name"]): each.get("value") for each in held.get("additional_sysctl") or () if "name" in each
-    }
+    entries = [mapping(each) for each in held.get("additional_sysctl") or ()]
+    sysctls = {str(each["name"]): each.get("value") for each in entries if "name" in each}
     draft.put("tuning.sysctls", sysctls or None, "additional_sysctl")
     _place_kubelet(draft, held)
 

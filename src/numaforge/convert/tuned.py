@@ -27,6 +27,7 @@ from numaforge.convert.rows import (
     same,
 )
 from numaforge.errors import NumaforgeError
+from numaforge.given import digits
 from numaforge.roles.kernel_values.knobs import KNOB_AT
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
@@ -60,9 +61,9 @@ def _preference(value: str) -> str:
 def _latency(value: str) -> dict[str, Any]:
     """`3`, `cstate.id:1|3`, `cstate.name:C1|10`, `cstate.id_no_zero:1|3`, as TuneD tries them in turn."""
     words = [word.strip() for word in value.split("|")]
-    number = next((word for word in words if word.isdigit()), None)
+    number = next((known for word in words if (known := digits(word)) is not None), None)
     if number is not None:
-        return {"max_latency_us": int(number)}
+        return {"max_latency_us": number}
     names = [word.partition(":")[2] for word in words if word.startswith("cstate.name")]
     return {"deepest": names[0]} if names else {"max_latency_us": value}
 
@@ -258,7 +259,8 @@ def convert_object(draft: Draft, document: Mapping[str, Any], name: str | None) 
     draft.take(document, rows)
     if draft.mistakes:
         return
-    profiles = {str(each.get("name")): each for each in mapping(document.get("spec")).get("profile") or ()}
+    listed = [mapping(each) for each in mapping(document.get("spec")).get("profile") or ()]
+    profiles = {str(each.get("name")): each for each in listed}
     field = "spec.profile"
     if name is None and len(profiles) != 1:
         draft.refuse(
@@ -366,7 +368,7 @@ def _place_sysctls(draft: Draft, options: Mapping[str, str]) -> None:
                 f"is set",
                 f"tuning.sysctls.{name}",
             )
-        values[name] = int(number) if re.fullmatch(r"-?(0|[1-9][0-9]*)", number) else number
+        values[name] = int(number) if re.fullmatch(r"-?(0|[1-9][0-9]{0,18})", number) else number
     draft.put("tuning.sysctls", values or None, "[sysctl]")
 
 
@@ -375,11 +377,11 @@ def _place_memory(draft: Draft, options: Mapping[str, str]) -> None:
         if not name.startswith("dirty_"):
             continue
         key = name.replace("_bytes", "_ratio") if value.endswith("%") else name
-        number = value.rstrip("%").strip()
-        if not number.isdigit():
+        number = digits(value.rstrip("%"))
+        if number is None:
             draft.refuse(f"[vm] {name}", f"{value!r} is neither a number of bytes nor a percentage")
         else:
-            draft.put("tuning.sysctls", {f"vm.{key}": int(number)}, f"[vm] {name}")
+            draft.put("tuning.sysctls", {f"vm.{key}": number}, f"[vm] {name}")
 
 
 def _place_sysfs(draft: Draft, options: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ from pyinfra.api import Host, State
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.hosts.facts import detect
 from numaforge.hosts.patches import check_strictly
+from numaforge.hosts.ssh_keys import key_mistake
 from numaforge.snapshot import Snapshot
 
 Answer = TypeVar("Answer")
@@ -47,6 +48,8 @@ def asked(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> 
             where=name,
             remedy="write a name for SSH, or a connector that pyinfra has, such as @local or @docker/NAME",
         ) from error
+    if (mistake := key_mistake(host)) is not None:
+        raise HostError(mistake, where=name)
     try:
         connect_all(state)
         with ctx_state.use(state), ctx_host.use(host):

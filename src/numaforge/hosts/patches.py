@@ -22,6 +22,8 @@ from pyinfra.connectors import ssh
 from pyinfra.connectors import util as connectors
 from pyinfra.connectors.sshuserclient import client
 
+from numaforge.hosts.ssh_keys import key_mistake
+
 # What is replaced; to mypy a module or a class has the names alone that its types declare.
 _connectors: Any = connectors
 _ssh: Any = ssh
@@ -159,6 +161,8 @@ def fail_alone(host: Host) -> None:
     connect = host.connector.connect
 
     def connect_alone() -> None:
+        if (mistake := key_mistake(host)) is not None:
+            raise ConnectError(mistake)
         try:
             connect()
         except ConnectError:

@@ -360,7 +360,12 @@ def _restored_memory_state(text: str, policy: str, version: KubeletVersion) -> M
             f"[memorymanager] configured policy {quoted(policy)} differs from state checkpoint policy "
             f"{quoted(written)}"
         )
-    return MemoryState(policy, checkpoint.get("machineState") or {}, checkpoint.get("entries") or {})
+    # To Go a null map or list is an empty one.
+    assignments = {
+        pod: {container: blocks or [] for container, blocks in (containers or {}).items()}
+        for pod, containers in (checkpoint.get("entries") or {}).items()
+    }
+    return MemoryState(policy, checkpoint.get("machineState") or {}, assignments)
 
 
 def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -69,8 +70,12 @@ def fitted(candidates: Iterable[str], width: float, size: float, bold: bool = Fa
     for last in candidates:
         if text_width(last, size, bold) <= width:
             return last
-    while last and text_width(last + ELLIPSIS, size, bold) > width:
-        last = last[:-1]
+    if not last:
+        return ""
+    too_long = bisect_left(
+        range(1, len(last) + 1), True, key=lambda n: text_width(last[:n] + ELLIPSIS, size, bold) > width
+    )
+    last = last[:too_long]
     return last.rstrip(" ,·") + ELLIPSIS if last else ""
 
 

@@ -84,6 +84,7 @@ class TopologyDocument:
     numa_nodes: tuple[NumaNode, ...]
     cores: tuple[Core, ...]
     kubelet_cores: tuple[Core, ...] | None = None
+    kubelet_packages: tuple[Package, ...] | None = None
     l3_caches: tuple[L3Cache, ...]
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
     cpufreq: Cpufreq | None
@@ -196,6 +197,23 @@ def _require_whole(read: TopologyDocument) -> None:
             raise _refusal(f"cores[{number}].package", f"there is no package {core.package}")
         if core.numa_node is not None and core.numa_node not in nodes:
             raise _refusal(f"cores[{number}].numa_node", f"there is no NUMA node {core.numa_node}")
+    _require_apart("kubelet_cores", read.kubelet_cores or (), online)
+    _require_apart("kubelet_packages", read.kubelet_packages or (), online)
+    _require_sizes(read)
+
+
+def _require_sizes(read: TopologyDocument) -> None:
+    """Refuse memory and GPU instances of less than nothing; raises TopologyError."""
+    for number, node in enumerate(read.numa_nodes):
+        if (node.memory_bytes or 0) < 0:
+            raise _refusal(f"numa_nodes[{number}].memory_bytes", f"{node.memory_bytes} bytes of memory")
+    for number, gpu in enumerate(read.gpus):
+        for place, instance in enumerate(gpu.gpu_instances or ()):
+            where = f"gpus[{number}].gpu_instances[{place}]"
+            if instance.start < 0:
+                raise _refusal(f"{where}.start", f"{instance.start} is no memory slice: the first is 0")
+            if instance.size < 1:
+                raise _refusal(f"{where}.size", f"{instance.size} memory slices: an instance has one or more")
 
 
 def _require_apart(name: str, groups: Sequence[Package | Core], online: CpuSet) -> CpuSet:

@@ -645,6 +645,9 @@ class NodeTopology:
     cores: tuple[Core, ...]
     l3_caches: tuple[L3Cache, ...]
     kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet tells cores, by ids; None: as `cores` says
+    kubelet_packages: tuple[Package, ...] | None = (
+        None  # as the kubelet counts sockets, by ids; None: as `packages` says
+    )
     cpu_vendor: str | None = None  # x86's: "GenuineIntel", "AuthenticAMD"
     os_release: Mapping[str, str] = field(default_factory=dict)
     kubelet: KubeletInstall | None = None

@@ -24,8 +24,8 @@ class _OfferAnswer(BaseModel):
 class _InstanceAnswer(BaseModel):
     id: int
     profile: int
-    start: int
-    size: int
+    start: Annotated[int, Field(ge=0)]
+    size: Annotated[int, Field(ge=1)]
 
 
 class _MigDeviceAnswer(BaseModel):

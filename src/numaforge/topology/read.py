@@ -48,8 +48,9 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     numa_nodes = read_numa_nodes(files, inventory.online)
     cores = tuple(_core(cpus, packages, numa_nodes) for cpus in read_cores(inventory))
     architecture = snapshot.commands.get("uname -m") or _architecture(files)
-    # s390x has books and drawers above its packages, which the kubelet looks at, too.
-    core_ids = None if architecture == "s390x" else read_core_ids(inventory)
+    core_ids = read_core_ids(inventory)
+    # s390x has books and drawers above its packages, whose ids repeat: the kubelet looks at them, too.
+    apart = {cpu: package.id for package in packages for cpu in package.cpus if architecture == "s390x"}
     gpus = tuple(replace(gpu, bar1_bytes=bar1_bytes(gpu, files)) for gpu in read_gpus(snapshot))
     accelerators, rdma_devices = read_accelerators(snapshot), read_rdma_devices(snapshot)
     nics = read_nics(snapshot, rdma_devices)
@@ -82,7 +83,8 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         packages=packages,
         numa_nodes=numa_nodes,
         cores=cores,
-        kubelet_cores=_kubelet_cores(core_ids, cores, numa_nodes),
+        kubelet_cores=_kubelet_cores(core_ids, cores, numa_nodes, apart),
+        kubelet_packages=_kubelet_packages(core_ids, packages),
         l3_caches=read_last_level_caches(inventory),
         hugepages=read_pools(
             {path: text for path, text in files.items() if path.startswith("/sys/kernel/mm/hugepages/")}
@@ -126,24 +128,46 @@ def _core(cpus: CpuSet, packages: Iterable[Package], numa_nodes: Iterable[NumaNo
 
 
 def _kubelet_cores(
-    ids: Mapping[int, tuple[int, int]] | None, cores: Iterable[Core], numa_nodes: Iterable[NumaNode]
+    ids: Mapping[int, tuple[int, int]] | None,
+    cores: Iterable[Core],
+    numa_nodes: Iterable[NumaNode],
+    apart: Mapping[int, int],
 ) -> tuple[Core, ...] | None:
     """Return the cores as the kernel's ids tell them, or None where the sibling masks say the same.
 
     cAdvisor utils/sysinfo/sysinfo.go, getCoresInfo: threads of a NUMA node with equal core_id and
-    physical_package_id are a core; without NUMA nodes each package stands for one.
+    physical_package_id are a core, on s390x with equal book_id and drawer_id, too, for which `apart` has the
+    package by its mask; without NUMA nodes each package stands for one.
     """
     node_of = {cpu: node.id for node in numa_nodes for cpu in node.cpus}
     if ids is None:
         return None
-    together: dict[tuple[int | None, int, int], set[int]] = {}
+    together: dict[tuple[int | None, int, int, int | None], set[int]] = {}
     for cpu, (core, package) in sorted(ids.items()):
         if not node_of or cpu in node_of:
             # Where the kernel does not know the packages it prints -1, and the kubelet finds a single one.
-            together.setdefault((node_of.get(cpu), core, max(package, 0)), set()).add(cpu)
-    found = tuple(Core(package, node, frozenset(cpus)) for (node, _, package), cpus in together.items())
+            place = (node_of.get(cpu), core, max(package, 0), apart.get(cpu))
+            together.setdefault(place, set()).add(cpu)
+    found = tuple(Core(package, node, frozenset(cpus)) for (node, _, package, _), cpus in together.items())
     seen = {core for core in cores if not node_of or core.numa_node is not None}
     return None if {*found} == seen else found
+
+
+def _kubelet_packages(
+    ids: Mapping[int, tuple[int, int]] | None, packages: Iterable[Package]
+) -> tuple[Package, ...] | None:
+    """Return the packages as the kernel's ids tell them, or None where the sibling masks say the same.
+
+    cAdvisor machine/machine.go, GetSockets: each distinct "physical id", else physical_package_id, of the
+    CPUs that are online is a socket.
+    """
+    if ids is None:
+        return None
+    together: dict[int, set[int]] = {}
+    for cpu, (_, package) in sorted(ids.items()):
+        together.setdefault(package, set()).add(cpu)
+    found = tuple(Package(number, frozenset(cpus)) for number, cpus in together.items())
+    return None if {each.cpus for each in found} == {each.cpus for each in packages} else found
 
 
 def _one_line(files: Mapping[str, str], path: str) -> str | None:

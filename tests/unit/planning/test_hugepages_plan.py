@@ -42,6 +42,43 @@ def test_spread(amount, expected):
     assert pages(plan(lab_node(), {"size": "2Mi", **amount})) == expected
 
 
+def with_memory(*gib: float) -> NodeTopology:
+    """Return a machine whose NUMA nodes have this memory."""
+    whole = machine(packages=2, cores_per_numa_node=4, kubelet=kubeadm_kubelet())
+    pools = {"2Mi": HugepagePool(0, 0)}
+    sizes = [int(size * GIB) for size in gib]
+    nodes = [
+        replace(node, memory_bytes=size, hugepages=pools)
+        for node, size in zip(whole.numa_nodes, sizes, strict=True)
+    ]
+    return replace(whole, numa_nodes=tuple(nodes), memory_bytes=sum(sizes))
+
+
+MIB = 1 / 1024
+SECOND = {
+    "60-MiB-less": ((93 - 60 * MIB, 93), "25%", [11904, 11904]),
+    "60-MiB-more": ((93 + 60 * MIB, 93), "25%", [11904, 11904]),
+    "a-module-is-gone": ((93, 61), "25%", [11904, 7808]),
+    "another-share": ((93 - 60 * MIB, 93), "25.1%", [11951, 11951]),
+}
+
+
+@pytest.mark.parametrize(("memory", "share", "expected"), SECOND.values(), ids=SECOND.keys())
+def test_a_share_stays_when_a_boot_moves_the_memory(memory, share, expected):
+    first = plan(with_memory(93, 93), {"size": "2Mi", "share": "25%"})
+    assert pages(first) == [11904, 11904]
+    after = replace(with_memory(*memory), previous_plan=dumps(first))
+    assert pages(plan(after, {"size": "2Mi", "share": share})) == expected
+
+
+def test_boots_do_not_add_up():
+    chosen = plan(with_memory(93, 93), {"size": "2Mi", "share": "25%"})
+    for _ in range(3):
+        moved = replace(with_memory(93 - 60 * MIB, 93), previous_plan=dumps(chosen))
+        chosen = plan(moved, {"size": "2Mi", "share": "25%"})
+        assert pages(chosen) == [11904, 11904]
+
+
 def test_entries_of_one_size_add_up():
     chosen = plan(
         lab_node(),

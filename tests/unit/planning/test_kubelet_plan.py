@@ -231,13 +231,33 @@ def test_refused(version, wish, message):
     assert message in refusal(lab_node(), version, **wish)
 
 
-def test_many_numa_nodes_need_a_kubelet_that_allows_them():
-    message = refusal(big_512(), "1.30")
+@pytest.mark.parametrize(
+    "wish",
+    [
+        pytest.param({"topology_manager_policy": "restricted"}, id="the-profile-names-a-policy"),
+        pytest.param({"topology_manager_options": {"prefer-closest-numa-nodes": True}}, id="or-an-option"),
+    ],
+)
+def test_many_numa_nodes_need_a_kubelet_that_allows_them(wish):
+    message = refusal(big_512(), "1.30", **wish)
     assert (
         "the machine has 16 NUMA nodes, memory-only ones included, and kubelet 1.30 aligns at most 8"
         in message
     )
     assert "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)" in message
+
+
+@pytest.mark.parametrize("topology", [big_512(), many_numa_nodes(32)], ids=["16", "34"])
+@pytest.mark.parametrize("version", ["1.28", "1.30"])
+def test_by_default_a_kubelet_without_the_limit_aligns_nothing(topology, version):
+    chosen = plan(topology, version)
+    assert chosen.kubelet is not None
+    assert chosen.kubelet.settings["topologyManagerPolicy"] == "none"
+    (notice,) = [notice for notice in chosen.notices if notice.id == "not-aligned"]
+    assert f"the machine has {len(topology.numa_nodes)} NUMA nodes" in notice.message
+    assert f"kubelet {version} aligns at most 8, so it would not start with" in notice.message
+    assert "To align them, use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)" in notice.message
+    assert notice.message.endswith(FEWER)
 
 
 def test_many_numa_nodes_without_alignment_are_fine_on_any_version():
@@ -347,6 +367,21 @@ def test_align_by_socket_needs_a_numa_node_per_package():
         topology, numa_nodes=(node,), cores=tuple(replace(core, numa_node=0) for core in topology.cores)
     )
     message = refusal(topology, cpu_manager_options={"align-by-socket": True})
+    assert "there are 2 packages and 1 NUMA nodes with CPUs" in message
+
+
+def test_a_package_in_no_numa_node_counts_for_align_by_socket():
+    """NumSockets is machineInfo.NumSockets: of CPUs that are online, wherever the kernel shows them."""
+    there = machine(packages=2, cores_per_numa_node=2, kubelet=kubeadm_kubelet())
+    first, last = there.numa_nodes
+    hidden = replace(
+        there,
+        numa_nodes=(first,),
+        cores=tuple(
+            replace(core, numa_node=None) if core.numa_node == last.id else core for core in there.cores
+        ),
+    )
+    message = refusal(hidden, cpu_manager_options={"align-by-socket": True})
     assert "there are 2 packages and 1 NUMA nodes with CPUs" in message
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from numaforge.cpulist import parse_cpulist
 from numaforge.errors import PlanError
-from numaforge.kubelet.admission.machine import cpu_capacity
+from numaforge.kubelet.admission.machine import MachineInfo, cpu_capacity
+from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.node import NodePlan
@@ -44,6 +45,35 @@ def test_cpus_in_no_numa_node_are_neither_reserved_nor_promised() -> None:
 def test_cpus_in_no_numa_node_cannot_be_reserved_by_name() -> None:
     with pytest.raises(PlanError, match="does not find them: 4\n  choose among the CPUs that it finds: 5,7"):
         plan(captured("dell-r630-node0-offline"), cpus={"reserved": {"cpulist": "4-5"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "sockets"),
+    [
+        pytest.param("dell-r630-node0-offline", 2, id="one-whose-CPUs-are-in-no-NUMA-node"),
+        pytest.param("ibm-9179-power7", 1, id="a-kernel-that-writes--1-for-each"),
+        pytest.param("itanium2-16p-8n", 8, id="ids-that-repeat"),
+        pytest.param("nvidia-dgx-h100", 2, id="as-the-masks-say"),
+    ],
+)
+def test_sockets_are_counted_by_their_ids(name: str, sockets: int) -> None:
+    assert MachineInfo.from_topology(captured(name)).cpus.num_sockets == sockets
+
+
+def test_align_by_socket_is_refused_where_a_package_is_in_no_numa_node() -> None:
+    text = (
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        'cpuManagerPolicy: static\nreservedSystemCPUs: "5"\ntopologyManagerPolicy: restricted\n'
+        'cpuManagerPolicyOptions: {align-by-socket: "true"}\n'
+        "featureGates: {CPUManagerPolicyAlphaOptions: true}\nfailCgroupV1: false\nfailSwapOn: false\n"
+    )
+    report = check(text, version="1.36", topology=captured("dell-r630-node0-offline"))
+    assert "number of sockets are more than number of NUMA" in (report.error or "")
+
+
+def test_what_the_kubelet_merges_on_s390x_is_reserved_whole() -> None:
+    planned = plan(captured("ibm-z-drawers"), cpus={"reserved": {"cores": 1}})
+    assert planned.cpus.reserved == parse_cpulist("0-2")
 
 
 def test_offline_cpus_are_promised_where_the_kernel_has_no_numa_nodes() -> None:

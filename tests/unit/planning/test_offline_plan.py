@@ -25,6 +25,16 @@ from tests.machines.files import stored
 CPU = "/sys/devices/system/cpu"
 TUNING = {"governor": "performance", "cpu_idle": {"max_latency_us": 20}}
 MACHINES = ("nvidia-dgx-h100", "epyc-9654-nps4", "core-i7-620m")
+BY_IDS = (
+    "dell-c6145-opteron6276",
+    "dell-r815-opteron6272",
+    "ibm-9179-power7",
+    "ibm-z-drawers",
+    "itanium2-16p-8n",
+    "sgi-xe320-buggy-numa",
+    "xeon-6230-memory-without-cpus",
+)
+"""Machines on which the kernel's ids tell other cores or packages than its sibling masks."""
 
 
 def plan(topology: NodeTopology, tuning: dict[str, object] | None = None, **cpus: object) -> NodePlan:
@@ -57,7 +67,8 @@ def switchable(name: str) -> Snapshot:
     """Return a captured machine on which all CPUs but the first one have a switch."""
     snapshot = stored(name).snapshot()
     present = read_topology(snapshot).online
-    return replace(snapshot, files={**snapshot.files, **{online(cpu): "1\n" for cpu in present - {0}}})
+    switches = {online(cpu): "1\n" for cpu in present - {0}}
+    return replace(snapshot, files={f"{CPU}/online": format_cpulist(present), **snapshot.files, **switches})
 
 
 def planned_again(snapshot: Snapshot, first: NodePlan, **cpus: object) -> NodePlan:
@@ -161,6 +172,23 @@ def test_a_second_run_finds_the_same_plan(name, cpus):
     first = plan(read_topology(snapshot), TUNING, **cpus)
     second = planned_again(snapshot, first, **cpus)
     assert replace(second, notices=first.notices) == first
+
+
+@pytest.mark.parametrize("name", BY_IDS)
+@pytest.mark.parametrize("cpus", [{"smt": "off"}, {"offline": "1"}], ids=["smt", "named"])
+def test_what_the_kubelet_tells_by_ids_goes_offline_and_comes_back(name, cpus):
+    snapshot = switchable(name)
+    machine = replace(read_topology(snapshot), cgroup_version=2, swap_bytes=0)
+    first = plan(machine, reserved={"cores": 1}, **cpus)
+    gone = first.tuning.offline.cpus
+    assert first.cpus.online == machine.online - gone
+    assert not (first.cpus.reserved | first.cpus.allocatable) & gone
+    after = replace(
+        read_topology(under(snapshot, gone)), cgroup_version=2, swap_bytes=0, previous_plan=dumps(first)
+    )
+    assert as_before(after).kubelet_cores == machine.kubelet_cores
+    assert as_before(after).kubelet_packages == machine.kubelet_packages
+    assert plan(after, reserved={"cores": 1}, **cpus).cpus == first.cpus
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -34,7 +34,8 @@ from tests.unit.planning.strategies import machines
 
 FIELDS = """
 schema hostname architecture cpu_vendor kernel kernel_cmdline os_release memory_bytes swap_bytes
-cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores l3_caches
+cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores kubelet_packages
+l3_caches
 hugepages cpufreq idle_states kernel_values turbo transparent_hugepages ksm sysctls loadable_modules gpus
 nvidia nvidia_install
 nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from numaforge.errors import TopologyError
 from numaforge.kubelet.admission.masks import mask_of
-from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology
+from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, Package
 
 HUGEPAGES_PREFIX = "hugepages-"
 _L2 = 2  # cache level
@@ -184,7 +184,7 @@ class MachineInfo:
         memory = topology.memory_bytes
         return cls(
             nodes=nodes,
-            cpus=CpuTopology.of(_places(topology)),
+            cpus=replace(CpuTopology.of(_places(topology)), num_sockets=len(packages_counted(topology))),
             memory_bytes=sum(node.memory_bytes for node in nodes) if memory is None else memory,
         )
 
@@ -205,6 +205,15 @@ def cores_seen(topology: NodeTopology) -> tuple[Core, ...]:
 def cpus_seen(topology: NodeTopology) -> CpuSet:
     """Return the CPUs of the cores that the kubelet finds."""
     return frozenset[int]().union(*(core.cpus for core in cores_seen(topology)))
+
+
+def packages_counted(topology: NodeTopology) -> tuple[Package, ...]:
+    """Return the packages that the kubelet counts as sockets, those whose CPUs are in no NUMA node included.
+
+    pkg/kubelet/cm/cpumanager/topology/topology.go, Discover: NumSockets is machineInfo.NumSockets, which
+    cAdvisor counts by the packages' ids; cores and CPUs are those below NUMA nodes.
+    """
+    return topology.packages if topology.kubelet_packages is None else topology.kubelet_packages
 
 
 def whole_cores(topology: NodeTopology) -> tuple[Core, ...]:

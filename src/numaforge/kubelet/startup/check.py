@@ -7,7 +7,6 @@ reaches its API server and its container runtime.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -69,6 +68,7 @@ from numaforge.kubelet.startup.validation import (
 from numaforge.kubelet.values.cpusets import parse_cpuset
 from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.numbers import NumberError, parse_int
 from numaforge.quantity import Quantity, QuantityError
 from numaforge.topology.model import NodeTopology
 
@@ -79,7 +79,6 @@ ROOT_DIR = "/var/lib/kubelet"
 _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
-_LARGEST_INTEGER = 2**63 - 1
 _RUN = "failed to run Kubelet: "
 _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
 
@@ -351,10 +350,11 @@ def _qos_complaint(name: str, share: str) -> str | None:
     prefix = f"failed to parse percentage {quoted(share)} for {quoted(name)} resource: "
     if not share.endswith("%"):
         return f"{prefix}percentage expected, got '{share}'"
-    digits = share.rstrip("%")
-    if not re.fullmatch(r"[+-]?[0-9]+", digits) or abs(int(digits)) > _LARGEST_INTEGER:
+    try:
+        percentage = parse_int(share.rstrip("%"), base=10)
+    except NumberError:
         return f"{prefix}invalid number in percentage '{share}'"
-    return None if 0 <= int(digits) <= 100 else f"{prefix}percentage must be between 0 and 100"
+    return None if 0 <= percentage <= 100 else f"{prefix}percentage must be between 0 and 100"
 
 
 def _require_option_gates(configuration: Configuration, version: KubeletVersion) -> None:

@@ -1,0 +1,106 @@
+"""What an inventory says that names no host: pyinfra passes over it, and ends with 0.
+
+pyinfra takes the lists at the top level of a file for groups, and everything else for nothing; it has no hook
+for what it leaves out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyinfra_cli import inventory as pyinfra_inventory  # type: ignore[import-untyped]
+from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
+
+from numaforge.errors import ExitCode
+from numaforge.mistakes import shown
+
+EXAMPLE = 'write nodes = ["gpu-01", "gpu-02"]'
+FROM_ANSIBLE = "docs/from-ansible.md shows the same as inventory.py"
+_MOST_BYTES = 2**16
+_ANSIBLE = (".yaml", ".yml", ".ini", ".cfg", ".json", ".toml")
+_YAML_OR_INI = re.compile(r"---|\[[\w.:-]+\]\s*(#.*)?$|\w[\w.-]*:\s*(#.*)?$|\S+\s+ansible_\w+=")
+_passed_over: list[str] = []
+
+
+class InventoryError(CliError):  # type: ignore[misc]
+    """An inventory that no run can be for; pyinfra prints it and exits with the code of bad input."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+def refuse_ansibles(inventory: str) -> None:
+    """Refuse an inventory in YAML or INI: Python would say what is wrong with it as Python."""
+    file = Path(inventory)
+    if file.suffix != ".py" and file.is_file() and is_ansibles(file):
+        raise InventoryError(
+            f"{inventory}: an inventory is Python, and this is one of Ansible; {FROM_ANSIBLE}"
+        )
+
+
+def is_ansibles(file: Path) -> bool:
+    """Say whether a file is YAML, INI or JSON as Ansible reads it, by its name or its first line."""
+    if file.suffix in _ANSIBLE:
+        return True
+    with file.open("rb") as opened:
+        lines = opened.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
+    first = next((line for line in lines if line.strip() and not line.lstrip().startswith(("#", ";"))), "")
+    return bool(_YAML_OR_INI.match(first))
+
+
+def notice_passed_over() -> None:
+    """Have pyinfra remember here which names of an inventory it takes for no group, and refuse odd hosts."""
+    if not getattr(pyinfra_inventory._is_inventory_group, "notices", False):
+        pyinfra_inventory._is_inventory_group = _noticing(pyinfra_inventory._is_inventory_group)
+
+
+def why_no_host(inventory: str) -> str:
+    """Return why an inventory that was just read names no host."""
+    if not Path(inventory).exists():
+        return f"{inventory} is neither a file nor a name that resolves; name a file, a folder or a host"
+    return f"{inventory} names no host: {'; '.join(_passed_over) or 'it has no list'}; {EXAMPLE}"
+
+
+def _noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]:
+    def noticing(key: str, value: Any) -> bool:
+        if isinstance(value, list | tuple | str | dict | set) and not key.startswith("__"):
+            if not key.startswith("_") and (mistake := _odd_host(value)):
+                raise InventoryError(f"{key}: {mistake}")
+            if reason := _reason(key, value):
+                _passed_over.append(f"{key} {reason}")
+        return value != () and is_group(key, value)
+
+    noticing.notices = True  # type: ignore[attr-defined]
+    return noticing
+
+
+def _reason(name: str, value: object) -> str | None:
+    """Return why a name is no group with hosts."""
+    if name.startswith("_"):
+        return "begins with an underscore, and is no group" if isinstance(value, list | tuple) else None
+    if isinstance(value, str):
+        return f"is the text {shown(value)}, and no list"
+    if not isinstance(value, list | tuple):
+        return f"is {shown(value)}, and no list"
+    if not value:
+        return "is empty"
+    odd = [each for each in value if not isinstance(each, str | tuple)] if isinstance(value, list) else []
+    return f"holds {shown(odd[0])}, which is no name of a host" if odd else None
+
+
+def _odd_host(value: object) -> str | None:
+    """Return what pyinfra would read letter by letter, or end with a traceback for."""
+    if isinstance(value, tuple) and value:
+        if len(value) != 2 or not isinstance(value[0], list) or not isinstance(value[1], dict):
+            return (
+                f'{shown(value)} is no list, and no pair of a list and its data; write ["gpu-01", "gpu-02"]'
+            )
+        value = value[0]
+    for each in value if isinstance(value, list) else ():
+        if isinstance(each, tuple) and not (
+            len(each) == 2 and isinstance(each[0], str) and isinstance(each[1], dict)
+        ):
+            return f'{shown(each)} is no pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
+    return None

@@ -1,0 +1,69 @@
+"""pyinfra's own words for what ends a run, as one message; with NUMAFORGE_TRACEBACK=1 they stay as they are.
+
+pyinfra prints a traceback of its own for a mistake in a deploy's file, and "No hosts remaining!" with a line
+of ours; it has no hook for either.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from pyinfra_cli import exceptions  # type: ignore[import-untyped]
+
+NO_HOST_LEFT = "no host is left: why stands above, for each of them"
+_PYINFRAS_WORDS = "No hosts remaining!"
+
+
+def say_in_one_line() -> None:
+    """Have pyinfra's command line say what ended it as one message."""
+    for error, words in (
+        (exceptions.WrappedError, _of_pyinfra),
+        (exceptions.UnexpectedExternalError, of_file),
+        (exceptions.UnexpectedInternalError, _of_internal),
+    ):
+        if not getattr(error.show, "in_one_line", False):
+            error.show = _showing(error.show, words)
+
+
+def of_file(error: Any) -> str:
+    """Return what is wrong in a file that pyinfra runs, with its line."""
+    mistake, name = error.exception, error.filename
+    lines = [line for frame, line in traceback.walk_tb(mistake.__traceback__) if _is_of(frame, name)]
+    place = f"{name}, line {lines[-1]}" if lines else name
+    return f"{place}: {type(mistake).__name__}: {mistake}"
+
+
+def _of_pyinfra(error: Any) -> str | None:
+    said = str(error.exception)
+    return NO_HOST_LEFT if said == _PYINFRAS_WORDS else said
+
+
+def _of_internal(error: Any) -> str | None:
+    """Return the message for a mistake of the admin's; None for a fault of pyinfra's own."""
+    mistake = error.exception
+    if isinstance(mistake, SyntaxError):
+        return f"{mistake.filename}, line {mistake.lineno}: {mistake.msg}"
+    if isinstance(mistake, OSError | UnicodeDecodeError):
+        return str(mistake)
+    places = {frame.f_code.co_name for frame, _ in traceback.walk_tb(mistake.__traceback__)}
+    return "--data is KEY=VALUE" if "_set_override_data" in places else None
+
+
+def _showing(show: Callable[..., None], words: Callable[[Any], str | None]) -> Callable[..., None]:
+    def shown(error: Any, file: Any = None) -> None:
+        said = None if os.environ.get("NUMAFORGE_TRACEBACK") else words(error)
+        if said is None:
+            show(error, file)
+        else:
+            exceptions.CliError(said).show(file)
+
+    shown.in_one_line = True  # type: ignore[attr-defined]
+    return shown
+
+
+def _is_of(frame: FrameType, name: str) -> bool:
+    return frame.f_code.co_filename == name

@@ -1,0 +1,430 @@
+"""What admins do by mistake, each ending in one message with the remedy.
+
+No case may end in a traceback, with exit code 70, or after more than some seconds.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+import pytest
+import yaml
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import to_document as plan_document
+from numaforge.topology import to_document
+from tests.fixtures import machines
+
+BAD, NO = ExitCode.BAD_INPUT, ExitCode.NO
+LONG = "9" * 5000
+CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfailSwapOn: false\n"
+CHECK = "check FILE --topology topology.json --kubelet-version 1.36"
+POD = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: x, resources: {limits: {%s}}}]}\n"
+ADMIT = "admit FILE --topology topology.json --config config.yaml"
+FIT = "fit FILE --topology topology.json --config config.yaml"
+PLAN = "plan topology.json --profile ./FILE --kubelet-version 1.36"
+PLUGIN = "device-plugin check FILE gpus.json"
+MOST_SECONDS = 8
+STATIC_MEMORY = (
+    "memoryManagerPolicy: Static\nsystemReserved: {memory: 412Mi}\n"
+    "reservedMemory: [{numaNode: 0, limits: {memory: 512Mi}}]"
+)
+MEMORY_STATE = '{"policyName":"Static","machineState":{"0":{}},"entries":{"p":%s}}'
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A command with FILE in it, what that file says, how it ends, and a part of the message."""
+
+    words: str
+    text: str
+    message: str
+    code: int = BAD
+    name: str = "file.yaml"
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def config(more: str) -> str:
+    return f"{CONFIG}{more}\n"
+
+
+def replaced(document: object, path: tuple[object, ...], value: object) -> str:
+    """Return a JSON document with one value in the place of another."""
+    inside = document = json.loads(json.dumps(document))
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = value
+    return json.dumps(document)
+
+
+CUT = to_document(machines.cut_into(("1c.3g.40gb", "1g.10gb"), None))
+INSTANCE = ("gpus", 0, "gpu_instances", 0)
+ROCKET = '[settings.kubernetes]\ncpu-manager-policy = "static"\n[settings.boot.kernel-parameters]\n'
+SHARING = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: %s}]}}\n"
+
+MISTAKES = {
+    # settings of the kubelet
+    "a percentage of 5,000 digits": Mistake(
+        CHECK, config(f'qosReserved: {{memory: "{LONG}%"}}'), "invalid number in percentage", NO
+    ),
+    "a percentage in another script": Mistake(
+        CHECK, config('qosReserved: {memory: "٣%"}'), "invalid number in percentage", NO
+    ),
+    "a quantity of 5,000 zeros and a letter": Mistake(
+        CHECK, config(f'kubeReserved: {{memory: "{"0" * 5000}x"}}'), "quantities must match", NO
+    ),
+    "a quantity of 5,000 nines and GB": Mistake(
+        CHECK, config(f'systemReserved: {{memory: "{LONG}GB"}}'), "quantities must match", NO
+    ),
+    "a reservation in GB": Mistake(CHECK, config("kubeReserved: {memory: 2GB}"), "quantities must match", NO),
+    "a reservation with a blank": Mistake(CHECK, config('kubeReserved: {memory: "2 Gi"}'), "quantities", NO),
+    "reserved CPUs in words": Mistake(CHECK, config('reservedSystemCPUs: "all"'), "all", NO),
+    "reserved CPUs that do not exist": Mistake(
+        CHECK, config('cpuManagerPolicy: static\nreservedSystemCPUs: "900"'), "900", NO
+    ),
+    "reserved CPUs backwards": Mistake(CHECK, config('reservedSystemCPUs: "3-0"'), "3-0", NO),
+    "a policy in capitals": Mistake(CHECK, config("cpuManagerPolicy: Static"), "Static", NO),
+    "a policy of the other manager": Mistake(
+        CHECK, config("memoryManagerPolicy: static"), "memoryManagerPolicy", NO
+    ),
+    "a topology policy with an underscore": Mistake(
+        CHECK, config("topologyManagerPolicy: single_numa_node"), "single_numa_node", NO
+    ),
+    "an option that is true and no text": Mistake(
+        CHECK,
+        config("cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: true}"),
+        "full-pcpus-only",
+        NO,
+    ),
+    "settings with tabs": Mistake(CHECK, "kind: KubeletConfiguration\n\tmaxPods: 5\n", "line 2"),
+    "two documents": Mistake(CHECK, CONFIG + "---\n" + CONFIG, "", ExitCode.YES),
+    "the settings of kubeadm": Mistake(
+        CHECK, "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n", "ClusterConfiguration"
+    ),
+    "no kind": Mistake(CHECK, "maxPods: 5\n", "begin the file with apiVersion"),
+    "a limit of pods in words": Mistake(CHECK, config("maxPods: many"), "maxPods", NO),
+    # state files
+    "a pod without containers in a state file": Mistake(
+        f"{CHECK} --state-dir state",
+        config(STATIC_MEMORY),
+        "expected machine state",
+        NO,
+        files={"state/memory_manager_state": MEMORY_STATE % "null"},
+    ),
+    "a container without blocks in a state file": Mistake(
+        f"{CHECK} --state-dir state",
+        config(STATIC_MEMORY),
+        "expected machine state",
+        NO,
+        files={"state/memory_manager_state": MEMORY_STATE % '{"c":null}'},
+    ),
+    "an empty state file": Mistake(
+        f"{CHECK} --state-dir state", config(""), "", NO, files={"state/cpu_manager_state": ""}
+    ),
+    # pods
+    "CPUs of 5,000 digits": Mistake(ADMIT, POD % f'cpu: "{LONG}"', "is not a Kubernetes quantity"),
+    "memory in MB": Mistake(ADMIT, POD % "memory: 500MB", "500MB"),
+    "a GPU in halves": Mistake(ADMIT, POD % 'nvidia.com/gpu: "0.5"', "nvidia.com/gpu"),
+    "CPUs below zero": Mistake(ADMIT, POD % "cpu: -1", "cpu"),
+    "a list for limits": Mistake(ADMIT, (POD % "").replace("{}", "[cpu, 1]"), "limits"),
+    "no containers": Mistake(ADMIT, "kind: Pod\nmetadata: {name: a}\nspec: {}\n", "containers"),
+    "a Service": Mistake(ADMIT, "kind: Service\nmetadata: {name: a}\nspec: {}\n", "Service"),
+    "a chart's template": Mistake(ADMIT, "kind: Pod\nmetadata: {name: {{ .Values.name }}}\n", "line 2"),
+    "a million replicas": Mistake(
+        ADMIT,
+        "kind: Deployment\nmetadata: {name: a}\nspec: {replicas: 1000000, template: {spec: {containers: "
+        "[{name: x}]}}}\n",
+        "at most 10000",
+    ),
+    "a job of a million pods": Mistake(
+        FIT,
+        "kind: Job\nmetadata: {name: a}\nspec: {parallelism: 1000000, completions: 1000000, template: {spec: "
+        "{containers: [{name: x, resources: {limits: {cpu: 1}}}]}}}\n",
+        "",
+        ExitCode.YES,
+    ),
+    # the device plugin
+    "a million replicas of a GPU": Mistake(PLUGIN, SHARING % 1000000, "write 1024 or less"),
+    "replicas of 5,000 digits": Mistake(PLUGIN, SHARING % LONG, "digits"),
+    "replicas as a text": Mistake(PLUGIN, SHARING % '"4"', "is not a whole number"),
+    "one replica": Mistake(PLUGIN, SHARING % 1, "must be >= 2"),
+    "a million replicas in a profile": Mistake(
+        PLAN, "device_plugin: {time_slicing: {nvidia.com/gpu: 1000000}}\n", "1024"
+    ),
+    "the chart's values": Mistake(PLUGIN, "config: {map: {default: x}}\n", "config"),
+    "the whole ConfigMap": Mistake(
+        PLUGIN, "apiVersion: v1\nkind: ConfigMap\ndata: {a: 'version: v1'}\n", "is a ConfigMap"
+    ),
+    # files of other tools
+    "a parameter that is true": Mistake(
+        "convert FILE", f"{ROCKET}audit = true\n", "True is no list", ExitCode.YES, "rocket.toml"
+    ),
+    "a parameter that is a text": Mistake(
+        "convert FILE", f'{ROCKET}isolcpus = "1-3"\n', "'1-3' is no list", ExitCode.YES, "rocket.toml"
+    ),
+    "a number of 5,000 digits in TOML": Mistake(
+        "convert FILE", f"{ROCKET}audit = [{LONG}]\n", "too many digits", name="rocket.toml"
+    ),
+    "a date that is none in TOML": Mistake(
+        "convert FILE", f"{ROCKET}audit = [2025-02-30]\n", "not valid TOML", name="rocket.toml"
+    ),
+    "TOML that is too deep": Mistake(
+        "convert FILE", f"{ROCKET}audit = {'[' * 5000}\n", "not valid TOML", name="rocket.toml"
+    ),
+    "a sysctl of kubespray that is empty": Mistake(
+        "convert FILE", "kubelet_max_pods: 110\nadditional_sysctl: [null]\n", "", ExitCode.YES
+    ),
+    "a profile of TuneD that is empty": Mistake(
+        "convert FILE",
+        "apiVersion: tuned.openshift.io/v1\nkind: Tuned\nmetadata: {name: a}\nspec: {profile: [null]}\n",
+        "",
+        ExitCode.YES,
+    ),
+    "pages of 5,000 digits": Mistake(
+        "convert FILE", f'linuxConfig: {{hugepageConfig: {{hugepage_size1g: "{LONG}"}}}}\n', "number of pages"
+    ),
+    "pages with a superscript": Mistake(
+        "convert FILE", 'linuxConfig: {hugepageConfig: {hugepage_size1g: "²"}}\n', "not a number of pages"
+    ),
+    # machines
+    "a GPU instance before the first slice": Mistake(
+        "plan FILE --profile inference-mig --kubelet-version 1.36",
+        replaced(CUT, (*INSTANCE, "start"), -1),
+        "gpus[0].gpu_instances[0].start: -1 is no memory slice",
+    ),
+    "a GPU instance of no slices": Mistake(
+        "draw FILE",
+        replaced(CUT, (*INSTANCE, "size"), 0),
+        "gpus[0].gpu_instances[0].size: 0 memory slices",
+    ),
+    "a NUMA node with less than no memory": Mistake(
+        "draw FILE", replaced(CUT, ("numa_nodes", 0, "memory_bytes"), -1), "numa_nodes[0].memory_bytes"
+    ),
+    "cores of the kubelet that are not there": Mistake(
+        "plan FILE --profile cpu-only --kubelet-version 1.36",
+        replaced(CUT, ("kubelet_cores",), [{"package": 0, "numa_node": 0, "cpus": "900"}]),
+        "kubelet_cores[0].cpus: CPU 900 is not online",
+    ),
+    "a GPU with a name of 5,000 letters": Mistake(
+        "draw FILE", replaced(CUT, ("gpus", 0, "name"), LONG), "<svg", ExitCode.YES
+    ),
+    # profiles
+    "a limit of a sysctl with a superscript": Mistake(
+        PLAN, 'tuning: {sysctls: {vm.max_map_count: "²"}}\n', "is no limit"
+    ),
+    "a limit of a sysctl of 5,000 digits": Mistake(
+        PLAN, f'tuning: {{sysctls: {{vm.max_map_count: "{LONG}"}}}}\n', "vm.max_map_count"
+    ),
+    "an option of 5,000 digits": Mistake(
+        PLAN,
+        f"kubelet: {{topology_manager_policy: restricted, topology_manager_options: "
+        f'{{max-allowable-numa-nodes: "{LONG}"}}}}\n',
+        "is not a number",
+    ),
+    "a share above all": Mistake(PLAN, "hugepages: [{size: 2Mi, share: 120%}]\n", "share"),
+    "a page size of no kernel": Mistake(PLAN, "hugepages: [{size: 3Mi, count: 1}]\n", "3Mi"),
+    "pages in megabytes": Mistake(PLAN, "hugepages: [{size: 2MB, count: 1}]\n", "2MB"),
+    "a CPU that is not there goes offline": Mistake(PLAN, 'cpus: {offline: "900"}\n', "900"),
+    "the first CPU goes offline": Mistake(PLAN, 'cpus: {offline: "0"}\n', "CPU 0 stays online"),
+    "a key of Kubernetes": Mistake(PLAN, "kubelet: {cpuManagerPolicy: static}\n", "cpuManagerPolicy"),
+    "a section twice": Mistake(PLAN, "cpus: {}\ncpus: {}\n", "written twice"),
+    "a profile as a list": Mistake(PLAN, "- cpus: {}\n", "list"),
+    "a profile of Ansible": Mistake(PLAN, "- hosts: all\n  roles: [numaforge]\n", "list"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "topology.json").write_text(json.dumps(to_document(machines.lab_node())))
+    (tmp_path / "gpus.json").write_text(json.dumps(to_document(machines.dgx_h100())))
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "plan.json").write_text(
+        json.dumps(plan_document(plan_node(machines.lab_node(), load_profile("training"))))
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=list(MISTAKES))
+def test_a_mistake_is_one_clear_message(folder: Path, mistake: Mistake) -> None:
+    (folder / mistake.name).write_text(mistake.text)
+    for name, text in mistake.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    out, err = io.StringIO(), io.StringIO()
+    begun = monotonic()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(mistake.words.replace("FILE", mistake.name).split())
+    said = out.getvalue() + err.getvalue()
+    assert code == mistake.code, said
+    assert mistake.message in said
+    assert "Traceback" not in said
+    assert monotonic() - begun < MOST_SECONDS
+
+
+def test_there_are_sixty() -> None:
+    assert len(MISTAKES) >= 60
+
+
+# ---- pyinfra ----
+
+INVENTORIES = {
+    "no host": ("inventory.py", "nodes = []\n", "inventory.py names no host: nodes is empty"),
+    "a text for a list": (
+        "inventory.py",
+        'nodes = "gpu-01"\n',
+        'nodes is the text \'gpu-01\', and no list; write nodes = ["gpu-01", "gpu-02"]',
+    ),
+    "an empty file": ("inventory.py", "", "it has no list; write nodes = ["),
+    "a private list": ("inventory.py", '_nodes = ["a"]\n', "_nodes begins with an underscore"),
+    "a mapping": ("inventory.py", 'nodes = {"gpu-01": {}}\n', "and no list"),
+    "numbers": ("inventory.py", "nodes = [1]\n", "nodes holds 1, which is no name of a host"),
+    "a tuple of names": ("inventory.py", 'nodes = ("a", "b")\n', "is no list, and no pair"),
+    "a pair of one": ("inventory.py", 'nodes = [("a",)]\n', "is no pair of a name and its data"),
+    "Ansible's YAML": ("hosts.yaml", "all:\n  hosts:\n    gpu-01:\n", "one of Ansible; docs/from-ansible.md"),
+    "Ansible's INI": ("hosts.ini", "[gpu]\ngpu-01\n", "one of Ansible; docs/from-ansible.md"),
+    "Ansible's INI without a suffix": ("hosts", "[gpu]\ngpu-01\n", "one of Ansible; docs/from-ansible.md"),
+    "names alone": ("hosts", "gpu-01 gpu-02\n", "an inventory is Python: docs/from-ansible.md"),
+    "a typing error": ("inventory.py", "nodes = [\n", "inventory.py, line 1"),
+}
+
+
+def pyinfra(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "config.py").write_text("from numaforge.pyinfra_cli import adapt\n\nadapt()\n")
+    (folder / "deploy.py").write_text("")
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("pyinfra")), *words],
+        cwd=folder,
+        env={**os.environ, "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "case"),
+    [("--dry", case) for case in INVENTORIES]
+    + [("-y", case) for case in ("no host", "a text for a list", "an empty file")],
+)
+def test_an_inventory_without_hosts_ends_with_the_reason(tmp_path, mode, case):
+    name, text, message = INVENTORIES[case]
+    (tmp_path / name).write_text(text)
+    done = pyinfra(tmp_path, mode, name, "deploy.py")
+    said = done.stdout + done.stderr
+    assert done.returncode == BAD, said
+    assert message in said
+    assert "Traceback" not in said
+
+
+RUNS = {
+    "the deploy first": (("--dry", "deploy_of_ours.py", "inventory.py"), BAD, "the inventory comes first"),
+    "a host that does not resolve": (("--dry", "gpu-01.invalid", "deploy.py"), BAD, "neither a file nor"),
+    "a range of Ansible": (("--dry", "gpu-[01-03]", "deploy.py"), BAD, "neither a file nor"),
+    "a typing error in a deploy": (("--dry", "inventory.py", "typo.py"), 1, "typo.py, line 1: "),
+    "a module that is not there": (
+        ("--dry", "inventory.py", "missing.py"),
+        1,
+        "missing.py, line 1: ModuleNotFoundError: No module named 'nosuch'",
+    ),
+    "data without a value": (("--dry", "--data", "x", "inventory.py", "deploy.py"), 1, "--data is KEY=VALUE"),
+    "no host that can be reached": (("--dry", "closed.py", "deploy.py"), 1, "no host is left: why stands"),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "message"), RUNS.values(), ids=list(RUNS))
+def test_a_mistake_on_pyinfras_command_line_is_one_message(tmp_path, words, code, message):
+    (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
+    (tmp_path / "closed.py").write_text('nodes = [("a", {"ssh_hostname": "127.0.0.1", "ssh_port": 1})]\n')
+    (tmp_path / "typo.py").write_text("x = = 1\n")
+    (tmp_path / "missing.py").write_text("import nosuch\n")
+    (tmp_path / "deploy_of_ours.py").write_text("from numaforge.deploys import site  # noqa: F401\n")
+    done = pyinfra(tmp_path, *words)
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said
+    assert message in said
+    assert "Traceback" not in said
+    assert "No hosts remaining" not in said
+
+
+# ---- keys of SSH ----
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keys")
+    for name, passphrase in (("plain", ""), ("locked", "right")):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", folder / name],
+            check=True,
+            timeout=60,
+        )
+    (folder / "empty").write_text("")
+    (folder / "putty").write_text("PuTTY-User-Key-File-3: ssh-ed25519\n")
+    (folder / "note").write_text("the key is on the other machine\n")
+    (folder / "cut").write_text((folder / "plain").read_text()[:200])
+    return folder
+
+
+KEYS = {
+    "the public half": ("plain.pub", None, "is the public half: name the private one, "),
+    "empty": ("empty", None, "is empty"),
+    "encrypted": ("locked", None, "is encrypted: set ssh_key_password; or give it to an agent (ssh-add "),
+    "a wrong passphrase": ("locked", "wrong", "ssh_key_password does not open the key"),
+    "PuTTY's": ("putty", None, "is PuTTY's; convert it: puttygen "),
+    "no key": ("note", None, "is no private key"),
+    "cut short": ("cut", None, "it is cut short"),
+}
+
+
+@pytest.mark.parametrize(("name", "password", "message"), KEYS.values(), ids=list(KEYS))
+def test_a_key_that_cannot_be_used_is_named_with_the_remedy(keys, tmp_path, name, password, message):
+    data = {"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_key": str(keys / name)}
+    data |= {"ssh_key_password": password} if password else {}
+    (tmp_path / "inventory.py").write_text(f"nodes = [('gpu-01', {data!r})]\n")
+    done = pyinfra(tmp_path, "--dry", "inventory.py", "deploy.py")
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert message in said
+    assert "Traceback" not in said
+    assert "EOF error" not in said
+
+
+@pytest.mark.parametrize(("name", "password", "message"), KEYS.values(), ids=list(KEYS))
+def test_capture_says_the_same_of_a_key(keys, tmp_path, name, password, message):
+    words = ["capture", "127.0.0.1:1", "--data", f"ssh_key={keys / name}"]
+    words += ["--data", f"ssh_key_password={password}"] if password else []
+    done = subprocess.run(
+        [sys.executable, "-m", "numaforge.cli", *words],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == BAD, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_table_is_yaml_where_it_says_so() -> None:
+    """A case whose file does not parse would be refused for that alone."""
+    odd = {"settings with tabs", "a chart's template", "two documents", "a section twice"}
+    for name, mistake in MISTAKES.items():
+        if name not in odd and mistake.name == "file.yaml" and not mistake.text.startswith("{"):
+            yaml.safe_load(mistake.text.replace(LONG, "9"))
