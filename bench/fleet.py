@@ -154,6 +154,8 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
         commands = {
             "pyinfra -y deploys/site.py": site(inventory),
             "the same, with hosts that repeat": site(repeating),
+            "numaforge apply --yes": apply(inventory),
+            "the same, of hosts that repeat": apply(repeating),
             "the survey of a roll-out": survey(inventory),
         }
         if play:
@@ -177,6 +179,10 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
 
 def site(inventory: Path) -> list[str]:
     return [str(Path(sys.executable).parent / "pyinfra"), "-y", str(inventory), "deploys/site.py"]
+
+
+def apply(inventory: Path) -> list[str]:
+    return [str(Path(sys.executable).parent / "numaforge"), "apply", "--yes", str(inventory)]
 
 
 def survey(inventory: Path) -> list[str]:

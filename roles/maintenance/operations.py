@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyinfra import host
 
-from numaforge.errors import HostError
+from numaforge.errors import ExitCode, HostError
 from numaforge.hosts import (
     COMMAND_SECONDS,
     Commands,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from .target import Target
 
+_EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
 
 
@@ -144,7 +145,9 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
     if result.outcome == "void":
         raise HostError(result.reason, remedy="run again")
     if result.outcome != "applied":
-        raise HostError(result.message)
+        failed = HostError(result.message)
+        failed.exit_code = _EXIT_CODES.get(result.outcome, failed.exit_code)
+        raise failed
     said = result.reason or "the node is as planned"
     on.log(f"{result.outcome}: {said}")
     show_end(on, said)

@@ -16,6 +16,7 @@ from numaforge.preflight.cluster import permission_check
 from numaforge.preflight.runner import verification_check
 from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, CachedPool
+from numaforge.rollout.fleet import EXIT_CODES
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
 from numaforge.rollout.node import NodeRollout, Progress
 from numaforge.rollout.options import PLACE, RolloutOptions, RunRole
@@ -124,7 +125,9 @@ def roll_out(host: Host, target: Target, options: RolloutOptions, *, in_place: b
     if outcome.ending is not Ending.HELD:
         PyinfraMachine(host, target, None).proved()
     if outcome.ending not in _GOOD:
-        raise HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
+        failed = HostError("\n".join([f"{outcome.ending}: {outcome.reason}", *outcome.details]))
+        failed.exit_code = EXIT_CODES.get(outcome.ending, failed.exit_code)
+        raise failed
     show_end(host, outcome.reason)
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numaforge import bounded
-from numaforge.errors import HostError, HostUnreachableError
+from numaforge.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.hosts import roles_of
-from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
 from numaforge.verification import suite
 from numaforge.verification.login import CONNECT_SECONDS, WITHOUT, Login, login, ssh_config
 
@@ -87,7 +86,7 @@ class Verification:
                 output.seek(0)
                 said = output.read().strip().splitlines()
             found = suite.failures(suite.results(report)) if report.exists() else ()
-        if process.returncode == UNREACHABLE_EXIT_CODE:
+        if process.returncode == ExitCode.UNREACHABLE:
             raise HostUnreachableError(
                 "the host does not answer the verification suite", where=self.login.host
             )

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
-from numaforge.errors import HostError, ProfileError
-from numaforge.hosts import datum, detect, detect_for_change, planned, remember, role, show_notices
+from numaforge.errors import HostError, NumaforgeError, ProfileError
+from numaforge.hosts import (
+    as_root,
+    datum,
+    detect,
+    detect_for_change,
+    fail_host,
+    fault,
+    planned,
+    remember,
+    right,
+    role,
+    show_notices,
+)
 from numaforge.kinds import once_per_kind
 from numaforge.planning.node import plan_node
+from numaforge.preflight import host as preflight
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps as plan_document
 from numaforge.rollout import events
 from numaforge.rollout.leftovers import left_in_cluster
+from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 
 if TYPE_CHECKING:
+    from numaforge.framing import Answer
     from numaforge.roles.node import NodeProfile
     from numaforge.snapshot import Snapshot
 
-__all__ = ["capture", "record", "removal", "topology"]
+__all__ = ["capture", "examine", "record", "removal", "topology"]
 
 CAPTURED = "captured"
 """The kind of the event that names the file of a host's snapshot."""
+
+PREFLIGHT = "preflight"
+"""The kind of the event that says whether a host can be changed."""
 
 RECORDED = "recorded"
 """The kind of the event that names the files of a host's snapshot and plan."""
@@ -67,6 +86,41 @@ def record() -> None:
     _plan(_profile(), snapshot)
     plan = _save("plan", plan_document(planned(host)))
     events.record(RECORDED, host.name, file=str(saved), plan=str(plan))
+
+
+def examine() -> None:
+    """Ask the host of this deploy whether it can be changed, and plan it as `topology` does; change nothing.
+
+    What it answers is recorded for the process that started this run.
+    """
+    if host in host.state.failed_hosts:
+        return
+    begun = time.time()
+    try:
+        answer = as_root(host, script() + preflight.script())
+    except HostError as error:
+        fail_host(host, error)
+        return
+    answered = time.time()
+    events.record(
+        PREFLIGHT,
+        host.name,
+        right=right(answer),
+        answer=preflight.told(answer),
+        asked_at=begun,
+        answered_at=answered,
+        **_planned(answer),
+    )
+
+
+def _planned(answer: Answer) -> dict[str, str]:
+    """Return the `profile` by which a host can be planned, or what it is `refused` for."""
+    try:
+        return {"profile": plan_node(read_topology(parse_output(answer)), _profile()).profile}
+    except NumaforgeError as error:
+        return {"refused": str(error)}
+    except Exception as error:  # one odd host must not end the run of all
+        return {"refused": str(fault(error))}
 
 
 @role("Capture")

@@ -11,63 +11,44 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
 import click
 
 from numaforge import __version__
-from numaforge.commands.admit import admit
-from numaforge.commands.capture import capture
-from numaforge.commands.check import check
-from numaforge.commands.completion import COMPLETE, complete, completion
-from numaforge.commands.convert import convert
-from numaforge.commands.device_plugin import device_plugin
-from numaforge.commands.diff import diff
-from numaforge.commands.doctor import doctor
-from numaforge.commands.draw import draw
-from numaforge.commands.fit import fit
-from numaforge.commands.gpudirect import gpudirect
-from numaforge.commands.gpus import gpus
-from numaforge.commands.host import host
-from numaforge.commands.init import init
-from numaforge.commands.mig import mig
+from numaforge.commands.completion import COMPLETE, complete
 from numaforge.commands.options import screen_options
-from numaforge.commands.plan import plan
-from numaforge.commands.rdma import rdma
-from numaforge.commands.render import render
-from numaforge.commands.rollout import rollout
-from numaforge.commands.schema import schema
-from numaforge.commands.topology import topology
-from numaforge.commands.verify import verify
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import plain
 
-# A command imports what takes time when it runs: `--help` answers at once.
-COMMANDS: tuple[click.Command, ...] = (
-    init,
-    doctor,
-    capture,
-    topology,
-    plan,
-    render,
-    convert,
-    draw,
-    diff,
-    check,
-    admit,
-    fit,
-    gpus,
-    host,
-    gpudirect,
-    mig,
-    device_plugin,
-    rdma,
-    rollout,
-    verify,
-    schema,
-    completion,
+COMMANDS = (
+    "init",
+    "doctor",
+    "apply",
+    "capture",
+    "topology",
+    "plan",
+    "render",
+    "convert",
+    "draw",
+    "diff",
+    "check",
+    "admit",
+    "fit",
+    "gpus",
+    "host",
+    "gpudirect",
+    "mig",
+    "device-plugin",
+    "rdma",
+    "rollout",
+    "verify",
+    "schema",
+    "completion",
 )
+"""The commands, each in the module of `numaforge.commands` that has its name."""
 
 _INTERRUPTED = 130  # as a shell reports SIGINT
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
@@ -182,7 +163,21 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """A group that imports a command when it is asked for: none waits for what the others need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            name = cmd_name.replace("-", "_")
+            command = getattr(import_module(f"numaforge.commands.{name}"), name)
+            self.add_command(screen_options(command), cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def numaforge() -> None:
     """Turn a GPU server into a topology-aligned Kubernetes worker.
@@ -190,10 +185,6 @@ def numaforge() -> None:
     MACHINE is a file saved by `numaforge capture`, the folder of a captured root, a ready machine such as
     dgx-h100, or a host; without one, every command looks at this machine.
     """
-
-
-for _command in COMMANDS:
-    numaforge.add_command(screen_options(_command))
 
 
 if __name__ == "__main__":

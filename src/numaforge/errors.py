@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of `numaforge`; `rollout` adds the last three."""
+    """Exit codes of `numaforge`; BLOCKED, ROLLED_BACK and HELD are those of nodes that were to be changed.
+
+    UNREACHABLE says that a host did not answer, and that nothing worse is known of the others.
+    """
 
     YES = 0
     NO = 1
@@ -14,6 +17,7 @@ class ExitCode(IntEnum):
     BLOCKED = 3
     ROLLED_BACK = 4
     HELD = 5
+    UNREACHABLE = 6
 
 
 class NumaforgeError(Exception):
@@ -75,3 +79,5 @@ class HostError(NumaforgeError):
 
 class HostUnreachableError(HostError):
     """A host does not answer now, or its answer is cut off; what runs there runs on."""
+
+    exit_code = ExitCode.UNREACHABLE

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 from functools import wraps
 from hashlib import blake2b
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import finalize
 
 from numaforge.topology.model import (
     Gpu,
@@ -22,6 +23,7 @@ from numaforge.topology.model import (
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _KEPT = 256  # answers of each function; a fleet has fewer kinds than that, or gains nothing here
 
@@ -46,6 +48,28 @@ def once_per_kind(function: Callable[P, R]) -> Callable[P, R]:
         if len(answers) > _KEPT:
             answers.popitem(last=False)
         return answer
+
+    return remembering
+
+
+def once_per_object(function: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Make a pure function remember what it returned for its first argument itself, as long as that lives.
+
+    The other arguments are compared by value. What it returns is shared: nothing may change it. It must not
+    hold the argument, which would live for ever then.
+    """
+    answers: dict[int, dict[Hashable, R]] = {}
+
+    @wraps(function)
+    def remembering(thing: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        place = id(thing)
+        if place not in answers:
+            answers[place] = {}
+            finalize(thing, answers.pop, place).atexit = False
+        known, key = answers[place], (args, *kwargs.items())
+        if key not in known:
+            known[key] = function(thing, *args, **kwargs)
+        return known[key]
 
     return remembering
 

@@ -24,7 +24,6 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback
 from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
-from pyinfra_cli.main import main  # type: ignore[import-untyped]
 
 from numaforge import roles
 from numaforge.errors import NumaforgeError
@@ -70,27 +69,29 @@ class _Unreachable(BaseStateCallback):
 
 
 def adapt() -> None:
-    """Change what `pyinfra` does in this process; a `config.py` calls it, which pyinfra runs first.
+    """Change what pyinfra does in this process; a `config.py` calls it, which is run first.
 
     A folder stands for its `inventory.py`, without a terminal a host that cannot be reached fails alone, and
     host keys that are not known are refused, and so is output without end.
     """
-    command_line(
-        make_inventory=lambda _: _inventory_of_file_or_folder,
-        connect_all=lambda _: connect_all,
-        print_inventory=_and_who_is_refused,
-    )
     check_strictly()
     guard_output()
     notice_passed_over()
     say_in_one_line()
+    if "pyinfra_cli.cli" not in sys.modules:  # `numaforge apply` reads this `config.py`
+        return
+    command_line(
+        make_inventory=lambda _: read_inventory,
+        connect_all=lambda _: connect_all,
+        print_inventory=_and_who_is_refused,
+    )
     if events.heard():  # who started the run shows all of its hosts itself
         command_line(print_meta=told)
     else:
         show_overview()
 
 
-def _inventory_of_file_or_folder(inventory: str, *args: Any, **options: Any) -> Any:
+def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
     """Take the file where a folder is named; pyinfra itself takes files only.
 
     Hosts whose data are not accepted are set aside, before pyinfra reads them.
@@ -203,12 +204,15 @@ def prepare() -> None:
     """Do what is the same in every run, for those that are forked: half of what a run of one host takes."""
     for role in iter_modules(roles.__path__):
         import_module(f"{roles.__name__}.{role.name}")
+    import_module("pyinfra_cli.main")
     PLAN.prepare()
     script()
 
 
 def run() -> int:
     """Run pyinfra with the program's arguments, and return its exit code."""
+    from pyinfra_cli.main import main  # type: ignore[import-untyped]
+
     adapt()
     command_line(print_inventory=lambda _: _and_who_is_refused(introduce))
     try:

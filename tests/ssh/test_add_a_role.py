@@ -110,8 +110,8 @@ def test_the_role_of_the_page_is_planned_applied_verified_and_undone(repository:
     verified = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
     node.path(SHOWN).write_text("hello\n")
     drifted = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
-    assert "test_banner" not in verified, verified
-    assert "test_banner[ssh://node-text]" in drifted, drifted
+    assert "banner text:" not in verified, verified
+    assert "banner text:" in drifted, drifted
 
     gone = run(repository, node, {"name": "sandbox"}, *deploy)
     assert "ended with 0" in gone, gone

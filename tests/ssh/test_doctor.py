@@ -38,8 +38,10 @@ def doctor(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, 
 def test_a_host_that_has_everything_is_ready(
     node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, rows = doctor(capfd, inventory(tmp_path, {"node": node.data("deployer")}))
+    data = {**node.data("deployer"), "numaforge_profile": "cpu-only"}
+    code, rows = doctor(capfd, inventory(tmp_path, {"node": data}))
     assert code == 0, rows
+    assert rows["node", "profile"]["found"] == "cpu-only: can be planned"
     assert rows["node", "login"]["found"] == "with sudo"
     assert rows["this machine", "verification suite"]["result"] == "ok"
     assert {rows["node", name]["result"] for name in ("programs", "/etc", "/var/lib/numaforge", "clock")} == {
@@ -63,6 +65,38 @@ def test_each_host_that_is_not_ready_says_why(
     assert rows["unknown", "login"]["found"].startswith("the host key of [127.0.0.1]:")
     assert "Unable to connect" in rows["gone", "login"]["found"]
     assert "sudo" in rows["user", "login"]["found"]
+
+
+TOO_MUCH = {"name": "much", "cpus": {"reserved": {"cores_per_numa_node": 2}}}
+PROFILES = {
+    "mistyped": ("trainin", "there is no ready profile 'trainin'; did you mean 'training'?"),
+    "too-much": (TOO_MUCH, "all 8 online CPUs (0-7) would be reserved"),
+    "missing": (None, "host data numaforge_profile: is not set"),
+}
+
+
+def test_a_host_that_its_profile_does_not_fit_is_not_ready(
+    node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hosts = {
+        name: {**node.data(), **({"numaforge_profile": profile} if profile else {})}
+        for name, (profile, _) in PROFILES.items()
+    }
+    code, rows = doctor(capfd, inventory(tmp_path, hosts))
+    assert code == 1
+    for name, (_, message) in PROFILES.items():
+        row = rows[name, "profile"]
+        assert (row["result"], message in row["found"]) == ("error", True), row
+        assert row["remedy"], row
+
+
+def test_hosts_that_do_not_answer_are_an_exit_code_of_their_own(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone = {"ssh_hostname": "127.0.0.1", "ssh_port": free_port()}
+    file = inventory(tmp_path, {f"gpu-{number:02}": gone for number in range(1, 4)})
+    assert cli.run(["doctor", str(file)]) == 6
+    assert "gpu-[01-03]\n  error" in capfd.readouterr().out
 
 
 def test_a_node_of_a_cluster_needs_a_login_to_it(
@@ -101,7 +135,7 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(
     hosts = {"one": node.data(), "two": node.data(), "gone": {**node.data(), "ssh_port": free_port()}}
     inventory(tmp_path, hosts)
     folder = tmp_path / "fleet"
-    assert cli.run(["capture", str(tmp_path), "--to", str(folder)]) == 1
+    assert cli.run(["capture", str(tmp_path), "--to", str(folder)]) == 6
     said = capfd.readouterr().err
     assert "gone: Could not connect" in said
     assert said.rstrip().endswith("2 of 3 hosts captured")

@@ -52,7 +52,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"pipx|uv|python3 -m venv|podman": "needs an index of packages or images; tests/wheel installs the wheel",
     r"make|python (bench|docs)/|NUMAFORGE_KUBELETS=": "test_docs_commands.py: the verb or script exists",
     r"pyinfra": "needs hosts; tests/wheel and tests/lab run those of README and `init`",
-    r"numaforge (doctor|verify|rollout)": "needs hosts or a cluster; tests/wheel and tests/lab run them",
+    r"numaforge (apply|doctor|verify|rollout)": "needs hosts; tests/wheel, tests/ssh and tests/lab run them",
     r"numaforge init|cd": "tests/wheel runs it as printed",
     r"numaforge render (gpu-01|--root)": "needs a host or its root; tests/ssh/test_render.py",
     r"numaforge capture": "needs hosts; tests/ssh runs it",

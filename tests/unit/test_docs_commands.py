@@ -8,7 +8,7 @@ import click
 import pytest
 
 from lab.paths import REPOSITORY
-from numaforge.cli import COMMANDS
+from numaforge.cli import COMMANDS, numaforge
 
 PAGES = {
     str(page.relative_to(REPOSITORY)): page.read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_every_command_that_a_message_or_a_file_names_exists(folder):
 def assert_commands_exist(text: str) -> None:
     pattern = r"(?:^ {4}|^\$ |`)numaforge ([a-z][a-z-]*)(?: ([a-z][a-z-]*)(?=[ `\n]))?"
     commands = re.findall(pattern, text, re.MULTILINE)
-    known = {command.name: command for command in COMMANDS}
+    known = {name: numaforge.get_command(click.Context(numaforge), name) for name in COMMANDS}
     for command, below in commands:
         assert command in known
         if below and isinstance(group := known[command], click.Group):

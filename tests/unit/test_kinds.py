@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import fields, replace
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from numaforge import kinds, render
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.file_content import PLAN_PATH
-from numaforge.kinds import kind_of, once_per_kind
+from numaforge.kinds import kind_of, once_per_kind, once_per_object
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup import check as judge
 from numaforge.planning import node
@@ -255,3 +256,24 @@ def test_gpus_that_are_cut_alike_are_of_one_kind_with_the_plan_on_their_host():
         return replace(as_planned(bare, plan.mig), previous_plan=dumps(plan))
 
     assert kind_of(cut("gpu-1")) == kind_of(cut("gpu-2"))
+
+
+class _Thing:
+    """Something that lives as long as a test holds it."""
+
+
+def test_what_is_remembered_for_an_object_ends_with_it():
+    asked: list[str] = []
+
+    @once_per_object
+    def answer(_thing, word, *, loud=False):
+        asked.append(word)
+        return word.upper() if loud else word
+
+    first = _Thing()
+    assert [answer(first, "a"), answer(first, "a"), answer(first, "a", loud=True)] == ["a", "a", "A"]
+    assert answer(_Thing(), "a") == "a"
+    assert asked == ["a", "a", "a"]
+    gone = weakref.ref(first)
+    del first
+    assert gone() is None

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from lab.paths import REPOSITORY
-from numaforge.cli import COMMANDS
+from numaforge.cli import numaforge
 from numaforge.rollout.record import Ending
 
 GLOSSARY = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def forms(word: str) -> str:
     return rf"{word[:-1]}(?:y|ies|ied)" if word.endswith("y") else rf"{word}(?:s|es|ed|d)?"
 
 
-HELPS = dict(each for command in COMMANDS for each in helps(command))
+HELPS = dict(helps(numaforge))
 
 
 @pytest.mark.parametrize("path", list(documents()), ids=named)

@@ -56,7 +56,8 @@ def capture(
     HOST is what a pyinfra inventory calls it: a name, an address or an alias of ~/.ssh/config for SSH, also
     user@name:port, else @docker/NAME, @local and so on. Without HOST it is this machine. INVENTORY is a file
     of pyinfra's (NAME.py), or a folder with an inventory.py: all of its hosts are asked at once, and
-    DIR/HOST.snapshot.json is written for each. Exits with 1 when some could not be captured.
+    DIR/HOST.snapshot.json is written for each. Exits with 1 when some are refused, with 6 when some cannot be
+    reached.
     """
     to, _ = destination(to, output, "json")
     if host and root:
@@ -100,11 +101,14 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
             remark(f"wrote {place / Path(answers.told[name]['file']).name}")
     captured = len(answers.settings) - len(answers.failed)
     remark(f"{captured} of {counted(len(answers.settings), 'host')} captured")
-    return ExitCode.NO if answers.failed else ExitCode.YES
+    return answers.exit_code
 
 
 def captured(host: str, data: Sequence[str]) -> Snapshot:
     """Return what a host says about itself; `data` has KEY=VALUE for pyinfra. Raises HostError."""
+    from numaforge import lean_start
+
+    lean_start.begin()
     from numaforge.hosts import capture as capture_from
 
     return asked_of(host, data, capture_from)
@@ -124,7 +128,7 @@ def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, st
         except HostError as error:
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
             message = _why(reasons) if reasons else error.message
-            raise HostError(message, where=error.where, remedy=error.remedy) from error
+            raise type(error)(message, where=error.where, remedy=error.remedy) from error
 
 
 def _why(reasons: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import progress, show, show_json
+from numaforge.report.terminal import echo, progress, screen, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -28,38 +28,48 @@ def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
     """Look whether everything is there that a run needs; nothing is changed.
 
     Here: numaforge, pyinfra, the verification suite, ssh. In the cluster: kubectl, a login, its permissions.
-    With INVENTORY, which is pyinfra's, on each of its hosts: login, rights, programs, room, clock.
-    Exits with 0 when a run can begin, 1 when something is missing.
+    With INVENTORY, which is pyinfra's, on each of its hosts: login, rights, programs, room, clock, and the
+    profile, by which the host is planned.
+    Exits with 0 when a run can begin, 1 when something is missing, 6 when that is the answer of a host alone.
     """
     if limits and not inventory:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
     from numaforge.preflight import errors
-    from numaforge.report.doctor import doctor_document, doctor_table
+    from numaforge.report.doctor import doctor_document, doctor_lines
 
-    found = _looked(inventory, limits)
+    found, unreachable = _looked(inventory, limits)
     if output == "json":
         show_json(doctor_document(found))
     else:
-        show(doctor_table(found))
-    lacking = errors(check for checks in found.values() for check in checks)
+        for line in doctor_lines(found, screen()):
+            echo(line)
+    lacking = {place for place, checks in found.items() if errors(checks)}
+    if lacking and lacking <= unreachable:
+        return ExitCode.UNREACHABLE
     return ExitCode.NO if lacking else ExitCode.YES
 
 
-def _looked(inventory: str | None, limits: tuple[str, ...]) -> dict[str, tuple[Check, ...]]:
+def _looked(
+    inventory: str | None, limits: tuple[str, ...]
+) -> tuple[dict[str, tuple[Check, ...]], frozenset[str]]:
+    """Return what was found of each place, and the hosts that have not answered."""
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.hosts.preflight import PREFLIGHT, examine
     from numaforge.preflight.host import is_joined
     from numaforge.preflight.runner import runner_checks
 
     answers = None
     if inventory:
+        from numaforge.roles.topology import PREFLIGHT, examine
+
         function = f"{examine.__module__}.{examine.__name__}"
         answers = ask_all(inventory, limits, function, PREFLIGHT, "asking every host whether it is ready")
     with progress("looking at this machine and the cluster"):
         found = {HERE: runner_checks()}
         told = answers.told.values() if answers else ()
         found[CLUSTER] = _cluster(answers, any(is_joined(event["answer"]) for event in told))
-    return {**found, **(_hosts(answers) if answers else {})}
+    if answers is None:
+        return found, frozenset()
+    return {**found, **_hosts(answers)}, answers.unreachable
 
 
 def _cluster(answers: Answers | None, joined: bool) -> tuple[Check, ...]:
@@ -87,17 +97,27 @@ def _options(answers: Answers | None) -> RolloutOptions:
 
 
 def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
-    from numaforge.findings import Severity
     from numaforge.preflight import Check
     from numaforge.preflight.host import checks
 
     found: dict[str, tuple[Check, ...]] = {}
     for name in answers.settings:
         if why := answers.failed.get(name):
-            message, _, remedy = why.partition("\n")
-            found[name] = (Check("login", message, Severity.ERROR, remedy.strip()),)
+            found[name] = (_refused("data" if why.startswith("host data ") else "login", why),)
             continue
         told = answers.told[name]
         login = Check("login", "as root" if told["right"] == "root" else "with sudo")
-        found[name] = (login, *checks(told["answer"], told["asked_at"], told["answered_at"]))
+        ready = checks(told["answer"], told["asked_at"], told["answered_at"])
+        why = told.get("refused")
+        profile = _refused("profile", why) if why else Check("profile", f"{told['profile']}: can be planned")
+        found[name] = (login, *ready, profile)
     return found
+
+
+def _refused(name: str, why: str) -> Check:
+    """Return an error of what a host is refused for: its first line, and the way out in those below."""
+    from numaforge.findings import Severity
+    from numaforge.preflight import Check
+
+    message, _, remedy = why.partition("\n")
+    return Check(name, message, Severity.ERROR, " ".join(remedy.split()))

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from numaforge.errors import ExitCode
 from numaforge.report.terminal import detail, progress, verbosity
 from numaforge.rollout.program import Command, ProgramRun, every_core, inventory_file, start
 
@@ -21,11 +22,22 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Answers:
-    """What hosts told: each host's own data for roll-outs, its answer, or why there is none."""
+    """What hosts told: each host's own data for roll-outs, its answer, or why there is none.
+
+    Of those that `failed` some were `unreachable`.
+    """
 
     settings: Mapping[str, object]
     told: Mapping[str, Mapping[str, Any]]
     failed: Mapping[str, str]
+    unreachable: frozenset[str] = frozenset()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 when every host answered, 1 when some are refused, else 6: the others cannot be reached."""
+        if not self.failed:
+            return ExitCode.YES
+        return ExitCode.UNREACHABLE if self.failed.keys() <= self.unreachable else ExitCode.NO
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,7 @@ def ask_all(
         if hosts and not (answers or failed):
             raise run.broken_off("no host could be asked")
     silent = {name: "it gave no answer" for name in hosts if name not in {*answers, *failed}}
-    return Answers(hosts, answers, {**failed, **silent})
+    return Answers(hosts, answers, {**failed, **silent}, frozenset(failures["unreachable"]) | silent.keys())
 
 
 def connections(inventory: str, limits: Sequence[str]) -> Connections:

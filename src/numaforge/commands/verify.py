@@ -5,24 +5,28 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from numaforge.commands.options import output_option
-from numaforge.commands.over_inventory import connections
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.report.terminal import plain, show_json
-from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
-from numaforge.verification import suite
-from numaforge.verification.login import login, ssh_config
+from numaforge.report.terminal import echo, plain, progress, screen, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.verification.login import Login
+    from numaforge.verification.suite import CaseResult
 
 ROLES = (
     *("topology", "tuning", "host", "interrupts", "system"),
     *("modules", "hugepages", "mig", "rdma", "kubelet"),
 )
 """What deploys call, and a plan's parts are named after."""
-_ANSWERS = {0: ExitCode.YES, 1: ExitCode.NO, UNREACHABLE_EXIT_CODE: UNREACHABLE_EXIT_CODE}
+_ANSWERS = (ExitCode.YES, ExitCode.NO, ExitCode.UNREACHABLE)
+_HOSTS_OF_PROCESS = 8  # so many take as long as a process to begin
 
 
 @click.command()
@@ -59,9 +63,10 @@ def verify(
 ) -> int:
     """Hold live nodes to the plans saved on them.
 
-    INVENTORY is pyinfra's. What follows `--` goes to pytest, such as -k governor or --junitxml=FILE. Exits
-    with 0 when every promise is kept, 1 when something differs, 2 when only the data of a host are refused, 6
-    when a host could not be reached.
+    INVENTORY is pyinfra's. Hosts that are alike are shown together. What follows `--` goes to pytest, such as
+    -k governor or --junitxml=FILE, and it shows each test. Exits with 0 when every promise is kept, 1 when
+    something differs, 2 when only the data of a host are refused, 6 when all that is wrong is a host that
+    does not answer.
     """
     if kubeconfig and not Path(kubeconfig).expanduser().is_file():
         raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
@@ -69,6 +74,11 @@ def verify(
         raise click.BadParameter(
             f"{unknown[0]!r} is no role; write some of {','.join(ROLES)}", param_hint="--roles"
         )
+    from numaforge.commands.over_inventory import connections
+    from numaforge.report import verification
+    from numaforge.verification import suite
+    from numaforge.verification.login import login, ssh_config
+
     given = [
         *([f"--kubeconfig={kubeconfig}"] if kubeconfig else []),
         *([f"--roles={roles}"] if roles else []),
@@ -83,32 +93,63 @@ def verify(
         raise HostError("no host is left to be verified", where=inventory)
     logins = [login(name, how["connector"], how["data"]) for name, how in hosts.found.items()]
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        config, report = Path(folder, "ssh_config"), Path(folder, "report.xml")
+        config = Path(folder, "ssh_config")
         config.write_text(ssh_config(logins), encoding="utf-8")
-        if output == "table":
-            code = subprocess.run(
-                suite.command(logins, config, *given), env=suite.environment(), check=False
-            ).returncode
+        if arguments and output == "table":
+            code = _as_pytest_shows_it(suite.command(logins, config, *given))
         else:
-            code = _run_for_document(suite.command(logins, config, *given, f"--junitxml={report}"), report)
+            found = _verified(logins, config, given, Path(folder), inventory)
+            code = verification.exit_code(found)
+            if output == "table":
+                for line in verification.lines(found, screen()):
+                    echo(line)
+            else:
+                show_json(verification.document(found))
     if code not in _ANSWERS:
         raise HostError(f"the verification suite could not run: pytest ended with {code}", where=inventory)
-    return ExitCode.BAD_INPUT if hosts.refused and not code else _ANSWERS[code]
+    return ExitCode.BAD_INPUT if hosts.refused and not code else code
 
 
-def _run_for_document(command: Sequence[str], report: Path) -> int:
-    """Run the suite, print what it found as one document, and return its exit code."""
-    done = subprocess.run(
-        command,
-        env=suite.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if report.exists():
-        found = suite.results(report)
-        show_json({"tests": [vars(result) for result in found], "failed": len(suite.failures(found))})
-    else:
-        click.echo(done.stdout, err=True, nl=False)
-    return done.returncode
+def _as_pytest_shows_it(command: Sequence[str]) -> int:
+    from numaforge.verification import suite
+
+    return subprocess.run(command, env=suite.environment(), check=False).returncode
+
+
+def _verified(
+    logins: Sequence[Login], config: Path, given: Sequence[str], folder: Path, inventory: str
+) -> tuple[CaseResult, ...]:
+    """Run the suite, of many hosts in a process for each core, and return what all of them found.
+
+    Raises HostError where pytest has not come as far as a result.
+    """
+    from numaforge.report.wording import counted
+    from numaforge.rollout.program import every_core
+    from numaforge.verification import suite
+
+    count = max(1, min(every_core(), len(logins) // _HOSTS_OF_PROCESS))
+    found: list[CaseResult] = []
+    with progress(f"verifying {counted(len(logins), 'host')}"), ExitStack() as stack:
+        running = []
+        for number in range(count):
+            report, log = folder / f"report-{number}.xml", folder / f"log-{number}"
+            command = suite.command(logins[number::count], config, *given, f"--junitxml={report}")
+            out = stack.enter_context(log.open("wb"))
+            process = subprocess.Popen(
+                command,
+                env=suite.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+            stack.callback(process.kill)
+            running.append((process, report, log))
+        for process, report, log in running:
+            code = process.wait()
+            if code not in _ANSWERS or not report.exists():
+                click.echo(plain(log.read_text(encoding="utf-8", errors="replace")), err=True, nl=False)
+                raise HostError(
+                    f"the verification suite could not run: pytest ended with {code}", where=inventory
+                )
+            found += suite.results(report)
+    return tuple(found)

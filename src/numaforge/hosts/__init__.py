@@ -11,8 +11,8 @@ from numaforge.hosts.display import (
     show_notices,
     show_unfinished,
 )
-from numaforge.hosts.facts import detect, detect_for_change, script_output
-from numaforge.hosts.failures import fail_host
+from numaforge.hosts.facts import as_root, detect, detect_for_change, right, script_output
+from numaforge.hosts.failures import fail_host, fault
 from numaforge.hosts.host_data import datum
 from numaforge.hosts.host_keys import why_refused
 from numaforge.hosts.operations import (
@@ -40,6 +40,7 @@ __all__ = [
     "Commands",
     "access_to",
     "announce",
+    "as_root",
     "capture",
     "check_strictly",
     "command_line",
@@ -47,6 +48,7 @@ __all__ = [
     "detect",
     "detect_for_change",
     "fail_host",
+    "fault",
     "go_on_without_failed",
     "guard_output",
     "host_command",
@@ -56,6 +58,7 @@ __all__ = [
     "reached",
     "reached_anew",
     "remember",
+    "right",
     "role",
     "roles_of",
     "script_command",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pyinfra.api import Host, State
 
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.hosts.facts import detect
 from numaforge.hosts.patches import check_strictly
 from numaforge.hosts.ssh_keys import key_mistake
@@ -55,7 +55,7 @@ def asked(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> 
         with ctx_state.use(state), ctx_host.use(host):
             return ask(host)
     except PyinfraError as error:
-        raise HostError(
+        raise HostUnreachableError(
             f"cannot be reached: {error}", where=name, remedy="check its name, port, user and key"
         ) from error
     except NumaforgeError as error:

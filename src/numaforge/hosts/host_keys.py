@@ -16,6 +16,8 @@ from paramiko import BadHostKeyException, HostKeys, MissingHostKeyPolicy, PKey, 
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from pyinfra.connectors.sshuserclient import client
 
+from numaforge.hosts.connection import wake_seldom
+
 SETTING = "ssh_strict_host_key_checking"
 SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 """The files that hold host keys for every user of this machine (ssh_config(5), GlobalKnownHostsFile)."""
@@ -46,6 +48,7 @@ class StrictClient(_SshClient):  # type: ignore[misc]
             super().connect(hostname, **options)
         except BadHostKeyException as error:
             raise SSHException(_changed(self._hostkey_name(error.hostname), error)) from error
+        wake_seldom(self.get_transport())
 
     def _hostkey_name(self, hostname: str) -> str:
         port = int(self._ssh_config.get("port", 22))

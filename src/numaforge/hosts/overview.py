@@ -20,7 +20,7 @@ from pyinfra.api import Host, State
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
-from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.hosts.patches import command_line
 from numaforge.hosts.processes import hosts_of
 from numaforge.report.fleet import (
@@ -41,6 +41,12 @@ REPORT = "report"
 MAINTENANCE = "Carry out the maintenance"
 FORGET = "Forget the plan and the backups"
 """The operations of which the overview tells all; others keep pyinfra's table."""
+_STATES = {
+    ExitCode.UNREACHABLE: "unreachable",
+    ExitCode.ROLLED_BACK: "rolled back",
+    ExitCode.HELD: "held",
+}
+"""What becomes of a host by the exit code of its error; others were refused, or have failed meanwhile."""
 _EVERY_HOST_SAYS = re.compile(r"\] (\x1b\[[\d;]*m)*(Connected|Ready:)")
 
 
@@ -71,9 +77,7 @@ class Overview:
     def fail(self, host: Host, error: NumaforgeError) -> None:
         """Keep why a host leaves the run."""
         executing = host.state.current_stage == StateStage.Execute
-        state = "failed" if executing else "refused"
-        if isinstance(error, HostUnreachableError):
-            state = "unreachable"
+        state = _STATES.get(error.exit_code, "failed" if executing else "refused")
         self.note(host, state=state, reason=str(error))
 
     def unreachable(self, host: Host, why: str) -> None:
@@ -170,12 +174,17 @@ def overview() -> Overview | None:
     return _overviews[-1] if _overviews else None
 
 
+def collect() -> Overview:
+    """Begin to keep what is known of each host of this run."""
+    _overviews.append(Overview())
+    return _overviews[-1]
+
+
 def show_overview() -> None:
     """Have pyinfra's command line print an overview in the place of its tables."""
     if overview() is not None:
         return
-    mine = Overview()
-    _overviews.append(mine)
+    mine = collect()
 
     def in_its_place(table: Callable[[State], None]) -> Callable[[State], None]:
         return _in_place_of(table, mine)

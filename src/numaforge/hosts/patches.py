@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from types import FrameType
@@ -16,6 +17,7 @@ from typing import Any
 from pyinfra import logger
 from pyinfra.api import Host, State, StringCommand, arguments, facts, operations, util
 from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.host import HostData
 from pyinfra.connectors import ssh
 from pyinfra.connectors import util as connectors
 from pyinfra.connectors.sshuserclient import client
@@ -30,6 +32,7 @@ _host: Any = Host
 _command: Any = StringCommand
 _printers: tuple[Any, ...] = (facts, operations)
 _util: Any = util
+_data: Any = HostData
 
 
 def command_line(**ours: Callable[[Any], Any]) -> None:
@@ -87,12 +90,23 @@ def inspect_once() -> None:
     It orders operations by the lines that called them, and reads the source of every frame of the stack for
     that, though it needs the frames' files and line numbers alone; and it evaluates the type hints of its
     global arguments for every operation and every fact. A pyinfra that calls something else is left alone.
+    And it looks for each of these arguments in the data of the host, through exceptions.
     Until pyinfra reads frames without their source (`inspect.stack(0)`), and caches its global arguments.
     """
     if _util.stack is inspect.stack and _util.getframeinfo is inspect.getframeinfo:
         _util.stack, _util.getframeinfo = _stack, _place
     if not hasattr(arguments.all_global_arguments, "cache_info"):
         arguments.all_global_arguments = cache(arguments.all_global_arguments)
+    _data.__getattr__ = _datum
+
+
+def _datum(data: Any, key: str) -> Any:
+    """Return a shallow copy of a host's datum, as pyinfra does; raises AttributeError where there is none."""
+    for known in data.datas:
+        found = known() if callable(known) else known  # a deploy's defaults are kept in its state
+        if key in found:
+            return copy(found[key])
+    raise AttributeError(key)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
-from numaforge.kinds import once_per_kind
+from numaforge.kinds import once_per_kind, once_per_object
 from numaforge.resources import template_dir
 from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
@@ -55,6 +55,7 @@ def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> File
     return FileContent(file.path, render_file(plan, file, config_text), file.mode, file.owner, file.group)
 
 
+@once_per_object  # a maintenance asks what to look at, and then what is to be written
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
     """Return the text of one file, checked against the plan.
 

@@ -1,31 +1,55 @@
-"""What `numaforge doctor` found: one table, equal rows of many hosts as one, and its JSON twin."""
+"""What `numaforge doctor` found: equal rows of many hosts as one, and its JSON twin."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+import click
 
 from numaforge.preflight import Check, errors
-from numaforge.report.columns import add_row, columns
-from numaforge.report.wording import counted, some_of
+from numaforge.report.hostnames import folded
+from numaforge.report.terminal import Screen
+from numaforge.report.wording import counted, wrapped
 
 _OK = "ok"
+_COLOURS = {_OK: "green", "warning": "yellow", "error": "red"}
 
 
-def doctor_table(found: Mapping[str, Sequence[Check]]) -> RenderableType:
-    """Return the checks of this machine, the cluster and each host, and the way out of what is wrong."""
-    table = columns("WHERE", "CHECK", "")
-    table.add_column("FOUND", overflow="fold")
-    rows = _rows(found)
-    for places, check in rows:
-        add_row(table, _some(places), check.name, check.severity or _OK, check.found)
-    ways = [Text(f"{_some(places)}: {check.name}: {check.remedy}") for places, check in rows if check.remedy]
-    lacking = len(errors(check for _, check in rows))
+def doctor_lines(found: Mapping[str, Sequence[Check]], screen: Screen) -> list[str]:
+    """Return the checks of this machine, the cluster and the hosts, styled, each with the way out below it.
+
+    No word is broken: a path that is longer than the screen is a line of its own.
+    """
+    groups: dict[tuple[str, ...], list[Check]] = {}
+    for where, check in _rows(found):
+        groups.setdefault(tuple(where), []).append(check)
+    results = max(len(str(check.severity or _OK)) for checks in groups.values() for check in checks)
+    names = max(len(check.name) for checks in groups.values() for check in checks)
+    lines = []
+    for places, checks in groups.items():
+        lines += [click.style(line, bold=True) for line in wrapped(_places(places), screen.width, "")]
+        for check in checks:
+            lines += _check_lines(check, results, names, screen.width)
+    lacking = len(errors(check for checks in groups.values() for check in checks))
     end = f"not ready: {counted(lacking, 'error')}" if lacking else "ready"
-    return Group(table, Text(""), *ways, Text(end, style="bold"))
+    return [*lines, "", click.style(end, bold=True)]
+
+
+def _check_lines(check: Check, results: int, names: int, width: int) -> list[str]:
+    """Return a check: its result and its name beside what was found, and the way out below that."""
+    result = str(check.severity or _OK)
+    indent = " " * (results + names + 6)
+    said = [*wrapped(check.found, width, indent), *wrapped(check.remedy, width, indent)]
+    head = f"  {result:{results}}  {check.name:{names}}  "
+    first = said[0].removeprefix(indent) if said else ""
+    coloured = head.replace(result, click.style(result, fg=_COLOURS.get(result)), 1)
+    return [f"{coloured}{first}".rstrip(), *said[1:]]
+
+
+def _places(places: Sequence[str]) -> str:
+    """Return one place as it is called, hosts as ranges."""
+    return places[0] if len(places) == 1 else folded(places)
 
 
 def doctor_document(found: Mapping[str, Sequence[Check]]) -> dict[str, Any]:
@@ -58,7 +82,3 @@ def _rows(found: Mapping[str, Sequence[Check]]) -> list[tuple[list[str], Check]]
             if known[1].found != check.found:
                 rows[key] = (known[0], Check(check.name, "ok on all of them", check.severity, check.remedy))
     return [*rows.values()]
-
-
-def _some(places: Iterable[str]) -> str:
-    return some_of([*places])

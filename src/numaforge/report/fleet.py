@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +10,16 @@ from typing import Any
 
 import click
 
+from numaforge.errors import ExitCode
 from numaforge.maintenance.bundle import FileChange, diff
-from numaforge.report.hostnames import folded
+from numaforge.report.hostnames import folded, without_name
 from numaforge.report.moves import condensed
-from numaforge.report.summary import without_name
 from numaforge.report.terminal import Screen, plain
-from numaforge.report.wording import ELLIPSIS, counted
+from numaforge.report.wording import counted, wrapped
 
 STATES = {
+    "held": "red",
+    "rolled back": "red",
     "failed": "red",
     "refused": "red",
     "unreachable": "yellow",
@@ -28,7 +29,14 @@ STATES = {
     "planned": "green",
 }
 """How each state of a host is coloured; the gravest first."""
-FAILED = ("failed", "refused", "unreachable")
+FAILED = ("held", "rolled back", "failed", "refused", "unreachable")
+_EXIT_CODES = {
+    "held": ExitCode.HELD,
+    "rolled back": ExitCode.ROLLED_BACK,
+    "failed": ExitCode.NO,
+    "refused": ExitCode.NO,
+    "unreachable": ExitCode.UNREACHABLE,
+}
 _CHANGING = ("to change", "changed")
 EVERY_HOST = "all"
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -90,20 +98,26 @@ class HostSummary:
         return {kind: tuple(paths) for kind, paths in kinds.items() if paths}
 
 
+def exit_code(hosts: Iterable[HostSummary]) -> ExitCode:
+    """Return how a run has ended: 0 when every host is, or can be, as planned, else the gravest code."""
+    states = {each.state for each in hosts}
+    return next((code for state, code in _EXIT_CODES.items() if state in states), ExitCode.YES)
+
+
 def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable[str] = ()) -> list[str]:
     """Return a fleet for a person, styled: counts, then hosts that are alike together, the gravest first.
 
     No line is wider than the screen, but for words that are.
     """
     groups = _alike(hosts)
-    lines = [click.style(line, bold=True) for line in _wrapped(_counts(hosts), screen.width, "")]
+    lines = [click.style(line, bold=True) for line in wrapped(_counts(hosts), screen.width, "")]
     for group in groups[:_SHOWN_GROUPS]:
         lines += _group_lines(group, screen.width)
     left = groups[_SHOWN_GROUPS:]
     if left:
         names = (each.host for group in left for each in group)
-        lines += _wrapped(f"and {counted(len(left), 'more group')}: {folded(names)}", screen.width, "")
-    return [*lines, *(line for hint in hints for line in _wrapped(hint, screen.width, ""))]
+        lines += wrapped(f"and {counted(len(left), 'more group')}: {folded(names)}", screen.width, "")
+    return [*lines, *(line for hint in hints for line in wrapped(hint, screen.width, ""))]
 
 
 def diff_lines(hosts: Sequence[HostSummary], chosen: Collection[str]) -> list[str]:
@@ -173,22 +187,22 @@ def _group_lines(group: Sequence[HostSummary], width: int) -> Iterator[str]:
     took = _took(each.seconds for each in group if each.seconds is not None)
     names = folded(each.host for each in group)
     heading = f"{counted(len(group), 'host')} {first.state}: {names}{took}"
-    for line in _wrapped(heading, width, ""):
+    for line in wrapped(heading, width, ""):
         yield click.style(line, fg=STATES[first.state], bold=first.state not in ("unchanged", "planned"))
     reason = first.reason if len(group) == 1 else without_name(first.reason, first.host)
-    for line in [line for text in reason.splitlines() for line in _wrapped(text, width)][:_LINES_OF_REASON]:
+    for line in [line for text in reason.splitlines() for line in wrapped(text, width)][:_LINES_OF_REASON]:
         yield click.style(line, fg=STATES[first.state] if first.state in FAILED else None)
     if first.drains and first.state in _CHANGING:
-        yield from _wrapped("drains: pods leave the node first", width)
+        yield from wrapped("drains: pods leave the node first", width)
     for sentence in (*first.sentences, *first.pending):
-        yield from _wrapped(sentence, width)
-    yield from _wrapped("; ".join(condensed(first.moves)), width, most=_LINES_OF_VALUES)
+        yield from wrapped(sentence, width)
+    yield from wrapped("; ".join(condensed(first.moves)), width, most=_LINES_OF_VALUES)
     for kind, paths in first.files.items():
-        yield from _wrapped(
+        yield from wrapped(
             f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=_LINES_OF_FILES
         )
     for name, message in first.notices if first.state in (*_CHANGING, "planned") else ():
-        yield from _wrapped(f"notice {name}: {message}", width, most=1)
+        yield from wrapped(f"notice {name}: {message}", width, most=1)
 
 
 def _took(seconds: Iterable[float]) -> str:
@@ -196,17 +210,3 @@ def _took(seconds: Iterable[float]) -> str:
     if not taken:
         return ""
     return f" ({taken[0]} s)" if taken[0] == taken[-1] else f" ({taken[0]} to {taken[-1]} s)"
-
-
-def _wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[str]:
-    """Return a text in lines of a screen, at most so many; names and paths stay whole."""
-    return textwrap.wrap(
-        plain(text),
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        max_lines=most,
-        placeholder=f" {ELLIPSIS}",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

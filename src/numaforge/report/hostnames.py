@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from numaforge.ordering import natural
+from numaforge.report.wording import some_of
 
 MOST_NAMES = 10_000
 """How many names one range may stand for. Kubernetes supports 5,000 nodes."""
 
 _RANGE = re.compile(r"(.*?)\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*)\](.*)")
+_HOST = "HOST"
+_LONGEST = 60  # of 80 columns, beside what is said of them
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
@@ -23,7 +26,7 @@ def folded(names: Iterable[str]) -> str:
         found.groups() if (found := _LAST_NUMBER.fullmatch(name)) else (name, "", "")
         for name in sorted(set(names), key=natural)
     ]
-    padded = {(before, after, len(number)) for before, number, after in split if number.startswith("0")}
+    padded = {(before, after, len(number)) for before, number, after in split if number[:-1].startswith("0")}
     groups: dict[tuple[str, str, int], list[str]] = {}
     for before, number, after in split:
         width = len(number) if (before, after, len(number)) in padded else 0
@@ -52,6 +55,29 @@ def _numbers(each: str) -> list[str]:
     if high - low >= MOST_NAMES:
         raise ValueError(f"{each} are more than {MOST_NAMES} names")
     return [str(number).zfill(len(first)) for number in range(low, high + 1)]
+
+
+def in_short(names: Iterable[str]) -> str:
+    """Return names folded; where that is still long, the first of them and how many others there are."""
+    text = folded(names := [*names])
+    return text if len(text) <= _LONGEST else some_of(names)
+
+
+def without_name(reason: str, host: str) -> str:
+    """Return a reason that names its host as one that many hosts may share."""
+    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", _HOST, reason)
+
+
+def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    """Return what was said of hosts, and of which; what is said of most hosts first.
+
+    A reason that one host alone has is left as it is; in others the host's name is `HOST`.
+    """
+    groups: dict[str, list[str]] = {}
+    for host, reason in reasons.items():
+        groups.setdefault(without_name(reason, host), []).append(host)
+    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return [(reasons[hosts[0]] if len(hosts) == 1 else reason, hosts) for reason, hosts in ordered]
 
 
 def _together(before: str, numbers: Sequence[str], after: str) -> str:

@@ -16,9 +16,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from numaforge.report.summary import AS_WISHED, STYLES, counts_of, grouped_by_reason, without_name
+from numaforge.report.hostnames import grouped_by_reason, in_short, without_name
+from numaforge.report.summary import AS_WISHED, STYLES, counts_of
 from numaforge.report.terminal import Screen, console, plain, screen
-from numaforge.report.wording import ELLIPSIS, some_of
+from numaforge.report.wording import ELLIPSIS
 from numaforge.rollout.fleet import Fleet
 from numaforge.rollout.steps import Clock
 
@@ -155,7 +156,7 @@ class _Lines:
         for state, reasons in found.items():
             self._reasons |= {(state, without_name(reason, host)) for host, reason in reasons.items()}
         return [
-            ": ".join(filter(None, (state, some_of(hosts), reason)))
+            ": ".join(filter(None, (state, in_short(hosts), reason)))
             for state, reasons in found.items()
             for reason, hosts in grouped_by_reason(reasons)
         ]
@@ -177,7 +178,7 @@ def _in_progress(fleet: Fleet, said: Mapping[str, _HostStatus]) -> str:
         phases.setdefault((now.phase, now.reasons), []).append(host)
     ordered = sorted(phases.items(), key=lambda item: -len(item[1]))
     parts = [
-        f"; {phase}: {some_of(hosts)}" + (f" ({reasons[0]})" if reasons else "")
+        f"; {phase}: {in_short(hosts)}" + (f" ({reasons[0]})" if reasons else "")
         for (phase, reasons), hosts in ordered[:_PHASES]
     ]
     return "".join([*parts, f"; {ELLIPSIS}" if len(ordered) > _PHASES else ""])

@@ -12,9 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
-from numaforge.report.hostnames import folded
+from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
-from numaforge.report.summary import grouped_by_reason, without_name
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
@@ -57,10 +56,10 @@ def outlook_tables(
     for stage in Stage:
         parts += _stage(stage, [each for each in undrained if each.stage is stage], verbose=verbose)
     parts += [
-        _text(f"{some_of(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
+        _text(f"{in_short(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
     ]
     silent = grouped_by_reason(survey.silent)
-    parts += [_text(f"{some_of(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
+    parts += [_text(f"{in_short(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
     return Group(*parts)
 
 
@@ -88,7 +87,7 @@ def _stage(stage: Stage, hosts: Sequence[UndrainedOutlook], *, verbose: bool) ->
 
 def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
     return [
-        _text(f"In the way of {some_of(found)}: {why}", "yellow")
+        _text(f"In the way of {in_short(found)}: {why}", "yellow")
         for why, found in grouped_by_reason(troubles)
     ]
 
@@ -249,7 +248,7 @@ def _leads(rollouts: Sequence[NamedRollout], verbose: bool) -> list[Text]:
 def _slots(slots: Sequence[Slot], verbose: bool) -> list[Text]:
     if verbose or len(slots) <= _FEW:
         return [_text(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in slots]
-    return [_text(f"{len(slots)} slots are held, by {some_of(slot.node for slot in slots)}")]
+    return [_text(f"{len(slots)} slots are held, by {in_short(slot.node for slot in slots)}")]
 
 
 def _nodes(nodes: Sequence[NodeStatus]) -> Table:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import Screen, plain
-from numaforge.report.wording import ELLIPSIS, counted, some_of
+from numaforge.report.wording import ELLIPSIS, counted
 
 if TYPE_CHECKING:
     from numaforge.rollout.fleet import FleetReport
@@ -33,7 +34,6 @@ STYLES = {
 }
 """How each state of a host is coloured; the gravest first."""
 AS_WISHED = ("done", "unchanged")
-_HOST = "HOST"
 _LINES_OF_A_REASON = 2
 _LINES_OF_DETAILS = 3
 
@@ -148,23 +148,6 @@ def report_document(
     }
 
 
-def without_name(reason: str, host: str) -> str:
-    """Return a reason that names its host as one that many hosts may share."""
-    return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", _HOST, reason)
-
-
-def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    """Return what was said of hosts, and of which; what is said of most hosts first.
-
-    A reason that one host alone has is left as it is; in others the host's name is `HOST`.
-    """
-    groups: dict[str, list[str]] = {}
-    for host, reason in reasons.items():
-        groups.setdefault(without_name(reason, host), []).append(host)
-    ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
-    return [(reasons[hosts[0]] if len(hosts) == 1 else reason, hosts) for reason, hosts in ordered]
-
-
 def _grouped(results: Iterable[HostResult]) -> list[_Failure]:
     """Return what did not go as wished, the gravest first."""
     by_state: dict[str, dict[str, HostResult]] = {}
@@ -184,7 +167,7 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
     for number, failure in enumerate(_each_state_first(failures), start=1):
         lines = [
             *_wrapped(failure.heading, width, STYLES[failure.state], most=_LINES_OF_A_REASON),
-            Text(_shortened(f"  {some_of(result.host for result in failure.results)}", width)),
+            Text(_shortened(f"  {in_short(result.host for result in failure.results)}", width)),
         ]
         if len(lines) + (number < len(failures)) > room:
             break

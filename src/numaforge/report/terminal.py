@@ -62,6 +62,14 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, color_system=None if colour == "never" else "auto")
 
 
+def echo(line: str) -> None:
+    """Print a line that is styled already, with colours as the command line says."""
+    colour = {"always": True, "never": False}.get(str(_said(COLOUR)))
+    if colour is None and os.environ.get("NO_COLOR"):
+        colour = False
+    click.echo(line, color=colour)
+
+
 def show_json(document: object) -> None:
     """Print the twin for programs of what people see: JSON, or YAML where the command line says so."""
     if _said(AS_YAML):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING
 
+from numaforge.report.terminal import plain
 from numaforge.topology.gpu_models import model_of
 from numaforge.topology.slices import slicing_of
 
@@ -30,6 +32,20 @@ def human_bytes(count: int | None) -> str:
 def counted(count: int, singular: str, plural: str | None = None) -> str:
     """Return a count with its noun: `1 package`, `2 packages`."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[str]:
+    """Return a text in lines of a screen, at most so many; names and paths stay whole."""
+    return textwrap.wrap(
+        plain(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        max_lines=most,
+        placeholder=f" {ELLIPSIS}",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def some_of(names: Iterable[str], most: int = 3) -> str:
@@ -73,6 +89,7 @@ def gpu_label(gpu: Gpu) -> str:
 
 def slices_label(gpu: Gpu) -> str:
     """Return how a GPU is cut into slices: `MIG on`, `CPX NPS4 x8`, `no` where it cannot be."""
+
     slicing = slicing_of(gpu)
     if slicing is None:
         return "" if gpu.mig_capable is None else "no"

@@ -29,12 +29,13 @@ _TICK_SECONDS = 2.0
 _LOOK_SECONDS = 30.0
 _UNREACHABLE_SECONDS = 900.0
 
-_EXIT_CODES = {
+EXIT_CODES = {
     Ending.HELD: ExitCode.HELD,
     Ending.ROLLED_BACK: ExitCode.ROLLED_BACK,
     Ending.BLOCKED: ExitCode.BLOCKED,
     Ending.ABORTED: ExitCode.BLOCKED,
 }
+"""The exit code of a node that is not as planned, the gravest first."""
 _GOOD = (Ending.DONE, Ending.UNCHANGED)
 
 
@@ -135,13 +136,16 @@ class FleetReport:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The gravest of all: held (or left in progress), rolled back, blocked (or not begun), done."""
+        """The gravest: held (or left in progress), rolled back, blocked (or not begun), unreachable, done."""
         if self.under_way:
             return ExitCode.HELD
         endings = {outcome.ending for outcome in self.outcomes.values()}
-        found = next((code for ending, code in _EXIT_CODES.items() if ending in endings), ExitCode.YES)
-        left = self.not_begun or self.unreachable or self.refused
-        return ExitCode.BLOCKED if found is ExitCode.YES and left else found
+        found = next((code for ending, code in EXIT_CODES.items() if ending in endings), ExitCode.YES)
+        if found is not ExitCode.YES:
+            return found
+        if self.not_begun or self.refused:
+            return ExitCode.BLOCKED
+        return ExitCode.UNREACHABLE if self.unreachable else ExitCode.YES
 
 
 def in_order(members: Iterable[Member]) -> list[Member]:

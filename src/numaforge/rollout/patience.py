@@ -12,7 +12,6 @@ from numaforge.rollout.steps import Steps
 T = TypeVar("T")
 
 RETRY_SECONDS = 3.0
-UNREACHABLE_EXIT_CODE = 6  # of a verification suite that a host did not answer
 _ATTEMPTS = 20
 
 

@@ -29,7 +29,8 @@ class ProfileKey:
 class Section(BaseModel):
     """A mapping of settings: unknown keys are refused, values do not change once read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # A profile's validator has those of its sections: the sections' own are made when one is asked for.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Removable(Section):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeVar
 
 import pytest
+from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
 from numaforge import shell
@@ -148,7 +149,7 @@ class VerifiedNode:
             # Every connection backend has exceptions of its own; all of them mean the same here.
             self.unreachable = True
             raise HostError(
-                f"cannot be reached: {error}", remedy="check its name, port, user and key"
+                f"cannot be reached: {_why(error)}", remedy="check its name, port, user and key"
             ) from error
         if answer.rc == _NOT_ROOT:
             raise HostError(
@@ -165,6 +166,15 @@ class VerifiedNode:
         if isinstance(found, NumaforgeError):
             pytest.fail(str(found.at(self.id)), pytrace=False)
         return found
+
+
+def _why(error: Exception) -> str:
+    """Return what ssh has said; testinfra's error is the whole result, with the script."""
+    result = error.args[0] if error.args else None
+    if isinstance(result, CommandResult):
+        said = result.stderr.strip().splitlines()
+        return said[-1].strip() if said else f"ssh ended with {result.rc}"
+    return str(error)
 
 
 def probe(plan: NodePlan) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,15 +12,15 @@ from _pytest.mark import ParameterSet
 from testinfra.backend.base import BaseBackend, CommandResult
 
 from numaforge import bounded
-from numaforge.errors import NumaforgeError
+from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.roles import ROLES
-from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
+from numaforge.verification import suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import VerifiedNode
 from numaforge.verification.promise import entries
 
 ACTIVE = ("loopback", "bandwidth")  # each includes those before it
-_ASKED_AT_ONCE = 16
+_ASKED_AT_ONCE = 32
 _NODES = pytest.StashKey[list[VerifiedNode]]()
 
 
@@ -108,10 +108,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(str(node.plan_or_reason.at(node.id)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write into a report in XML which host a test is about, and whether that has answered."""
+    report = yield
+    node = item.callspec.params.get("node") if hasattr(item, "callspec") else None
+    if isinstance(node, VerifiedNode) and report.when == "call":
+        item.user_properties.append((suite.HOST, node.id))
+        if node.unreachable:
+            item.user_properties.append((suite.UNREACHABLE, "yes"))
+    return report
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell a host that did not answer from one that is not as planned."""
     if any(node.unreachable for node in session.config.stash.get(_NODES, [])):
-        session.exitstatus = UNREACHABLE_EXIT_CODE
+        session.exitstatus = ExitCode.UNREACHABLE
 
 
 def _nodes(config: pytest.Config) -> list[VerifiedNode]:

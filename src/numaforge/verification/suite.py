@@ -9,10 +9,13 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from numaforge.verification.login import Login
 
 FOLDER = Path(__file__).parent
+HOST, UNREACHABLE = "host", "unreachable"
+"""The properties of a test in a report."""
 
 # pytest begins with the suite's own plugin, and every module of the suite is imported; no host is asked.
 _TRIAL = """
@@ -25,11 +28,17 @@ sys.exit(pytest.main([*sys.argv[1:], "--hosts=local://", "--version"]))
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One test: its name with host and setting, "passed", "failed" or "skipped", and why in one line."""
+    """One test: its name with host and setting, "passed", "failed" or "skipped", and why in one line.
+
+    `host` is the one that it is about, as testinfra names it, "" where it is about none; one that has not
+    answered is `unreachable`.
+    """
 
     name: str
     outcome: str
     reason: str = ""
+    host: str = ""
+    unreachable: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason}"
@@ -83,9 +92,11 @@ def failures(found: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
 
 def _result(case: ET.Element) -> CaseResult:
     name = case.get("name") or ""
+    said = {each.get("name"): each.get("value") or "" for each in case.iter("property")}
+    about: dict[str, Any] = {"host": said.get(HOST, ""), "unreachable": UNREACHABLE in said}
     for kind, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
         found = case.find(kind)
         if found is not None:
             lines = (found.get("message") or "").strip().splitlines()
-            return CaseResult(name, outcome, lines[0] if lines else kind)
-    return CaseResult(name, "passed")
+            return CaseResult(name, outcome, lines[0] if lines else kind, **about)
+    return CaseResult(name, "passed", **about)

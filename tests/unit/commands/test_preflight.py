@@ -27,7 +27,7 @@ def test_hosts_that_are_refused_for_one_reason_are_one_line():
     refused = {name: f"{name}: there is no ready profile 'trainig'" for name in names(300)}
     assert complaint(Survey((), (), refused, {}, LOG)) == [
         "/logs/survey.log: no host can be changed:",
-        "  gpu-001, gpu-002, gpu-003 and 297 others: HOST: there is no ready profile 'trainig'",
+        "  gpu-[001-300]: HOST: there is no ready profile 'trainig'",
         "  nothing was begun",
     ]
 
@@ -47,8 +47,8 @@ def test_of_many_reasons_the_first_are_shown():
 def test_hosts_without_an_answer_and_without_a_kubelet_are_told_apart():
     survey = Survey((), ("cpu-1", "cpu-2"), {}, dict.fromkeys(names(30), "no route"), LOG)
     lines = complaint(survey)
-    assert "  gpu-001, gpu-002, gpu-003 and 27 others did not answer: no route" in lines
-    assert "  cpu-1, cpu-2 without a kubelet" in lines
+    assert "  gpu-[001-030] did not answer: no route" in lines
+    assert "  cpu-[1-2] without a kubelet" in lines
 
 
 def test_what_hosts_agree_on_is_taken():

@@ -59,13 +59,18 @@ def test_what_cannot_be_verified_is_bad_input(
     assert message in capfd.readouterr().err
 
 
-def test_a_host_that_cannot_be_reached_is_told_apart(
+def test_hosts_that_cannot_be_reached_are_one_line_and_told_apart(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     inventory = tmp_path / "inventory.py"
-    inventory.write_text('nodes = [("gone", {"ssh_hostname": "127.0.0.1", "ssh_port": 1})]\n')
-    assert run(["verify", str(inventory)]) == 6
-    assert "ssh://gone: cannot be reached" in capfd.readouterr().out
+    inventory.write_text(
+        'nodes = [(f"gone-{n:02}", {"ssh_hostname": "127.0.0.1", "ssh_port": 1}) for n in range(1, 31)]\n'
+    )
+    assert run(["verify", str(inventory)]) == ExitCode.UNREACHABLE == 6
+    said = capfd.readouterr().out
+    assert "30 hosts unreachable: gone-[01-30]\n" in said
+    assert len(said.splitlines()) == 3, said
+    assert "cannot be reached: ssh: connect to host 127.0.0.1 port 1: Connection refused" in said
 
 
 @pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")

@@ -59,7 +59,10 @@ def test_global_arguments_are_the_same(ours: None) -> None:
     assert arguments.all_global_arguments() is arguments.all_global_arguments()
 
 
-OF_A_RUN = {"limit_hosts", "connected", "_sudo"}
+PRINTS = {
+    f"print_{what}" for what in ("fact_info", "noop_info", "input", "fact_input", "output", "fact_output")
+}
+OF_A_RUN = {"limit_hosts", "connected", "_sudo", "cwd", "current_op_file_number", *PRINTS}
 """What pyinfra leaves to who runs it."""
 
 

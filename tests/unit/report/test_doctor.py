@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+import click
+import pytest
 
 from numaforge.findings import Severity
 from numaforge.preflight import Check
-from numaforge.report.doctor import doctor_document, doctor_table
+from numaforge.report.doctor import doctor_document, doctor_lines
+from numaforge.report.terminal import Screen
 
 FLOCK = Check("programs", "there is no flock", Severity.ERROR, "install util-linux")
 HOSTS = {f"gpu-{number:03}": (Check("/etc", f"writable, {number}Gi free"),) for number in range(1, 301)}
 
 
-def text(found):
-    console = Console(width=100)
-    with console.capture() as printed:
-        console.print(doctor_table(found))
-    return printed.get().splitlines()
+def text(found, width=80):
+    return [click.unstyle(line) for line in doctor_lines(found, Screen(width))]
 
 
 def test_hosts_with_equal_rows_are_one_row_though_what_was_found_differs():
-    lines = text(HOSTS)
-    assert sum("/etc" in line for line in lines) == 1
-    assert any("gpu-001, gpu-002, gpu-003 and 297 others" in line and "ok on all" in line for line in lines)
-    assert lines[-1] == "ready"
+    assert text(HOSTS) == ["gpu-[001-300]", "  ok  /etc  ok on all of them", "", "ready"]
 
 
-def test_what_is_amiss_has_rows_and_ways_out_of_its_own():
-    lines = text({**HOSTS, "gpu-007": (FLOCK,), "gpu-009": (FLOCK,)})
-    assert "gpu-007, gpu-009: programs: install util-linux" in lines
-    assert lines[-1] == "not ready: 1 error"
+def test_what_is_amiss_is_a_row_of_its_hosts_with_the_way_out_below_it():
+    assert text({**HOSTS, "gpu-007": (FLOCK,), "gpu-009": (FLOCK,)}) == [
+        "gpu-[001-006,008,010-300]",
+        "  ok     /etc      ok on all of them",
+        "gpu-[007,009]",
+        "  error  programs  there is no flock",
+        f"{'':19}install util-linux",
+        "",
+        "not ready: 1 error",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_word_is_broken(width):
+    path = "/opt/" + "long-name-of-a-folder/" * 5 + "numaforge"
+    found = {"this machine": (Check("numaforge", f"1.0 in {path}, Python 3.13"),)}
+    lines = text(found, width)
+    assert any(f"{path}," in line for line in lines)
+    assert all(len(line) <= width or path in line for line in lines)
 
 
 def test_the_document_has_every_check_of_every_place():

@@ -20,6 +20,7 @@ NAMES = {
     "a hole": (["gpu-1", "gpu-2", "gpu-4"], "gpu-[1-2,4]"),
     "zeros across tens": ([f"gpu-{n:02}" for n in range(8, 12)], "gpu-[08-11]"),
     "no zeros across tens": ([f"gpu-{n}" for n in range(8, 12)], "gpu-[8-11]"),
+    "from zero": ([f"gpu-{n}" for n in range(12)], "gpu-[0-11]"),
     "the last number": (["rack3-gpu-7.site", "rack3-gpu-8.site"], "rack3-gpu-[7-8].site"),
     "others": (["login", "gpu-1", "gpu-2"], "gpu-[1-2],login"),
     "no number": (["a", "b"], "a,b"),

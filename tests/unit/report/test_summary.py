@@ -56,9 +56,9 @@ def test_failures_are_grouped_by_reason_with_counts_and_the_first_names(count: i
     assert lines[:6] == [
         f"{count} hosts: {count - 7} done, 5 rolled back, 2 blocked",
         f"5 rolled back: {NOT_READY}",
-        "  gpu-001, gpu-002, gpu-003 and 2 others",
+        "  gpu-[001-005]",
         f"2 blocked: {DISRUPTIONS}",
-        "  gpu-006, gpu-007",
+        "  gpu-[006-007]",
         "  gpu-006: pod a/b",
     ]
 

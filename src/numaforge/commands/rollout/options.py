@@ -13,10 +13,10 @@ from typing import Any, get_args
 
 import click
 
+from numaforge.commands.deploys import deploy_file
 from numaforge.commands.options import Command, GroupedOption, output_option
 from numaforge.errors import NumaforgeError
 from numaforge.report.terminal import verbosity
-from numaforge.resources import deploy_dir
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.options import RolloutOptions, RunRole, read_options
 from numaforge.rollout.program import inventory_file
@@ -152,22 +152,11 @@ def _program(
     if kubeconfig and not Path(kubeconfig).expanduser().is_file():
         raise NumaforgeError("there is no such kubeconfig", where=str(kubeconfig))
     named = inventory_file(inventory)
-    deploy_file = Path(deploy) if deploy else _site()
-    if deploy_file.suffix != ".py" or not deploy_file.is_file():
-        raise NumaforgeError(
-            "there is no such deploy", where=str(deploy_file), remedy="name a file, such as deploys/site.py"
-        )
+    carried_out = str(deploy_file(deploy))
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
     stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{role.name.replace('/', '_')}-{os.getpid()}"
     folder = state / "numaforge" / "rollouts" / stem
-    return Pyinfra(named, str(deploy_file), limits, said, folder, role, verbose=verbosity() > 1)
-
-
-def _site() -> Path:
-    here = Path("deploys/site.py")
-    if here.exists():
-        return here
-    return deploy_dir() / "site.py"
+    return Pyinfra(named, carried_out, limits, said, folder, role, verbose=verbosity() > 1)
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from numaforge.commands.over_inventory import say_how
 from numaforge.commands.rollout.options import NOT_HERE
-from numaforge.errors import NumaforgeError
+from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.ordering import natural
 from numaforge.preflight.cluster import RBAC
 from numaforge.preflight.runner import verification_check
-from numaforge.report.summary import grouped_by_reason
+from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import progress
-from numaforge.report.wording import counted, some_of
+from numaforge.report.wording import counted
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.fleet import Member
@@ -69,18 +69,21 @@ def common_options(survey: Survey) -> RolloutOptions:
                 {**dict.fromkeys(survey.without_kubelet, "without a kubelet"), **silent}, " ", survey.log
             ),
         ]
-        raise NumaforgeError(
+        none = NumaforgeError(
             "\n  ".join(["no host can be changed:", *(lines or tail(survey.log))]),
             where=str(survey.log),
             remedy="nothing was begun",
         )
+        if silent and not survey.refused:
+            none.exit_code = ExitCode.UNREACHABLE
+        raise none
     return read_options(agreed({each.host: each.options for each in survey.needs}, _FOR_THE_FLEET))
 
 
 def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]:
     """Return a line for each reason with its hosts, the first few, and where the others are."""
     groups = grouped_by_reason(reasons)
-    lines = [f"{some_of(hosts)}{between}{reason}" for reason, hosts in groups[:_REASONS]]
+    lines = [f"{in_short(hosts)}{between}{reason}" for reason, hosts in groups[:_REASONS]]
     if len(groups) > _REASONS:
         lines.append(f"and {counted(len(groups) - _REASONS, 'more reason')}: see {log}")
     return lines

@@ -1,0 +1,86 @@
+"""`numaforge apply`: bring the hosts of an inventory to their plans, or show what that would change."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.deploys import deploy_file
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode
+from numaforge.report.terminal import QUIET, echo, screen, show_json, verbosity
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.site_run import SiteRun
+
+
+@click.command()
+@click.argument("inventory", type=click.Path())
+@click.option("--dry", is_flag=True, help="Show every change, and change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Change without asking; needed where there is no terminal.")
+@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
+@click.option("--diff", is_flag=True, help="Show every changed file as a diff, too.")
+@click.option("--deploy", metavar="FILE", type=click.Path(), help="What to carry out; else deploys/site.py.")
+@output_option("table", "json")
+def apply(
+    inventory: str, dry: bool, yes: bool, limits: tuple[str, ...], diff: bool, deploy: str | None, output: str
+) -> int:
+    """Bring each host of an inventory to its plan: the same run as `pyinfra INVENTORY deploys/site.py`.
+
+    Shows what would change, asks, and changes it; a node of a cluster is drained where it has to be, within
+    the budget. `numaforge rollout run` changes a fleet through canaries and waves.
+
+    Exits with 0 when every host is as planned (with --dry: can be), 1 when one is refused or has failed, 4
+    when one was rolled back, 5 when a node is held, 6 when all that is wrong is a host that does not answer.
+    """
+    if dry and yes:
+        raise click.UsageError("--dry changes nothing, and --yes changes without asking: give one of them")
+    asks = not dry and not yes
+    if asks and (output == "json" or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise click.UsageError(
+            "there is no terminal to ask on: give --yes to change the hosts, or --dry to look"
+        )
+    quiet = bool(click.get_current_context().meta.get(QUIET))
+    if quiet:
+        os.environ["PYINFRA_PROGRESS"] = "off"
+    from numaforge import lean_start
+
+    lean_start.begin()
+    from numaforge.site_run import Run, prepared
+
+    began = time.monotonic()
+    wanted = Run(inventory, str(deploy_file(deploy)), limits, None if quiet else verbosity())
+    with prepared(wanted, looks=not yes) as site:
+        if output == "table" and not yes:
+            _show(site, diff=diff, hint=not diff)
+        changes = yes or (asks and site.changes and click.confirm("Change these hosts?", err=True))
+        if changes:
+            site.change()
+            if output == "table":
+                _show(site, diff=diff and yes)
+        hosts = site.hosts
+        left = asks and site.changes and not changes
+    from numaforge.report.fleet import exit_code, fleet_document
+
+    if output == "json":
+        show_json(fleet_document(hosts, dry=dry, seconds=time.monotonic() - began))
+    return ExitCode.NO if left else exit_code(hosts)
+
+
+def _show(site: SiteRun, *, diff: bool, hint: bool = False) -> None:
+    """Print the fleet, hosts that are alike together, and what it does beside maintenances."""
+    from numaforge.report.fleet import EVERY_HOST, diff_lines, fleet_lines
+
+    hosts = site.hosts
+    hints = ["every change as a diff: --diff"] if hint and any(each.changed for each in hosts) else []
+    for line in fleet_lines(hosts, screen(), hints=hints):
+        echo(line)
+    for line in diff_lines(hosts, [EVERY_HOST] if diff else []):
+        echo(line)
+    if site.others:
+        site.show_others()

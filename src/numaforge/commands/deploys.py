@@ -1,0 +1,22 @@
+"""The deploy that a command carries out on hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from numaforge.errors import NumaforgeError
+from numaforge.resources import deploy_dir
+
+
+def deploy_file(named: str | None) -> Path:
+    """Return the deploy that is named, else deploys/site.py: that of this folder, else the package's.
+
+    Raises NumaforgeError where there is no such file.
+    """
+    here = Path("deploys/site.py")
+    file = Path(named) if named else here if here.exists() else deploy_dir() / "site.py"
+    if file.suffix != ".py" or not file.is_file():
+        raise NumaforgeError(
+            "there is no such deploy", where=str(file), remedy="name a file, such as deploys/site.py"
+        )
+    return file

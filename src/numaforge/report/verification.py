@@ -1,0 +1,94 @@
+"""What a verification found of a fleet: hosts that are alike together, and its JSON twin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from numaforge.errors import ExitCode
+from numaforge.report.hostnames import folded
+from numaforge.report.terminal import Screen
+from numaforge.report.wording import counted, wrapped
+from numaforge.verification.suite import CaseResult, failures
+
+_STATES = {"not as planned": "red", "unreachable": "yellow", "as planned": "green"}
+"""How each state of a host is coloured; the gravest first."""
+_SHOWN_DIFFERENCES = 12
+_FAILURE = re.compile(r"(AssertionError|Failed): ")
+
+
+def exit_code(found: Iterable[CaseResult]) -> ExitCode:
+    """Return 0 when every host is as planned, 1 when one is not, else 6: one has not answered."""
+    amiss = failures([*found])
+    if any(not each.unreachable for each in amiss):
+        return ExitCode.NO
+    return ExitCode.UNREACHABLE if amiss else ExitCode.YES
+
+
+def lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
+    """Return what was found for a person, styled: counts, then hosts that are alike, the gravest first."""
+    groups = _alike(found)
+    number = dict.fromkeys(_STATES, 0)
+    for (state, _), hosts in groups:
+        number[state] += len(hosts)
+    said = ", ".join(f"{count} {state}" for state, count in reversed(number.items()) if count)
+    total = sum(number.values())
+    tests = f"{counted(sum(each.outcome == 'passed' for each in found), 'promise')} kept"
+    shown = [
+        click.style(line, bold=True)
+        for line in wrapped(f"{counted(total, 'host')}: {said} ({tests})", screen.width, "")
+    ]
+    for (state, differences), hosts in groups:
+        heading = f"{counted(len(hosts), 'host')} {state}: {folded(hosts)}"
+        shown += [
+            click.style(line, fg=_STATES[state], bold=state != "as planned")
+            for line in wrapped(heading, screen.width, "")
+        ]
+        for difference in differences[:_SHOWN_DIFFERENCES]:
+            shown += wrapped(difference, screen.width)
+        if len(differences) > _SHOWN_DIFFERENCES:
+            more = counted(len(differences) - _SHOWN_DIFFERENCES, "more difference")
+            shown += wrapped(f"and {more}: -o json has all of them", screen.width)
+    return shown
+
+
+def document(found: Sequence[CaseResult]) -> dict[str, Any]:
+    """Return the same for programs: every test."""
+    return {"tests": [vars(result) for result in found], "failed": len(failures(found))}
+
+
+def _alike(found: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]], list[str]]]:
+    """Return hosts by state and what differs, the gravest first, then the most hosts."""
+    of_host: dict[str, list[CaseResult]] = {each.host: [] for each in found if each.host}
+    for each in failures(found):
+        of_host.setdefault(each.host, []).append(each)
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for host, failed in of_host.items():
+        state = (
+            "as planned"
+            if not failed
+            else "unreachable"
+            if any(each.unreachable for each in failed)
+            else "not as planned"
+        )
+        said = tuple(dict.fromkeys(_difference(each) for each in failed))
+        groups.setdefault((state, said), []).append(_name(host))
+    gravity = list(_STATES)
+    return sorted(groups.items(), key=lambda group: (gravity.index(group[0][0]), -len(group[1])))
+
+
+def _difference(failed: CaseResult) -> str:
+    """Return what differs, without the host's name: `governor cpu5: ...`."""
+    reason = _FAILURE.sub("", failed.reason, count=1).replace(f"{failed.host}: ", "", 1)
+    test, _, entry = failed.name.partition("[")
+    entry = entry.removesuffix("]").removeprefix(failed.host).removeprefix("-")
+    if not entry:
+        return reason
+    return f"{test.removeprefix('test_').replace('_', ' ')} {entry}: {reason}"
+
+
+def _name(host: str) -> str:
+    return host.removeprefix("ssh://")

@@ -1,0 +1,212 @@
+"""A deploy carried out in this process for `numaforge apply`, as `pyinfra INVENTORY DEPLOY` does it.
+
+The steps and their order are those of `pyinfra_cli.cli`, which prints what it does between them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import click
+import pyinfra
+from pyinfra.api import Config, Host, Inventory, State
+from pyinfra.api.connect import disconnect_all
+from pyinfra.api.exceptions import NoGroupError, PyinfraError
+from pyinfra.api.operations import run_ops
+from pyinfra.api.output import set_echo, set_formatter
+from pyinfra.api.state import StateStage
+from pyinfra.context import ctx_config, ctx_inventory, ctx_state
+from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ignore[import-untyped]
+from pyinfra_cli.log import LogFormatter, LogHandler  # type: ignore[import-untyped]
+from pyinfra_cli.util import exec_file, load_deploy_file  # type: ignore[import-untyped]
+
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.hosts.overview import FORGET, MAINTENANCE, Overview, collect
+from numaforge.hosts.pyinfra_errors import of_file
+from numaforge.pyinfra_cli import adapt, connect_all, read_inventory
+from numaforge.report.fleet import HostSummary
+
+_NOTHING_LEFT = "No hosts remaining"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_PYINFRAS_OWN = re.compile(r"-->|\[[^]]*\] (nested)? *(Connected|Ready:|Success|No changes|noop:)|Loading: ")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be carried out: `limits` are hosts, patterns or groups, all where there are none.
+
+    `verbosity` is that of pyinfra's `-v`; None is for errors alone.
+    """
+
+    inventory: str
+    deploy: str
+    limits: Sequence[str] = ()
+    verbosity: int | None = 0
+
+
+class SiteRun:
+    """One run over an inventory; `hosts` is what is known of each of its hosts so far."""
+
+    def __init__(self, state: State, overview: Overview) -> None:
+        self._state = state
+        self._overview = overview
+
+    @property
+    def hosts(self) -> list[HostSummary]:
+        """Return every host in the inventory's order."""
+        return self._overview.hosts(self._state)
+
+    @property
+    def changes(self) -> bool:
+        """Say whether any host has something to change, by its maintenance or by another operation."""
+        return any(
+            data.operation_meta._maybe_is_change
+            for host in self._state.inventory.get_active_hosts()
+            for data in self._state.ops[host].values()
+        )
+
+    @property
+    def others(self) -> list[str]:
+        """Return the names of operations other than maintenances, of which `hosts` do not tell."""
+        named = (name for place in self._state.op_meta for name in self._state.op_meta[place].names)
+        return [name for name in named if not name.endswith((MAINTENANCE, FORGET))]
+
+    def show_others(self) -> None:
+        """Print pyinfra's own table of the operations of a deploy, on standard error."""
+        from pyinfra_cli.prints import print_meta, print_results  # type: ignore[import-untyped]
+
+        (print_results if self._state.is_executing else print_meta)(self._state)
+
+    def change(self) -> None:
+        """Carry out what was prepared."""
+        self._state.set_stage(StateStage.Execute)
+        with _what_is_left():
+            run_ops(self._state)
+        self._state.set_stage(StateStage.Disconnect)
+
+
+@contextmanager
+def prepared(run: Run, *, looks: bool) -> Iterator[SiteRun]:
+    """Connect to the hosts of a run, plan each, and yield what it would do; disconnect at the end.
+
+    Without `looks` it is found out only while it is done, in half the time. Raises HostError where the
+    inventory or the deploy cannot be read, and where no host is named.
+    """
+    pyinfra.is_cli = True  # operations are in the order of the deploy's lines
+    set_formatter(click.style)
+    set_echo(click.echo)
+    sys.path += [str(Path.cwd()), "."]
+    state = State(check_for_changes=looks)
+    state.cwd = str(Path.cwd())
+    if run.verbosity is not None:
+        state.print_fact_info = state.print_noop_info = run.verbosity > 0
+        state.print_input = state.print_fact_input = run.verbosity > 1
+        state.print_output = state.print_fact_output = run.verbosity > 2
+    ctx_state.set(state)  # type: ignore[no-untyped-call]
+    _log(run, state)
+    overview = collect()
+    try:
+        with _in_our_words(run):
+            _prepare(state, run)
+        yield SiteRun(state, overview)
+    finally:
+        if state.initialised:
+            disconnect_all(state)
+
+
+def _prepare(state: State, run: Run) -> None:
+    config = Config()  # type: ignore[no-untyped-call]
+    ctx_config.set(config)  # type: ignore[no-untyped-call]
+    adapt()
+    if (own := Path("config.py")).exists():
+        exec_file(str(own.absolute()))
+    config.lock_current_state()
+    inventory: Inventory = read_inventory(
+        run.inventory, cwd=state.cwd, override_data={}, group_data_directories=()
+    )
+    ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
+    chosen = _chosen(inventory, run.limits) if run.limits else None
+    if chosen == []:
+        limits = " ".join(run.limits)
+        raise HostError(f"the inventory names no host that --limit {limits} chooses", where=run.inventory)
+    state.init(inventory, config, initial_limit=chosen)
+    state.set_stage(StateStage.Connect)
+    with _what_is_left():
+        connect_all(state)
+        state.set_stage(StateStage.Prepare)
+        state.current_op_file_number = 0
+        load_deploy_file(state, run.deploy)
+    config.reset_locked_state()
+
+
+def _chosen(inventory: Inventory, limits: Sequence[str]) -> list[Host]:
+    """Return the hosts of groups and patterns in the inventory's order, chosen as by pyinfra's --limit."""
+    found: set[Host] = set()
+    for limit in limits:
+        try:
+            found.update(inventory.get_group(limit))
+        except NoGroupError:
+            found.update(host for host in inventory if fnmatch(host.name, limit))
+    return [host for host in inventory if host in found]
+
+
+@contextmanager
+def _what_is_left() -> Iterator[None]:
+    """Have a run end where every host has failed: what became of each is known."""
+    try:
+        yield
+    except PyinfraError as error:
+        if _NOTHING_LEFT not in str(error):
+            raise
+
+
+@contextmanager
+def _in_our_words(run: Run) -> Iterator[None]:
+    """Make errors of ours of what pyinfra says of an inventory and of a deploy."""
+    try:
+        yield
+    except UnexpectedExternalError as error:
+        raise HostError(of_file(error), remedy="correct the file") from error
+    except CliError as error:
+        refused = HostError(error.message)
+        if isinstance(error.__cause__, NumaforgeError):
+            refused.exit_code = error.__cause__.exit_code
+        raise refused from error
+    except PyinfraError as error:
+        raise HostError(str(error), where=run.inventory) from error
+
+
+def _log(run: Run, state: State) -> None:
+    """Print of pyinfra's log what says something of a host's change, and with -v all of it."""
+    handler: logging.Handler = LogHandler()
+    handler.setFormatter(LogFormatter() if run.verbosity else logging.Formatter("%(message)s"))
+    if not run.verbosity:
+        handler.addFilter(_worth_reading(state, quiet=run.verbosity is None))
+    pyinfra.logger.setLevel(logging.INFO)
+    pyinfra.logger.addHandler(handler)
+    pyinfra.logger.propagate = False
+
+
+def _worth_reading(state: State, *, quiet: bool) -> Callable[[logging.LogRecord], bool]:
+    """Return what says of a line whether it is printed: until hosts are changed, only what is amiss is.
+
+    Why a host cannot be connected to stands in the overview of all.
+    """
+
+    def is_worth_reading(record: logging.LogRecord) -> bool:
+        stage: Any = state.current_stage
+        if stage == StateStage.Connect:
+            return False
+        if quiet or stage != StateStage.Execute:
+            return record.levelno >= logging.WARNING
+        return not _PYINFRAS_OWN.match(_COLOURS.sub("", record.getMessage()).strip())
+
+    return is_worth_reading

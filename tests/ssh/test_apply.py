@@ -1,0 +1,177 @@
+"""`numaforge apply` over a real sshd: the run of pyinfra, its answer on standard output, our exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lab.paths import REPOSITORY
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.test_site import PROFILE, data, plain, text
+
+SWAPPINESS = "/proc/sys/vm/swappiness"
+COMMAND = Path(sys.executable).parent / "numaforge"
+LOGIN = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")
+Hosts = Mapping[str, Mapping[str, object]]
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox) -> Sandbox:
+    return start_sandbox(machine())
+
+
+def apply(folder: Path, hosts: Hosts, *arguments: str) -> subprocess.CompletedProcess[str]:
+    inventory = folder / "inventory.py"
+    inventory.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
+    return subprocess.run(
+        [COMMAND, "apply", str(inventory), *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "HOME": str(folder), "COLUMNS": "1000"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_dry_run_is_on_standard_output_and_nothing_else_is(node: Sandbox, tmp_path: Path) -> None:
+    run = apply(tmp_path, {"gpu-01": data(node), "gpu-02": data(node)}, "--dry")
+    assert (run.returncode, run.stderr) == (0, ""), run.stderr
+    assert run.stdout.splitlines()[:2] == ["2 hosts: 2 to change", "2 hosts to change: gpu-[01-02]"]
+    assert "cpus 0-7 scaling_governor: schedutil -> performance" in run.stdout
+    assert text(node, SWAPPINESS) == "60"
+    assert not node.path("/etc/numaforge").exists()
+
+
+def test_what_it_has_applied_is_as_planned_for_it_and_for_pyinfra(node: Sandbox, tmp_path: Path) -> None:
+    hosts = {"gpu-01": data(node)}
+    run = apply(tmp_path, hosts, "--yes")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("1 host: 1 changed\n")
+    assert "--> " not in run.stderr
+    assert text(node, SWAPPINESS) == "1"
+    again = apply(tmp_path, hosts, "--yes")
+    assert (again.returncode, again.stdout, again.stderr) == (
+        0,
+        "1 host: 1 unchanged\n1 host unchanged: gpu-01\n",
+        "",
+    )
+    assert "1 host: 1 unchanged" in pyinfra(tmp_path, hosts, "--dry", "deploys/site.py").stdout
+
+
+def test_hosts_that_do_not_answer_are_one_line_and_have_an_exit_code_of_their_own(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    gone = {**data(node), "ssh_port": free_port()}
+    hosts = {"gpu-01": data(node), **{f"gpu-{number:02}": gone for number in range(2, 32)}}
+    run = apply(tmp_path, hosts, "--dry")
+    assert (run.returncode, run.stderr) == (6, ""), run.stderr
+    assert "30 hosts unreachable: gpu-[02-31]\n" in run.stdout
+    assert run.stdout.count("Could not connect") == 1
+    refused = {**data(node), "numaforge_profile": "trainin"}
+    run = apply(tmp_path, {**hosts, "typo": refused}, "--yes", "-o", "json")
+    assert run.returncode == 1, run.stderr
+    document = json.loads(run.stdout)
+    assert document["counts"] == {"changed": 1, "unreachable": 30, "refused": 1}
+    assert "did you mean 'training'?" in document["hosts"]["typo"]["reason"]
+
+
+def test_a_host_whose_key_is_not_known_is_not_connected_to(node: Sandbox, tmp_path: Path) -> None:
+    unknown = {
+        name: value
+        for name, value in {**data(node), "ssh_known_hosts_file": "/dev/null"}.items()
+        if name != "ssh_strict_host_key_checking"
+    }
+    run = apply(tmp_path, {"gpu-01": unknown}, "--yes")
+    assert run.returncode == 6
+    assert "the host key of [127.0.0.1]" in run.stdout
+    assert text(node, SWAPPINESS) == "60"
+
+
+def test_it_refuses_on_a_node_of_a_cluster_what_pyinfra_refuses(
+    start_sandbox: StartSandbox, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    node = start_kubelet(start_sandbox(kubeadm_files(port, *LOGIN)), port)
+    profile = {**PROFILE, "kubelet": {"cpu_manager_policy": "static"}}
+    hosts = {"n1": data(node, profile)}
+    run = apply(tmp_path, hosts, "--yes")
+    assert run.returncode == 1, run.stderr
+    reason = "nothing was changed, a roll-out lacks what it needs:"
+    assert reason in run.stdout
+    assert reason in plain(pyinfra(tmp_path, hosts, "-y", "deploys/site.py").stdout)
+    assert text(node, SWAPPINESS) == "60"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "swappiness"), [("n", 1, "60"), ("y", 0, "1")], ids=["declined", "confirmed"]
+)
+def test_on_a_terminal_it_shows_what_would_change_and_asks(
+    node: Sandbox, tmp_path: Path, answer: str, code: int, swappiness: str
+) -> None:
+    inventory = tmp_path / "inventory.py"
+    inventory.write_text(f"nodes = {[('gpu-01', data(node))]!r}\n")
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, f"{answer}\n".encode())
+        run = subprocess.run(
+            [COMMAND, "apply", "-q", str(inventory)],
+            cwd=REPOSITORY,
+            env={**os.environ, "HOME": str(tmp_path)},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=120,
+        )
+    finally:
+        os.close(theirs)
+    said = os.read(ours, 2**16).decode()
+    os.close(ours)
+    assert "1 host to change: gpu-01" in said
+    assert b"Change these hosts?" in run.stderr
+    assert (run.returncode, text(node, SWAPPINESS)) == (code, swappiness), run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["one.py"], "there is no terminal to ask on: give --yes", id="nobody to ask"),
+        pytest.param(["one.py", "--dry", "--yes"], "give one of them", id="dry and yes"),
+        pytest.param(["nosuch.py", "--dry"], "there is no inventory nosuch.py", id="no inventory"),
+        pytest.param(["empty.py", "--dry"], "empty.py names no host: ", id="no host"),
+        pytest.param(["broken.py", "--dry"], "broken.py, line 1: ", id="broken inventory"),
+        pytest.param(
+            ["one.py", "--dry", "--limit", "two"], "names no host that --limit two chooses", id="no such host"
+        ),
+        pytest.param(
+            ["one.py", "--dry", "--deploy", "no.py"], "no.py: there is no such deploy", id="no deploy"
+        ),
+    ],
+)
+def test_bad_input_is_one_message(arguments: list[str], message: str, tmp_path: Path) -> None:
+    for name, said in {"empty": "nodes = []", "one": 'nodes = ["one"]', "broken": "import nothing"}.items():
+        (tmp_path / f"{name}.py").write_text(f"{said}\n")
+    run = subprocess.run(
+        [COMMAND, "apply", *arguments],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert message in run.stderr
+    assert "Traceback" not in run.stderr
