@@ -40,11 +40,12 @@ from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.inventories import (
     FROM_ANSIBLE,
     InventoryError,
-    notice_passed_over,
+    noticing,
     refuse_ansibles,
     why_no_host,
 )
 from numaforge.hosts.overview import follow, show_overview
+from numaforge.hosts.patches import inventory_groups
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
 from numaforge.roles.document import PLAN
@@ -76,7 +77,7 @@ def adapt() -> None:
     """
     check_strictly()
     guard_output()
-    notice_passed_over()
+    inventory_groups(noticing)
     say_in_one_line()
     if "pyinfra_cli.cli" not in sys.modules:  # `numaforge apply` reads this `config.py`
         return

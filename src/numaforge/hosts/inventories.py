@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyinfra_cli import inventory as pyinfra_inventory  # type: ignore[import-untyped]
 from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
 
 from numaforge.errors import ExitCode
@@ -50,12 +49,6 @@ def is_ansibles(file: Path) -> bool:
     return bool(_YAML_OR_INI.match(first))
 
 
-def notice_passed_over() -> None:
-    """Have pyinfra remember here which names of an inventory it takes for no group, and refuse odd hosts."""
-    if not getattr(pyinfra_inventory._is_inventory_group, "notices", False):
-        pyinfra_inventory._is_inventory_group = _noticing(pyinfra_inventory._is_inventory_group)
-
-
 def why_no_host(inventory: str) -> str:
     """Return why an inventory that was just read names no host."""
     if not Path(inventory).exists():
@@ -63,8 +56,10 @@ def why_no_host(inventory: str) -> str:
     return f"{inventory} names no host: {'; '.join(_passed_over) or 'it has no list'}; {EXAMPLE}"
 
 
-def _noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]:
-    def noticing(key: str, value: Any) -> bool:
+def noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]:
+    """Return what tells lists of hosts as `is_group` does, remembers what are none, and refuses odd hosts."""
+
+    def notice(key: str, value: Any) -> bool:
         if isinstance(value, list | tuple | str | dict | set) and not key.startswith("__"):
             if not key.startswith("_") and (mistake := _odd_host(value)):
                 raise InventoryError(f"{key}: {mistake}")
@@ -72,8 +67,7 @@ def _noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool
                 _passed_over.append(f"{key} {reason}")
         return value != () and is_group(key, value)
 
-    noticing.notices = True  # type: ignore[attr-defined]
-    return noticing
+    return notice
 
 
 def _reason(name: str, value: object) -> str | None:
