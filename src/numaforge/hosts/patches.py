@@ -49,7 +49,7 @@ def command_line(**ours: Callable[[Any], Any]) -> None:
 
 
 def inventory_groups(ours: Callable[[Any], Any]) -> None:
-    """Replace once what tells which names of an inventory are lists of hosts; `ours` is given what does it now.
+    """Replace once what tells which names of an inventory are lists of hosts; `ours` is given what does so.
 
     Until pyinfra says which names it passes over, and refuses hosts that are none.
     """
