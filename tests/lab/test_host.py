@@ -163,7 +163,7 @@ def state(node: Node) -> dict[str, str]:
         " cat /sys/fs/cgroup/*/cpuset.cpus.effective; find /run/systemd/system.control -type f 2> /dev/null",
         "irqbalance": "systemctl is-active irqbalance; systemctl is-enabled irqbalance",
         "interrupts moved": "cat /run/numaforge/interrupts/earlier 2> /dev/null",
-        "units": "systemctl list-unit-files --no-legend --state enabled",
+        "units": "systemctl --root=/ list-unit-files --no-legend --state enabled",
         "holds": "apt-mark showhold",
         "modules": "ls -d /sys/module/brd 2> /dev/null",
         "read request": f"lspci -vvs {NIC} | grep -o 'MaxReadReq [0-9]*'",
