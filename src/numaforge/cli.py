@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import click
 
 from numaforge import __version__
 from numaforge.commands.completion import COMPLETE, complete
-from numaforge.commands.options import screen_options
+from numaforge.commands.options import LazyGroup
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import plain
 
@@ -163,21 +162,12 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-class _Commands(click.Group):
-    """A group that imports a command when it is asked for: none waits for what the others need."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in COMMANDS and cmd_name not in self.commands:
-            name = cmd_name.replace("-", "_")
-            command = getattr(import_module(f"numaforge.commands.{name}"), name)
-            self.add_command(screen_options(command), cmd_name)
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    package="numaforge.commands",
+    names=sorted(COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def numaforge() -> None:
     """Turn a GPU server into a topology-aligned Kubernetes worker.

@@ -1,13 +1,14 @@
 """What a script on a host answers: parts by name, and an end that says that nothing is missing.
 
-    numaforge answers TOKEN        the script begins; what was printed before is a banner of the login
+    NUMAFORGE answers TOKEN        the script begins; what was printed before is a banner of the login
     LINES                          lines of no part
-    numaforge TOKEN part NAME      a part begins, and the one before ends
+    NUMAFORGE TOKEN part NAME      a part begins, and the one before ends
     LINES
-    numaforge TOKEN ended STATUS   the script's exit status: without this line the answer is cut off
+    NUMAFORGE TOKEN ended STATUS   the script's exit status: without this line the answer is cut off
 
-The token is random, so that no content looks like these lines. Before the script begins, `numaforge packed`
-says that the rest is packed by gzip, in base64. Who receives an answer limits its size (`numaforge.bounded`).
+NUMAFORGE is our name in small letters. The token is random: no content looks like these lines. Before
+the script begins, a line `NUMAFORGE packed` says that the rest is packed by gzip, in base64. Who receives an
+answer limits its size (`numaforge.bounded`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -10,6 +11,12 @@ _PACKAGE = Path(__file__).resolve().parent
 def template_dir() -> Path:
     """Return the folder that holds the templates, one folder per role."""
     return _PACKAGE / "templates"
+
+
+def own_template_dir() -> Path | None:
+    """Return the folder whose templates go before ours, as NUMAFORGE_TEMPLATES names it."""
+    named = os.environ.get("NUMAFORGE_TEMPLATES")
+    return Path(named).resolve() if named else None
 
 
 def profile_dir() -> Path:

@@ -55,6 +55,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"numaforge (apply|doctor|verify|rollout)": "needs hosts; tests/wheel, tests/ssh and tests/lab run them",
     r"numaforge init|cd": "tests/wheel runs it as printed",
     r"numaforge render (gpu-01|--root)": "needs a host or its root; tests/ssh/test_render.py",
+    r"export NUMAFORGE_TEMPLATES=": "tests/unit/commands/test_render.py sets it",
     r"numaforge capture": "needs hosts; tests/ssh runs it",
     r"numaforge diff before.json root@": "needs a host",
     r"numaforge completion": "writes to the home folder; tests/unit/commands/test_screen.py prints each",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -145,3 +146,26 @@ def config_map_options(
         return named(placed(command))
 
     return offer
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is asked for: none waits for what the others need.
+
+    `names` are its commands in their order; each is a function in a module of its own in `package`, with `_`
+    for `-` in both names.
+    """
+
+    def __init__(self, *given: Any, package: str, names: Sequence[str], **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.package = package
+        self.names = names
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
+        return [*self.names]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.names and cmd_name not in self.commands:
+            name = cmd_name.replace("-", "_")
+            command = getattr(import_module(f"{self.package}.{name}"), name)
+            self.add_command(screen_options(command), cmd_name)
+        return super().get_command(ctx, cmd_name)

@@ -69,31 +69,35 @@ def render(
         raise click.UsageError("give --to or --diff, not both")
     if compared:
         return _show_changes(source, root, profile, kubelet_version, data, output)
-    files = _files(source, root, profile, kubelet_version)
+    files, templates = _files(source, root, profile, kubelet_version)
     if folder is not None:
         _write_below(Path(folder), files)
         remark(f"wrote {len(files)} files below {folder}")
     elif output == "json":
-        show_json({"schema": 1, "files": [vars(file) for file in files]})
+        show_json(
+            {"schema": 1, "files": [{**vars(file), "template": templates.get(file.path)} for file in files]}
+        )
     else:
-        click.echo("\n".join(map(_as_text, files)), nl=False)
+        click.echo("\n".join(_as_text(file, templates.get(file.path)) for file in files), nl=False)
     return ExitCode.YES
 
 
-def _as_text(file: FileContent) -> str:
-    return f"==> {file.path}  {file.mode} {file.owner}:{file.group}\n{file.text}"
+def _as_text(file: FileContent, template: str | None) -> str:
+    source = f"  from {template}" if template else ""
+    return f"==> {file.path}  {file.mode} {file.owner}:{file.group}{source}\n{file.text}"
 
 
 def _files(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
-) -> tuple[FileContent, ...]:
-    """Return every file that the plan writes, with the kubelet's own settings in one that it shares."""
-    from numaforge.render import plan_files
+) -> tuple[tuple[FileContent, ...], dict[str, str]]:
+    """Return every file that a plan has on its node, and by path the templates of those that have one."""
+    from numaforge.render import plan_files, template_path
 
     machine, plan = machine_and_plan(source, root, profile, kubelet_version)
     if plan is None:
         raise click.UsageError("there is no plan: --profile says what to plan")
-    return plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
+    files = plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
+    return files, {file.path: str(path) for file in plan.files if (path := template_path(file))}
 
 
 def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
@@ -126,7 +130,7 @@ def _show_changes(
     if source is not None and (Path(source).exists() or source in ready_machines()):
         raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
     if source is None:
-        files = _files(None, root, profile, kubelet_version)
+        files, _ = _files(None, root, profile, kubelet_version)
         found = _of_root(Path(root or "/"), files)
     else:
         files, found = _of_host(source, profile, kubelet_version, data)

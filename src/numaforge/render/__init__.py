@@ -8,31 +8,27 @@ from __future__ import annotations
 import json
 from dataclasses import MISSING, fields, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
 from numaforge.kinds import once_per_kind, once_per_object
-from numaforge.resources import template_dir
+from numaforge.resources import own_template_dir, template_dir
 from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
 from numaforge.roles.role import FilesModule, Role
 from numaforge.template import Template, as_yaml, header, xml_comment
 
-__all__ = ["files_of", "header", "plan_files", "render_file", "render_plan", "role_files"]
+__all__ = ["files_of", "header", "plan_files", "render_file", "render_plan", "role_files", "template_path"]
 
 
 def render_plan(plan: NodePlan, config_text: str | None = None) -> dict[str, str]:
     """Return the text of every file of a plan, by path; `config_text` as for `render_file`."""
     return {file.path: render_file(plan, file, config_text) for file in plan.files}
-
-
-def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
-    """Return every file of a plan; `config_text` as for `render_file`."""
-    return tuple(_content(plan, file, config_text) for file in plan.files)
 
 
 def role_files(plan: NodePlan, called: str, config_text: str | None = None) -> list[FileContent]:
@@ -65,7 +61,24 @@ def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | No
     """
     if planned_file.path == PLAN_PATH:
         return _plan_text(plan)
-    return _rendered(_for_templates(plan, planned_file), planned_file, config_text)
+    return _rendered(_for_templates(plan, planned_file), planned_file, config_text, own_template_dir())
+
+
+def template_path(file: PlannedFile) -> Path | None:
+    """Return the template that a file is rendered from; None for one that its role writes from the plan."""
+    if file.template is None:
+        return None
+    found = _environment(own_template_dir()).get_template(file.template).filename
+    return Path(found) if found else None
+
+
+def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
+    """Return every file that a plan has on its node, also those that roles write beside the plan's.
+
+    `config_text` as for `render_file`.
+    """
+    of_roles = (file for role in ROLES for file in files_of(role, plan, config_text))
+    return (*role_files(plan, "topology", config_text), *of_roles)
 
 
 def _for_templates(plan: NodePlan, file: PlannedFile) -> NodePlan:
@@ -131,28 +144,40 @@ def _owner(file: PlannedFile) -> FilesModule:
 
 
 @once_per_kind
-def _rendered(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:
+def _rendered(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
     module: Any = _owner(file)
     template = module.TEMPLATES[file.template] if file.template else None
-    text = _from_template(plan, file, template) if template else module.text(plan, file, config_text)
+    text = _from_template(plan, file, template, own) if template else module.text(plan, file, config_text)
     _refuse_foreign_text(plan, file, text)
-    said, meant = (
-        template.read_back(plan, file, text) if template else module.read_back(plan, file, config_text, text)
-    )
+    try:
+        said, meant = (
+            template.read_back(plan, file, text)
+            if template
+            else module.read_back(plan, file, config_text, text)
+        )
+    except Exception as error:
+        if own is None:
+            raise
+        raise _differs(file, f"cannot be read back: {error}") from error
     if said != meant:
         raise _differs(file, f"says {said} where the plan says {meant}")
     return str(text)
 
 
-def _from_template(plan: NodePlan, file: PlannedFile, template: Template) -> str:
-    found = _environment().get_template(file.template or "")
-    return found.render(plan=plan, header=header(plan), **template.values(plan, file))
+def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own: Path | None) -> str:
+    try:
+        found = _environment(own).get_template(file.template or "")
+        return found.render(plan=plan, header=header(plan), **template.values(plan, file))
+    except TemplateError as error:
+        raise PlanError(f"cannot be rendered: {error}", where=file.template) from error
 
 
 @cache
-def _environment() -> Environment:
+def _environment(own: Path | None) -> Environment:
+    if own is not None:
+        _refuse_unused(own)
     environment = Environment(  # noqa: S701 (the output is configuration, not HTML; every value is checked)
-        loader=FileSystemLoader(template_dir()),
+        loader=FileSystemLoader([*([own] if own else []), template_dir()]),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
@@ -160,6 +185,21 @@ def _environment() -> Environment:
     )
     environment.filters["yaml"] = as_yaml
     return environment
+
+
+def _refuse_unused(own: Path) -> None:
+    """Refuse a folder of templates that is not there, or with a file in the place of none of ours."""
+    remedy = "NUMAFORGE_TEMPLATES names the folder whose templates go before ours"
+    if not own.is_dir():
+        raise PlanError("is not a folder", where=str(own), remedy=remedy)
+    known = {name for module in _modules() for name in module.TEMPLATES}
+    for path in sorted(own.rglob("*.j2")):
+        if path.relative_to(own).as_posix() not in known:
+            raise PlanError(
+                "is in the place of no template",
+                where=str(path),
+                remedy=f"the templates are {', '.join(sorted(known))}",
+            )
 
 
 def _refuse_foreign_text(plan: NodePlan, file: PlannedFile, text: str) -> None:

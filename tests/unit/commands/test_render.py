@@ -10,7 +10,8 @@ from click import UsageError
 from click.testing import CliRunner, Result
 
 from numaforge.commands.render import render
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.errors import HostError, NumaforgeError, PlanError
+from numaforge.resources import template_dir
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100
 
@@ -30,7 +31,8 @@ def run(*arguments: str) -> Result:
 
 def test_each_file_is_printed_with_its_path_mode_and_owner(machine: str) -> None:
     shown = run(machine, "--profile", "cpu-only").stdout
-    assert f"==> /{SYSCTL}  0644 root:root\n# " in shown
+    template = template_dir() / "tuning/sysctl.conf.j2"
+    assert f"==> /{SYSCTL}  0644 root:root  from {template}\n# " in shown
     assert shown.startswith("==> /etc/numaforge/plan.json  0644 root:root\n{")
 
 
@@ -69,6 +71,54 @@ def test_what_cannot_be_asked_is_refused(machine: str, arguments: list[str], sai
 def test_without_a_plan_nothing_is_rendered(machine: str) -> None:
     with pytest.raises(UsageError, match="there is no plan: --profile says what to plan"):
         run(machine)
+
+
+# ---- own templates ----
+
+DROP_IN = "kubelet/drop-in.conf.j2"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that NUMAFORGE_TEMPLATES names."""
+    folder = tmp_path / "own"
+    (folder / "kubelet").mkdir(parents=True)
+    monkeypatch.setenv("NUMAFORGE_TEMPLATES", str(folder))
+    return folder
+
+
+def test_an_own_template_goes_before_ours(machine: str, own: Path) -> None:
+    ours = (template_dir() / DROP_IN).read_text()
+    (own / DROP_IN).write_text(ours.replace("\n", "\n# ticket 4711\n", 1))
+    shown = run(machine, "--profile", "training", "--kubelet-version", "1.36").stdout
+    assert f"from {own / DROP_IN}\n" in shown
+    assert "# ticket 4711" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        pytest.param("kubelet/dropin.conf.j2", "", "is in the place of no template", id="a name of none"),
+        pytest.param(DROP_IN, "# {{ header }}\nmaxPods: 3\n", "the rendered file says", id="a setting"),
+        pytest.param(DROP_IN, "# {{ header }}\n{% if %}", "cannot be rendered", id="no Jinja"),
+        pytest.param(DROP_IN, "# {{ header }}\n: [\n", "cannot be read back", id="no YAML"),
+        pytest.param(DROP_IN, "# {{ headr }}\n", "cannot be rendered", id="an unknown name"),
+    ],
+)
+def test_an_own_template_that_says_something_else_is_refused(
+    machine: str, own: Path, name: str, text: str, said: str
+) -> None:
+    (own / name).write_text(text)
+    with pytest.raises(PlanError, match=said):
+        run(machine, "--profile", "training", "--kubelet-version", "1.36")
+
+
+def test_a_folder_of_templates_that_is_not_there_is_refused(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMAFORGE_TEMPLATES", "/nowhere")
+    with pytest.raises(PlanError, match="is not a folder"):
+        run(machine, "--profile", "training")
 
 
 # ---- beside the files of a root directory ----

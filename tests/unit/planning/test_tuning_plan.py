@@ -96,7 +96,10 @@ def test_numa_balancing_becomes_a_sysctl():
 def test_a_sysctl_that_the_kernel_lacks_is_left_alone():
     chosen = plan(lab_node(), sysctls={"vm.swapiness": 1, "vm.swappiness": 1})
     assert chosen.tuning.sysctls == {"vm.swappiness": "1"}
-    assert notices(chosen)["no-such-sysctl"] == "this kernel has no vm.swapiness: left alone"
+    assert (
+        notices(chosen)["no-such-sysctl"]
+        == "this kernel has no vm.swapiness: left alone; did you mean vm.swappiness?"
+    )
 
 
 def test_a_sysctl_outside_the_snapshot_is_taken_on_trust():
