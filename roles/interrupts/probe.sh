@@ -16,11 +16,6 @@ $path
         done
     done
 }
-tell_packet_steering() { # INTERFACE...
-    for interface in "$@"; do
-        for queue in "/sys/class/net/$interface/queues"/rx-*/rps_cpus; do value "$queue"; done
-    done
-}
 tell_irqbalance() { # what its process was given, for its file may be newer
     pid=$(systemctl show -p MainPID --value irqbalance.service 2> /dev/null)
     tr '\0' '\n' 2> /dev/null < "/proc/${pid:-0}/environ" | sed -n 's/^\(IRQBALANCE_BANNED_CPULIST\)=/irqbalance \1	/p'

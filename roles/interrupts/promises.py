@@ -55,10 +55,13 @@ def _asks(plan: NodePlan) -> Iterator[str]:
     wish = plan.interrupts
     if wish.devices:
         yield shell.call("tell_interrupts", sorted(wish.devices))
-    if wish.rps:
-        yield shell.call("tell_packet_steering", sorted(wish.rps))
     if wish.irqbalance:
         yield shell.call("tell_irqbalance") + shell.call("tell_units", ["irqbalance.service"])
+
+
+def _queues(plan: NodePlan) -> list[str]:
+    """Return where the kernel says which CPUs take the packets of an interface."""
+    return [f"/sys/class/net/{name}/queues/rx-*/rps_cpus" for name in sorted(plan.interrupts.rps)]
 
 
 def _interrupts_of_a_device(node: VerifiedNode, name: str, expected: CpuSet) -> None:
@@ -97,7 +100,7 @@ def _irqbalance(node: VerifiedNode, name: str, expected: CpuSet) -> None:
 
 PROMISES = (
     Promise("interrupts_of_a_device", interrupts, _interrupts_of_a_device, asks=_asks),
-    Promise("packet_steering", packet_steering, _packet_steering),
+    Promise("packet_steering", packet_steering, _packet_steering, values=_queues),
     Promise("cpu_mask", cpu_masks, _cpu_mask, values=values_of(cpu_masks)),
     Promise("irqbalance", irqbalance, _irqbalance),
 )

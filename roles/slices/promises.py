@@ -29,8 +29,16 @@ def _asks(plan: NodePlan) -> Iterator[str]:
         yield shell.call("tell_slices", sorted(plan.system.slices))
 
 
+def _effective(name: str) -> str:
+    return f"/sys/fs/cgroup/{name}/cpuset.cpus.effective"
+
+
+def _values(plan: NodePlan) -> list[str]:
+    return [_effective(name) for name in sorted(plan.system.slices)]
+
+
 def _daemons(node: VerifiedNode, name: str, expected: CpuSet) -> None:
-    effective = node.value(f"/sys/fs/cgroup/{name}/cpuset.cpus.effective")
+    effective = node.value(_effective(name))
     processes = [said.split() for slice_, said in node.live.lines("process") if slice_ == name]
     if effective is None and not processes:
         pytest.skip(f"nothing runs in {name}")
@@ -39,4 +47,4 @@ def _daemons(node: VerifiedNode, name: str, expected: CpuSet) -> None:
     assert elsewhere == {}, f"processes of {name} belong on the CPUs {format_cpulist(expected)}"
 
 
-PROMISES = (Promise("daemons", slices, _daemons, asks=_asks),)
+PROMISES = (Promise("daemons", slices, _daemons, values=_values, asks=_asks),)

@@ -16,7 +16,7 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from lab.paths import REPOSITORY
-from numaforge.rollout.patience import UNREACHABLE_EXIT_CODE
+from numaforge.errors import ExitCode
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 KEY = "topologyManagerPolicy"
@@ -201,7 +201,7 @@ def test_a_user_without_rights_fails_with_one_message(suite, provisioned):
 
 def test_several_hosts_are_each_held_to_their_own_plan(suite, provisioned):
     run = suite(host=f"ssh://{provisioned.name},ssh://nowhere.invalid")
-    assert run.exit_code == UNREACHABLE_EXIT_CODE
+    assert run.exit_code == ExitCode.UNREACHABLE
     assert "ssh://nowhere.invalid: cannot be reached" in run.output
     assert len(run.failed) == 1
     assert run.passed > MOST_OF_THEM

@@ -132,7 +132,7 @@ BAD_DATA: Mapping[str, tuple[dict[str, object], str]] = {
         "host data ssh_key: '/nowhere/key' is not accepted; write the file",
     ),
     "text-port": ({"ssh_port": "22"}, "host data ssh_port: '22' is not accepted; write a whole number"),
-    "bad-key": ({"ssh_key": "/etc/hostname"}, "cannot be connected to with its data"),
+    "bad-key": ({"ssh_key": "/etc/hostname"}, "the key /etc/hostname is no private key"),
     "rollout": ({"numaforge_rollout": {"canaries": -1}}, "host data numaforge_rollout: .*canaries"),
 }
 

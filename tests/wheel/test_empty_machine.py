@@ -92,9 +92,11 @@ def bare(command: str) -> str:
     return command.partition("#")[0].strip()
 
 
-def test_a_folder_without_hosts_runs_as_written(admin: Admin, tmp_path: Path) -> None:
+def test_a_folder_without_hosts_says_that_it_names_none(admin: Admin, tmp_path: Path) -> None:
     admin.succeed("numaforge init empty", tmp_path)
-    admin.succeed("pyinfra --dry inventory.py deploys/site.py", tmp_path / "empty")
+    run = admin.run("pyinfra --dry inventory.py deploys/site.py", tmp_path / "empty")
+    assert run.returncode == 2
+    assert "inventory.py names no host: nodes is empty; write nodes =" in run.stdout
 
 
 def test_dry_changes_nothing(admin: Admin, fleet: Path, node: Sandbox) -> None:
@@ -122,7 +124,8 @@ def test_a_change_on_the_node_is_found_by_verify(admin: Admin, fleet: Path, node
     node.path(governor(3)).write_text("schedutil\n")
     run = admin.run("numaforge verify inventory.py", fleet)
     assert run.returncode == 1
-    assert "test_governor[ssh://node-1-cpu3]" in run.stdout
+    assert "1 host not as planned: node-1" in run.stdout
+    assert "governor cpu3: " in run.stdout
 
 
 @pytest.mark.parametrize("command", ["topology", "plan --profile cpu-only", "draw --to node.svg"])

@@ -25,7 +25,10 @@ from tests.machines.files import stored
 def leaves(
     group: click.Group, words: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from leaves(command, (*words, name))
         else:

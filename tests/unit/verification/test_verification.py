@@ -156,6 +156,18 @@ def test_the_probe_reads_this_machine(plan):
     assert live.values[HOSTNAME] == Path(HOSTNAME).read_text().strip()
 
 
+def test_the_probe_of_interrupts_and_slices_finds_all_that_it_calls(plan):
+    cpu = frozenset({0})
+    wish = replace(
+        plan.interrupts, devices={"0000:00:00.0": cpu}, rps={"lo": cpu}, irqbalance="reserved", banned=cpu
+    )
+    busy = replace(plan, interrupts=wish, system=replace(plan.system, slices={"system.slice": cpu}))
+    script = probe(replace(busy, files=plan.files[:1], kubelet=None))
+    answer = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stderr == ""
+    assert "/sys/class/net/lo/queues/rx-0/rps_cpus" in read_live(answer.stdout, busy).values
+
+
 def test_the_probe_reads_files_with_their_rights_and_leaves_out_missing_ones(plan, tmp_path):
     here = tmp_path / "it's here.conf"
     here.write_bytes(b"first\nfiles\nno newline at the end \xff")
