@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -14,6 +15,7 @@ from typing import Any
 from numaforge.verification.login import Login
 
 FOLDER = Path(__file__).parent
+_COMPARED = re.compile(r"assert (\S+) == (\S+)")  # two short values, as pytest writes them
 HOST, UNREACHABLE = "host", "unreachable"
 """The properties of a test in a report."""
 
@@ -97,6 +99,12 @@ def _result(case: ET.Element) -> CaseResult:
     for kind, outcome in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
         found = case.find(kind)
         if found is not None:
-            lines = (found.get("message") or "").strip().splitlines()
-            return CaseResult(name, outcome, lines[0] if lines else kind, **about)
+            return CaseResult(name, outcome, _reason(found.get("message") or kind), **about)
     return CaseResult(name, "passed", **about)
+
+
+def _reason(message: str) -> str:
+    """Return the first line of what pytest says, with what was found where two values were compared."""
+    first, *others = message.strip().splitlines()
+    compared = _COMPARED.fullmatch(others[0]) if others else None
+    return f"{first}: {compared[1]} where the plan says {compared[2]}" if compared else first
