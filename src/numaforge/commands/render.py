@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numaforge.file_content import FileContent
     from numaforge.maintenance.bundle import FileState
 
-_MOST_LINKS = 40  # as many as the kernel follows
-
 
 @click.command()
 @snapshot_or_plan_argument
@@ -170,11 +168,19 @@ def _of_host(
 def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:
     """Return the files that are there below a root directory, by their paths on the node."""
     from numaforge.maintenance.bundle import FileState
+    from numaforge.snapshot.root_folder import LinkLoopError, RootFolder
 
-    users, groups = _names(root, "etc/passwd"), _names(root, "etc/group")
+    folder = RootFolder(root)
+    users, groups = (_names(folder.find(file)) for file in ("/etc/passwd", "/etc/group"))
     found = {}
     for file in files:
-        path = _inside(root, file.path)
+        try:
+            place = folder.find(file.path)
+        except LinkLoopError as error:
+            raise HostError("leads to itself by links", where=f"{root}{file.path}") from error
+        if place is None:
+            continue
+        path = Path(place)
         try:
             status = path.stat()
             text = path.read_bytes().decode("utf-8", "surrogateescape")
@@ -193,29 +199,8 @@ def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]
     return found
 
 
-def _names(root: Path, file: str) -> dict[int, str]:
-    """Return the names of users or groups by number, as they are below a root directory."""
-    path = _inside(root, file)
-    lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+def _names(file: str | None) -> dict[int, str]:
+    """Return the names of users or groups by number, as a passwd or group file has them, if there is one."""
+    lines = Path(file).read_text("utf-8", "replace").splitlines() if file and Path(file).is_file() else []
     entries = [line.split(":") for line in reversed(lines)]
     return {0: "root"} | {int(each[2]): each[0] for each in entries if len(each) > 2 and each[2].isdigit()}
-
-
-def _inside(root: Path, path: str) -> Path:
-    """Return where a path leads below a root directory, with links that lead as on the node: never out."""
-    ahead, place, links = [*reversed(Path(path.lstrip("/")).parts)], root, 0
-    while ahead:
-        part = ahead.pop()
-        step = place / part
-        if part == "..":
-            place = place if place == root else place.parent
-        elif step.is_symlink():
-            links += 1
-            if links > _MOST_LINKS:
-                raise HostError("leads to itself by links", where=str(root / path.lstrip("/")))
-            target = step.readlink()
-            place = root if target.is_absolute() else place
-            ahead += reversed([part for part in target.parts if part != "/"])
-        else:
-            place = step
-    return place

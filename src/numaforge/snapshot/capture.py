@@ -22,6 +22,7 @@ from numaforge.given import NotJsonError, digits, parse_json
 from numaforge.programs import CAPTURED_WITH, missing
 from numaforge.snapshot import catalogue, nvml_library, pci_functions, pod_resources_probe, redaction
 from numaforge.snapshot.model import SCHEMA, Snapshot
+from numaforge.snapshot.root_folder import LinkLoopError, RootFolder
 
 _PART = f"snapshot {SCHEMA}"
 _AS_THEY_ARE = "N"
@@ -352,8 +353,7 @@ class _Tree:
     """A root file system below a folder: absolute links and `..` stay inside it."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root.resolve()
-        self._real: dict[str, str | None] = {"/": str(self._root)}
+        self._folder = RootFolder(root)
         self._roots: list[str] = []  # the kubelet's
 
     def snapshot(self) -> Snapshot:
@@ -591,22 +591,12 @@ class _Tree:
         except PermissionError:
             return []
 
-    def _find(self, path: str, followed: int = 0) -> str | None:
+    def _find(self, path: str) -> str | None:
         """Return where `path` of the tree really lies, or None where it leads nowhere."""
-        path = posixpath.normpath(path)
-        if path in self._real:
-            return self._real[path]
-        if followed > 40:  # as the kernel does, ELOOP
+        try:
+            return self._folder.find(path)
+        except LinkLoopError:
             return None
-        parent = self._find(posixpath.dirname(path), followed)
-        entry = None if parent is None else Path(parent, posixpath.basename(path))
-        if entry is None or not entry.is_symlink():
-            found = str(entry) if entry is not None and entry.exists() else None
-        else:
-            inside = "/" + posixpath.relpath(str(parent), str(self._root))
-            found = self._find(_absolute(f"{inside}/{entry.name}", str(entry.readlink())), followed + 1)
-        self._real[path] = found
-        return found
 
 
 def _is_entry(line: str) -> bool:
