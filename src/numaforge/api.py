@@ -9,7 +9,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numaforge.commands.inputs import require_start
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import ArgumentError, KubeletConfigError, NumaforgeError
 from numaforge.findings import Finding
@@ -19,7 +18,7 @@ from numaforge.kubelet.admission.fit import fit as fit_node
 from numaforge.kubelet.admission.pod import UNNAMED
 from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.kubelet.config.loading import DROP_IN_DIR, below
-from numaforge.kubelet.findings import Report
+from numaforge.kubelet.findings import Report, require_start
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node

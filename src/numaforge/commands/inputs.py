@@ -12,7 +12,6 @@ from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Device, Pod
-    from numaforge.kubelet.findings import Report
     from numaforge.topology.model import NodeTopology
 
 MOST_PODS = 10_000
@@ -36,6 +35,7 @@ def read_config(
     Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
     """
     from numaforge.kubelet.config.loading import DROP_IN_DIR, below
+    from numaforge.kubelet.findings import require_start
     from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.kubelet.startup.check import check
 
@@ -55,16 +55,6 @@ def read_config(
     report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
     require_start(report, path or topology.hostname)
     return dict(report.effective)
-
-
-def require_start(report: Report, where: str | None) -> None:
-    """Raise KubeletConfigError, with the kubelet's words, where it would not start."""
-    if not report.starts:
-        raise KubeletConfigError(
-            f"kubelet {report.version} would not start: {report.error}",
-            where=where,
-            remedy="`numaforge check` says more",
-        )
 
 
 def read_drop_ins(folder: str) -> dict[str, str]:

@@ -64,9 +64,10 @@ def scenario_of(
     With a profile or a plan all of it is as planned, else as it is. Raises NumaforgeError for files that
     cannot be read, and for a kubelet that would not start.
     """
-    from numaforge.commands.inputs import read_config, read_devices, read_state, require_start
+    from numaforge.commands.inputs import read_config, read_devices, read_state
     from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.kubelet.findings import require_start
 
     machine = machine_of(topology, None)
     state = read_state(state_dir) if state_dir else None

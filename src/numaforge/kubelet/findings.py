@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from numaforge.errors import KubeletConfigError
 from numaforge.findings import Finding, Rule, Severity
 
 _SOURCE = "the kubelet's rules"
@@ -31,6 +32,16 @@ class Report:
     reservation: Mapping[str, str] = field(
         default_factory=dict
     )  # Node Allocatable: "cpu", "memory" -> quantity
+
+
+def require_start(report: Report, where: str | None) -> None:
+    """Raise KubeletConfigError, with the kubelet's words, where it would not start."""
+    if not report.starts:
+        raise KubeletConfigError(
+            f"kubelet {report.version} would not start: {report.error}",
+            where=where,
+            remedy="`numaforge check` says more",
+        )
 
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
