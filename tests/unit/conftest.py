@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -51,3 +52,11 @@ def saved_plan(lab_document, tmp_path, capsys) -> str:
     run(["plan", lab_document, "--profile", "best-effort-mixed", "-o", "json"])
     path.write_text(capsys.readouterr().out)
     return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _no_test_patches_its_worker() -> Iterator[None]:
+    """Hold tests to leave threads alone: a worker of xdist that gevent has patched ends at its next wait."""
+    yield
+    monkey = sys.modules.get("gevent.monkey")
+    assert monkey is None or not monkey.is_module_patched("threading"), "run what asks a host in a process"

@@ -106,12 +106,13 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
 
 def captured(host: str, data: Sequence[str]) -> Snapshot:
     """Return what a host says about itself; `data` has KEY=VALUE for pyinfra. Raises HostError."""
-    from numaforge import lean_start
+    return asked_of(host, data, _capture)
 
-    lean_start.begin()
+
+def _capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
     from numaforge.hosts import capture as capture_from
 
-    return asked_of(host, data, capture_from)
+    return capture_from(name, connection)
 
 
 def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer]) -> Answer:
@@ -122,6 +123,9 @@ def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, st
         if not key or not equals:
             raise click.BadParameter(f"{entry!r} is not KEY=VALUE", param_hint="--data")
         connection[key] = _checked(key, value)
+    from numaforge import lean_start  # it patches this process, which a mistake in the arguments leaves alone
+
+    lean_start.begin()
     with _log_of_pyinfra() as log:
         try:
             return ask(name, connection)
