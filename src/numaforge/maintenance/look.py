@@ -82,7 +82,11 @@ def question(goal: Goal) -> NodeQuery:
 
 def look(ask: Ask, asked: NodeQuery, announced: str | None = None) -> Found:
     """Look at a node, in one round trip; `announced` is the id of a transaction that may be handed to it."""
-    return read_found(asked, ask(asked.script_of(announced)), lambda: read_unit(ask(asked.unit_script)))
+
+    def unit() -> Unit:
+        return read_unit(ask(asked.unit_script)) if asked.unit else Unit(None, None, ())
+
+    return read_found(asked, ask(asked.script_of(announced)), unit)
 
 
 def read_found(asked: NodeQuery, output: Output, unit: Callable[[], Unit]) -> Found:

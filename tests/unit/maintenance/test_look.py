@@ -12,8 +12,9 @@ import pytest
 
 from numaforge import shell as scripts
 from numaforge.errors import HostUnreachableError
+from numaforge.framing import Answer
 from numaforge.kernel_files import parse_values
-from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.maintenance.look import NodeQuery, look, read_found
 from numaforge.maintenance.part import Found, Unit
 from numaforge.programs import CHANGED_WITH
 
@@ -109,6 +110,27 @@ def test_a_record_is_told_line_by_line_whatever_it_holds(
     said = found(asked, looked(shell, asked, programs)).said
     assert [line for line in said[part] if line.startswith(f"{word} ")] == [f"{word} {line}" for line in ODD]
     assert said["mig"] == ("unit disabled",)
+
+
+@pytest.mark.parametrize(("unit", "asked"), [("", 1), ("kubelet.service", 2)], ids=["no unit", "a unit"])
+def test_systemd_is_asked_of_a_unit_that_is_known(
+    shell, programs: Path, tmp_path: Path, unit: str, asked: int
+) -> None:
+    """Of a kubelet that is down, and that a distribution runs its own way, no unit is known."""
+    query = NodeQuery((), (), (), (), "", unit)
+    scripts_run = []
+
+    def ask(script: str) -> Answer:
+        scripts_run.append(script)
+        done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=False)
+        return Answer.of(done.stdout)
+
+    try:
+        state = look(ask, query).unit().active_state
+    except HostUnreachableError:
+        state = "asked"  # no systemd answers in a container
+    assert len(scripts_run) == asked
+    assert state is None or unit
 
 
 def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: Path, tmp_path: Path) -> None:
