@@ -45,12 +45,18 @@ class NodePlan(
 class Decisions(NodePlan):
     values: Mapping[str, Any]
     asked_version: str | None
+    sysctls: Mapping[str, str]
     @property
     def previous(self) -> NodePlan | None: ...
     @property
     def unreadable(self) -> Notice | None: ...
     def __init__(
-        self, values: Mapping[str, Any], earlier: str | None, asked_version: str | None, profile: str = ...
+        self,
+        values: Mapping[str, Any],
+        earlier: str | None,
+        asked_version: str | None,
+        profile: str = ...,
+        sysctls: Mapping[str, str] | None = ...,
     ) -> None: ...
 """
 

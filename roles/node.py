@@ -59,13 +59,20 @@ class PlanHead:
 class Decisions:
     """What the roles before have decided, each field by its name; `previous` is the plan of an earlier run.
 
-    `asked_version` is the kubelet's version where it is not to be the host's, `profile` the profile's name.
+    `asked_version` is the kubelet's version where it is not to be the host's, `profile` the profile's name,
+    `sysctls` the values of those that roles name.
     """
 
     def __init__(
-        self, values: Mapping[str, Any], earlier: str | None, asked_version: str | None, profile: str = ""
+        self,
+        values: Mapping[str, Any],
+        earlier: str | None,
+        asked_version: str | None,
+        profile: str = "",
+        sysctls: Mapping[str, str] | None = None,
     ) -> None:
         self.values = values
+        self.sysctls = sysctls or {}
         self.profile = profile
         self.asked_version = asked_version
         self._earlier = earlier

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.sections.section import ProfileKey
     from numaforge.template import Template
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape, NodeTopology
     from numaforge.verification.promise import Promise
 
 
@@ -56,9 +56,7 @@ class SectionModule(Protocol):
 class PlanModule(Protocol):
     """plan.py: `Decided` has the fields that it adds to a plan, `NEEDS` the roles that are decided before.
 
-    It may have more: foresee(machine, decided) -> machine; review(machine, profile, decided, said) -> notices
-    once all of its turn is decided; of_machine(decided, machine) -> decided, with what is this machine's own
-    of what was decided for its kind; sysctls(profile) -> names, whose values it reads.
+    It may have more: foresee(machine, decided) -> machine.
     """
 
     TURN: Turn
@@ -67,6 +65,18 @@ class PlanModule(Protocol):
 
     def decide(self, machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Any]:
         """Return what is decided, with reasons. Raises PlanError for what the machine cannot be."""
+
+
+class KindPlanModule(PlanModule, Protocol):
+    """plan.py of a role that is decided once for all machines of a kind: it sees their shape.
+
+    It may have more: review(machine, profile, decided, said) -> notices once all of its turn is decided;
+    of_machine(decided, machine) -> decided, with what is this machine's own; sysctls(profile) -> names, whose
+    values are in `decided.sysctls`.
+    """
+
+    def decide(self, machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Any]:
+        """Return what is decided, with reasons. Raises PlanError for what the machines cannot be."""
 
 
 class FilesModule(Protocol):

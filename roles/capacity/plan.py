@@ -17,7 +17,7 @@ from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Decided:
     elsewhere: tuple[ElsewhereReserved, ...] = ()
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the node's Allocatable, where a kubelet is planned and the memory is known."""
     if not machine.memory_bytes:
         return Reasoned(Decided())
@@ -63,7 +63,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     return Reasoned(Decided(predicted=_predicted(machine, decided), elsewhere=others))
 
 
-def _predicted(machine: NodeTopology, decided: Decisions) -> PredictedAllocatable:
+def _predicted(machine: MachineShape, decided: Decisions) -> PredictedAllocatable:
     """Predict what the kubelet reports: capacity less the reservations, and huge pages out of memory.
 
     pkg/kubelet/nodestatus/setters.go: every huge page's memory is taken from Allocatable memory, used or not.

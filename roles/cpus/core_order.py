@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.machine import whole_cores
-from numaforge.topology.model import Core, CpuSet, NodeTopology
+from numaforge.topology.model import Core, CpuSet, MachineShape
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,12 +45,12 @@ def _turns(nodes: Collection[Sequence[Core]] | Iterator[Sequence[Core]]) -> Iter
         yield from (cores[turn] for cores in nodes if turn < len(cores))
 
 
-def isolated_cpus(topology: NodeTopology) -> CpuSet:
+def isolated_cpus(topology: MachineShape) -> CpuSet:
     """Return the CPUs that the kernel's command line takes from its own work: isolcpus and nohz_full."""
     return topology.isolated | (topology.nohz_full or frozenset())
 
 
-def cores_by_numa_node(topology: NodeTopology) -> dict[int, list[Core]]:
+def cores_by_numa_node(topology: MachineShape) -> dict[int, list[Core]]:
     """Return the cores that the kubelet finds, by NUMA node, one L3 group after the other."""
     groups = {cpu: min(cache.cpus) for cache in topology.l3_caches for cpu in cache.cpus}
     by_node: dict[int, list[Core]] = {}

@@ -13,7 +13,7 @@ from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 
 TURN = Turn.KIND
@@ -27,6 +27,6 @@ class Decided:
     devices: Annotated[Inventory, Working]
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the devices of each resource once the machine is as planned."""
     return Reasoned(Decided(devices=inventory_of(machine, profile.mig.strategy, shared_by(profile))))

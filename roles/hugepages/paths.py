@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from numaforge.quantity import parse_bytes
 from numaforge.roles.hugepages.plan import WantedPages, pool_places, pools_after, pools_of
-from numaforge.topology.model import HugepagePool, NodeTopology
+from numaforge.topology.model import HugepagePoolShape, MachineShape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.roles.node import NodePlan
+
+Machine = TypeVar("Machine", bound=MachineShape)  # shapes stay shapes, whole machines whole
+Pool = TypeVar("Pool", bound=HugepagePoolShape)
 
 
 def hugepage_pool(numa_node: int | None, size: str) -> str:
@@ -36,7 +39,7 @@ def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     return by_path(pools_of(plan))
 
 
-def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
+def hugepage_totals(machine: MachineShape) -> dict[str, int]:
     """Return the number of pages that every pool has, by its `nr_hugepages` path.
 
     The machine's own pools are those of a kernel without NUMA nodes; elsewhere they are sums.
@@ -44,12 +47,11 @@ def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
     return by_path({place: pools_after(node, {}) for place, node in pool_places(machine).items()})
 
 
-def with_pools(machine: NodeTopology, pages: Mapping[str, int]) -> NodeTopology:
+def with_pools(machine: Machine, pages: Mapping[str, int]) -> Machine:
     """Return the machine with other `pages` in its pools, by `nr_hugepages` path."""
 
-    def pools(place: int | None, there: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
-        counts = {size: pages.get(pool_pages(place, size), pool.total) for size, pool in there.items()}
-        return {size: HugepagePool(count, count) for size, count in counts.items()}
+    def pools(place: int | None, there: Mapping[str, Pool]) -> dict[str, Pool]:
+        return {size: pool.of(pages.get(pool_pages(place, size), pool.total)) for size, pool in there.items()}
 
     nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
     return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))

@@ -13,7 +13,7 @@ from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.role import Turn, Working
-from numaforge.topology.model import NodeTopology, NumaNode
+from numaforge.topology.model import MachineShape, NumaNodeShape
 
 if TYPE_CHECKING:
     from numaforge.roles.hugepages.section import Hugepages
@@ -34,11 +34,11 @@ WantedPages = Mapping[int | None, PagesBySize]
 
 
 def plan_hugepages(
-    topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None
+    topology: MachineShape, profile: NodeProfile, previous: NodePlan | None, vmemmap: str | None = None
 ) -> Reasoned[WantedPages]:
     """Return the wanted pages by NUMA node and size; a size that is not in the result is left as it is.
 
-    A share is one of the memory that `share_memory` returns.
+    A share is one of the memory that `share_memory` returns; `vmemmap` is the value of VMEMMAP.
 
     A size that the profile names is managed on every NUMA node; a kernel without NUMA nodes has one pool of
     each size, below /sys/kernel/mm/hugepages. Raises PlanError for a NUMA node or a size
@@ -69,11 +69,11 @@ def plan_hugepages(
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
     for place, node in nodes.items():
         _refuse_too_many(place, node, wanted[place])
-    _refuse_memory_that_grows(topology, profile, wanted)
+    _refuse_memory_that_grows(topology, profile, vmemmap, wanted)
     return Reasoned(wanted, tuple(decisions))
 
 
-def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int, int]:
+def share_memory(topology: MachineShape, previous: NodePlan | None) -> dict[int, int]:
     """Return the memory in bytes of which shares are taken, by NUMA node; by 0 where the kernel shows none.
 
     It is that of an earlier plan while a boot alone may have moved it, so that the pools stay as they are.
@@ -92,11 +92,11 @@ def _a_boot_moves(memory: int) -> int:
     return max(memory // _STEADY_PART, _A_BOOT_MOVES)
 
 
-def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
+def pool_places(topology: MachineShape) -> dict[int | None, NumaNodeShape]:
     """Return what has pools: each NUMA node; by None the machine, where the kernel shows no NUMA nodes."""
     if topology.numa_nodes:
         return {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
-    return {None: NumaNode(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
+    return {None: NumaNodeShape(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
 
 
 def pools_of(plan: NodePlan) -> WantedPages:
@@ -104,13 +104,13 @@ def pools_of(plan: NodePlan) -> WantedPages:
     return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.numa_nodes}}
 
 
-def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
+def pools_after(node: NumaNodeShape, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
     there = {size: pool.total for size, pool in node.hugepages.items()}
     return dict(sorted({**there, **wanted}.items()))
 
 
-def untouched_pools(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
+def untouched_pools(node: NumaNodeShape, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools with pages that a plan leaves as they are, by size."""
     return {size: count for size, count in pools_after(node, {}).items() if count and size not in wanted}
 
@@ -120,7 +120,7 @@ def pool_bytes(pools: PagesBySize) -> int:
     return sum(count * parse_bytes(size) for size, count in pools.items())
 
 
-def describe_pools(node: NumaNode, wanted: PagesBySize) -> str:
+def describe_pools(node: NumaNodeShape, wanted: PagesBySize) -> str:
     """Say what pools take, for a message's arithmetic."""
     parts = [
         f"{count} x {size} {'wanted' if size in wanted else 'already there'}"
@@ -131,7 +131,7 @@ def describe_pools(node: NumaNode, wanted: PagesBySize) -> str:
 
 
 def _no_longer_named(
-    topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None
+    topology: MachineShape, profile: NodeProfile, previous: NodePlan | None
 ) -> tuple[set[str], set[str]]:
     """Return which sizes of an earlier plan are given back, and which are left as they are.
 
@@ -153,7 +153,7 @@ def _named(place: int | None) -> str:
 
 
 def _pages(
-    nodes: Mapping[int | None, NumaNode], memory: Mapping[int, int], entry: Hugepages, field: str
+    nodes: Mapping[int | None, NumaNodeShape], memory: Mapping[int, int], entry: Hugepages, field: str
 ) -> tuple[dict[int | None, int], str]:
     targets = _targets(nodes, entry, field)
     for place, node in targets.items():
@@ -184,8 +184,8 @@ def _pages(
 
 
 def _targets(
-    nodes: Mapping[int | None, NumaNode], entry: Hugepages, field: str
-) -> dict[int | None, NumaNode]:
+    nodes: Mapping[int | None, NumaNodeShape], entry: Hugepages, field: str
+) -> dict[int | None, NumaNodeShape]:
     named = (
         entry.numa_nodes
         if entry.numa_nodes is not None
@@ -203,7 +203,7 @@ def _targets(
             remedy=f"choose among {format_cpulist(there)}" if there else f"leave {name} out",
         )
     # Memory without CPUs is a GPU's or CXL memory: pages go there only when the profile names the node.
-    targets: dict[int | None, NumaNode] = {place: nodes[place] for place in sorted(set(named))} or {
+    targets: dict[int | None, NumaNodeShape] = {place: nodes[place] for place in sorted(set(named))} or {
         place: node for place, node in nodes.items() if node.cpus and node.memory_bytes
     }
     if not targets:
@@ -218,7 +218,7 @@ def _targets(
     return targets
 
 
-def _refuse_too_many(place: int | None, node: NumaNode, wanted: PagesBySize) -> None:
+def _refuse_too_many(place: int | None, node: NumaNodeShape, wanted: PagesBySize) -> None:
     memory = node.memory_bytes or 0
     taken = pool_bytes(pools_after(node, wanted))
     if any(wanted.values()) and taken > memory:
@@ -230,14 +230,16 @@ def _refuse_too_many(place: int | None, node: NumaNode, wanted: PagesBySize) -> 
         )
 
 
-def _refuse_memory_that_grows(topology: NodeTopology, profile: NodeProfile, wanted: WantedPages) -> None:
+def _refuse_memory_that_grows(
+    topology: MachineShape, profile: NodeProfile, vmemmap: str | None, wanted: WantedPages
+) -> None:
     """Refuse where each new page gives the memory of its page structs back (mm/hugetlb_vmemmap.c).
 
     MemTotal grows with the pages then, and does not shrink when they go: what the node will offer cannot be
     said before, and a kubelet with the memory manager's old state file would not start again.
     """
     runs = topology.kubelet is not None and topology.kubelet.running
-    optimized = profile.tuning.sysctls.get(VMEMMAP, topology.sysctls.get(VMEMMAP, "0")) != "0"
+    optimized = profile.tuning.sysctls.get(VMEMMAP, vmemmap) not in (None, "0")
     grows = any(
         count > node.hugepages[size].total
         for place, node in pool_places(topology).items()
@@ -267,9 +269,9 @@ class Decided:
     pools: Annotated[WantedPages, Working] = field(default_factory=dict)
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the wanted pages of each pool."""
-    found = plan_hugepages(machine, profile, decided.previous)
+    found = plan_hugepages(machine, profile, decided.previous, decided.sysctls.get(VMEMMAP))
     shares = any(entry.share is not None for entry in profile.hugepages)
     planned = Decided(
         hugepages=found.value.get(None, {}),

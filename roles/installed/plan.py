@@ -13,7 +13,7 @@ from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 
 TURN = Turn.KIND
@@ -28,7 +28,7 @@ class Decided:
     existing: Annotated[ExistingSettings, Working]
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return what the kubelet of this host is, and what its admin has set."""
     earlier = decided.previous
     version = kubelet_version(machine, profile, decided.asked_version, earlier)

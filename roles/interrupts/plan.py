@@ -10,7 +10,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.role import Turn
-from numaforge.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
+from numaforge.topology.model import GpuShape, MachineShape, Nic, NumaNodeShape, Nvme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ _REASONS = {
 }
 
 
-def plan_interrupts(topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan) -> Reasoned[InterruptsPlan]:
+def plan_interrupts(topology: MachineShape, profile: NodeProfile, cpus: CpuPlan) -> Reasoned[InterruptsPlan]:
     """Return which CPUs answer each device.
 
     Raises PlanError where the reserved CPUs are asked for and there are none.
@@ -92,7 +92,7 @@ def refuse_without_reserved(field: str) -> PlanError:
 class _ReservedByNode:
     """The reserved CPUs by NUMA node."""
 
-    topology: NodeTopology
+    topology: MachineShape
     reserved: CpuSet
 
     def near(self, node: int | None) -> CpuSet:
@@ -107,7 +107,7 @@ class _ReservedByNode:
         """Whether the NUMA node is known and has no reserved CPU."""
         return any(each.id == node and not each.cpus & self.reserved for each in self.topology.numa_nodes)
 
-    def _host(self, home: NumaNode) -> NumaNode:
+    def _host(self, home: NumaNodeShape) -> NumaNodeShape:
         able = [each for each in self.topology.numa_nodes if each.cpus & self.reserved]
         far = 255  # what firmware says of a node that cannot be reached
         return min(
@@ -117,9 +117,9 @@ class _ReservedByNode:
         )
 
 
-def _devices(topology: NodeTopology, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
+def _devices(topology: MachineShape, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
     """Yield the devices of the classes and their NUMA nodes; one that a virtual machine has is not ours."""
-    by_class: dict[str, tuple[Nic | Nvme | Gpu, ...]] = {
+    by_class: dict[str, tuple[Nic | Nvme | GpuShape, ...]] = {
         "nics": topology.nics,
         "nvmes": topology.nvmes,
         "gpus": topology.gpus,
@@ -160,7 +160,7 @@ def _grouped(by_name: Mapping[str, CpuSet]) -> str:
 
 
 def _notices(
-    topology: NodeTopology,
+    topology: MachineShape,
     profile: NodeProfile,
     plan: InterruptsPlan,
     places: _ReservedByNode,
@@ -206,7 +206,7 @@ class Decided:
     interrupts: InterruptsPlan = InterruptsPlan()
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return which CPUs answer each device."""
     found = plan_interrupts(machine, profile, decided.cpus)
     return Reasoned(Decided(interrupts=found.value), found.decisions, found.notices)

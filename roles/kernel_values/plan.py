@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-    from numaforge.topology.model import Cpufreq, NodeTopology
+    from numaforge.topology.model import Cpufreq, MachineShape
 
 
 @dataclass(frozen=True)
@@ -69,28 +69,31 @@ _LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
 
 
 def plan_tuning(
-    topology: NodeTopology,
+    topology: MachineShape,
     profile: NodeProfile,
+    held: Mapping[str, str],
     previous: NodePlan | None = None,
     offline: OfflinePlan = NONE_OFFLINE,
 ) -> Reasoned[TuningPlan]:
     """Return the settings to write; a notice names each one that this host does not have.
 
-    A limit that an earlier plan raised stays planned, whatever the host has by now: to raise does no harm.
-    Raises PlanError for a governor and an energy preference that the cpufreq driver refuses together.
+    `held` are the values of sysctls that the kernel has now. A limit that an earlier plan raised stays
+    planned, whatever the host has by now: to raise does no harm. Raises PlanError for a governor and an
+    energy preference that the cpufreq driver refuses together.
     """
     wish = profile.tuning
     notices: list[Notice] = []
     _refuse_contradiction(topology.cpufreq, wish)
-    rows = rows_for(topology, wish.sysctl_sets, notices)
-    asked = _sysctls(topology, wish, rows, notices)
+    rows = rows_for(topology, held, wish.sysctl_sets, notices)
+    of_sets = {name: value_for(topology, held.get(name, ""), row) for name, (_, row) in rows.items()}
+    asked = _sysctls(topology, wish, of_sets, notices)
     refuse_odd_limits(asked)
     ours = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
     raised = {name: value for name, value in asked.items() if is_raised_only(name, value)}
     kept = {
-        name: topology.sysctls[name]
+        name: held[name]
         for name, value in raised.items()
-        if name not in ours and has_more(topology.sysctls.get(name), value)
+        if name not in ours and has_more(held.get(name), value)
     }
     plan = TuningPlan(
         governors=_governors(topology, wish, notices),
@@ -102,7 +105,7 @@ def plan_tuning(
         offline=offline,
         **knob_fields(_knobs(topology, wish, notices)),
     )
-    reasons = {name: _sysctl_reason(topology, profile, rows, name) for name in asked}
+    reasons = {name: _sysctl_reason(profile, rows, of_sets, name) for name in asked}
     decisions = (
         *_decisions(plan, profile),
         *_sysctl_decisions(plan, reasons),
@@ -123,7 +126,7 @@ def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
         )
 
 
-def _governors(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+def _governors(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
     cpufreq = topology.cpufreq
     if wish.governor is None:
         return {}
@@ -143,7 +146,7 @@ def _governors(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> d
     return dict.fromkeys(sorted(cpufreq.governors), wish.governor)
 
 
-def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+def _energy_preferences(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
     cpufreq = topology.cpufreq
     if wish.energy_preference is None:
         return {}
@@ -166,7 +169,7 @@ def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Noti
 
 
 def _idle_states_off(
-    topology: NodeTopology, wish: CpuIdle | None, notices: list[Notice]
+    topology: MachineShape, wish: CpuIdle | None, notices: list[Notice]
 ) -> tuple[IdleStateOff, ...]:
     """Return the states beyond the limit, each CPU by its own states: those of hybrid machines differ."""
     if wish is None:
@@ -193,7 +196,7 @@ def _idle_states_off(
     return tuple(IdleStateOff(index, frozenset(cpus)) for index, cpus in sorted(off.items()) if cpus)
 
 
-def _knobs(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
+def _knobs(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
     """Return the value of each knob below /sys, by path."""
     values: dict[str, str] = {}
     for knob in KNOBS:
@@ -208,7 +211,7 @@ def _knobs(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[
     return values
 
 
-def _lacking(topology: NodeTopology, knob: Knob) -> Notice:
+def _lacking(topology: MachineShape, knob: Knob) -> Notice:
     """Say that a kernel has no such file, or nothing of the feature to which it belongs."""
     feature = knob.feature
     if feature and not any(each.startswith(feature.folder) for each in topology.kernel_values):
@@ -219,18 +222,18 @@ def _lacking(topology: NodeTopology, knob: Knob) -> Notice:
 
 
 def _sysctls(
-    topology: NodeTopology, wish: Tuning, rows: Mapping[str, tuple[str, Row]], notices: list[Notice]
+    topology: MachineShape, wish: Tuning, of_sets: Mapping[str, str], notices: list[Notice]
 ) -> dict[str, str]:
-    asked = {name: value_for(topology, row) for name, (_, row) in rows.items()} | wish.sysctls
+    asked = {**of_sets, **wish.sysctls}
     asked |= {name: knob.text(knob.path, word) for name, (knob, word) in sysctl_knobs(wish).items()}
     # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist. What a
     # set alone says is for kernels that show it.
     listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
-    of_sets = {*rows} - {*wish.sysctls} if topology.sysctls else set()
+    of_sets_alone = {*of_sets} - {*wish.sysctls} if topology.sysctls else set()
     missing = {
         name
         for name in asked
-        if name not in topology.sysctls and (name in of_sets or name.rpartition(".")[0] in listed)
+        if name not in topology.sysctls and (name in of_sets_alone or name.rpartition(".")[0] in listed)
     }
     notices.extend(
         Notice("no-such-sysctl", f"this kernel has no {name}: left alone{_meant(name, topology)}")
@@ -239,7 +242,7 @@ def _sysctls(
     return {name: asked[name] for name in sorted(asked) if name not in missing}
 
 
-def _meant(name: str, topology: NodeTopology) -> str:
+def _meant(name: str, topology: MachineShape) -> str:
     """Return which sysctl of the kernel may have been meant by one that it does not have."""
     nearest = get_close_matches(name, topology.sysctls, n=1, cutoff=0.85)
     return f"; did you mean {nearest[0]}?" if nearest else ""
@@ -291,7 +294,7 @@ def _sysctl_decisions(plan: TuningPlan, reasons: Mapping[str, str]) -> Iterator[
 
 
 def _sysctl_reason(
-    topology: NodeTopology, profile: NodeProfile, rows: Mapping[str, tuple[str, Row]], name: str
+    profile: NodeProfile, rows: Mapping[str, tuple[str, Row]], of_sets: Mapping[str, str], name: str
 ) -> str:
     wish = profile.tuning
     by_knob = sysctl_knobs(wish).get(name)
@@ -303,8 +306,7 @@ def _sysctl_reason(
         choice = f"{choice}; the risk: {risk}"
     if name not in rows:
         return choice
-    group, row = rows[name]
-    return f"{choice}, over {value_for(topology, row)} of the set {group}"
+    return f"{choice}, over {of_sets[name]} of the set {rows[name][0]}"
 
 
 def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Iterator[Decision]:
@@ -328,9 +330,9 @@ class Decided:
     tuning: TuningPlan = TuningPlan()
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the values to set."""
-    found = plan_tuning(machine, profile, decided.previous, decided.offline)
+    found = plan_tuning(machine, profile, decided.sysctls, decided.previous, decided.offline)
     return Reasoned(Decided(tuning=found.value), found.decisions, found.notices)
 
 

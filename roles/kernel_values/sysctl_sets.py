@@ -16,7 +16,7 @@ from numaforge.reasons import Notice
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 CONGESTION_CONTROLS = "net.ipv4.tcp_available_congestion_control"
 QDISC = "net.core.default_qdisc"
@@ -146,15 +146,18 @@ def names(sets: Iterable[str]) -> Iterator[str]:
 
 
 def rows_for(
-    topology: NodeTopology, sets: Iterable[str], notices: list[Notice]
+    topology: MachineShape, held: Mapping[str, str], sets: Iterable[str], notices: list[Notice]
 ) -> dict[str, tuple[str, Row]]:
-    """Return the rows of the sets that are for this machine, by sysctl, each with the name of its set."""
+    """Return the rows of the sets that are for this machine, by sysctl, each with the name of its set.
+
+    `held` are the values that the kernel has now.
+    """
     chosen: dict[str, tuple[str, Row]] = {}
     for name in sets:
         for row in SETS[name]:
             if not _has_rails(topology, row.rails):
                 continue
-            if row.module and not _has_module(topology, row):
+            if row.module and not _has_module(topology, held, row):
                 text = f"this kernel is not known to have {row.module}: {row.name} left alone"
                 notices.append(Notice("no-such-module", text))
                 continue
@@ -162,17 +165,18 @@ def rows_for(
     return chosen
 
 
-def value_for(topology: NodeTopology, row: Row) -> str:
+def value_for(topology: MachineShape, held: str, row: Row) -> str:
     """Return a row's value on this machine; what is bounded by memory is the next lower power of two then.
 
-    Of several numbers, as in the least, default and largest buffer of a TCP socket, each stays where the
-    host's is larger: a kernel's default of 131072 bytes is no 87380 of an older one.
+    `held` is the value that the kernel has now. Of several numbers, as in the least, default and largest
+    buffer of a TCP socket, each stays where the host's is larger: a kernel's default of 131072 bytes is no
+    87380 of an older one.
     """
-    wanted, held = row.value.split(), topology.sysctls.get(row.name, "").split()
+    wanted, now = row.value.split(), held.split()
     if len(wanted) > 1:
-        known = len(held) == len(wanted) and None not in map(digits, (*wanted, *held))
+        known = len(now) == len(wanted) and None not in map(digits, (*wanted, *now))
         return (
-            " ".join(str(max(map(int, pair))) for pair in zip(wanted, held, strict=True))
+            " ".join(str(max(map(int, pair))) for pair in zip(wanted, now, strict=True))
             if known
             else row.value
         )
@@ -182,7 +186,7 @@ def value_for(topology: NodeTopology, row: Row) -> str:
     return row.value if most >= int(row.value) else str(1 << max(0, most.bit_length() - 1))
 
 
-def _has_rails(topology: NodeTopology, rails: int) -> bool:
+def _has_rails(topology: MachineShape, rails: int) -> bool:
     ethernet = [
         device
         for device in topology.rdma_devices
@@ -191,6 +195,6 @@ def _has_rails(topology: NodeTopology, rails: int) -> bool:
     return len(ethernet) >= rails
 
 
-def _has_module(topology: NodeTopology, row: Row) -> bool:
-    held = topology.sysctls.get(CONGESTION_CONTROLS if row.value == "bbr" else row.name, "").split()
-    return row.value in held or row.module in topology.loadable_modules
+def _has_module(topology: MachineShape, held: Mapping[str, str], row: Row) -> bool:
+    known = held.get(CONGESTION_CONTROLS if row.value == "bbr" else row.name, "").split()
+    return row.value in known or row.module in topology.loadable_modules

@@ -11,7 +11,7 @@ from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.reasons import Notice
 from numaforge.roles.kubelet.existing import DROP_IN_NAME, ExistingSettings, SettingPath, flatten_settings
-from numaforge.topology.model import KubeletInstall, NodeTopology
+from numaforge.topology.model import KubeletInstallShape, MachineShape
 
 if TYPE_CHECKING:
     from numaforge.kubelet.minors.versions import KubeletVersion
@@ -56,7 +56,7 @@ _FIRST_MINOR_WITH_CONFIG_DIR = 30
 
 
 def plan_delivery(
-    topology: NodeTopology,
+    topology: MachineShape,
     version: KubeletVersion,
     profile: NodeProfile,
     existing: ExistingSettings,
@@ -68,7 +68,7 @@ def plan_delivery(
 
     Raises PlanError where no file can reach it.
     """
-    install = topology.kubelet or KubeletInstall(None, None, None, None, ())
+    install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
     common = _common(version, install)
     earlier = previous.kubelet if previous else None
     if version.minor < _FIRST_MINOR_WITH_CONFIG_DIR:
@@ -101,13 +101,13 @@ def plan_delivery(
 
 
 def hand_back(
-    topology: NodeTopology, version: KubeletVersion, previous: NodePlan | None, notices: list[Notice]
+    topology: MachineShape, version: KubeletVersion, previous: NodePlan | None, notices: list[Notice]
 ) -> KubeletPlan:
     """Return the plan under which the kubelet runs as it would without numaforge.
 
     The flag --config-dir stays where other drop-ins have come to lie in its folder; `notices` says so then.
     """
-    install = topology.kubelet or KubeletInstall(None, None, None, None, ())
+    install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
     earlier = previous.kubelet if previous else None
     config_dir = install.config_dir or DEFAULT_CONFIG_DIR
     drop_in = str(PurePosixPath(config_dir) / DROP_IN_NAME)
@@ -133,19 +133,17 @@ def hand_back(
     )
 
 
-def _common(version: KubeletVersion, install: KubeletInstall) -> dict[str, Any]:
+def _common(version: KubeletVersion, install: KubeletInstallShape) -> dict[str, Any]:
     return {
         "version": str(version),
         "unit": install.unit or "kubelet.service",
         "config_file": install.config_file or DEFAULT_CONFIG_FILE,
         "root_dir": install.root_dir or DEFAULT_ROOT_DIR,
-        "binary": install.binary,
-        "binary_version": install.version if install.binary else None,
     }
 
 
 def _exec_start(
-    install: KubeletInstall | None, config_dir: str, earlier: KubeletPlan | None, notices: list[Notice]
+    install: KubeletInstallShape | None, config_dir: str, earlier: KubeletPlan | None, notices: list[Notice]
 ) -> str | None:
     """Return the unit's ExecStart with --config-dir, or None where the admin has put the flag there."""
     if install is None:

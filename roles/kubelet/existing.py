@@ -16,7 +16,7 @@ from numaforge.kubelet.values.goyaml import YamlError, read
 if TYPE_CHECKING:
     from numaforge.kubelet.minors.versions import KubeletVersion
     from numaforge.roles.kubelet.plan import KubeletPlan
-    from numaforge.topology.model import KubeletInstall
+    from numaforge.topology.model import KubeletInstallShape
 
 DROP_IN_NAME = "90-numaforge.conf"
 
@@ -114,7 +114,7 @@ class ExistingSettings:
 
 
 def read_existing(
-    install: KubeletInstall | None, previous: KubeletPlan | None, version: KubeletVersion
+    install: KubeletInstallShape | None, previous: KubeletPlan | None, version: KubeletVersion
 ) -> ExistingSettings:
     """Return what the kubelet runs with, as it loads its main file, its drop-ins and its flags.
 

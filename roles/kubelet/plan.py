@@ -42,7 +42,7 @@ from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delive
 from numaforge.roles.largest_pods.plan import admits_all_devices
 from numaforge.roles.memory.plan import NumaNodePlan, Reservations, holds_reservation
 from numaforge.roles.role import Turn
-from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
+from numaforge.topology.model import KubeletInstallShape, MachineShape, NodeTopology, why_no_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -73,7 +73,7 @@ class NodeDecisions:
 
 
 def kubelet_version(
-    topology: NodeTopology, profile: NodeProfile, asked: str | None, previous: NodePlan | None
+    topology: MachineShape, profile: NodeProfile, asked: str | None, previous: NodePlan | None
 ) -> Reasoned[KubeletVersion | None]:
     """Return the version to plan for: the one asked for, else the host's, else the profile's, else None.
 
@@ -120,16 +120,16 @@ def kubelet_version(
     return Reasoned(version, notices=notices)
 
 
-def _is_there(kubelet: KubeletInstall | None, previous: NodePlan | None) -> bool:
+def _is_there(kubelet: KubeletInstallShape | None, previous: NodePlan | None) -> bool:
     """Say whether a kubelet is there to be configured: its program, or a unit that an earlier plan is for."""
     if kubelet is None:
         return False
     planned = previous is not None and previous.kubelet is not None
-    return bool(kubelet.problem or kubelet.binary or planned)
+    return bool(kubelet.problem or planned)
 
 
 def plan_kubelet(
-    topology: NodeTopology,
+    topology: MachineShape,
     profile: NodeProfile,
     version: KubeletVersion,
     existing: ExistingSettings,
@@ -158,7 +158,7 @@ class _Chooser:
 
     def __init__(
         self,
-        topology: NodeTopology,
+        topology: MachineShape,
         profile: NodeProfile,
         version: KubeletVersion,
         existing: ExistingSettings,
@@ -697,7 +697,7 @@ class Decided:
     kubelet: KubeletPlan | None
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return what the kubelet is to run with."""
     if decided.version is None:
         return Reasoned(Decided(kubelet=None))
@@ -707,7 +707,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 def review(
-    machine: NodeTopology, profile: NodeProfile, decided: Decisions, said: Collection[str]
+    machine: MachineShape, profile: NodeProfile, decided: Decisions, said: Collection[str]
 ) -> tuple[Notice, ...]:
     """Return what a kubelet with this plan would warn of, beside the notices that are `said` already.
 

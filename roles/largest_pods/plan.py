@@ -16,7 +16,7 @@ from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.paths import by_path, with_pools
 from numaforge.roles.role import Turn
-from numaforge.topology.model import NodeTopology
+from numaforge.topology.model import MachineShape
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
@@ -45,7 +45,7 @@ _LEAST_MEMORY = 2**30  # of a pod that has all GPUs; its CPUs are one core
 
 
 def plan_largest_pods(
-    topology: NodeTopology,
+    topology: MachineShape,
     existing: ExistingSettings,
     hugepages: WantedPages,
     kubelet: KubeletPlan | None,
@@ -79,7 +79,7 @@ def plan_largest_pods(
     return Reasoned(tuple(rows), notices=tuple(notices))
 
 
-def admits_all_devices(topology: NodeTopology, config: Mapping[str, Any], devices: Inventory) -> bool:
+def admits_all_devices(topology: MachineShape, config: Mapping[str, Any], devices: Inventory) -> bool:
     """Say whether a pod of one core and 1Gi may have all devices under a kubelet's configuration."""
     node = Node(topology, config, devices)
     return all(admits_all(EmptyNode(node, resource)) for resource in devices)
@@ -148,7 +148,7 @@ class Decided:
     largest_pods: tuple[LargestPod, ...] = ()
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the largest pods that the empty node admits."""
     told = None if profile.kubelet.state == "absent" else decided.kubelet
     found = plan_largest_pods(machine, decided.existing, decided.pools, told, decided.devices)

@@ -12,7 +12,7 @@ from numaforge.topology.links import gpu_memory_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numaforge.topology.model import NodeTopology, NumaNode
+    from numaforge.topology.model import MachineShape, NumaNodeShape
 
 # The kernel and the firmware take some of each package's memory, and not the same.
 _EVEN_PART = 16
@@ -21,13 +21,13 @@ _EVEN_PART = 16
 _ALIKE_PART = 16
 
 
-def gpu_memory_bytes(topology: NodeTopology) -> int:
+def gpu_memory_bytes(topology: MachineShape) -> int:
     """Return how much of the machine's memory is known to be that of GPUs (Grace without CDMM)."""
     nodes = gpu_memory_nodes(topology)
     return sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.id in nodes)
 
 
-def numa_notices(topology: NodeTopology) -> tuple[Notice, ...]:
+def numa_notices(topology: MachineShape) -> tuple[Notice, ...]:
     """Return a notice for each such kind of NUMA node; memory that is not known is taken for neither."""
     return (
         *_without_memory(topology),
@@ -37,7 +37,7 @@ def numa_notices(topology: NodeTopology) -> tuple[Notice, ...]:
     )
 
 
-def _two_totals(topology: NodeTopology) -> Iterator[Notice]:
+def _two_totals(topology: MachineShape) -> Iterator[Notice]:
     """Say that the kubelet's two sources of the machine's memory disagree, as where memory is hot-plugged."""
     sizes = [node.memory_bytes for node in topology.numa_nodes]
     total, known = topology.memory_bytes, [size for size in sizes if size is not None]
@@ -51,7 +51,7 @@ def _two_totals(topology: NodeTopology) -> Iterator[Notice]:
         )
 
 
-def _without_memory(topology: NodeTopology) -> Iterator[Notice]:
+def _without_memory(topology: MachineShape) -> Iterator[Notice]:
     bare = [node for node in topology.numa_nodes if node.cpus and node.memory_bytes == 0]
     if bare:
         yield Notice(
@@ -61,7 +61,7 @@ def _without_memory(topology: NodeTopology) -> Iterator[Notice]:
         )
 
 
-def _without_cpus(topology: NodeTopology) -> Iterator[Notice]:
+def _without_cpus(topology: MachineShape) -> Iterator[Notice]:
     nodes = [node for node in topology.numa_nodes if not node.cpus and node.memory_bytes]
     if not nodes:
         return
@@ -83,7 +83,7 @@ def _without_cpus(topology: NodeTopology) -> Iterator[Notice]:
     )
 
 
-def _uneven_packages(topology: NodeTopology) -> Iterator[Notice]:
+def _uneven_packages(topology: MachineShape) -> Iterator[Notice]:
     if len(topology.packages) < 2:
         return
     cpus = [len(package.cpus) for package in topology.packages]
@@ -115,9 +115,9 @@ def _range(ends: Iterable[str]) -> str:
     return " to ".join(ends)
 
 
-def _named(nodes: list[NumaNode]) -> str:
+def _named(nodes: list[NumaNodeShape]) -> str:
     return f"NUMA nodes {format_cpulist({node.id for node in nodes})}"
 
 
-def _bytes(nodes: list[NumaNode]) -> str:
+def _bytes(nodes: list[NumaNodeShape]) -> str:
     return format_bytes(sum(node.memory_bytes or 0 for node in nodes))

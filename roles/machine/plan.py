@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from numaforge.findings.engine import judge
-from numaforge.findings.gpus.nvidia_driver import UNANSWERED
+from numaforge.findings.scope import lost
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.machine.numa_notices import numa_notices
 from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 
-def _unread(topology: NodeTopology) -> tuple[Notice, ...]:
+def _unread(topology: MachineShape) -> tuple[Notice, ...]:
     install = topology.kubelet
     if install is None:
         return ()
@@ -41,11 +40,10 @@ def _is_below(file: str, folder: str | None) -> bool:
     return folder is not None and PurePosixPath(file).is_relative_to(folder)
 
 
-def _lost_gpus(topology: NodeTopology) -> tuple[Notice, ...]:
-    lost = judge(UNANSWERED, topology).findings
-    if not lost:
+def _lost_gpus(topology: MachineShape) -> tuple[Notice, ...]:
+    gpus = ", ".join(f"{gpu.pci_address} ({gpu.unanswered})" for gpu in lost(topology))
+    if not gpus:
         return ()
-    gpus = ", ".join(f"{finding.where} ({finding.evidence})" for finding in lost)
     return (
         Notice(
             "gpu-unanswered",
@@ -64,7 +62,7 @@ class Decided:
     """What an admin should know of the machine itself."""
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return what stands out on this kind of machine; nothing is decided."""
     notices = (*numa_notices(machine), *_unread(machine), *_lost_gpus(machine))
     return Reasoned(Decided(), notices=notices)

@@ -28,7 +28,7 @@ from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Room:
 
 
 def plan_reservations(
-    topology: NodeTopology,
+    topology: MachineShape,
     profile: NodeProfile,
     existing: ExistingSettings,
     previous: NodePlan | None,
@@ -151,7 +151,7 @@ def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
     return Reasoned(Reservations(MemoryPlan(0, 0, 0, 0), {}), notices=(notice,))
 
 
-def holds_reservation(topology: NodeTopology) -> bool:
+def holds_reservation(topology: MachineShape) -> bool:
     """Whether a NUMA node has both CPUs and memory, as far as is known."""
     return any(node.cpus and node.memory_bytes for node in topology.numa_nodes)
 
@@ -198,7 +198,7 @@ def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int,
 
 
 def plan_numa_nodes(
-    topology: NodeTopology,
+    topology: MachineShape,
     profile: NodeProfile,
     existing: ExistingSettings,
     previous: NodePlan | None,
@@ -293,7 +293,7 @@ def _steadily(earlier: int, now: int) -> int:
     return earlier if _near(earlier, now) else now
 
 
-def _ordinary_bytes(topology: NodeTopology, hugepages: WantedPages) -> int:
+def _ordinary_bytes(topology: MachineShape, hugepages: WantedPages) -> int:
     """Return the bytes beside CPUs that huge pages leave; of the whole where no NUMA node has both."""
     if not holds_reservation(topology):
         pools = pool_bytes(
@@ -460,7 +460,7 @@ def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[i
 
 
 def _too_little_room(
-    topology: NodeTopology,
+    topology: MachineShape,
     profile: NodeProfile,
     existing: ExistingSettings,
     rooms: Sequence[Room],
@@ -504,7 +504,7 @@ def _too_little_room(
 
 
 def _refuse_no_memory_left(
-    topology: NodeTopology, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
+    topology: MachineShape, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
 ) -> None:
     """Refuse where huge pages and reservations are all of a machine whose kernel shows no NUMA nodes."""
     (machine,) = pool_places(topology).values()
@@ -557,7 +557,7 @@ def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
     return shares
 
 
-def memory_left_alone(topology: NodeTopology) -> Reasoned[Reservations]:
+def memory_left_alone(topology: MachineShape) -> Reasoned[Reservations]:
     """Return no reservation of ours."""
     return Reasoned(Reservations(MemoryPlan(topology.memory_bytes or 0, 0, 0, 0), {}))
 
@@ -575,7 +575,7 @@ class Decided:
     reservations: Annotated[Reservations, Working]
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the reservations and their split; where the kubelet is handed back, none of ours."""
     if profile.kubelet.state == "absent":
         reserved = memory_left_alone(machine)

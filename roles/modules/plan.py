@@ -12,7 +12,7 @@ from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Decided:
     modules: ModulesPlan = ModulesPlan()
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the modules to load, their options, and those to keep out."""
     found = plan_modules(profile)
     return Reasoned(Decided(modules=found.value), found.decisions, found.notices)

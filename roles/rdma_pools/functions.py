@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numaforge.ordering import natural
-from numaforge.topology.model import Nic, NodeTopology, RdmaDevice
+from numaforge.topology.model import MachineShape, Nic, RdmaDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class PluginFunction:
         return tuple(device.name for device in self.devices)
 
 
-def plugin_functions(topology: NodeTopology, *, software_devices: bool = False) -> dict[str, PluginFunction]:
+def plugin_functions(topology: MachineShape, *, software_devices: bool = False) -> dict[str, PluginFunction]:
     """Return the functions that the plugin can offer, by address.
 
     With `software_devices` the function of its interface stands for an rxe or siw device.
@@ -68,7 +68,7 @@ def address_of(device: RdmaDevice, nics: Iterable[Nic]) -> str | None:
     return next((nic.pci_address for nic in nics if nic.interface == device.interface), None)
 
 
-def lacking(device: RdmaDevice, topology: NodeTopology) -> tuple[str, ...]:
+def lacking(device: RdmaDevice, topology: MachineShape) -> tuple[str, ...]:
     """Return which character devices one lacks for good: no module brings what other devices have by now."""
     missing = set(REQUIRED) - _kinds(device)
     shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
@@ -76,7 +76,7 @@ def lacking(device: RdmaDevice, topology: NodeTopology) -> tuple[str, ...]:
     return tuple(sorted(missing & (shown | never)))
 
 
-def not_loaded(topology: NodeTopology) -> tuple[str, ...]:
+def not_loaded(topology: MachineShape) -> tuple[str, ...]:
     """Return which kinds of character devices no RDMA device has while there are others."""
     shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
     return tuple(kind for kind in REQUIRED if shown and kind not in shown)

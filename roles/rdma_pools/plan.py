@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology, RdmaDevice
+    from numaforge.topology.model import MachineShape, RdmaDevice
 
 _WHERE = "rdma.device_plugin"
 
 
-def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[RdmaPool, ...]]:
+def plan_pools(topology: MachineShape, profile: NodeProfile) -> Reasoned[tuple[RdmaPool, ...]]:
     """Return the pools that a profile asks for; none on a machine without devices to offer.
 
     Raises PlanError where the plugin cannot tell the devices of two pools apart.
@@ -62,7 +62,7 @@ def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[R
     return Reasoned(pools, tuple(_decisions(pools, profile)), notices)
 
 
-def _why_not(device: RdmaDevice, topology: NodeTopology, wish: SharedDevicePlugin) -> str | None:
+def _why_not(device: RdmaDevice, topology: MachineShape, wish: SharedDevicePlugin) -> str | None:
     """Return why a device is not offered: "" where the profile leaves it out, None where it is offered."""
     if device.management:
         return "it manages NVSwitches and carries no traffic of pods"
@@ -107,7 +107,7 @@ def _fits(device: RdmaDevice, wanted: RdmaSelection) -> bool:
 
 def _grouped(
     offered: Sequence[RdmaDevice],
-    topology: NodeTopology,
+    topology: MachineShape,
     wish: SharedDevicePlugin,
     found: Sequence[Rail],
 ) -> dict[str, list[RdmaDevice]]:
@@ -127,14 +127,14 @@ def _grouped(
     return {_name(wish, value): keyed[value] for value in order}
 
 
-def _rail_numbers(topology: NodeTopology, found: Sequence[Rail]) -> dict[str, int]:
+def _rail_numbers(topology: MachineShape, found: Sequence[Rail]) -> dict[str, int]:
     """Return the rail of each physical device: those that are left out keep their numbers, too."""
     numbers = {rail.device.name: rail.number for rail in found}
     rest = sorted({device.name for device in topology.rdma_devices} - numbers.keys(), key=natural)
     return numbers | {name: len(numbers) + index for index, name in enumerate(rest)}
 
 
-def _numa_node(device: RdmaDevice, topology: NodeTopology) -> int:
+def _numa_node(device: RdmaDevice, topology: MachineShape) -> int:
     if device.numa_node is not None:
         return device.numa_node
     if len(topology.numa_nodes) == 1:
@@ -146,7 +146,7 @@ def _numa_node(device: RdmaDevice, topology: NodeTopology) -> int:
     )
 
 
-def _physical_alone(topology: NodeTopology, wish: SharedDevicePlugin) -> NodeTopology:
+def _physical_alone(topology: MachineShape, wish: SharedDevicePlugin) -> MachineShape:
     """Return a machine without its virtual functions, which belong to the rails of their physical ones.
 
     Which ports are up is left out: names of resources do not depend on a cable.
@@ -160,7 +160,7 @@ def _physical_alone(topology: NodeTopology, wish: SharedDevicePlugin) -> NodeTop
     return replace(topology, rdma_devices=kept)
 
 
-def _physical(device: RdmaDevice, topology: NodeTopology) -> RdmaDevice:
+def _physical(device: RdmaDevice, topology: MachineShape) -> RdmaDevice:
     """Return the device of a virtual function's physical one, where that is there; else the device."""
     if device.physical_function is None:
         return device
@@ -185,7 +185,7 @@ def _pool(
     devices: Sequence[RdmaDevice],
     functions: Mapping[str, PluginFunction],
     near: Mapping[str, tuple[str, ...]],
-    topology: NodeTopology,
+    topology: MachineShape,
     wish: SharedDevicePlugin,
 ) -> RdmaPool:
     addresses = sorted({address for device in devices if (address := address_of(device, topology.nics))})
@@ -241,7 +241,7 @@ def _refuse_shared_functions(pools: Sequence[RdmaPool], wish: SharedDevicePlugin
                 )
 
 
-def _selection_notices(topology: NodeTopology, wish: SharedDevicePlugin) -> Iterator[Notice]:
+def _selection_notices(topology: MachineShape, wish: SharedDevicePlugin) -> Iterator[Notice]:
     for key in ("include", "exclude"):
         for number, selection in enumerate(getattr(wish, key)):
             if topology.rdma_devices and not any(_fits(each, selection) for each in topology.rdma_devices):
@@ -250,7 +250,7 @@ def _selection_notices(topology: NodeTopology, wish: SharedDevicePlugin) -> Iter
                 )
 
 
-def _host_notices(topology: NodeTopology, offered: Sequence[RdmaDevice]) -> Iterator[Notice]:
+def _host_notices(topology: MachineShape, offered: Sequence[RdmaDevice]) -> Iterator[Notice]:
     if topology.rdma_netns == "exclusive":
         yield Notice(
             "rdma-netns-exclusive",
@@ -265,7 +265,7 @@ def _host_notices(topology: NodeTopology, offered: Sequence[RdmaDevice]) -> Iter
         )
 
 
-def _no_device(topology: NodeTopology) -> Notice:
+def _no_device(topology: MachineShape) -> Notice:
     what = "no RDMA device that can be offered" if topology.rdma_devices else "no RDMA device"
     return Notice(
         "rdma-no-device", f"this machine has {what}: the shared device plugin has nothing to do here"
@@ -291,7 +291,7 @@ class Decided:
     rdma_pools: Annotated[tuple[RdmaPool, ...], Working]
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the pools that a profile asks for."""
     found = plan_pools(machine, profile)
     return Reasoned(Decided(rdma_pools=found.value), found.decisions, found.notices)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import MachineShape
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ _FIELD = "system.daemons"
 
 
 def plan_system(
-    topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan, existing: ExistingSettings
+    topology: MachineShape, profile: NodeProfile, cpus: CpuPlan, existing: ExistingSettings
 ) -> Reasoned[SystemPlan]:
     """Return the CPUs of each slice.
 
@@ -79,7 +79,7 @@ class Decided:
     system: SystemPlan = SystemPlan()
 
 
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the CPUs of each slice."""
     found = plan_system(machine, profile, decided.cpus, decided.existing)
     return Reasoned(Decided(system=found.value), found.decisions, found.notices)

@@ -23,7 +23,7 @@ from numaforge.hosts import (
     role,
     show_notices,
 )
-from numaforge.kinds import once_per_kind
+from numaforge.memoize import once_per_value
 from numaforge.planning.node import plan_node
 from numaforge.preflight import host as preflight
 from numaforge.profile import load_profile
@@ -49,7 +49,7 @@ PREFLIGHT = "preflight"
 RECORDED = "recorded"
 """The kind of the event that names the files of a host's snapshot and plan."""
 
-_load_profile = once_per_kind(load_profile)
+_load_profile = once_per_value(load_profile)
 _NOTHING: dict[str, Any] = {"name": "nothing", "kubelet": {"state": "absent"}}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from numaforge.findings.engine import Applicability, Scope, Seen, applies
-from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
+from numaforge.topology.model import Gpu, GpuShape, MachineShape, NodeTopology, NvidiaInstall
 from numaforge.topology.vendors import NVIDIA
 
 Pick = Callable[[Gpu], bool]
@@ -19,7 +19,7 @@ NO_DRIVER = "NVIDIA's driver has no GPU"
 
 def own_gpus(machine: NodeTopology) -> list[Gpu]:
     """Return NVIDIA's GPUs that this host uses itself, not those that it gives to guests."""
-    return [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA and gpu.driver != "vfio-pci"]
+    return [gpu for gpu in machine.gpus if _is_own(gpu)]
 
 
 def driven(machine: NodeTopology) -> list[Gpu]:
@@ -32,6 +32,14 @@ def has_driver(gpu: Gpu) -> bool:
     return gpu.driver == "nvidia" or gpu.uuid is not None or gpu.index is not None
 
 
+def lost(machine: MachineShape) -> list[GpuShape]:
+    """Return the GPUs that NVIDIA's driver has and NVML cannot reach; none where NVML does not start."""
+    if machine.nvidia is None or machine.nvidia.error is not None:
+        return []
+    known = (gpu for gpu in machine.gpus if gpu.driver == "nvidia" or gpu.index is not None)
+    return [gpu for gpu in known if _is_own(gpu) and gpu.unanswered is not None]
+
+
 def answering(machine: NodeTopology) -> list[Gpu]:
     """Return the GPUs that NVML or nvidia-smi answered for."""
     return [gpu for gpu in driven(machine) if gpu.uuid is not None and gpu.unanswered is None]
@@ -40,6 +48,10 @@ def answering(machine: NodeTopology) -> list[Gpu]:
 def nvidia_install(machine: NodeTopology) -> NvidiaInstall:
     """Return what is installed of NVIDIA's software; an empty answer where it was not captured."""
     return machine.nvidia_install or NvidiaInstall()
+
+
+def _is_own(gpu: GpuShape) -> bool:
+    return gpu.vendor == NVIDIA and gpu.driver != "vfio-pci"
 
 
 def not_vgpu(gpu: Gpu) -> bool:

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from graphlib import TopologicalSorter
-from typing import Any
+from typing import Any, cast
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, PlannedFile
-from numaforge.kinds import kind_of, once_per_kind
+from numaforge.memoize import once_per_value
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles import ROLES
 from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-from numaforge.roles.role import PlanModule, Turn
-from numaforge.topology.model import NodeTopology
+from numaforge.roles.role import KindPlanModule, PlanModule, Turn
+from numaforge.topology.model import MachineShape, NodeTopology
+from numaforge.topology.shape import shape_of
 
 
 def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str | None = None) -> NodePlan:
@@ -79,13 +80,12 @@ def _of_kind(
     ledger: _Ledger, machine: NodeTopology, profile: NodeProfile, asked_version: str | None
 ) -> _Ledger:
     """Return the ledger with what the machine's kind decides, and what of that is this machine's own."""
-    names = (
-        name for role in _in_turn(Turn.KIND) if (hook := _hook(role, "sysctls")) for name in hook(profile)
-    )
+    named = {name for role in _of_a_kind() if (hook := _hook(role, "sysctls")) for name in hook(profile)}
+    sysctls = {name: value for name, value in machine.sysctls.items() if name in named}
     needed = {name: value for name, value in ledger.values.items() if name in _needed_by_kind()}
-    found = _decided(kind_of(machine, tuple(names)), profile, asked_version, needed)
+    found = _decided(shape_of(machine), sysctls, _anonymous(machine), profile, asked_version, needed)
     values = dict(found.values)
-    for role in _in_turn(Turn.KIND):
+    for role in _of_a_kind():
         if own := _hook(role, "of_machine"):
             mine = role.Decided(**{each.name: values[each.name] for each in fields(role.Decided)})
             values |= _values(own(mine, machine))
@@ -96,16 +96,35 @@ def _of_kind(
     )
 
 
-@once_per_kind
+def _anonymous(machine: NodeTopology) -> str | None:
+    """Return the earlier plan's text with this machine's own identity blotted out, its length kept."""
+    text = machine.previous_plan
+    identities = [
+        ("hostname", machine.hostname),
+        ("binary", machine.kubelet and machine.kubelet.binary),
+        *(("uuid", gpu.uuid) for gpu in machine.gpus),
+    ]
+    for key, identity in identities:
+        if text and identity:
+            text = text.replace(f'"{key}": "{identity}"', f'"{key}": "{"x" * len(identity)}"')
+    return text
+
+
+@once_per_value
 def _decided(
-    machine: NodeTopology, profile: NodeProfile, asked_version: str | None, needed: Mapping[str, Any]
+    machine: MachineShape,
+    sysctls: Mapping[str, str],
+    previous_plan: str | None,
+    profile: NodeProfile,
+    asked_version: str | None,
+    needed: Mapping[str, Any],
 ) -> _Ledger:
     ledger = _Ledger(needed)
-    decided = Decisions(needed, machine.previous_plan, asked_version)
-    for role in _in_turn(Turn.KIND):
+    decided = Decisions(needed, previous_plan, asked_version, sysctls=sysctls)
+    for role in _of_a_kind():
         ledger = ledger.entered(role.decide(machine, profile, decided))
         decided.values = ledger.values
-    for role in _in_turn(Turn.KIND):
+    for role in _of_a_kind():
         if review := _hook(role, "review"):
             said = {notice.id for notice in ledger.notices}
             ledger = replace(ledger, notices=(*ledger.notices, *review(machine, profile, decided, said)))
@@ -122,10 +141,14 @@ def _in_turn(stage: Turn) -> tuple[PlanModule, ...]:
     return tuple(plans[name] for name in order.static_order())
 
 
+def _of_a_kind() -> tuple[KindPlanModule, ...]:
+    return cast("tuple[KindPlanModule, ...]", _in_turn(Turn.KIND))
+
+
 @cache
 def _needed_by_kind() -> frozenset[str]:
     """Return the fields of foreseen roles that roles of the kind need."""
-    needs = {name for role in _in_turn(Turn.KIND) for name in role.NEEDS}
+    needs = {name for role in _of_a_kind() for name in role.NEEDS}
     return frozenset(
         each.name
         for role in ROLES

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
-from numaforge.kinds import once_per_kind, once_per_object
+from numaforge.memoize import once_per_object, once_per_value
 from numaforge.resources import own_template_dir, template_dir
 from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
@@ -111,7 +111,7 @@ def _anonymous(plan: NodePlan) -> NodePlan:
 
 
 _HOSTNAME = "<hostname>"
-_dumps = once_per_kind(dumps)
+_dumps = once_per_value(dumps)
 
 
 def _plan_text(plan: NodePlan) -> str:
@@ -143,7 +143,7 @@ def _owner(file: PlannedFile) -> FilesModule:
     raise PlanError(f"there is no template {file.template!r}", where=file.path)
 
 
-@once_per_kind
+@once_per_value
 def _rendered(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
     module: Any = _owner(file)
     template = module.TEMPLATES[file.template] if file.template else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import Gpu
+    from numaforge.topology.model import GpuShape
 
 # pci.ids (github.com/pciutils/pciids), in the words of the drivers where these are known.
 MODELS: Mapping[str, str] = {
@@ -73,7 +73,7 @@ MODELS: Mapping[str, str] = {
 }
 
 
-def model_of(gpu: Gpu) -> str:
+def model_of(gpu: GpuShape) -> str:
     """Return the driver's name of a GPU, else the model of its PCI ids, else these ids: `10de:2330`."""
     ids = f"{gpu.vendor}:{gpu.device}"
     return gpu.name or MODELS.get(ids, ids)

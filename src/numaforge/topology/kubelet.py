@@ -39,7 +39,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     unit_texts = list(_unit_texts(snapshot.files))
     unit = _read_unit(unit_texts)
     command_line = _running_command_line(snapshot.files)
-    problem = None if version else _problem(snapshot.commands)
+    problem = None if version else _problem(snapshot.commands, binary)
     distribution = _distribution(snapshot, has_unit=bool(unit_texts))
     traces = (version, problem, binary, command_line, distribution)
     if not unit_texts and all(trace is None for trace in traces):
@@ -111,13 +111,13 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
     return version if binary and said_of == binary and isinstance(version, str) else None
 
 
-def _problem(commands: Mapping[str, str]) -> str | None:
-    """Return why a kubelet that is there did not say its version; None where none was asked."""
+def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
+    """Return why a kubelet that is there did not say its version; None where there is none."""
     if (said := commands.get("kubelet --version")) is not None:
         return f"kubelet --version says {said[:60]!r}, which names no version"
     status, _, program = commands.get("kubelet failed", "").partition(" ")
     if not program:
-        return None
+        return f"{binary.split(' ', 3)[-1]} did not say its version" if binary else None
     if status in _NO_ANSWER:
         return f"{program} --version did not answer within 60 s, or was killed"
     return f"{program} --version ended with {status}"

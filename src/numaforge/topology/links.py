@@ -11,6 +11,8 @@ from numaforge.topology.model import (
     Accelerator,
     CpuSet,
     Gpu,
+    GpuShape,
+    MachineShape,
     Nic,
     NodeTopology,
     NvlinkDomain,
@@ -18,7 +20,7 @@ from numaforge.topology.model import (
 )
 
 Device = Gpu | Accelerator | Nic
-Function = Device | RdmaDevice
+Function = GpuShape | Device | RdmaDevice
 
 SELF = "X"
 
@@ -84,7 +86,7 @@ def link_matrix(topology: NodeTopology) -> LinkMatrix:
     return LinkMatrix(devices, links, nvlink_domains(topology.gpus))
 
 
-def link_between(one: Device, other: Device, topology: NodeTopology) -> str | None:
+def link_between(one: Device, other: Device, topology: MachineShape) -> str | None:
     """Return `X`, `NV18`, `XGMI`, or the distance over PCIe; None where that is not known."""
     if one is other:
         return SELF
@@ -103,12 +105,12 @@ def nvlinks_between(one: Gpu, other: Gpu) -> int:
     return direct_nvlinks(one, other) or (switched if one.fabric == other.fabric else 0)
 
 
-def direct_nvlinks(one: Gpu, other: Gpu) -> int:
+def direct_nvlinks(one: GpuShape, other: GpuShape) -> int:
     """Return how many NVLinks lead from one GPU to the other; either side may tell it, 0 is none."""
     return max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0))
 
 
-def pci_distance(one: Function, other: Function, topology: NodeTopology) -> str | None:
+def pci_distance(one: Function, other: Function, topology: MachineShape) -> str | None:
     """Return PIX, PXB, PHB, NODE or SYS for two functions, None where the firmware does not tell it.
 
     NCCL calls NODE PHB, and functions of one card without a switch PHB instead of PIX.
@@ -138,7 +140,7 @@ def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(path[2:-1:2])
 
 
-def nearest_numa_node(device: Function, topology: NodeTopology) -> int | None:
+def nearest_numa_node(device: Function, topology: MachineShape) -> int | None:
     """Return the NUMA node with CPUs that a device is near to; None where that is not known.
 
     Where the kernel does not say, it is the only one that has CPUs; where it names one without CPUs, as the
@@ -192,7 +194,7 @@ def _reached(start: object, neighbours: Mapping[object, set[object]], seen: set[
     return group
 
 
-def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
+def gpu_memory_nodes(topology: MachineShape) -> dict[int, str]:
     """Return the NUMA nodes without CPUs that are a GPU's memory, each with the GPU's PCI address.
 
     There are none where the driver manages that memory itself (CDMM, from R580), nor on PCIe cards.
@@ -205,7 +207,7 @@ def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
     }
 
 
-def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
+def gpu_names(gpus: Iterable[GpuShape]) -> dict[str, str]:
     """Return the name of each GPU by PCI address: GPU0, with NVML's index.
 
     Where no GPU has an index they are counted by PCI address, as NVML does. One that alone has none is
@@ -237,5 +239,5 @@ def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
     return sorted(rdma.items(), key=lambda named: natural(named[0]))
 
 
-def _cpus_of(numa_node: int | None, topology: NodeTopology) -> CpuSet | None:
+def _cpus_of(numa_node: int | None, topology: MachineShape) -> CpuSet | None:
     return next((node.cpus for node in topology.numa_nodes if node.id == numa_node), None)

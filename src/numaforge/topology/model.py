@@ -1,11 +1,17 @@
-"""What is there: one machine as frozen data, with everything unknown kept as None."""
+"""What is there: one machine as frozen data, with everything unknown kept as None.
+
+A class whose name ends in Shape has what machines of one kind have in common. Its subclass adds the state:
+what is this machine's own, and what changes by itself. Planning for a kind takes shapes, so that a decision
+which reads state is a type error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Self
 
-from numaforge.codec import NOTHING_ELSE, ByCpu, CpuSet
+from numaforge.codec import NOTHING_ELSE, After, ByCpu, CpuSet, InPlace
 
 
 @dataclass(frozen=True)
@@ -17,22 +23,43 @@ class Package:
 
 
 @dataclass(frozen=True)
-class HugepagePool:
-    """Pages of one size on one NUMA node, in pages."""
+class HugepagePoolShape:
+    """Of a `HugepagePool`, how large it is."""
 
     total: int
-    free: int
+
+    def of(self, total: int) -> Self:
+        """Return such a pool with other pages, all of them free."""
+        return replace(self, total=total)
 
 
 @dataclass(frozen=True)
-class NumaNode:
-    """One NUMA node; `cpus` holds online CPUs only and is empty for a memory-only node."""
+class HugepagePool(HugepagePoolShape):
+    """Pages of one size on one NUMA node, in pages."""
+
+    free: int
+
+    def of(self, total: int) -> Self:
+        """Return such a pool with other pages, all of them free."""
+        return replace(self, total=total, free=total)
+
+
+@dataclass(frozen=True)
+class NumaNodeShape:
+    """Of a `NumaNode`, all but which pages are free."""
 
     id: int
     cpus: CpuSet
     memory_bytes: int | None
     distances: Mapping[int, int]
-    hugepages: Mapping[str, HugepagePool]  # by Kubernetes' size suffix: "2Mi", "1Gi", "64Ki"
+    hugepages: Mapping[str, HugepagePoolShape]  # by Kubernetes' size suffix: "2Mi", "1Gi", "64Ki"
+
+
+@dataclass(frozen=True)
+class NumaNode(NumaNodeShape):
+    """One NUMA node; `cpus` holds online CPUs only and is empty for a memory-only node."""
+
+    hugepages: Mapping[str, HugepagePool]
 
 
 @dataclass(frozen=True)
@@ -134,26 +161,39 @@ class Slicing:
 
 
 @dataclass(frozen=True)
-class ComputeInstance:
+class ComputeInstanceShape:
+    """Of a `ComputeInstance`, what it is cut to."""
+
+    id: int
+    slices: int | None
+
+
+@dataclass(frozen=True)
+class ComputeInstance(ComputeInstanceShape):
     """A compute instance of a GPU instance; `uuid` is that of the MIG device which it is ("MIG-...")."""
 
     __pydantic_config__ = NOTHING_ELSE
 
-    id: int
-    slices: int | None
     uuid: str | None = None
 
 
 @dataclass(frozen=True)
-class GpuInstance:
-    """A GPU instance that exists: NVML's ids, where it lies in memory slices, and the processes in it."""
-
-    __pydantic_config__ = NOTHING_ELSE
+class GpuInstanceShape:
+    """Of a `GpuInstance`, where it lies and how it is cut."""
 
     id: int
     profile_id: int  # as `nvidia-smi mig -lgip` shows it: 19, not NVML's enumeration
     start: int
     size: int
+    compute_instances: tuple[ComputeInstanceShape, ...] = ()
+
+
+@dataclass(frozen=True)
+class GpuInstance(GpuInstanceShape):
+    """A GPU instance that exists: NVML's ids, where it lies in memory slices, and the processes in it."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
     compute_instances: tuple[ComputeInstance, ...] = ()
     pids: tuple[int, ...] = ()
 
@@ -223,36 +263,24 @@ class FabricState:
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
-
-    `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None
-    where they are not known, and empty where there are none.
-    """
-
-    __pydantic_config__ = NOTHING_ELSE
+class GpuShape:
+    """Of a `Gpu`, its model, its place, its MIG mode and where its instances lie."""
 
     pci_address: str
     vendor: str
     device: str
     numa_node: int | None
-    uuid: str | None = None
     name: str | None = None
     memory_bytes: int | None = None
     mig_capable: bool | None = None
     mig_mode: str | None = None  # "enabled", "disabled"
-    link: PciLink | None = None
     nvlinks: int | None = None  # active links
-    fabric: str | None = None  # "<cluster uuid>.<clique id>"
     driver: str | None = None  # the kernel driver that has it: "nvidia", "vfio-pci"
     partition: GpuPartition | None = None  # AMD's
-    xgmi_hive: str | None = None  # AMD's name for the GPUs that XGMI joins
     index: int | None = None
-    minor: int | None = None
     mig_pending: str | None = None  # what a reset or a reboot brings, as `mig_mode`
-    gpu_instances: tuple[GpuInstance, ...] | None = None
+    gpu_instances: tuple[GpuInstanceShape, ...] | None = None
     mig_profiles: tuple[MigProfileOffer, ...] = ()
-    pids: tuple[int, ...] = ()  # processes that use it, those in GPU instances among them
     # Active links by the PCI address of the GPU at the other end, or "switch", "npu", "unknown".
     nvlink_peers: Mapping[str, int] = field(default_factory=dict)
     memory_numa_node: int | None = None  # where its own memory is a NUMA node (Grace)
@@ -261,17 +289,37 @@ class Gpu:
     subsystem: str | None = None  # vendor and device of the board, "10de:16c1"
     architecture: str | None = None  # "ampere", "hopper"
     compute_capability: str | None = None  # "9.0"
-    persistence: bool | None = None
-    ecc: Ecc | None = None
-    remapped_rows: RemappedRows | None = None
-    recovery_action: str | None = (
-        None  # what the driver asks for: "none", "reset", "reboot", "drain-and-reset"
-    )
-    fabric_state: FabricState | None = None
-    driver_link: PciLink | None = None  # as NVML sees it: the maximum is what GPU and slot reach together
     addressing_mode: str | None = None  # "none", "hmm", "ats"
     gsp_firmware: str | None = None
     max_mig_devices: int | None = None
+
+
+@dataclass(frozen=True)
+class Gpu(InPlace, GpuShape):
+    """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
+
+    `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None
+    where they are not known, and empty where there are none.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    gpu_instances: tuple[GpuInstance, ...] | None = None
+    uuid: Annotated[str | None, After("numa_node")] = None
+    link: Annotated[PciLink | None, After("mig_mode")] = None  # a GPU at rest lowers it by itself
+    fabric: Annotated[str | None, After("nvlinks")] = None  # "<cluster uuid>.<clique id>"
+    xgmi_hive: Annotated[str | None, After("partition")] = None  # AMD's name for the GPUs that XGMI joins
+    minor: Annotated[int | None, After("index")] = None  # follows the order of an earlier probe
+    # processes that use it, those in GPU instances among them
+    pids: Annotated[tuple[int, ...], After("mig_profiles")] = ()
+    persistence: Annotated[bool | None, After("compute_capability")] = None
+    ecc: Annotated[Ecc | None, After("persistence")] = None
+    remapped_rows: Annotated[RemappedRows | None, After("ecc")] = None
+    # what the driver asks for: "none", "reset", "reboot", "drain-and-reset"
+    recovery_action: Annotated[str | None, After("remapped_rows")] = None
+    fabric_state: Annotated[FabricState | None, After("recovery_action")] = None
+    # as NVML sees it: the maximum is what GPU and slot reach together
+    driver_link: Annotated[PciLink | None, After("fabric_state")] = None
     bar1_bytes: int | None = None  # what peers on PCIe see of its memory at once
     mig_devices: tuple[MigDevice, ...] = ()  # in NVML's order, without its holes
 
@@ -517,15 +565,8 @@ class DeviceHolder:
 
 
 @dataclass(frozen=True)
-class KubeletInstall:
-    """The kubelet as it is set up on the host; texts are exactly what the files hold.
-
-    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's
-    last ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below
-    --config-dir.
-    """
-
-    __pydantic_config__ = NOTHING_ELSE
+class KubeletInstallShape:
+    """Of a `KubeletInstall`, how it is set up."""
 
     version: str | None  # "1.36.3"
     unit: str | None  # "kubelet.service"
@@ -536,25 +577,36 @@ class KubeletInstall:
     config_text: str | None = None
     drop_ins: Mapping[str, str] = field(default_factory=dict)
     root_dir: str = "/var/lib/kubelet"
-    state_files: Mapping[str, str] = field(default_factory=dict)  # "cpu_manager_state" -> text
     running: bool = False  # `flags` are those of the running process, not of the unit
-    binary: str | None = None  # "INODE SIZE MTIME PATH" of the program, another one after every upgrade
     problem: str | None = None  # why a kubelet that is there did not say its version
     distribution: str | None = None  # "k3s", "RKE2" or "MicroK8s", where one of them runs the kubelet
     login: str | None = None  # the kubeconfig that the kubelet was given or got when it joined, by path
 
 
-def why_no_version(kubelet: KubeletInstall | None) -> str:
+@dataclass(frozen=True)
+class KubeletInstall(InPlace, KubeletInstallShape):
+    """The kubelet as it is set up on the host; texts are exactly what the files hold.
+
+    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's
+    last ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below
+    --config-dir.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    # "cpu_manager_state" -> text
+    state_files: Annotated[Mapping[str, str], After("root_dir")] = field(default_factory=dict)
+    # "INODE SIZE MTIME PATH" of the program, another one after every upgrade
+    binary: Annotated[str | None, After("running")] = None
+
+
+def why_no_version(kubelet: KubeletInstallShape | None) -> str:
     """Say why no version of a kubelet is known, in the words of tables, plans and checks; "" where one is."""
     if kubelet is None:
         return "no kubelet is installed"
     if kubelet.version is not None:
         return ""
-    if kubelet.problem is not None:
-        return kubelet.problem
-    if kubelet.binary is not None:
-        return f"{kubelet.binary.split(' ', 3)[-1]} did not say its version"
-    return "the kubelet's program was not found"
+    return kubelet.problem or "the kubelet's program was not found"
 
 
 @dataclass(frozen=True)
@@ -626,14 +678,15 @@ class Userland:
     driver_tuning: tuple[str, ...] = ()  # switches of /etc/infiniband/openib.conf that are on
 
 
-@dataclass(frozen=True)
-class NodeTopology:
-    """One machine. Sizes in bytes; cpu sets hold online CPUs unless the field says otherwise."""
+@dataclass(frozen=True, kw_only=True)
+class MachineShape:
+    """What machines of one kind have in common, and what plans are made of.
 
-    hostname: str | None
+    Sizes in bytes; CPU sets hold online CPUs unless the field says otherwise.
+    """
+
     architecture: str | None
     kernel: str | None
-    kernel_cmdline: str | None
     memory_bytes: int | None  # MemTotal, as the kubelet counts capacity
     swap_bytes: int | None
     cgroup_version: int | None
@@ -641,51 +694,59 @@ class NodeTopology:
     offline: CpuSet
     isolated: CpuSet
     packages: tuple[Package, ...]
-    numa_nodes: tuple[NumaNode, ...]
+    numa_nodes: tuple[NumaNodeShape, ...]
     cores: tuple[Core, ...]
     l3_caches: tuple[L3Cache, ...]
     kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet tells cores, by ids; None: as `cores` says
-    kubelet_packages: tuple[Package, ...] | None = (
-        None  # as the kubelet counts sockets, by ids; None: as `packages` says
-    )
+    # as the kubelet counts sockets, by ids; None: as `packages` says
+    kubelet_packages: tuple[Package, ...] | None = None
     cpu_vendor: str | None = None  # x86's: "GenuineIntel", "AuthenticAMD"
     os_release: Mapping[str, str] = field(default_factory=dict)
-    kubelet: KubeletInstall | None = None
+    kubelet: KubeletInstallShape | None = None
     smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
-    switchable: CpuSet | None = None  # CPUs, offline ones too, that the kernel takes offline; None: not known
     nohz_full: CpuSet | None = None  # None: the kernel cannot
-    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)  # machine-wide, NUMA nodes together
+    # machine-wide, NUMA nodes together
+    hugepages: Mapping[str, HugepagePoolShape] = field(default_factory=dict)
     cpufreq: Cpufreq | None = None
     idle_states: tuple[IdleState, ...] | None = None  # None: the kernel manages none, as in most guests
-    kernel_values: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of the files of KNOBS that exist, the word that counts, by path
-    sysctls: Mapping[str, str] = field(
-        default_factory=dict
-    )  # "kernel.numa_balancing" -> "1", where they exist
+    kernel_values: Collection[str] = ()  # the files of KNOBS that exist, by path
+    sysctls: Collection[str] = ()  # names of those that exist: "kernel.numa_balancing"
     loadable_modules: tuple[str, ...] = ()  # for the kernel that runs, of the few that sysctls load
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuShape, ...] = ()
     nvidia: NvidiaDriver | None = None
-    nvidia_install: NvidiaInstall | None = None
     nvswitches: tuple[str, ...] = ()  # PCI addresses; those of the fourth generation are no PCI functions
-    gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
-    device_holders: tuple[DeviceHolder, ...] | None = (
-        None  # None: neither the kubelet nor its checkpoint says
-    )
-    holders_doubt: str | None = None  # why the kubelet did not say itself who holds devices
     accelerators: tuple[Accelerator, ...] = ()
     nics: tuple[Nic, ...] = ()
     rdma_devices: tuple[RdmaDevice, ...] = ()
     rdma_netns: str | None = None  # of the RDMA subsystem: "shared", "exclusive"
+    nvmes: tuple[Nvme, ...] = ()
+    pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTopology(MachineShape):
+    """One machine: its shape, and its state."""
+
+    hostname: str | None
+    kernel_cmdline: str | None
+    numa_nodes: tuple[NumaNode, ...]
+    kubelet: KubeletInstall | None = None
+    switchable: CpuSet | None = None  # CPUs, offline ones too, that the kernel takes offline; None: not known
+    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
+    kernel_values: Mapping[str, str] = field(default_factory=dict)  # the word that counts, by path
+    sysctls: Mapping[str, str] = field(default_factory=dict)  # "kernel.numa_balancing" -> "1"
+    gpus: tuple[Gpu, ...] = ()
+    nvidia_install: NvidiaInstall | None = None
+    gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
+    # None: neither the kubelet nor its checkpoint says
+    device_holders: tuple[DeviceHolder, ...] | None = None
+    holders_doubt: str | None = None  # why the kubelet did not say itself who holds devices
     networks: tuple[Network, ...] = ()
     nccl_conf: str | None = None  # text of /etc/nccl.conf
     peer_memory: PeerMemory = PeerMemory()
-    nvmes: tuple[Nvme, ...] = ()
     pci_functions: tuple[PciFunction, ...] = ()  # of GPUs, NICs and the bridges above them
-    pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     userland: Userland | None = None
     kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values
-    previous_plan: str | None = (
-        None  # text of /etc/numaforge/plan.json, which tells our settings from the admin's
-    )
-    unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
+    # text of /etc/numaforge/plan.json, which tells our settings from the admin's
+    previous_plan: str | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from numaforge.topology.model import Gpu, Slicing
+from numaforge.topology.model import ComputeInstanceShape, GpuShape, Slicing
 
 # The partitions of a mode; CPX has one per compute die.
 PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 
 
-def slicing_of(gpu: Gpu) -> Slicing | None:
+def slicing_of(gpu: GpuShape) -> Slicing | None:
     """Return how a GPU is cut, or could be; None for one that is always whole, or not known to be cut."""
     if gpu.partition is not None:
         return Slicing(
@@ -27,7 +27,7 @@ def slicing_of(gpu: Gpu) -> Slicing | None:
     return Slicing("mig", gpu.mig_mode, ("disabled", "enabled"), _count(gpu))
 
 
-def countable_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
+def countable_gpus(gpus: Sequence[GpuShape]) -> list[GpuShape]:
     """Return the GPUs of which is known how many devices their vendor's plugin makes.
 
     Where one of AMD's is partitioned, or may be, its plugin advertises partitions; how many depends on its
@@ -37,8 +37,8 @@ def countable_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
     return [gpu for gpu in gpus if gpu.vendor not in partitioned]
 
 
-def mig_devices(gpu: Gpu) -> Iterator[tuple[str | None, str | None]]:
-    """Yield the profile's name and the UUID of each MIG device, one for each compute instance.
+def mig_devices(gpu: GpuShape) -> Iterator[tuple[str | None, ComputeInstanceShape]]:
+    """Yield each MIG device, which is a compute instance, with its profile's name.
 
     One that is smaller than its GPU instance says so in its name: "1c.3g.40gb". None is what is not known.
     """
@@ -47,13 +47,13 @@ def mig_devices(gpu: Gpu) -> Iterator[tuple[str | None, str | None]]:
         offer = offers.get(instance.profile_id)
         for one in instance.compute_instances:
             if offer is None or offer.name is None:
-                yield None, one.uuid
+                yield None, one
                 continue
             smaller = one.slices is not None and one.slices < offer.slices
-            yield f"{one.slices}c.{offer.name}" if smaller else offer.name, one.uuid
+            yield f"{one.slices}c.{offer.name}" if smaller else offer.name, one
 
 
-def _count(gpu: Gpu) -> int | None:
+def _count(gpu: GpuShape) -> int | None:
     if gpu.mig_mode == "disabled":
         return 1
     if gpu.mig_mode is None or gpu.gpu_instances is None:

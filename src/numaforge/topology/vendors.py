@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaforge.topology.model import Gpu
+from numaforge.topology.model import GpuShape
 
 NVIDIA, AMD, INTEL, HABANA = "10de", "1002", "8086", "1da3"
 
@@ -10,6 +10,6 @@ NOT_LISTED = "the driver does not list it"
 """Why a GPU that the kernel shows has no answer: NVML does not count it."""
 
 
-def listed_by_nvml(gpu: Gpu) -> bool:
+def listed_by_nvml(gpu: GpuShape) -> bool:
     """Say whether NVML lists a GPU: one of NVIDIA's that no other driver has, such as vfio-pci."""
     return gpu.vendor == NVIDIA and gpu.driver in (None, "nvidia")

@@ -190,7 +190,6 @@ def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, cou
     topology = with_pools(4)
     topology = replace(
         topology,
-        sysctls={} if setting is None else {VMEMMAP: setting},
         kubelet=replace(topology.kubelet, running=running),
     )
     profile = load_profile(
@@ -202,9 +201,9 @@ def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, cou
     )
     if refused:
         with pytest.raises(PlanError, match="MemTotal grows with every new page"):
-            plan_hugepages(topology, profile, None)
+            plan_hugepages(topology, profile, None, setting)
     else:
-        assert plan_hugepages(topology, profile, None).value[0] == {"2Mi": count}
+        assert plan_hugepages(topology, profile, None, setting).value[0] == {"2Mi": count}
 
 
 def without_numa(total: int = 0) -> NodeTopology:

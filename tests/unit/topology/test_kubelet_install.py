@@ -110,6 +110,11 @@ def test_the_version_is_the_binarys_answer():
     assert install({}, **{"kubelet --version": "Kubernetes v1.33.5-eks-1234"}).version == "1.33.5"
 
 
+def test_a_kubelet_that_was_not_asked_says_so_itself():
+    there = install({}, **{"kubelet binary": "1 2 3 /usr/bin/kubelet"})
+    assert (there.version, there.problem) == (None, "/usr/bin/kubelet did not say its version")
+
+
 def test_a_host_without_a_trace_of_a_kubelet_has_none():
     assert install({"/etc/os-release": "ID=debian\n"}) is None
 

@@ -34,10 +34,8 @@ def _nvml_error(machine: NodeTopology) -> Iterator[Seen]:
 def _unanswered(machine: NodeTopology) -> Iterator[Seen]:
     if machine.nvidia is None:
         yield Seen(unknown="neither NVML nor nvidia-smi was asked")
-    elif machine.nvidia.error is None:
-        for gpu in scope.driven(machine):
-            if gpu.unanswered is not None:
-                yield Seen(gpu.unanswered, gpu.pci_address)
+    for gpu in scope.lost(machine):
+        yield Seen(gpu.unanswered, gpu.pci_address)
 
 
 def _without_driver(machine: NodeTopology) -> Iterator[Seen]:
@@ -127,18 +125,6 @@ def _whole_board(machine: NodeTopology) -> Applicability:
     return Applicability(bare, "a whole board" if bare else "a guest has the GPUs that it was given")
 
 
-UNANSWERED: MachineRule = MachineRule(
-    "NG102",
-    Severity.ERROR,
-    "a GPU does not answer",
-    scope.with_driver,
-    NVML,
-    "drain the node, look for its Xid in the kernel's log, reset it or power-cycle the host; a GPU that "
-    "is lost again is one to return",
-    _unanswered,
-)
-"""Of a GPU that the kernel shows and NVML cannot reach."""
-
 RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NG101",
@@ -150,7 +136,16 @@ RULES: tuple[MachineRule, ...] = (
         "newer driver was installed beside the one that runs",
         _nvml_error,
     ),
-    UNANSWERED,
+    MachineRule(
+        "NG102",
+        Severity.ERROR,
+        "a GPU does not answer",
+        scope.with_driver,
+        NVML,
+        "drain the node, look for its Xid in the kernel's log, reset it or power-cycle the host; a GPU that "
+        "is lost again is one to return",
+        _unanswered,
+    ),
     MachineRule(
         "NG103",
         Severity.WARNING,

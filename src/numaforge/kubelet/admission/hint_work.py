@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from numaforge.kubelet.minors.versions import KubeletVersion
-from numaforge.topology.model import NodeTopology
+from numaforge.topology.model import MachineShape
 
 CPU_MANAGER = "the CPU manager"
 DEVICE_MANAGER = "the device manager"
@@ -93,7 +93,7 @@ class HintWork:
 
     def remedies(
         self,
-        topology: NodeTopology,
+        topology: MachineShape,
         memory_field: str = "memoryManagerPolicy",
         no_alignment: str = "set topologyManagerPolicy: none",
     ) -> str:
@@ -113,7 +113,7 @@ class HintWork:
         ]
         return "; or ".join(" and ".join(way) for way in ways if way)
 
-    def ways_to_align(self, topology: NodeTopology) -> str:
+    def ways_to_align(self, topology: MachineShape) -> str:
         """Return what lets the kubelet align pods here after all."""
         newer = [_NEWER_KUBELET] if self.walks_all_for_devices and CPU_MANAGER not in self.endless else []
         return "; or ".join([fewer_numa_nodes(topology), *newer])
@@ -134,7 +134,7 @@ class HintWork:
         )
 
 
-def hint_work(topology: NodeTopology, version: KubeletVersion, policies: Policies) -> HintWork:
+def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policies) -> HintWork:
     """Return the work on one machine; a machine whose NUMA nodes are not known has none."""
     every = len(topology.numa_nodes)
     with_cpus = sum(bool(node.cpus) for node in topology.numa_nodes)
@@ -167,7 +167,7 @@ def hint_work(topology: NodeTopology, version: KubeletVersion, policies: Policie
     return HintWork(numa_nodes, hints, not narrow and numa_nodes.get(DEVICE_MANAGER, 0) >= _SLOW_NUMA_NODES)
 
 
-def fewer_numa_nodes(topology: NodeTopology) -> str:
+def fewer_numa_nodes(topology: MachineShape) -> str:
     """Return how this machine shows fewer NUMA nodes."""
     without_cpus = any(node.memory_bytes and not node.cpus for node in topology.numa_nodes)
     if without_cpus and topology.architecture == "aarch64" and topology.gpus:

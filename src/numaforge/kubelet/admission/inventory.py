@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.gpu_resources import GPU, SHARED, mig_resource
-from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.model import ComputeInstance, ComputeInstanceShape, Gpu, GpuShape, MachineShape
 from numaforge.topology.slices import countable_gpus, mig_devices
 from numaforge.topology.vendors import AMD, INTEL, NVIDIA, listed_by_nvml
 
@@ -36,14 +36,14 @@ NOT_SHARED = Shared()
 
 
 def inventory_of(
-    topology: NodeTopology, mig_strategy: str = "mixed", shared: Shared = NOT_SHARED
+    topology: MachineShape, mig_strategy: str = "mixed", shared: Shared = NOT_SHARED
 ) -> dict[str, tuple[Device, ...]]:
     """Return a machine's GPUs as their vendor's device plugin advertises them, by UUID or index.
 
-    GPUs that are passed through to virtual machines are left out, and so are MIG devices whose profile has no
-    known name.
+    A shape has no UUIDs. GPUs that are passed through to virtual machines are left out, and so are MIG
+    devices whose profile has no known name.
     """
-    found: dict[str, list[tuple[Gpu, Device]]] = {}
+    found: dict[str, list[tuple[GpuShape, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
         resource = _RESOURCES.get(gpu.vendor)
         if resource is None or not _of_the_host(gpu):
@@ -53,7 +53,7 @@ def inventory_of(
                 found.setdefault(resource if mig_strategy == "single" else name, []).append((gpu, device))
             continue
         listed = found.setdefault(resource, [])
-        listed.append((gpu, Device(gpu.uuid or str(len(listed)), _nodes(gpu))))
+        listed.append((gpu, Device(_uuid(gpu) or str(len(listed)), _nodes(gpu))))
     return dict(_advertised(resource, devices, shared) for resource, devices in found.items())
 
 
@@ -81,24 +81,28 @@ def counts_of(inventory: Inventory) -> dict[str, int]:
     return {resource: len(devices) for resource, devices in sorted(inventory.items())}
 
 
-def _slices(gpu: Gpu) -> Iterator[tuple[str, Device]]:
+def _slices(gpu: GpuShape) -> Iterator[tuple[str, Device]]:
     """Yield each MIG device with the resource that it is under the strategy `mixed`."""
-    for number, (profile, uuid) in enumerate(mig_devices(gpu)):
+    for number, (profile, instance) in enumerate(mig_devices(gpu)):
         if profile is not None:
-            identity = uuid or f"{gpu.pci_address}/{number}"
-            yield mig_resource(profile), Device(identity, _nodes(gpu), part_of=gpu.pci_address)
+            name = _uuid(instance) or f"{gpu.pci_address}/{number}"
+            yield mig_resource(profile), Device(name, _nodes(gpu), part_of=gpu.pci_address)
 
 
-def _of_the_host(gpu: Gpu) -> bool:
+def _uuid(device: GpuShape | ComputeInstanceShape) -> str | None:
+    return device.uuid if isinstance(device, Gpu | ComputeInstance) else None
+
+
+def _of_the_host(gpu: GpuShape) -> bool:
     return listed_by_nvml(gpu) if gpu.vendor == NVIDIA else gpu.driver != "vfio-pci"
 
 
-def _nodes(gpu: Gpu) -> frozenset[int] | None:
+def _nodes(gpu: GpuShape) -> frozenset[int] | None:
     return None if gpu.numa_node is None else frozenset({gpu.numa_node})
 
 
 def _advertised(
-    resource: str, devices: Sequence[tuple[Gpu, Device]], shared: Shared
+    resource: str, devices: Sequence[tuple[GpuShape, Device]], shared: Shared
 ) -> tuple[str, tuple[Device, ...]]:
     """Return a resource's name and devices once they are shared.
 

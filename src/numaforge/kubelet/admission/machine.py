@@ -8,7 +8,7 @@ from functools import cached_property
 
 from numaforge.errors import TopologyError
 from numaforge.kubelet.admission.masks import mask_of
-from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, Package
+from numaforge.topology.model import Core, CpuSet, L3Cache, MachineShape, Package
 
 HUGEPAGES_PREFIX = "hugepages-"
 _L2 = 2  # cache level
@@ -157,8 +157,8 @@ class MachineInfo:
         return mask_of(node.id for node in self.nodes)
 
     @classmethod
-    def from_topology(cls, topology: NodeTopology) -> MachineInfo:
-        """Read a NodeTopology as cadvisor reads the same machine.
+    def from_topology(cls, topology: MachineShape) -> MachineInfo:
+        """Read a MachineShape as cadvisor reads the same machine.
 
         cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an
         uncore cache only where it does not cover its whole NUMA node; without NUMA nodes each socket stands
@@ -189,7 +189,7 @@ class MachineInfo:
         )
 
 
-def cores_seen(topology: NodeTopology) -> tuple[Core, ...]:
+def cores_seen(topology: MachineShape) -> tuple[Core, ...]:
     """Return the cores that the kubelet finds: below their NUMA nodes, where the kernel shows any.
 
     It tells them by the kernel's ids, which are not always what the sibling masks say. cadvisor
@@ -202,12 +202,12 @@ def cores_seen(topology: NodeTopology) -> tuple[Core, ...]:
     return tuple(core for core in topology.cores if core.numa_node is not None)
 
 
-def cpus_seen(topology: NodeTopology) -> CpuSet:
+def cpus_seen(topology: MachineShape) -> CpuSet:
     """Return the CPUs of the cores that the kubelet finds."""
     return frozenset[int]().union(*(core.cpus for core in cores_seen(topology)))
 
 
-def packages_counted(topology: NodeTopology) -> tuple[Package, ...]:
+def packages_counted(topology: MachineShape) -> tuple[Package, ...]:
     """Return the packages that the kubelet counts as sockets, those whose CPUs are in no NUMA node included.
 
     pkg/kubelet/cm/cpumanager/topology/topology.go, Discover: NumSockets is machineInfo.NumSockets, which
@@ -216,7 +216,7 @@ def packages_counted(topology: NodeTopology) -> tuple[Package, ...]:
     return topology.packages if topology.kubelet_packages is None else topology.kubelet_packages
 
 
-def whole_cores(topology: NodeTopology) -> tuple[Core, ...]:
+def whole_cores(topology: MachineShape) -> tuple[Core, ...]:
     """Return the least sets of CPUs that are whole cores both by the sibling masks and to the kubelet.
 
     Reserved in such sets, no core is cut in two. Each has the package of its lowest CPU.
@@ -236,7 +236,7 @@ def whole_cores(topology: NodeTopology) -> tuple[Core, ...]:
     )
 
 
-def cpu_capacity(topology: NodeTopology) -> int:
+def cpu_capacity(topology: MachineShape) -> int:
     """Return how many CPUs the kubelet reports as the node's capacity.
 
     cadvisor utils/sysinfo/sysinfo.go: without NUMA nodes getCPUTopology counts the folders of CPUs, those of
@@ -255,7 +255,7 @@ def _page_bytes(size: str) -> int:
     return int(number) * units[unit]
 
 
-def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
+def _places(topology: MachineShape) -> dict[int, CpuPlace]:
     cores_of_node: dict[int, int] = {}
     seen = cores_seen(topology)
     for core in seen:

@@ -23,7 +23,7 @@ from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
 from numaforge.topology.device_checkpoint import DEVICE_STATE, read_device_state
-from numaforge.topology.model import CpuSet, NodeTopology
+from numaforge.topology.model import CpuSet, MachineShape
 
 UNSCHEDULABLE = "Unschedulable"  # the scheduler's reason; all others are the kubelet's
 
@@ -83,7 +83,7 @@ class Free:
 class Node:
     """The admission of one node: machine, kubelet configuration, devices, and the pods admitted so far.
 
-    `topology` is a NodeTopology (or a MachineInfo), `config` an effective KubeletConfiguration as a mapping,
+    `topology` is a MachineShape (or a MachineInfo), `config` an effective KubeletConfiguration as a mapping,
     `devices` an inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
@@ -96,7 +96,7 @@ class Node:
 
     def __init__(
         self,
-        topology: NodeTopology | MachineInfo,
+        topology: MachineShape | MachineInfo,
         config: Mapping[str, Any],
         devices: Mapping[str, Any] | None = None,
         *,
@@ -290,8 +290,8 @@ class Node:
 
 
 def _inventory(
-    topology: NodeTopology | MachineInfo, devices: Mapping[str, Any] | None
+    topology: MachineShape | MachineInfo, devices: Mapping[str, Any] | None
 ) -> dict[str, tuple[Device, ...]]:
     if devices is not None:
         return read_inventory(devices)
-    return inventory_of(topology) if isinstance(topology, NodeTopology) else {}
+    return inventory_of(topology) if isinstance(topology, MachineShape) else {}

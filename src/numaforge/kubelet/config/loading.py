@@ -13,7 +13,6 @@ from typing import Any
 
 from numaforge.errors import KubeletConfigError
 from numaforge.findings import Finding
-from numaforge.kinds import once_per_kind
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
 from numaforge.kubelet.config.documents import find_embedded
@@ -30,7 +29,8 @@ from numaforge.kubelet.findings import found
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.values.goyaml import Document, YamlError
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
-from numaforge.topology.model import KubeletInstall
+from numaforge.memoize import once_per_value
+from numaforge.topology.model import KubeletInstallShape
 
 CONFIG_PATH = "/var/lib/kubelet/config.yaml"
 EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -171,7 +171,7 @@ def effective_config(
     return dict(configuration.settings)
 
 
-def load_installed(install: KubeletInstall, version: KubeletVersion) -> Configuration:
+def load_installed(install: KubeletInstallShape, version: KubeletVersion) -> Configuration:
     """Load what an installed kubelet reads: its main file, its drop-ins, its flags.
 
     It is assumed that the environment of a 1.28 or 1.29 lets it read drop-ins. Raises KubeletConfigError, in
@@ -220,7 +220,7 @@ def _config_error(error: StartError) -> KubeletConfigError:
     )
 
 
-@once_per_kind
+@once_per_value
 def load(
     config_text: str,
     drop_ins: Mapping[str, str],

@@ -14,7 +14,6 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.findings import Finding
-from numaforge.kinds import kind_of, once_per_kind
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
@@ -69,8 +68,10 @@ from numaforge.kubelet.values.cpusets import parse_cpuset
 from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.numbers import NumberError, parse_int
+from numaforge.memoize import once_per_value
 from numaforge.quantity import Quantity, QuantityError
-from numaforge.topology.model import NodeTopology
+from numaforge.topology.model import MachineShape
+from numaforge.topology.shape import shape_of
 
 __all__ = ["check", "effective_config"]
 
@@ -95,7 +96,7 @@ class _Managers:
 def check(
     config_text: str,
     *,
-    topology: NodeTopology,
+    topology: MachineShape,
     version: KubeletVersion | str,
     drop_ins: Mapping[str, str] | None = None,
     flags: Sequence[str] = (),
@@ -125,15 +126,15 @@ def check(
     )
 
 
-def _as_kubelets_see_it(topology: NodeTopology) -> NodeTopology:
+def _as_kubelets_see_it(topology: MachineShape) -> MachineShape:
     """Return the machine without what a kubelet that starts does not look at."""
-    return replace(kind_of(topology), kubelet=None, previous_plan=None, sysctls={})
+    return replace(shape_of(topology), kubelet=None, sysctls=())
 
 
-@once_per_kind
+@once_per_value
 def _check(
     config_text: str,
-    topology: NodeTopology,
+    topology: MachineShape,
     kubelet: KubeletVersion,
     drop_ins: Mapping[str, str],
     flags: tuple[str, ...],
@@ -176,7 +177,7 @@ def _check(
     )
 
 
-def _validate(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
+def _validate(configuration: Configuration, version: KubeletVersion, topology: MachineShape) -> None:
     settings, gates = configuration.settings, configuration.gates
     refused = validate_logging(settings, version, gates)
     if refused:
@@ -223,7 +224,7 @@ def _refusal_findings(refusals: Sequence[InvalidSetting], places: Places) -> lis
 def _run(
     configuration: Configuration,
     version: KubeletVersion,
-    topology: NodeTopology,
+    topology: MachineShape,
     machine: MachineInfo,
     managers: _Managers,
 ) -> None:
@@ -385,7 +386,7 @@ def _refuse_option_gate(configuration: Configuration, text: str, path: str, gate
     raise StartError(f"{_RUN}{text}", configuration.places.finding("NF207", text, remedy, path, text))
 
 
-def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
+def _require_swap(configuration: Configuration, version: KubeletVersion, topology: MachineShape) -> None:
     settings = configuration.settings
     limited = (settings.get("memorySwap") or {}).get("swapBehavior") == "LimitedSwap"
     on_cgroup_v1 = topology.cgroup_version == 1

@@ -1,38 +1,44 @@
-"""What is remembered for a kind of machine is what would be computed for each machine of it."""
+"""The shape of a machine decides: what is planned for a kind is what would be planned for each machine."""
 
 from __future__ import annotations
 
-import weakref
-from dataclasses import fields, replace
+import inspect
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge import kinds, render
-from numaforge.errors import NumaforgeError, PlanError
+from numaforge import render
+from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH
-from numaforge.kinds import kind_of, once_per_kind, once_per_object
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup import check as judge
+from numaforge.memoize import once_per_value
 from numaforge.planning import node
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
 from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.role import Turn
 from numaforge.topology.model import (
     ComputeInstance,
-    Ecc,
-    FabricState,
+    ComputeInstanceShape,
     Gpu,
     GpuInstance,
-    GpuProcess,
+    GpuInstanceShape,
+    GpuShape,
     HugepagePool,
-    MigDevice,
+    HugepagePoolShape,
+    KubeletInstall,
+    KubeletInstallShape,
+    MachineShape,
     NodeTopology,
-    PciLink,
-    RemappedRows,
+    NumaNode,
+    NumaNodeShape,
 )
+from numaforge.topology.shape import shape_of
 from tests.fixtures import machines as fixtures
 from tests.unit.planning.strategies import machines
 
@@ -96,7 +102,8 @@ def planned_alone(machine: NodeTopology):
     """Return the plan, or its error, computed on the whole machine."""
     try:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(node, "kind_of", lambda machine, _names: machine)
+            patched.setattr(node, "shape_of", lambda machine: machine)
+            patched.setattr(node, "_anonymous", lambda machine: machine.previous_plan)
             patched.setattr(node, "_decided", node._decided.__wrapped__)
             return plan_node(machine, load_profile(PROFILE))
     except PlanError as error:
@@ -160,120 +167,101 @@ def test_a_kubelet_is_judged_as_on_the_machine_alone(fleet, flags):
         assert judge.check(STATIC, topology=machine, version=version, flags=flags) == expected
 
 
-def test_machines_of_a_kind_are_planned_once():
-    calls = []
-    counted = once_per_kind(lambda machine: calls.append(machine))
-    for number in range(3):
-        gpus = tuple(replace(gpu, uuid=f"GPU-{number}-{gpu.pci_address}") for gpu in DGX.gpus)
-        counted(kind_of(replace(DGX, hostname=f"gpu-{number}", gpus=gpus, kernel_cmdline=f"root={number}")))
-    assert len(calls) == 1
-
-
-CHANGING = {
-    "uuid": "GPU-1",
-    "xgmi_hive": "1",
-    "fabric": "0.1",
-    "fabric_state": FabricState("in-progress"),
-    "minor": 3,
-    "pids": (7,),
-    "mig_devices": (MigDevice(1, 0, "MIG-a"),),
-    "gpu_instances": (GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3, "MIG-a"),), (7,)),),
-    "link": PciLink(2.5, 16, 32.0, 16),
-    "driver_link": PciLink(2.5, 16, 32.0, 16),
-    "persistence": True,
-    "ecc": Ecc(True, True, 0, 1),
-    "remapped_rows": RemappedRows(0, 1, False, False),
-    "recovery_action": "reset",
-    "bar1_bytes": 2**28,
+CUT = GpuInstance(1, 9, 4, 4, (ComputeInstance(0, 3, "MIG-a"),), (7,))
+SHAPES = {
+    MachineShape: NodeTopology,
+    NumaNodeShape: NumaNode,
+    HugepagePoolShape: HugepagePool,
+    GpuShape: Gpu,
+    GpuInstanceShape: GpuInstance,
+    ComputeInstanceShape: ComputeInstance,
+    KubeletInstallShape: KubeletInstall,
 }
 
 
+def named(number: int, machine: NodeTopology = DGX) -> NodeTopology:
+    gpus = tuple(replace(gpu, uuid=f"GPU-{number}-{gpu.pci_address}") for gpu in machine.gpus)
+    return replace(machine, hostname=f"gpu-{number}", gpus=gpus, kernel_cmdline=f"root={number}")
+
+
 def with_gpu(**changes):
-    return kind_of(replace(DGX, gpus=(replace(DGX.gpus[0], **changes), *DGX.gpus[1:])))
+    return shape_of(replace(DGX, gpus=(replace(DGX.gpus[0], **changes), *DGX.gpus[1:])))
 
 
-@pytest.mark.parametrize("name", sorted(set(CHANGING) - {"gpu_instances"}))
-def test_what_changes_by_itself_on_a_gpu_makes_no_kind(name):
-    assert with_gpu(**{name: CHANGING[name]}) == with_gpu()
+def kinds_planned(machines, profile) -> int:
+    """Return for how many kinds these machines are planned."""
+    with pytest.MonkeyPatch.context() as patched:
+        seen = set()
+        decided = node._decided.__wrapped__
+        counted = once_per_value(lambda *kind: seen.add(len(seen)) or decided(*kind))
+        patched.setattr(node, "_decided", counted)
+        for machine in machines:
+            plan_node(machine, profile)
+    return len(seen)
 
 
-def test_who_is_in_an_instance_makes_no_kind_and_where_it_lies_does():
-    (instance,) = CHANGING["gpu_instances"]
-    idle = replace(instance, pids=(), compute_instances=(ComputeInstance(0, 3, "MIG-b"),))
-    assert with_gpu(gpu_instances=(instance,)) == with_gpu(gpu_instances=(idle,))
-    assert with_gpu(gpu_instances=(instance,)) != with_gpu(gpu_instances=(replace(instance, start=0),))
-    assert with_gpu(gpu_instances=()) != with_gpu(gpu_instances=None)
+def parts(value):
+    """Yield every dataclass that a value has, at any depth."""
+    if is_dataclass(value):
+        yield value
+        value = [getattr(value, each.name) for each in fields(value)]
+    if isinstance(value, dict):
+        value = value.values()
+    if isinstance(value, tuple | list) or type(value).__name__ == "dict_values":
+        for each in value:
+            yield from parts(each)
 
 
-@pytest.mark.parametrize("name", sorted({each.name for each in fields(Gpu)} - set(CHANGING)))
-def test_everything_else_of_a_gpu_makes_a_kind(name):
-    assert with_gpu(**{name: "another"}) != with_gpu()
+def test_a_shape_has_shapes_at_every_depth():
+    pools = {"2Mi": HugepagePool(8, 3)}
+    whole = replace(
+        DGX,
+        hugepages=pools,
+        numa_nodes=tuple(replace(each, hugepages=pools) for each in DGX.numa_nodes),
+        gpus=tuple(replace(gpu, gpu_instances=(CUT,)) for gpu in DGX.gpus),
+        kubelet=fixtures.kubeadm_kubelet(),
+    )
+    found = set(map(type, parts(shape_of(whole))))
+    assert set(SHAPES) <= found
+    assert not found & set(SHAPES.values())
 
 
-def test_users_of_gpus_make_no_kind():
-    used = replace(DGX, gpu_processes={7: GpuProcess("python3")}, device_holders=())
-    assert kind_of(used) == kind_of(DGX)
+def test_a_shape_names_the_sysctls_and_files_that_exist_without_their_values():
+    there = replace(DGX, sysctls={"vm.swappiness": "60"}, kernel_values={"/sys/kernel/mm/ksm/run": "0"})
+    assert shape_of(there).sysctls == ("vm.swappiness",)
+    assert shape_of(there).kernel_values == ("/sys/kernel/mm/ksm/run",)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
-    [(1, True), (1, 1.0), ("1", 1), ((), []), ({"a": None}, {})],
-    ids=["a-number-and-a-truth", "a-number-and-a-fraction", "a-text", "a-list", "nothing-and-not-there"],
+    "role", [role for role in ROLES if role.plan and role.plan.TURN is Turn.KIND], ids=str
 )
-def test_arguments_that_only_look_alike_are_told_apart(one, other):
-    told = once_per_kind(lambda value: repr(value))
-    assert (told(one), told(other)) == (repr(one), repr(other))
+def test_a_role_that_is_decided_for_a_kind_takes_its_shape(role):
+    takes = [role.plan.decide, *filter(None, [getattr(role.plan, "review", None)])]
+    assert {inspect.get_annotations(each)["machine"] for each in takes} == {"MachineShape"}
 
 
-def test_an_error_is_raised_for_each_machine():
-    @once_per_kind
-    def refuse(value):
-        raise NumaforgeError(f"no {value}")
-
-    for _ in range(2):
-        with pytest.raises(NumaforgeError, match="no 1"):
-            refuse(1)
+def test_machines_of_a_kind_are_planned_once():
+    profile = load_profile({**PROFILE, "name": "once"})
+    assert kinds_planned(map(named, range(3)), profile) == 1
 
 
-def test_what_is_remembered_has_a_limit():
-    calls = []
-    counted = once_per_kind(calls.append)
-    for number in range(kinds._KEPT + 1):
-        counted(number)
-    counted(kinds._KEPT)
-    assert len(calls) == kinds._KEPT + 1
-    counted(0)
-    assert len(calls) == kinds._KEPT + 2
+def test_who_is_in_an_instance_makes_no_kind_and_where_it_lies_does():
+    idle = replace(CUT, pids=(), compute_instances=(ComputeInstance(0, 3, "MIG-b"),))
+    assert with_gpu(gpu_instances=(CUT,)) == with_gpu(gpu_instances=(idle,))
+    assert with_gpu(gpu_instances=(CUT,)) != with_gpu(gpu_instances=(replace(CUT, start=0),))
+    assert with_gpu(gpu_instances=()) != with_gpu(gpu_instances=None)
+
+
+@pytest.mark.parametrize("name", sorted({each.name for each in fields(GpuShape)} - {"gpu_instances"}))
+def test_every_field_of_a_shape_makes_a_kind(name):
+    assert with_gpu(**{name: "another"}) != with_gpu()
 
 
 def test_gpus_that_are_cut_alike_are_of_one_kind_with_the_plan_on_their_host():
     wish = load_profile("inference-mig")
 
-    def cut(host: str) -> NodeTopology:
-        gpus = tuple(replace(gpu, uuid=f"GPU-{host}-{n}") for n, gpu in enumerate(DGX.gpus))
-        bare = replace(DGX, hostname=host, gpus=gpus)
-        plan = plan_node(bare, wish)
-        return replace(as_planned(bare, plan.mig), previous_plan=dumps(plan))
+    def cut(number: int) -> NodeTopology:
+        plan = plan_node(named(number), wish)
+        return replace(as_planned(named(number), plan.mig), previous_plan=dumps(plan))
 
-    assert kind_of(cut("gpu-1")) == kind_of(cut("gpu-2"))
-
-
-class _Thing:
-    """Something that lives as long as a test holds it."""
-
-
-def test_what_is_remembered_for_an_object_ends_with_it():
-    asked: list[str] = []
-
-    @once_per_object
-    def answer(_thing, word, *, loud=False):
-        asked.append(word)
-        return word.upper() if loud else word
-
-    first = _Thing()
-    assert [answer(first, "a"), answer(first, "a"), answer(first, "a", loud=True)] == ["a", "a", "A"]
-    assert answer(_Thing(), "a") == "a"
-    assert asked == ["a", "a", "a"]
-    gone = weakref.ref(first)
-    del first
-    assert gone() is None
+    assert kinds_planned([cut(1), cut(2)], wish) == 1

@@ -1,0 +1,63 @@
+"""Pure functions that remember what they returned."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import wraps
+from hashlib import blake2b
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import finalize
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_KEPT = 256  # answers of each function; a fleet has fewer kinds than that, or gains nothing here
+
+
+def once_per_value(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a pure function of plain data remember what it returned for equal arguments.
+
+    They are compared by a digest of their whole content. What it returns is shared: nothing may change it. An
+    error is raised anew each time.
+    """
+    answers: OrderedDict[bytes, R] = OrderedDict()
+
+    @wraps(function)
+    def remembering(*args: P.args, **kwargs: P.kwargs) -> R:
+        content = pickle.dumps((args, sorted(kwargs.items())), pickle.HIGHEST_PROTOCOL)
+        key = blake2b(content, digest_size=32).digest()
+        if key in answers:
+            answers.move_to_end(key)
+            return answers[key]
+        answer = function(*args, **kwargs)
+        answers[key] = answer
+        if len(answers) > _KEPT:
+            answers.popitem(last=False)
+        return answer
+
+    return remembering
+
+
+def once_per_object(function: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
+    """Make a pure function remember what it returned for its first argument itself, as long as that lives.
+
+    The other arguments are compared by value. What it returns is shared: nothing may change it. It must not
+    hold the argument, which would live for ever then.
+    """
+    answers: dict[int, dict[Hashable, R]] = {}
+
+    @wraps(function)
+    def remembering(thing: T, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        place = id(thing)
+        if place not in answers:
+            answers[place] = {}
+            finalize(thing, answers.pop, place).atexit = False
+        known, key = answers[place], (args, *kwargs.items())
+        if key not in known:
+            known[key] = function(thing, *args, **kwargs)
+        return known[key]
+
+    return remembering
