@@ -9,10 +9,8 @@ from numaforge.codec import ByName
 from numaforge.kubelet.admission.machine import cpu_capacity
 from numaforge.quantity import format_bytes, format_millis, parse_bytes, parse_quantity
 from numaforge.reasons import Reasoned
-from numaforge.roles.capacity.elsewhere import ElsewhereReserved, elsewhere
 from numaforge.roles.hugepages.plan import pool_places, pools_after
 from numaforge.roles.machine.numa_notices import gpu_memory_bytes
-from numaforge.roles.memory.plan import max_pods
 from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
@@ -47,20 +45,16 @@ NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "kubelet")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What others would reserve on such a machine; Allocatable without devices is not in the document yet."""
+    """Allocatable without devices; the role `allocatable` adds these, and writes it to the document."""
 
     predicted: Annotated[PredictedAllocatable | None, Working] = None
-    elsewhere: tuple[ElsewhereReserved, ...] = ()
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the node's Allocatable, where a kubelet is planned and the memory is known."""
-    if not machine.memory_bytes:
+    if not machine.memory_bytes or decided.kubelet is None or profile.kubelet.state == "absent":
         return Reasoned(Decided())
-    others = elsewhere(cpu_capacity(machine), machine.memory_bytes, max_pods(decided.existing))
-    if decided.kubelet is None or profile.kubelet.state == "absent":
-        return Reasoned(Decided(elsewhere=others))
-    return Reasoned(Decided(predicted=_predicted(machine, decided), elsewhere=others))
+    return Reasoned(Decided(predicted=_predicted(machine, decided)))
 
 
 def _predicted(machine: MachineShape, decided: Decisions) -> PredictedAllocatable:

@@ -1,6 +1,6 @@
 """What is reserved where no admin says an amount: it grows with the machine, up to a cap.
 
-The numbers are our choice; `elsewhere.py` has what others take of the same machine.
+The numbers are our choice; docs/reserved.md has what others take of the same machine.
 """
 
 from __future__ import annotations

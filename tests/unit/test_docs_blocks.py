@@ -43,7 +43,6 @@ HELD: Mapping[str, str] = {
     "docs/rdma-libraries.md": "tests/unit/test_docs_rdma_libraries.py",
     "docs/read-a-plan.md": "tests/unit/test_docs_plan.py",
     "docs/refused.md": "tests/unit/test_docs_refused.py",
-    "docs/reserved.md": "tests/unit/planning/test_elsewhere.py",
     "docs/schemas.md": "tests/unit/test_json_schema.py",
 }
 """The pages whose answers (`console` and `text`) a test of their own compares with the real ones."""

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
-from numaforge.quantity import format_bytes, format_millis, parse_bytes
+from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.columns import add_row, columns
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
@@ -84,8 +84,6 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
     ]
     if plan.allocatable is not None:
         parts.append(_allocatable(plan.allocatable))
-    if plan.elsewhere:
-        parts += [Text(""), _elsewhere_table(plan)]
     if plan.largest_pods:
         parts += [Text(""), _largest_pod_table(plan.largest_pods)]
     if plan.mig.gpus:
@@ -398,21 +396,6 @@ def _allocatable(allocatable: PredictedAllocatable) -> Text:
         if allocatable.gpu_memory_bytes
         else "",
     )
-
-
-def _elsewhere_table(plan: NodePlan) -> RenderableType:
-    """What is reserved here and what others reserve of such a machine, without the eviction threshold."""
-    table = columns()
-    table.add_column("Reserved", no_wrap=True)
-    table.add_column("CPUs", justify="right", no_wrap=True)
-    table.add_column("Memory", justify="right", no_wrap=True)
-    table.add_column("Source", overflow="fold")
-    here = plan.memory.kube_reserved_bytes + plan.memory.system_reserved_bytes
-    add_row(table, "by this plan", str(len(plan.cpus.reserved)), human_bytes(here), "the decisions below")
-    for other in plan.elsewhere:
-        cpus, memory = format_millis(other.cpu_millis), human_bytes(other.memory_bytes)
-        add_row(table, f"as {other.name} does", cpus, memory, other.source)
-    return table
 
 
 def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:

@@ -214,14 +214,6 @@ def test_memory_of_gpus_is_told_apart(lab_plan):
     assert "memory 3Gi (1 GiB of the memory is that of GPUs)\n" in text
 
 
-def test_what_others_reserve_stands_beside_it(lab_plan):
-    memory = replace(lab_plan.memory, kube_reserved_bytes=2**30, system_reserved_bytes=2**30)
-    text = printed(plan_tables(replace(lab_plan, memory=memory)), width=120)
-    lines = [line.split() for line in text.splitlines() if line.startswith(("by this", "as GKE", "as kube"))]
-    assert lines[0][:6] == ["by", "this", "plan", str(len(lab_plan.cpus.reserved)), "2", "GiB"]
-    assert [line[1:4] for line in lines[1:]] == [["GKE", "does", "110m"], ["kubespray", "does", "600m"]]
-
-
 def test_numbers_of_gpus_with_the_same_largest_pod_are_one_row(lab_plan):
     pods = [LargestPod("nvidia.com/gpu", n, 110, 2**40, {"1Gi": 2**34}) for n in (1, 2)]
     pods += [LargestPod("nvidia.com/gpu", n, 0, 0) for n in (3, 4)]
