@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.inventory import counts_of, shared_tokens
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.reasons import Reasoned
 from numaforge.roles.capacity.plan import PredictedAllocatable
 from numaforge.roles.role import Turn

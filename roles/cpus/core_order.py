@@ -57,10 +57,10 @@ def cores_by_numa_node(topology: MachineShape) -> dict[int, list[Core]]:
     for core in whole_cores(topology):
         # A kernel without NUMA support exports no nodes: all of its CPUs are together.
         by_node.setdefault(core.numa_node if core.numa_node is not None else 0, []).append(core)
-    return {node: _grouped(cores, groups) for node, cores in sorted(by_node.items())}
+    return {node: _by_l3_group(cores, groups) for node, cores in sorted(by_node.items())}
 
 
-def _grouped(cores: Sequence[Core], groups: Mapping[int, int]) -> list[Core]:
+def _by_l3_group(cores: Sequence[Core], groups: Mapping[int, int]) -> list[Core]:
     first: dict[int | None, int] = {}
     for core in cores:
         lowest = min(core.cpus)

@@ -108,7 +108,7 @@ def _reserved(
         reason = "the machine has one core, which cannot be divided"
         return _Chosen(frozenset(), reason, _DEFAULT, (notice,))
     if wish is None:
-        chosen = _steady(topology, _by_default(topology, profile), previous)
+        chosen = _steady_cpus(topology, _by_default(topology, profile), previous)
     else:
         cpus, reason = _wished(topology, wish, profile)
         reason = profile.choice(f"{SUBJECT}.{next(iter(wish.model_fields_set))}", reason)
@@ -191,7 +191,7 @@ def _order(topology: MachineShape, profile: NodeProfile) -> CoreOrder:
     return CoreOrder(tuple(nodes), isolated_cpus(topology))
 
 
-def _steady(topology: MachineShape, chosen: _Chosen, previous: NodePlan | None) -> _Chosen:
+def _steady_cpus(topology: MachineShape, chosen: _Chosen, previous: NodePlan | None) -> _Chosen:
     """Return what an earlier plan chose by default: a drive that fails moves no reserved CPU."""
     earlier = previous.cpus if previous else None
     if (
@@ -215,7 +215,7 @@ def _steady(topology: MachineShape, chosen: _Chosen, previous: NodePlan | None) 
 
 def _adopted(topology: MachineShape, held: Setting) -> _Chosen:
     reserved = _cpus_of(held.value)
-    _refuse_missing(topology, reserved, held.place)
+    _refuse_missing_cpus(topology, reserved, held.place)
     reason = f"kept as {held.place} has it"
     split = _split_cores(topology, reserved)
     if not split:
@@ -275,7 +275,7 @@ def _groups(topology: MachineShape, way: str) -> dict[str, dict[int, list[Core]]
 
 def _explicit(topology: MachineShape, wanted: CpuSet) -> CpuSet:
     field = f"{SUBJECT}.cpulist"
-    _refuse_missing(topology, wanted, field)
+    _refuse_missing_cpus(topology, wanted, field)
     split = _split_cores(topology, wanted)
     if split:
         missing = frozenset().union(*(core.cpus for core in split)) - wanted
@@ -288,7 +288,7 @@ def _explicit(topology: MachineShape, wanted: CpuSet) -> CpuSet:
     return wanted
 
 
-def _refuse_missing(topology: MachineShape, wanted: CpuSet, field: str) -> None:
+def _refuse_missing_cpus(topology: MachineShape, wanted: CpuSet, field: str) -> None:
     online = format_cpulist(topology.online)
     absent = wanted - topology.online - topology.offline
     if absent:
@@ -376,7 +376,7 @@ def _starved(topology: MachineShape, reserved: CpuSet) -> list[NumaNodeShape]:
     return [
         node
         for node in sorted(topology.numa_nodes, key=lambda node: node.id)
-        if node.cpus and node.cpus <= reserved and _device_count(topology, node)
+        if node.cpus and node.cpus <= reserved and _devices_of(topology, node)
     ]
 
 
@@ -390,7 +390,7 @@ def _devices_on(topology: MachineShape, node: NumaNodeShape) -> str:
     )
 
 
-def _device_count(topology: MachineShape, node: NumaNodeShape) -> int:
+def _devices_of(topology: MachineShape, node: NumaNodeShape) -> int:
     nodes = [gpu.numa_node for gpu in topology.gpus] + [one.numa_node for one in topology.accelerators]
     return nodes.count(node.id)
 
@@ -430,7 +430,7 @@ def _cpu_notices(topology: MachineShape, plan: CpuPlan) -> tuple[Notice, ...]:
         )
     for node in sorted(topology.numa_nodes, key=lambda node: node.id):
         left = len(node.cpus - plan.reserved)
-        if node.cpus and left < _device_count(topology, node):
+        if node.cpus and left < _devices_of(topology, node):
             notices.append(
                 Notice(
                     "fewer-cpus-than-gpus",

@@ -6,22 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import ProfileKey, Section, each_once
 
 Ask = Literal["interrupts", "cpu_quota", "load_balancing", "c_states", "governor"]
-
-
-def _each_once(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
-    twice = sorted({name for name in asks if asks.count(name) > 1})
-    if twice:
-        raise ValueError(f"names {', '.join(twice)} twice; name each once")
-    return asks
 
 
 class PodTuning(Section):
     """What pods with whole CPUs may ask of CRI-O, by annotations; containerd has nothing of the kind."""
 
-    allow: Annotated[tuple[Ask, ...], AfterValidator(_each_once)] = Field(
+    allow: Annotated[tuple[Ask, ...], AfterValidator(each_once)] = Field(
         default=(),
         description="What pods of the runtime class may ask for: no interrupts on their CPUs, no CFS quota, "
         "no balancing by the scheduler, sleep states and the governor of their CPUs.",

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.inventory import inventory_of
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.models import model_of
 from numaforge.topology.vendors import NOT_LISTED
@@ -64,7 +64,7 @@ def refused(machine: NodeTopology, strategy: str) -> str | None:
             f"{_MIG}at least one device with migEnabled=true was not configured correctly: "
             f"error visiting device: device {empty[0]} has no MIG devices configured"
         )
-    if not _alike(cut.values()):
+    if not _is_one_kind(cut.values()):
         return f"{_MIG}{_EACH_MIG_DEVICE}more than one MIG device type present on node"
     if any(names.values()) and len(cut) < len(gpus):
         return f"{_DEVICE_MAP}all devices on the node must be configured with the same migEnabled value"
@@ -95,7 +95,7 @@ def as_listed(machine: NodeTopology) -> NodeTopology:
     return replace(machine, gpus=tuple(gpu for gpu in machine.gpus if gpu.unanswered != NOT_LISTED))
 
 
-def _alike(gpus: Iterable[Gpu]) -> bool:
+def _is_one_kind(gpus: Iterable[Gpu]) -> bool:
     """Say whether all MIG devices are of one kind for the plugin, as far as that is known.
 
     It compares not their names but NVML's attributes: a 1g.10gb of an A100 has fewer multiprocessors than one
@@ -105,12 +105,12 @@ def _alike(gpus: Iterable[Gpu]) -> bool:
     for gpu in gpus:
         memory = {offer.name: offer.memory_bytes for offer in gpu.mig_profiles}
         for name in mig_device_names(gpu) or ():
-            kinds.add((_model(gpu), name))
+            kinds.add((_model_key(gpu), name))
             sizes.add(memory.get(name.rpartition("c.")[2]))
     return len(kinds) <= 1 and len(sizes - {None}) <= 1
 
 
-def _model(gpu: Gpu) -> str:
+def _model_key(gpu: Gpu) -> str:
     try:
         return model_of(gpu).key
     except PlanError:

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.admission.gpu_resources import MOST_REPLICAS, PREFIX, SHARED
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared
+from numaforge.kubelet.admission.nvidia_resources import MOST_REPLICAS, PREFIX, SHARED
 from numaforge.sections.section import Section, validated
 from numaforge.sections.strict_yaml import read_yaml
 

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from numaforge.kubelet.admission.gpu_resources import MOST_REPLICAS
+from numaforge.kubelet.admission.nvidia_resources import MOST_REPLICAS
 from numaforge.sections.section import ProfileKey, Section, given
 from numaforge.sections.values import as_text
 

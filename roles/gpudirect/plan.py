@@ -50,7 +50,7 @@ def plan_acs(topology: NodeTopology, profile: NodeProfile) -> Reasoned[AcsPlan]:
         return Reasoned(AcsPlan())
     where = on_metal(topology)
     if not where.applies:
-        return _nothing(Notice("acs-not-here", f"{_SUBJECT}: {where.reason}: there is nothing to set"))
+        return _left_alone(Notice("acs-not-here", f"{_SUBJECT}: {where.reason}: there is nothing to set"))
     required = required_control(topology, _VIRTUAL[wish])
     if required.layout is Layout.DIRECT_NIC and wish != "correct":
         raise PlanError(
@@ -63,7 +63,7 @@ def plan_acs(topology: NodeTopology, profile: NodeProfile) -> Reasoned[AcsPlan]:
     if not plan.masks or not (given or misconfigured(topology, required)):
         return Reasoned(AcsPlan(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
     if not _kernel_has_it(topology):
-        return _nothing(
+        return _left_alone(
             Notice(
                 "acs-kernel", f"{_SUBJECT}: Linux {topology.kernel} does not know pci=config_acs= (6.11 does)"
             )
@@ -117,7 +117,7 @@ def _for_whom(required: Required) -> str:
     return "" if required.virtual is None else ", for guests" if required.virtual else ", bare metal"
 
 
-def _nothing(notice: Notice) -> Reasoned[AcsPlan]:
+def _left_alone(notice: Notice) -> Reasoned[AcsPlan]:
     return Reasoned(AcsPlan(), notices=(notice,))
 
 

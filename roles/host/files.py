@@ -31,7 +31,7 @@ def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     }
 
 
-def _limits(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+def _read_limits(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     meant = pam_limits(plan.host).items()
     return [tuple(line.split()) for line in lines(text)], [
         (who, "-", name, value) for name, value in meant for who in ("*", "root")
@@ -53,7 +53,7 @@ def _no_swap(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 
 READS = ("host",)
 TEMPLATES = {
-    "host/limits.conf.j2": Template(_limits, _values),
+    "host/limits.conf.j2": Template(_read_limits, _values),
     "host/unit-limits.conf.j2": Template(_unit_limits, _values),
     "host/hold.conf.j2": Template(_held, _values),
     "host/no-swap.conf.j2": Template(_no_swap, _values),

@@ -67,7 +67,7 @@ def plan_host(topology: NodeTopology, profile: NodeProfile, decided: NodePlan) -
     wish = profile.host
     can_hold = userland.can_hold is True and userland.packages is not None
     services = tuple(unit for unit in userland.swap_units or () if unit.endswith(".service"))
-    limits = _limits(profile)
+    limits = _asked_limits(profile)
     plan = HostPlan(
         limits=limits,
         limited_units=pod_units(topology) if limits else (),
@@ -117,7 +117,7 @@ def _refuse_cgroup_v1(topology: NodeTopology, profile: NodeProfile) -> None:
         )
 
 
-def _limits(profile: NodeProfile) -> dict[str, str]:
+def _asked_limits(profile: NodeProfile) -> dict[str, str]:
     asked = profile.host.limits.model_dump(exclude_none=True)
     return {name: str(value) for name, value in sorted(asked.items())}
 

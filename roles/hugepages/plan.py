@@ -68,7 +68,7 @@ def plan_hugepages(
         reason = "an earlier plan names this pool, but it has not the pages that plan says: it never set it"
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
     for place, node in nodes.items():
-        _refuse_too_many(place, node, wanted[place])
+        _refuse_too_many_pages(place, node, wanted[place])
     _refuse_memory_that_grows(topology, profile, vmemmap, wanted)
     return Reasoned(wanted, tuple(decisions))
 
@@ -218,7 +218,7 @@ def _targets(
     return targets
 
 
-def _refuse_too_many(place: int | None, node: NumaNodeShape, wanted: PagesBySize) -> None:
+def _refuse_too_many_pages(place: int | None, node: NumaNodeShape, wanted: PagesBySize) -> None:
     memory = node.memory_bytes or 0
     taken = pool_bytes(pools_after(node, wanted))
     if any(wanted.values()) and taken > memory:

@@ -37,11 +37,11 @@ def _configuration(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return tuple(lines(text)), affinity_lines(plan.interrupts)
 
 
-def _script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return program(text).rpartition("\n\n")[0], _affinity()
 
 
-def _unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return starts(text), [f"ExecStart=/bin/sh {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}"]
 
 
@@ -57,8 +57,8 @@ def _irqbalance_off(_: NodePlan, file: PlannedFile, text: str) -> Both:
 READS = ("interrupts",)
 TEMPLATES = {
     "interrupts/interrupts.conf.j2": Template(_configuration, _values),
-    "interrupts/interrupts.sh.j2": Template(_script, _values),
-    "interrupts/interrupts.service.j2": Template(_unit),
+    "interrupts/interrupts.sh.j2": Template(_read_script, _values),
+    "interrupts/interrupts.service.j2": Template(_read_unit),
     "interrupts/interrupts.rules.j2": Template(_rules),
     "interrupts/irqbalance.conf.j2": Template(_irqbalance_off),
 }

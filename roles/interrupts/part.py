@@ -46,7 +46,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     if (said.get("unit") == "enabled") is not at_boot:
         states = ("disabled", "enabled")
         moves.append(f"{INTERRUPTS_UNIT}: {states[not at_boot]} -> {states[at_boot]}")
-    block, file, verb, irqbalance = _irqbalance(plan, found, said)
+    block, file, verb, irqbalance = _irqbalance_change(plan, found, said)
     moves += irqbalance
     return part(plan, moves, block=block, file=file, verb=verb, enabled=at_boot) if moves else None
 
@@ -112,7 +112,7 @@ def _left(found: Found) -> list[str]:
     return [f"interrupts, queues and masks not planned any more: {len(left)} -> as they were"] if left else []
 
 
-def _irqbalance(
+def _irqbalance_change(
     plan: InterruptsPlan, found: Found, said: Mapping[str, str]
 ) -> tuple[tuple[str, ...], str, str, list[str]]:
     """Return the end of its environment file, that file if it changes, what systemctl does, and the moves."""

@@ -136,9 +136,9 @@ def _decisions(profile: NodeProfile, plan: InterruptsPlan) -> Iterator[Decision]
             "reserved": f"not on CPUs {format_cpulist(plan.banned)}",
             "off": "stopped, and not started at boot",
         }.get(plan.irqbalance or "", ""),
-        "devices": _grouped(plan.devices),
+        "devices": _names_by_cpus(plan.devices),
         "default_affinity": format_cpulist(plan.default_affinity),
-        "rps": _grouped(plan.rps),
+        "rps": _names_by_cpus(plan.rps),
         "workqueues": format_cpulist(plan.workqueues),
     }
     for name, value in values.items():
@@ -151,7 +151,7 @@ def _decisions(profile: NodeProfile, plan: InterruptsPlan) -> Iterator[Decision]
             )
 
 
-def _grouped(by_name: Mapping[str, CpuSet]) -> str:
+def _names_by_cpus(by_name: Mapping[str, CpuSet]) -> str:
     """Return `0,8: eth0, eth1; off: eth2`."""
     groups: dict[str, list[str]] = {}
     for name, cpus in by_name.items():

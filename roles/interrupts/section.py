@@ -6,17 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.sections.section import ProfileKey, Section, given
-
-
-def _off(value: object) -> object:
-    return "off" if value is False else value
-
+from numaforge.sections.section import ProfileKey, Section, given, off_is_no_boolean
 
 # YAML 1.1 reads an unquoted `off` as false.
 ReservedOrOff = Annotated[
     Literal["reserved", "off", "keep"],
-    BeforeValidator(_off),
+    BeforeValidator(off_is_no_boolean),
     WithJsonSchema({"enum": ["reserved", "off", "keep", False]}),
 ]
 ReservedOrKeep = Literal["reserved", "keep"]

@@ -17,7 +17,7 @@ from numaforge.roles.kernel_cmdline.parameters import (
     refusal,
     refused_pattern,
 )
-from numaforge.sections.section import ProfileKey, Removable
+from numaforge.sections.section import ProfileKey, Removable, off_is_no_boolean
 from numaforge.sections.values import Count, as_text
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
@@ -56,7 +56,7 @@ def _risk(value: object) -> str:
     return " ".join(value.split())
 
 
-def _each_once(parameters: tuple[str, ...]) -> tuple[str, ...]:
+def _one_value_each(parameters: tuple[str, ...]) -> tuple[str, ...]:
     by_name: dict[str, str] = {}
     for parameter in parameters:
         name = parameter_name(parameter)
@@ -95,10 +95,6 @@ def _cpus(value: object) -> str:
     return text
 
 
-def _off(value: object) -> object:
-    return "off" if value is False else value
-
-
 Cpus = Annotated[
     str,
     BeforeValidator(_cpus),
@@ -107,7 +103,7 @@ Cpus = Annotated[
 # YAML 1.1 reads an unquoted `off` as false.
 Iommu = Annotated[
     Literal["passthrough", "off", "keep"],
-    BeforeValidator(_off),
+    BeforeValidator(off_is_no_boolean),
     WithJsonSchema({"enum": ["passthrough", "off", "keep", False]}),
 ]
 
@@ -118,7 +114,7 @@ class Kernel(Removable):
     What has a name of its own here is said in the words of the machine's CPU.
     """
 
-    cmdline: Annotated[tuple[Parameter, ...], AfterValidator(_each_once)] = Field(
+    cmdline: Annotated[tuple[Parameter, ...], AfterValidator(_one_value_each)] = Field(
         default=(),
         description="Parameters that the kernel command line has to have, from [the list]"
         "(#parameters-by-purpose); all others stay as they are.",
@@ -190,7 +186,7 @@ class Kernel(Removable):
 
     @model_validator(mode="after")
     def _each_parameter_once(self) -> Self:
-        _each_once((*self.cmdline, *self.unsafe))
+        _one_value_each((*self.cmdline, *self.unsafe))
         return self
 
 

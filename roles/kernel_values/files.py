@@ -32,7 +32,7 @@ def _by_path(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return written_values(text), tuning_values(plan.tuning)
 
 
-def _unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     found = starts(text)
     raises = dict(line.split()[-2:] for line in found if line.startswith("ExecStart=-/bin/sh "))
     values, raised = tuning_values(plan.tuning), raised_values(plan.tuning)
@@ -43,7 +43,7 @@ READS = ("tuning",)
 TEMPLATES = {
     "tuning/sysctl.conf.j2": Template(_sysctls),
     "tuning/tmpfiles.conf.j2": Template(_by_path, _values),
-    "tuning/tuning.service.j2": Template(_unit, _values),
+    "tuning/tuning.service.j2": Template(_read_unit, _values),
 }
 
 

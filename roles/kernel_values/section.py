@@ -11,7 +11,15 @@ from numaforge.roles.kernel_cmdline.section import Risk
 from numaforge.roles.kernel_values.dangers import danger
 from numaforge.roles.kernel_values.keys import sysctl_knobs, with_knobs
 from numaforge.roles.kernel_values.knobs import KNOBS
-from numaforge.sections.section import ProfileKey, Removable, Section, exactly_one_of, given
+from numaforge.sections.section import (
+    ProfileKey,
+    Removable,
+    Section,
+    each_once,
+    exactly_one_of,
+    given,
+    off_is_no_boolean,
+)
 from numaforge.sections.values import Count, as_text
 
 # "/" stands for a dot within a part, such as that of the interface eth0.1. No part begins with one: of dots
@@ -34,23 +42,15 @@ def _sysctl_name(value: object) -> str:
     return text
 
 
-def _swap(value: object) -> object:
-    return "off" if value is False else value
-
-
-def _each_once(sets: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(sets)) < len(sets):
-        raise ValueError("names a set twice; name each once")
-    return sets
-
-
 def _switches(value: object) -> object:
     return {"enabled": value} if isinstance(value, str) else value
 
 
 # YAML 1.1 reads an unquoted `off` as false.
 Swap = Annotated[
-    Literal["off", "keep"], BeforeValidator(_swap), WithJsonSchema({"enum": ["off", "keep", False]})
+    Literal["off", "keep"],
+    BeforeValidator(off_is_no_boolean),
+    WithJsonSchema({"enum": ["off", "keep", False]}),
 ]
 Enabled = Literal["always", "madvise", "never"]  # of the knob, for a text alone
 SysctlName = Annotated[str, BeforeValidator(_sysctl_name), as_text("sysctl name", f"^{_SYSCTL.pattern}$")]
@@ -128,7 +128,7 @@ class Tuning(Removable):
     cpu_idle: CpuIdle | None = Field(
         default=None, description="How deep idle CPUs may sleep.", examples=[{"max_latency_us": 20}]
     )
-    sysctl_sets: Annotated[tuple[SysctlSet, ...], AfterValidator(_each_once)] = Field(
+    sysctl_sets: Annotated[tuple[SysctlSet, ...], AfterValidator(each_once)] = Field(
         default=(),
         description="Sets of kernel parameters by purpose; host-settings.md has their tables. What `sysctls` "
         "says wins over them.",

@@ -69,11 +69,11 @@ def refuse_odd_limits(asked: Mapping[str, str]) -> None:
 
 def has_more(held: str | None, value: str) -> bool:
     """Say whether a host's value is known and larger than `value`."""
-    there, wanted = digits(held or ""), digits(value)
+    there, wanted = digits(held), digits(value)
     return there is not None and wanted is not None and there > wanted
 
 
 def reaches(held: str | None, least: str) -> bool:
     """Say whether a limit is at least `least`; what is no number is left alone, what is not there is not."""
-    there, wanted = digits(held or ""), digits(least)
+    there, wanted = digits(held), digits(least)
     return held is not None and not (there is not None and wanted is not None and there < wanted)

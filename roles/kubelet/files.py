@@ -55,7 +55,7 @@ def _memory_state() -> str:
     return library("roles/kubelet/at_boot").rstrip("\n")
 
 
-def _script(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
+def _script_values(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
     return {"memory_state": _memory_state()}
 
 
@@ -71,7 +71,7 @@ def _drop_in(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return yaml.safe_load(text), {**KIND, **settings}
 
 
-def _unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     started = plan.kubelet and plan.kubelet.exec_start
     return lines(text), ["[Service]", "ExecStart=", f"ExecStart={started}"]
 
@@ -86,9 +86,9 @@ def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 
 TEMPLATES = {
     "kubelet/drop-in.conf.j2": Template(_drop_in),
-    "kubelet/unit.conf.j2": Template(_unit),
+    "kubelet/unit.conf.j2": Template(_read_unit),
     "kubelet/memory-state.conf.j2": Template(_unit_of_memory_state, _command),
-    "kubelet/memory-state.sh.j2": Template(_read_script, _script),
+    "kubelet/memory-state.sh.j2": Template(_read_script, _script_values),
 }
 
 

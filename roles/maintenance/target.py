@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology
 
 
-def _memlock(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+def _read_drop_in(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return lines(text), ["[Service]", "LimitMEMLOCK=infinity"]
 
 
-TEMPLATES = {"rdma/memlock.conf.j2": Template(_memlock)}
+TEMPLATES = {"rdma/memlock.conf.j2": Template(_read_drop_in)}
 
 
 def memlock_path(unit: str) -> str:

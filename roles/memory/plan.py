@@ -382,7 +382,7 @@ def _shares(
     subject = "memory.split"
     held = existing.get("reservedMemory")
     mode = profile.memory.split or "proportional"
-    shares = _steady(previous, rooms, split_reservation(total, rooms, mode))
+    shares = _steady_shares(previous, rooms, split_reservation(total, rooms, mode))
     if held is not None and profile.memory.split is None:
         there = _existing_shares(held, rooms, total)
         if there is not None:
@@ -419,7 +419,9 @@ def _shares(
     return shares, (Decision(subject, _describe(shares), reason),), notices
 
 
-def _steady(previous: NodePlan | None, rooms: Sequence[Room], shares: dict[int, int]) -> dict[int, int]:
+def _steady_shares(
+    previous: NodePlan | None, rooms: Sequence[Room], shares: dict[int, int]
+) -> dict[int, int]:
     """Return the earlier shares where their sum is the same, they fit, and differ by next to nothing.
 
     That is also what the memory that a boot moves to another NUMA node makes of them, much of a small one.

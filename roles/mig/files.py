@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from numaforge.file_content import PLAN_PATH, PlannedFile
 from numaforge.roles.mig.worker import source
 from numaforge.snapshot.nvml_library import library_source
-from numaforge.template import Both, Template, program, starts
+from numaforge.template import Both, Template, program_template, starts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,25 +21,8 @@ MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
 MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
 
 
-@cache
-def _programs() -> dict[str, str]:
-    """Return what a boot runs, by path: the same sources that the part sends."""
-    return {
-        MIG_WORKER_PATH: source().rstrip("\n"),
-        MIG_LIBRARY_PATH: library_source(source()).rstrip("\n"),
-    }
-
-
-def _program(_: NodePlan, file: PlannedFile) -> Mapping[str, Any]:
-    return {"program": _programs()[file.path]}
-
-
 def _paths(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
     return {"worker_path": MIG_WORKER_PATH, "plan_path": PLAN_PATH}
-
-
-def _read_program(_: NodePlan, file: PlannedFile, text: str) -> Both:
-    return program(text), _programs()[file.path]
 
 
 def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
@@ -48,8 +30,8 @@ def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 
 
 TEMPLATES = {
-    "mig/mig.py.j2": Template(_read_program, _program),
-    "mig/pynvml.py.j2": Template(_read_program, _program),
+    "mig/mig.py.j2": program_template(lambda _: source()),
+    "mig/pynvml.py.j2": program_template(lambda _: library_source(source())),
     "mig/mig.service.j2": Template(_read_unit, _paths),
 }
 

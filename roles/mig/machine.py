@@ -161,7 +161,7 @@ def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: 
         _refuse_unreachable(gpu)
         if wish.mode == _OFF and gpu.mig_capable is False:
             return plan  # without MIG it is as a wish wants it that turns MIG off
-        model = _model(topology, gpu, wish.mode)
+        model = _model_for(topology, gpu, wish.mode)
         plan = replace(plan, model=model)
         plan = replace(plan, notices=tuple(_notices(plan)))
         change = _change(topology, gpu, model, wish) if allowed.instances or wish.mode == _OFF else NOTHING
@@ -187,7 +187,7 @@ def _refuse_unreachable(gpu: Gpu) -> None:
         raise PlanError(f"the kernel driver {gpu.driver} has it", remedy="bind it to nvidia, or leave it out")
 
 
-def _model(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
+def _model_for(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
     """Return the model; one that turns MIG off needs not be known."""
     if mode == _OFF:
         try:

@@ -88,7 +88,7 @@ class MigModel:
 @cache
 def models() -> tuple[MigModel, ...]:
     """Return every model whose placements are known."""
-    return tuple(_model(row) for row in MODELS if row.family)
+    return tuple(_model_of_row(row) for row in MODELS if row.family)
 
 
 def model_of(gpu: Gpu) -> MigModel:
@@ -255,7 +255,7 @@ def _known() -> str:
     return f"known: {', '.join(one.key for one in models())}"
 
 
-def _model(row: ModelRow) -> MigModel:
+def _model_of_row(row: ModelRow) -> MigModel:
     family = FAMILIES[row.family or ""]
     return MigModel(
         row.key,

@@ -50,7 +50,7 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
         tuple(dict.fromkeys(wish.may_stop)),
     )
     _refuse_for_plugin(topology, plan)
-    notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver(topology, plan))
+    notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver_notice(topology, plan))
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
 
 
@@ -58,7 +58,7 @@ def as_planned(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
     """Return the machine as it is once the plan is carried out."""
     wanted = {one.pci_address: one for one in plan.gpus}
     gpus = (
-        _cut(gpu, wanted[gpu.pci_address], plan) if gpu.pci_address in wanted else gpu
+        _with_instances(gpu, wanted[gpu.pci_address], plan) if gpu.pci_address in wanted else gpu
         for gpu in topology.gpus
     )
     return replace(topology, gpus=tuple(map(with_profile_names, gpus)))
@@ -185,7 +185,7 @@ def _waiting(waiting: Sequence[GpuMigPlan]) -> Iterator[Notice]:
         )
 
 
-def _dra_driver(topology: NodeTopology, plan: MigPlan) -> Iterator[Notice]:
+def _dra_driver_notice(topology: NodeTopology, plan: MigPlan) -> Iterator[Notice]:
     install = topology.nvidia_install
     if install is not None and install.gpu_claims and plan.gpus and plan.managed_by != "dra-driver":
         yield Notice(
@@ -203,7 +203,7 @@ def _doubts(machine: MachineMigPlan) -> dict[str, list[int]]:
     return found
 
 
-def _cut(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
+def _with_instances(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
     if wanted.mode == "disabled" or plan.managed_by == "dra-driver":
         left = gpu.gpu_instances if wanted.mode == "enabled" else ()
         return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=left)

@@ -45,7 +45,7 @@ def _service_name(value: str) -> str:
     return value
 
 
-def _each_once(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
+def _some_each_once(values: tuple[int | str, ...]) -> tuple[int | str, ...]:
     if not values:
         raise ValueError("the list is empty; leave the key out, or name at least one")
     for value in values:
@@ -81,8 +81,8 @@ UnitName = Annotated[
     str, AfterValidator(_service_name), as_text("systemd service", _SERVICE.pattern.replace("\\Z", "$"))
 ]
 _EACH_ONCE = Field(json_schema_extra={"minItems": 1, "uniqueItems": True})
-Numbers = Annotated[tuple[Count, ...], AfterValidator(_each_once), _EACH_ONCE]
-Uuids = Annotated[tuple[str, ...], AfterValidator(_each_once), _EACH_ONCE]
+Numbers = Annotated[tuple[Count, ...], AfterValidator(_some_each_once), _EACH_ONCE]
+Uuids = Annotated[tuple[str, ...], AfterValidator(_some_each_once), _EACH_ONCE]
 _SOME = Field(json_schema_extra={"minProperties": 1})
 
 

@@ -73,7 +73,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     if "modules" not in goal.roles:
         return None
     plan = goal.plan.modules
-    _refuse_missing(found)
+    _refuse_missing_modules(found)
     loaded = _names(found, "loaded")
     load = [name for name in plan.load if name not in loaded]
     unload = _unload(plan, found)
@@ -193,7 +193,7 @@ def _names(found: Found, kind: str) -> list[str]:
     return list(dict.fromkeys(each[1] for each in words if each[0] == kind and len(each) > 1))
 
 
-def _refuse_missing(found: Found) -> None:
+def _refuse_missing_modules(found: Found) -> None:
     absent = _names(found, "absent")
     if absent:
         raise HostError(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from numaforge.file_content import PlannedFile
 from numaforge.shell import library
-from numaforge.template import Both, Template, lines, program, starts
+from numaforge.template import Both, Template, lines, program_template, starts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,20 +20,6 @@ NICS_SCRIPT_PATH = "/usr/local/lib/numaforge/nics.sh"
 NICS_UNIT_PATH = "/etc/systemd/system/numaforge-nics.service"
 
 
-@cache
-def _script() -> str:
-    """Return the shell that a boot runs: the same that the part sends."""
-    return library("roles/nics/values", "roles/nics/at_boot").rstrip("\n")
-
-
-def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"program": _script()}
-
-
-def _read_program(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return program(text), _script()
-
-
 def _nics(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return lines(text), [f"{each.nic} {each.name} {each.value}" for each in plan.rdma.host.nics]
 
@@ -46,7 +31,7 @@ def _nics_command(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
 READS = ("rdma",)
 TEMPLATES = {
     "rdma/nics.j2": Template(_nics),
-    "rdma/nics.sh.j2": Template(_read_program, _program),
+    "rdma/nics.sh.j2": program_template(lambda _: library("roles/nics/values", "roles/nics/at_boot")),
     "rdma/nics.service.j2": Template(
         lambda plan, file, text: (starts(text), [f"ExecStart={_nics_command(plan, file)['command']}"]),
         _nics_command,

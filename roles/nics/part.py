@@ -50,7 +50,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
             where=", ".join(gone),
             remedy="see what has become of the NIC, then run again",
         )
-    _refuse_too_many(planned, _said(found, "most"))
+    _refuse_too_many_queues(planned, _said(found, "most"))
     changed = {key: value for key, value in planned.items() if now[key] not in (value, _UNKNOWN)}
     returned = {key: value for key, value in recorded.items() if key not in planned}
     enabled = {text for text in found.said.get(NAME, ()) if text.startswith("enabled ")}
@@ -69,7 +69,9 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     return part(_settings(changed), _settings(returned), enabled=wanted, moves=moves)
 
 
-def _refuse_too_many(planned: Mapping[tuple[str, str], str], most: Mapping[tuple[str, str], str]) -> None:
+def _refuse_too_many_queues(
+    planned: Mapping[tuple[str, str], str], most: Mapping[tuple[str, str], str]
+) -> None:
     for key, value in planned.items():
         if key in most and int(value) > int(most[key]):
             nic, name = key

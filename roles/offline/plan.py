@@ -90,7 +90,7 @@ def as_before(machine: NodeTopology) -> NodeTopology:
         packages[core.package] = packages.get(core.package, frozenset()) | core.cpus
         if core.numa_node is not None:
             numa[core.numa_node] = numa.get(core.numa_node, frozenset()) | core.cpus
-    alike = {cpu: _alike(machine, earlier, cpu) for cpu in sorted(back)}
+    alike = {cpu: _closest_online(machine, earlier, cpu) for cpu in sorted(back)}
     return replace(
         machine,
         online=online,
@@ -125,19 +125,21 @@ def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
         online=online,
         offline=machine.offline | taken,
         isolated=machine.isolated - taken,
-        cores=_cut(machine.cores, online),
-        packages=_cut(machine.packages, online),
+        cores=_left(machine.cores, online),
+        packages=_left(machine.packages, online),
         numa_nodes=tuple(replace(node, cpus=node.cpus & online) for node in machine.numa_nodes),
-        kubelet_cores=None if machine.kubelet_cores is None else _cut(machine.kubelet_cores, online),
-        kubelet_packages=None if machine.kubelet_packages is None else _cut(machine.kubelet_packages, online),
-        l3_caches=_cut(machine.l3_caches, online),
+        kubelet_cores=None if machine.kubelet_cores is None else _left(machine.kubelet_cores, online),
+        kubelet_packages=None
+        if machine.kubelet_packages is None
+        else _left(machine.kubelet_packages, online),
+        l3_caches=_left(machine.l3_caches, online),
         cpufreq=machine.cpufreq
         and replace(
             machine.cpufreq,
             governors=_of(machine.cpufreq.governors, online),
             energy_preferences=_of(machine.cpufreq.energy_preferences, online),
         ),
-        idle_states=machine.idle_states and _cut(machine.idle_states, online),
+        idle_states=machine.idle_states and _left(machine.idle_states, online),
     )
 
 
@@ -162,13 +164,13 @@ def _holding(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
     return tuple(group for group in groups if group.cpus & cpus)
 
 
-def _cut(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
+def _left(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
     return tuple(replace(group, cpus=group.cpus & cpus) for group in groups if group.cpus & cpus)
 
 
 def _with(now: Iterable[Group], before: Iterable[Group], online: CpuSet) -> tuple[Group, ...]:
     """Return the groups with those of before in place of what is left of them."""
-    whole = _cut(before, online)
+    whole = _left(before, online)
     covered: CpuSet = frozenset().union(*(group.cpus for group in whole))
     return _ordered(chain(whole, (group for group in now if not group.cpus & covered)))
 
@@ -177,7 +179,7 @@ def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: min(group.cpus)))
 
 
-def _alike(machine: NodeTopology, earlier: OfflinePlan, cpu: int) -> int:
+def _closest_online(machine: NodeTopology, earlier: OfflinePlan, cpu: int) -> int:
     """Return an online CPU of the same core, else of the same cache, else the first one."""
     groups = chain((core.cpus for core in earlier.cores), (cache.cpus for cache in earlier.caches))
     return min(

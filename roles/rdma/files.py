@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from functools import cache
 from shlex import quote, split
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from numaforge.roles.rdma.paths import (
     RDMA_GATE_UNIT_PATH,
 )
 from numaforge.shell import library
-from numaforge.template import Both, Template, program, starts, xml_comment
+from numaforge.template import Both, Template, program_template, starts, xml_comment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,19 +27,6 @@ if TYPE_CHECKING:
     from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
-
-
-@cache
-def _script() -> str:
-    return library("roles/rdma/at_boot").rstrip("\n")
-
-
-def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"program": _script()}
-
-
-def _read_program(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return program(text), _script()
 
 
 def _gate_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
@@ -90,7 +76,7 @@ def _read_topology(plan: NodePlan, _: PlannedFile, text: str) -> Both:
 
 READS = ("rdma",)
 TEMPLATES = {
-    "rdma/gate.sh.j2": Template(_read_program, _program),
+    "rdma/gate.sh.j2": program_template(lambda _: library("roles/rdma/at_boot")),
     "rdma/gate.service.j2": Template(
         lambda plan, file, text: (starts(text), [f"ExecStart={_gate_command(plan, file)['command']}"]),
         _gate_command,

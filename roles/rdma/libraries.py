@@ -98,7 +98,9 @@ def _fabric(
     on_rails = [device for *_, devices in near for device in devices] if topology.gpus else candidates
     more = [known[name] for name in wish.more_devices]
     devices = tuple(
-        device for device in _once([*on_rails, *more]) if _is_up(device, notices, asked=device in more)
+        device
+        for device in _each_device_once([*on_rails, *more])
+        if _is_up(device, notices, asked=device in more)
     )
     hidden = any(gpu.virtualization in _HIDING for gpu in topology.gpus) and not any(
         distance in _NEAR for _, distance, _ in near
@@ -441,7 +443,7 @@ def _decision(name: str, value: str, reason: str) -> Decision:
     return Decision(f"{_WHERE}.{name}", value, reason)
 
 
-def _once(devices: Sequence[RdmaDevice]) -> list[RdmaDevice]:
+def _each_device_once(devices: Sequence[RdmaDevice]) -> list[RdmaDevice]:
     return list({device.name: device for device in devices}.values())
 
 

@@ -56,7 +56,7 @@ def plan_pools(topology: MachineShape, profile: NodeProfile) -> Reasoned[tuple[R
     functions = plugin_functions(topology, software_devices=wish.software_devices)
     found = rails(_physical_alone(topology, wish))
     near = {rail.device.name: rail.gpus for rail in found}
-    groups = _grouped(offered, topology, wish, found)
+    groups = _devices_by_resource(offered, topology, wish, found)
     pools = tuple(_pool(name, devices, functions, near, topology, wish) for name, devices in groups.items())
     _refuse_shared_functions(pools, wish)
     return Reasoned(pools, tuple(_decisions(pools, profile)), notices)
@@ -105,7 +105,7 @@ def _fits(device: RdmaDevice, wanted: RdmaSelection) -> bool:
     return all(any(map(test, values)) for values, test in tests if values)
 
 
-def _grouped(
+def _devices_by_resource(
     offered: Sequence[RdmaDevice],
     topology: MachineShape,
     wish: SharedDevicePlugin,

@@ -73,15 +73,15 @@ def _said(found: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]
                 unit[kind] = rest
             case "next":
                 if "Id" in unit:
-                    allowed[unit["Id"]] = _cpulist(unit.get("AllowedCPUs", ""))
+                    allowed[unit["Id"]] = _of_systemd(unit.get("AllowedCPUs", ""))
                 unit = {}
             case "effective":
-                effective[name] = _cpulist(value)
+                effective[name] = _of_systemd(value)
             case "recorded":
-                recorded[name] = _cpulist(value)
+                recorded[name] = _of_systemd(value)
     return allowed, effective, recorded
 
 
-def _cpulist(text: str) -> str:
+def _of_systemd(text: str) -> str:
     """Return systemd's "0-1 4-5" as the kernel writes it."""
     return format_cpulist(parse_cpulist(",".join(text.split())))

@@ -6,17 +6,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import ProfileKey, Section, each_once
 
 Slice = Literal["system.slice", "user.slice", "init.scope", "machine.slice"]
 SLICES: tuple[str, ...] = get_args(Slice)
-
-
-def _each_once(slices: tuple[str, ...]) -> tuple[str, ...]:
-    twice = sorted({name for name in slices if slices.count(name) > 1})
-    if twice:
-        raise ValueError(f"names {', '.join(twice)} twice; name each slice once")
-    return slices
 
 
 class System(Section):
@@ -27,7 +20,7 @@ class System(Section):
         description="reserved: what runs in the slices uses the reserved CPUs alone (cgroup v2).",
         examples=["reserved"],
     )
-    slices: Annotated[tuple[Slice, ...], AfterValidator(_each_once)] = Field(
+    slices: Annotated[tuple[Slice, ...], AfterValidator(each_once)] = Field(
         default=("system.slice", "user.slice", "init.scope"),
         min_length=1,
         description="systemd's units that are confined; pods are in none of them.",

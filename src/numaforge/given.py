@@ -87,7 +87,7 @@ def parse_json(text: str) -> Any:
     try:
         document = json.loads(
             text.removeprefix(BYTE_ORDER_MARK),
-            object_pairs_hook=_once,
+            object_pairs_hook=_refuse_twice,
             parse_constant=_no_number,
             parse_int=_whole_number,
             parse_float=_number,
@@ -113,9 +113,9 @@ def is_deeper_than(levels: int, document: object) -> bool:
     return True
 
 
-def digits(text: str) -> int | None:
+def digits(text: str | None) -> int | None:
     """Return the number that a text of up to 20 of the digits 0 to 9 is, None for any other text."""
-    stripped = text.strip()
+    stripped = (text or "").strip()
     known = stripped.isascii() and stripped.isdigit() and len(stripped) <= MOST_DIGITS
     return int(stripped) if known else None
 
@@ -197,7 +197,7 @@ def _check_characters(document: object) -> None:
         raise NotJsonError(f"a text holds half a character: {error.object[error.start]!a}") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -29,6 +29,14 @@ class Template:
     values: Callable[[NodePlan, PlannedFile], Mapping[str, Any]] = _nothing
 
 
+def program_template(source: Callable[[PlannedFile], str]) -> Template:
+    """Return how a program is written that a boot runs: the header, and the same source that a part sends."""
+    return Template(
+        lambda _plan, file, text: (program(text), source(file).rstrip("\n")),
+        lambda _plan, file: {"program": source(file).rstrip("\n")},
+    )
+
+
 def header(plan: NodePlan) -> str:
     """Return the line that every written file begins with, as a comment."""
     return f"Written by numaforge from the profile {plan.profile}. Do not edit: change that and run again."

@@ -36,7 +36,7 @@ def check(source: str | None, root: str | None, verbose: bool, output: str) -> i
       numaforge host check dgx-h100
       numaforge host check -v
     """
-    from numaforge.findings.host import RULES
+    from numaforge.findings.userland import RULES
 
     return say_judgements(machine_of(source, root), RULES, verbose=verbose, output=output)
 

@@ -266,7 +266,7 @@ def _memory_state_reason(
         return None
     if hugepages_changed:
         return "a hugepage pool changed its size, and the file holds every NUMA node's pools and memory"
-    if _reserved_by_node(old) != _reserved_by_node(new):
+    if _sorted_reservations(old) != _sorted_reservations(new):
         return "reservedMemory changes, and the file holds the old reservation of every NUMA node"
     return None
 
@@ -282,7 +282,7 @@ def _reservation(effective: Mapping[str, Any]) -> tuple[Any, ...]:
     return ("count", *(each.get("cpu", "0") for each in reserved))
 
 
-def _reserved_by_node(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _sorted_reservations(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     return sorted(
         (entry.get("numaNode", 0), tuple(sorted((entry.get("limits") or {}).items())))
         for entry in effective.get("reservedMemory") or []

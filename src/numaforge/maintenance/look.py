@@ -114,7 +114,7 @@ def read_found(asked: NodeQuery, output: Output, unit: Callable[[], Unit]) -> Fo
             contents=parse_checksums(answer, [*asked.files, *drop_ins]),
             drop_in_folder=asked.drop_in_folder or None,
         ),
-        unit=_once(unit),
+        unit=_asked_once(unit),
     )
 
 
@@ -142,7 +142,7 @@ def read_unit(output: Output) -> Unit:
     )
 
 
-def _once(ask: Callable[[], Unit]) -> Callable[[], Unit]:
+def _asked_once(ask: Callable[[], Unit]) -> Callable[[], Unit]:
     answers: list[Unit] = []
 
     def unit() -> Unit:

@@ -83,7 +83,7 @@ def _of_kind(
     named = {name for role in _of_a_kind() if (hook := _hook(role, "sysctls")) for name in hook(profile)}
     sysctls = {name: value for name, value in machine.sysctls.items() if name in named}
     needed = {name: value for name, value in ledger.values.items() if name in _needed_by_kind()}
-    found = _decided(shape_of(machine), sysctls, _anonymous(machine), profile, asked_version, needed)
+    found = _decided(shape_of(machine), sysctls, _without_identity(machine), profile, asked_version, needed)
     values = dict(found.values)
     for role in _of_a_kind():
         if own := _hook(role, "of_machine"):
@@ -96,7 +96,7 @@ def _of_kind(
     )
 
 
-def _anonymous(machine: NodeTopology) -> str | None:
+def _without_identity(machine: NodeTopology) -> str | None:
     """Return the earlier plan's text with this machine's own identity blotted out, its length kept."""
     text = machine.previous_plan
     identities = [

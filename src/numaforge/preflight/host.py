@@ -95,12 +95,12 @@ def _room(folder: str, free_bytes: int, read_only: bool) -> Check:
     wanted = FREE_KIB[folder] * 1024
     if free_bytes < wanted:
         return Check(
-            folder, f"{_mebibytes(free_bytes)} free", Severity.ERROR, f"free {format_bytes(wanted)} there"
+            folder, f"{_in_mebibytes(free_bytes)} free", Severity.ERROR, f"free {format_bytes(wanted)} there"
         )
-    return Check(folder, f"writable, {_mebibytes(free_bytes)} free")
+    return Check(folder, f"writable, {_in_mebibytes(free_bytes)} free")
 
 
-def _mebibytes(count: int) -> str:
+def _in_mebibytes(count: int) -> str:
     return format_bytes(count >> 20 << 20)
 
 

@@ -148,7 +148,7 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
     for one in plan.gpus:
         before, after = _instances(there.get(one.pci_address)), one.instances
         slices = max([box.start + box.size for box in (*before, *after)], default=0)
-        if one.pci_address in there and (model := _model(there[one.pci_address])):
+        if one.pci_address in there and (model := _known_model(there[one.pci_address])):
             slices = model.memory_slices
         pictures = ["" if not boxes else picture(slices, boxes).plain for boxes in (before, after)]
         alike.setdefault((one.mode, pictures[0], pictures[1]), []).append(one.pci_address)
@@ -167,13 +167,13 @@ def _geometry_lines(addresses: Sequence[str], mode: str, before: str, after: str
 def _instances(gpu: Gpu | None) -> list[MigInstance]:
     if gpu is None or gpu.mig_mode != "enabled":
         return []
-    model = _model(gpu)
+    model = _known_model(gpu)
     names = {profile.id: profile.name for profile in model.profiles} if model else {}
     found = gpu.gpu_instances or ()
     return [as_instance(one, names.get(one.profile_id, f"id {one.profile_id}")) for one in found]
 
 
-def _model(gpu: Gpu) -> MigModel | None:
+def _known_model(gpu: Gpu) -> MigModel | None:
     try:
         return model_of(gpu)
     except PlanError:

@@ -52,7 +52,7 @@ def outlook_tables(
     budget = f"out of service together at most: {options.max_unavailable}"
     parts: list[RenderableType] = [Text(f"{restarts}; {budget}", style="bold"), Text("")]
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
-    parts += _changes_of_groups(_alike(ahead), verbose=verbose)
+    parts += _changes_of_groups(_changes_by_hosts(ahead), verbose=verbose)
     for stage in Stage:
         parts += _stage(stage, [each for each in undrained if each.stage is stage], verbose=verbose)
     parts += [
@@ -92,7 +92,7 @@ def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
     ]
 
 
-def _alike(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], list[str]]]:
+def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], list[str]]]:
     """Return what changes and on which hosts; what most have in common first."""
     return _grouped(
         {

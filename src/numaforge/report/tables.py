@@ -55,7 +55,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
         *_facts(topology),
         Text(""),
         _numa_node_table(topology),
-        *_empty_nodes(node for node in topology.numa_nodes if _is_empty(node)),
+        *_empty_nodes_line(node for node in topology.numa_nodes if _is_empty(node)),
     ]
     if topology.gpus:
         parts += [Text(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
@@ -78,7 +78,7 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
         _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
         Text(""),
         _planned_numa_node_table(plan),
-        *_empty_nodes(node for node in plan.numa_nodes if _is_empty(node)),
+        *_empty_nodes_line(node for node in plan.numa_nodes if _is_empty(node)),
         Text(""),
         _memory_sum(plan),
     ]
@@ -169,7 +169,7 @@ def _is_empty(node: NumaNode | NumaNodePlan) -> bool:
     return not node.cpus and node.memory_bytes == 0
 
 
-def _empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan]) -> list[Text]:
+def _empty_nodes_line(nodes: Iterable[NumaNode | NumaNodePlan]) -> list[Text]:
     """Return the line for NUMA nodes without CPUs and memory: on a GB200 there are 28."""
     numbers = [node.id for node in nodes]
     if not numbers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaforge.errors import HostUnreachableError
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.config.comparison import differences, meaning, same_memory
 from numaforge.maintenance.transaction import Process
 from numaforge.roles.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pydantic import TypeAdapter
 
 from numaforge.given import NotJsonError, parse_json
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.roles.device_plugin.labels import (
     CONFIG_LABEL,
     MIG_LABEL,

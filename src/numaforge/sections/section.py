@@ -52,6 +52,20 @@ class Removable(Section):
 
 
 Model = TypeVar("Model", bound=Section)
+Name = TypeVar("Name", bound=str)
+
+
+def each_once(names: tuple[Name, ...]) -> tuple[Name, ...]:
+    """Refuse a name that stands twice in a list; for pydantic, which says where."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"names {', '.join(twice)} twice; name each once")
+    return names
+
+
+def off_is_no_boolean(value: object) -> object:
+    """Return what was meant where YAML 1.1 reads an `off` without quotes as false."""
+    return "off" if value is False else value
 
 
 def exactly_one_of(*keys: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         compute_domains=None if found is None else f"{_PLUGINS}/compute-domain.nvidia.com" in found,
         gpu_claims=None if found is None else f"{_PLUGINS}/gpu.nvidia.com" in found,
         imex_service=_imex_service(found, snapshot.links),
-        imex_nodes=_count(snapshot.commands.get("imex nodes")),
+        imex_nodes=digits(snapshot.commands.get("imex nodes")),
         imex_channel=None if found is None or "/dev/null" not in found else catalogue.IMEX_CHANNEL in found,
     )
     told = loaded or install.library or install.packages or install.daemons
@@ -127,7 +127,3 @@ def _imex_service(found: frozenset[str] | None, links: Mapping[str, str]) -> str
     if links.get(_IMEX_UNIT) == "/dev/null":
         return "masked"
     return "enabled" if any(path.endswith(".wants/nvidia-imex.service") for path in found) else "disabled"
-
-
-def _count(text: str | None) -> int | None:
-    return digits(text or "")

@@ -210,7 +210,7 @@ def _said(element: ElementTree.Element, path: str) -> str | None:
 
 
 def _pids(gpu: ElementTree.Element) -> set[int]:
-    pids = (digits(pid.text or "") for pid in gpu.iterfind("processes/process_info/pid"))
+    pids = (digits(pid.text) for pid in gpu.iterfind("processes/process_info/pid"))
     return {pid for pid in pids if pid is not None}
 
 
@@ -219,7 +219,7 @@ def _switch(gpu: ElementTree.Element, path: str) -> bool | None:
 
 
 def _number(gpu: ElementTree.Element, path: str) -> int | None:
-    return digits(_said(gpu, path) or "")
+    return digits(_said(gpu, path))
 
 
 def _hexadecimal(text: str | None) -> int | None:

@@ -211,4 +211,4 @@ def _number(text: str | None) -> float | None:
 
 def _width(text: str | None) -> int | None:
     # The kernel says 255 lanes for a link that it cannot read.
-    return None if (lanes := digits(text or "")) in (0, 255) else lanes
+    return None if (lanes := digits(text)) in (0, 255) else lanes

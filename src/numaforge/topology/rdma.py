@@ -96,8 +96,8 @@ def _rdma_device(name: str, sysfs: _Sysfs, physical: Mapping[str, str]) -> RdmaD
         character_devices=sysfs.character_devices.get(name, ()),
         management=False if software else _manages_switches(name, sysfs.files),
         physical_function=None if software else physical.get(address or ""),
-        virtual_functions=_number(sysfs.of_device(name, "device/sriov_numvfs")) if own else None,
-        max_virtual_functions=_number(sysfs.of_device(name, "device/sriov_totalvfs")) if own else None,
+        virtual_functions=digits(sysfs.of_device(name, "device/sriov_numvfs")) if own else None,
+        max_virtual_functions=digits(sysfs.of_device(name, "device/sriov_totalvfs")) if own else None,
         vendor=own.hex_id("vendor") or None if own else None,
         device=own.hex_id("device") or None if own else None,
         node_type=(sysfs.of_device(name, "node_type") or "").rpartition(" ")[2] or None,
@@ -105,7 +105,7 @@ def _rdma_device(name: str, sysfs: _Sysfs, physical: Mapping[str, str]) -> RdmaD
         board=sysfs.of_device(name, "board_id"),
         bond=bond,
         bond_interfaces=bonded,
-        mtu=_number(sysfs.files.get(f"{netdev}/mtu")),
+        mtu=digits(sysfs.files.get(f"{netdev}/mtu")),
         operstate=sysfs.files.get(f"{netdev}/operstate", "").strip() or None,
     )
 
@@ -141,7 +141,3 @@ def _manages_switches(name: str, files: Mapping[str, str]) -> bool | None:
 def _port(number: int, held: Mapping[str, str]) -> RdmaPort:
     state = held.get("state", "").rpartition(" ")[2]  # "4: ACTIVE"
     return RdmaPort(number, held.get("link_layer"), state or None, held.get("rate"))
-
-
-def _number(text: str | None) -> int | None:
-    return digits(text or "")

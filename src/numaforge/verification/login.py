@@ -55,7 +55,7 @@ def login(name: str, connector: str, data: Mapping[str, object]) -> Login:
     lines = [f"Host {name}"]
     for key, option in _SSH_OPTIONS.items():
         if (value := data.get(key)) is not None:
-            lines.append(f"    {option} {_quoted(str(value))}")
+            lines.append(f"    {option} {_ssh_quoted(str(value))}")
     if data.get("ssh_key"):
         lines.append("    IdentitiesOnly yes")
     lines += ["    BatchMode yes", "    LogLevel ERROR"]
@@ -69,11 +69,11 @@ def ssh_config(logins: Iterable[Login]) -> str:
     if not over_ssh:
         return ""
     own = dict.fromkeys(login.own_config for login in over_ssh if login.own_config)
-    includes = [f"    Include {_quoted(str(path))}" for path in own]
+    includes = [f"    Include {_ssh_quoted(str(path))}" for path in own]
     alive = [f"    {option} {value}" for option, value in SIGNS_OF_LIFE.items()]
     # For every host: a ProxyJump is looked up here as well. What comes first is obeyed.
     return "\n".join([*(login.section for login in over_ssh), "Host *", *alive, *includes]) + "\n"
 
 
-def _quoted(value: str) -> str:
+def _ssh_quoted(value: str) -> str:
     return f'"{value}"' if shlex.quote(value) != value else value

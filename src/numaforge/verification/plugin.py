@@ -77,7 +77,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = metafunc.config.getoption("roles")
     roles = names.split(",") if names else None
     entries = [entry for node in nodes for entry in _entries(node, name, roles)]
-    metafunc.parametrize(("node", "name", "expected"), entries or [_nothing("no host has a plan", "no-plan")])
+    metafunc.parametrize(
+        ("node", "name", "expected"), entries or [_skipped_case("no host has a plan", "no-plan")]
+    )
 
 
 def _entries(node: VerifiedNode, test: str, roles: Sequence[str] | None) -> Sequence[ParameterSet]:
@@ -87,11 +89,11 @@ def _entries(node: VerifiedNode, test: str, roles: Sequence[str] | None) -> Sequ
         return []
     promised = entries(plan, test, roles)
     if not promised:
-        return [_nothing(f"the plan says nothing about it: {test}", node.id)]
+        return [_skipped_case(f"the plan says nothing about it: {test}", node.id)]
     return [pytest.param(node, name, expected, id=f"{node.id}-{name}") for name, expected in promised.items()]
 
 
-def _nothing(reason: str, name: str) -> ParameterSet:
+def _skipped_case(reason: str, name: str) -> ParameterSet:
     return pytest.param(None, None, None, marks=pytest.mark.skip(reason=reason), id=name)
 
 

@@ -103,7 +103,7 @@ def planned_alone(machine: NodeTopology):
     try:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(node, "shape_of", lambda machine: machine)
-            patched.setattr(node, "_anonymous", lambda machine: machine.previous_plan)
+            patched.setattr(node, "_without_identity", lambda machine: machine.previous_plan)
             patched.setattr(node, "_decided", node._decided.__wrapped__)
             return plan_node(machine, load_profile(PROFILE))
     except PlanError as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from numaforge.kubelet.admission.device_manager import Device, Inventory
-from numaforge.kubelet.admission.gpu_resources import GPU, SHARED, mig_resource
+from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
 from numaforge.topology.model import ComputeInstance, ComputeInstanceShape, Gpu, GpuShape, MachineShape
 from numaforge.topology.slices import countable_gpus, mig_devices
 from numaforge.topology.vendors import AMD, INTEL, NVIDIA, listed_by_nvml

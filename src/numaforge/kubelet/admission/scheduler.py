@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from numaforge.kubelet.admission.demand import qos_class
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission, Node
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.pod import Pod, is_extended, pod_limits
 
 _OF_OTHER_VENDORS = re.compile(r"amd\.com/gpu|gpu\.intel\.com/xe")

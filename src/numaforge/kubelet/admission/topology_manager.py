@@ -68,7 +68,7 @@ class TopologyManager:
             hint, admitted = policy.merge(answers)
             hints[container.name] = hint
             if not admitted:
-                cause = _in_the_way(policy, answers)
+                cause = _refused_resources(policy, answers)
                 raise _affinity_refusal(demand, "with a container-level topology manager", cause)
             self._allocate(demand, container, hint)
 
@@ -78,7 +78,9 @@ class TopologyManager:
         for container in demand.pod.containers:
             hints[container.name] = hint
         if not admitted:
-            raise _affinity_refusal(demand, "under pod-scope topology manager", _in_the_way(policy, answers))
+            raise _affinity_refusal(
+                demand, "under pod-scope topology manager", _refused_resources(policy, answers)
+            )
         if demand.by_pod:
             for provider in self.providers:
                 provider.allocate_pod(demand, hint)
@@ -98,7 +100,7 @@ def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> Po
     return PodRejectedError(TOPOLOGY_AFFINITY, "Resources cannot be allocated with Topology locality", *cause)
 
 
-def _in_the_way(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:
+def _refused_resources(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:
     """Return the resources that the policy refuses alone, else two that it refuses together, else all."""
     opinions = {
         resource: hints for answer in answers for resource, hints in answer.items() if hints is not None

@@ -33,12 +33,12 @@ def pattern_complaint(pattern: str, minor: int) -> str | None:
     if pattern.endswith(_WILDCARD):
         return "at least registry hostname is required" if name == "/" else None
     if minor >= _FIRST_MINOR_WITH_SHORT_NAMES:
-        return _name_complaint(name, name)
+        return _reference_complaint(name, name)
     whole = _normalized(name)
     remote = whole.partition("/")[2].partition(":")[0]
     if remote != remote.lower():
         return f"{_FAILED}: invalid reference format: repository name ({remote}) must be lowercase"
-    return _name_complaint(name, whole)
+    return _reference_complaint(name, whole)
 
 
 def _normalized(name: str) -> str:
@@ -52,7 +52,7 @@ def _normalized(name: str) -> str:
     return f"{first}/library/{rest}" if official else f"{first}/{rest}"
 
 
-def _name_complaint(name: str, whole: str) -> str | None:
+def _reference_complaint(name: str, whole: str) -> str | None:
     reference = _REFERENCE.fullmatch(whole)
     if reference is None:
         if _REFERENCE.fullmatch(whole.lower()):

@@ -506,15 +506,15 @@ class _Parser:
             self.at += 1
             here = self.text[self.at : self.at + 1] or " "
             if here != letter:
-                return self._invalid(here, f"in literal {word} (expecting {_quoted(word[index])})")
+                return self._invalid(here, f"in literal {word} (expecting {_quoted_character(word[index])})")
         self.at += 1
         return None
 
     def _invalid(self, character: str, context: str) -> str:
-        return f"invalid character {_quoted(character)} {context}"
+        return f"invalid character {_quoted_character(character)} {context}"
 
 
-def _quoted(character: str) -> str:
+def _quoted_character(character: str) -> str:
     # Go looks at bytes, and shows one beyond ASCII as the character of that number.
     special = {"'": r"'\''", '"': "'\"'"}
     return special.get(character, f"'{quoted(chr(character.encode()[0]))[1:-1]}'")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.kubelet.admission.gpu_resources import GPU_RESOURCE, mig_resource
 from numaforge.kubelet.admission.inventory import counts_of
+from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE, mig_resource
 from numaforge.roles.device_plugin.advertised import advertised, refused
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus

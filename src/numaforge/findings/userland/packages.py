@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.findings.host import scope
+from numaforge.findings.userland import scope
 from numaforge.roles.document import loads
 from numaforge.roles.host.managers import contests
 from numaforge.topology.model import InstalledPackage, NodeTopology
@@ -86,7 +86,7 @@ def _skipped(name: str, patterns: Sequence[str]) -> bool:
 
 
 @applies("that numaforge has planned")
-def _planned(machine: NodeTopology) -> Applicability:
+def _plan_on_host(machine: NodeTopology) -> Applicability:
     if machine.previous_plan is None:
         return Applicability(False, "numaforge has not planned this host")
     try:
@@ -125,7 +125,7 @@ RULES: tuple[MachineRule, ...] = (
         "NH203",
         Severity.WARNING,
         "another manager sets what the plan sets",
-        _planned,
+        _plan_on_host,
         "its files and units",
         "let one of them do it: switch the other manager off, or leave the knob out of the profile",
         _contested,

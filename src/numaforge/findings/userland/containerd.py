@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.findings.host import scope
+from numaforge.findings.userland import scope
 from numaforge.topology.model import Containerd, NodeTopology
 
 _DUMP = "containerd config dump"

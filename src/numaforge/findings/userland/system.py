@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.findings.host import scope
+from numaforge.findings.userland import scope
 from numaforge.topology.model import HostProcess, NodeTopology
 
 LEAST_OPEN_FILES = 65536
