@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from docs.generated import renewed
-from numaforge.findings import host
+from numaforge.findings import userland
 from numaforge.findings.engine import MachineRule
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
@@ -21,7 +21,7 @@ _ALL_COLUMNS = {**_COLUMNS, "source": "source", "what helps": "remedy"}
 PAGES: Mapping[Path, tuple[Sequence[MachineRule], Mapping[str, str]]] = {
     GPU_FINDINGS: (gpus.RULES, _COLUMNS),
     GPUDIRECT_PAGE: (gpudirect.RULES, _ALL_COLUMNS),
-    HOST_PAGE: (host.RULES, _COLUMNS),
+    HOST_PAGE: (userland.RULES, _COLUMNS),
 }
 """The rules of each page, and what its table says of them beside id and severity: heading, then field."""
 

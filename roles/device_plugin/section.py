@@ -26,7 +26,7 @@ def _resource(value: object) -> str:
     return text if text.startswith(PREFIX) else PREFIX + text
 
 
-def _config(value: object) -> str:
+def _config_name(value: object) -> str:
     text = str(value)
     if not _CONFIG.fullmatch(text):
         raise ValueError(
@@ -38,7 +38,7 @@ def _config(value: object) -> str:
 
 Resource = Annotated[str, BeforeValidator(_resource), as_text("extended resource", f"^{_RESOURCE.pattern}$")]
 Replicas = Annotated[int, Field(ge=2, le=MOST_REPLICAS, strict=True)]
-ConfigName = Annotated[str, BeforeValidator(_config), as_text("label value", f"^{_CONFIG.pattern}$")]
+ConfigName = Annotated[str, BeforeValidator(_config_name), as_text("label value", f"^{_CONFIG.pattern}$")]
 
 
 class DevicePlugin(Section):

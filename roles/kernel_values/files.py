@@ -24,7 +24,7 @@ def _values(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     return {"kernel_values": tuning_values(plan.tuning), "raised_values": raised_values(plan.tuning)}
 
 
-def _sysctls(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+def _read_sysctls(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return lines(text), [f"{name} = {value}" for name, value in sorted(plan.tuning.sysctls.items())]
 
 
@@ -41,7 +41,7 @@ def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
 
 READS = ("tuning",)
 TEMPLATES = {
-    "tuning/sysctl.conf.j2": Template(_sysctls),
+    "tuning/sysctl.conf.j2": Template(_read_sysctls),
     "tuning/tmpfiles.conf.j2": Template(_by_path, _values),
     "tuning/tuning.service.j2": Template(_read_unit, _values),
 }

@@ -25,7 +25,7 @@ def module_name(value: object) -> str:
     return value.replace("-", "_")
 
 
-def _option(value: object) -> str:
+def _option_text(value: object) -> str:
     if not isinstance(value, str) or not _OPTION.fullmatch(value):
         raise ValueError(
             f"{value!r} is not an option of a module; write one NAME=VALUE per entry, without spaces and "
@@ -35,7 +35,7 @@ def _option(value: object) -> str:
 
 
 ModuleName = Annotated[str, BeforeValidator(module_name), as_text("kernel module", f"^{_NAME.pattern}$")]
-Option = Annotated[str, BeforeValidator(_option), as_text("module option", f"^{_OPTION.pattern}$")]
+Option = Annotated[str, BeforeValidator(_option_text), as_text("module option", f"^{_OPTION.pattern}$")]
 
 
 class Modules(Section):

@@ -42,7 +42,7 @@ def _conf(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     return {"nccl": libraries.nccl, "admin_conf": admin_conf, "kept": KEPT}
 
 
-def _variables(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+def _quoted_variables(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     """Return the host's variables, quoted for shells and systemd where they have to be."""
     told = environment(plan.rdma.libraries, "host")
     return {"variables": {name: quote(value) for name, value in told.items()}}
@@ -82,7 +82,7 @@ TEMPLATES = {
         _gate_command,
     ),
     "rdma/nccl.conf.j2": Template(_read_conf, _conf),
-    "rdma/rails.env.j2": Template(_read_variables, _variables),
+    "rdma/rails.env.j2": Template(_read_variables, _quoted_variables),
     "rdma/nccl-topology.xml.j2": Template(_read_topology, _topology),
 }
 

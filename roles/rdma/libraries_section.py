@@ -24,7 +24,7 @@ _VALUE = re.compile(r"[!-~]{1,1023}")
 _LEVELS = ("auto", "LOC", "PIX", "PXB", "P2C", "PHB", "SYS")
 
 
-def _interface(value: object) -> str:
+def _interface_name(value: object) -> str:
     text = str(value)
     if text == DEFAULT_ROUTE or _INTERFACE.fullmatch(text):
         return text
@@ -90,7 +90,7 @@ def _topology_file(value: object) -> str:
     return text
 
 
-Interface = Annotated[str, BeforeValidator(_interface), as_text("interface or IPv4 network")]
+Interface = Annotated[str, BeforeValidator(_interface_name), as_text("interface or IPv4 network")]
 RdmaDeviceName = Annotated[str, BeforeValidator(_device), as_text("RDMA device", f"^{_RDMA_DEVICE.pattern}$")]
 GdrLevel = Annotated[str, BeforeValidator(_level), as_text("NCCL level", f"^({'|'.join(_LEVELS)})$")]
 NcclName = Annotated[

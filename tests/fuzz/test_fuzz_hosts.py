@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from numaforge.findings import host as userland
+from numaforge.findings import userland
 from numaforge.findings.engine import check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus

@@ -39,7 +39,7 @@ def diff(
     """
     from numaforge.report.difference import differences
 
-    documents = [_documents(source, profile, kubelet_version) for source in (left, right)]
+    documents = [_comparable(source, profile, kubelet_version) for source in (left, right)]
     kinds = [kind for kind in documents[0] if kind in documents[1]]
     if not kinds:
         raise click.UsageError("a plan alone and a machine without one cannot be compared: give --profile")
@@ -48,11 +48,11 @@ def diff(
         show_json({"schema": 1, "differences": {kind: [vars(one) for one in found[kind]] for kind in kinds}})
     else:
         for kind in kinds:
-            _show(kind, found[kind], _names(left, right))
+            _show_differences(kind, found[kind], _column_names(left, right))
     return ExitCode.NO if any(found.values()) else ExitCode.YES
 
 
-def _documents(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
+def _comparable(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
     """Return what can be compared of a source, by kind: its machine, its plan."""
     from numaforge.roles.document import to_document as plan_document
     from numaforge.topology.document import to_document as topology_document
@@ -73,13 +73,13 @@ def _source(
     return found, plan_of(found, profile, kubelet_version)
 
 
-def _names(left: str, right: str) -> tuple[str, str]:
+def _column_names(left: str, right: str) -> tuple[str, str]:
     """What stands above the columns: file names without their folders, where they differ."""
     short = Path(left).name, Path(right).name
     return short if short[0] != short[1] else (left, right)
 
 
-def _show(kind: str, found: list[Unlike], names: tuple[str, str]) -> None:
+def _show_differences(kind: str, found: list[Unlike], names: tuple[str, str]) -> None:
     from rich.text import Text
 
     from numaforge.report.columns import add_row, columns

@@ -162,7 +162,7 @@ def _replicas(document: Mapping[str, Any], path: str) -> int | None:
 
 def _unfolded(path: str) -> Iterator[Any]:
     found = False
-    for document in _documents(path):
+    for document in _yaml_documents(path):
         if document is None:
             continue
         found = True
@@ -175,7 +175,7 @@ def _unfolded(path: str) -> Iterator[Any]:
         raise NumaforgeError("holds no pod", where=path)
 
 
-def _documents(path: str) -> Iterator[Any]:
+def _yaml_documents(path: str) -> Iterator[Any]:
     from numaforge.sections.strict_yaml import MOST_MIB, read_yaml_documents
 
     return read_yaml_documents(read_text(path, most_mib=MOST_MIB), path)

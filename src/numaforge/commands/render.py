@@ -171,7 +171,7 @@ def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]
     from numaforge.snapshot.root_folder import LinkLoopError, RootFolder
 
     folder = RootFolder(root)
-    users, groups = (_names(folder.find(file)) for file in ("/etc/passwd", "/etc/group"))
+    users, groups = (_names_by_number(folder.find(file)) for file in ("/etc/passwd", "/etc/group"))
     found = {}
     for file in files:
         try:
@@ -199,7 +199,7 @@ def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]
     return found
 
 
-def _names(file: str | None) -> dict[int, str]:
+def _names_by_number(file: str | None) -> dict[int, str]:
     """Return the names of users or groups by number, as a passwd or group file has them, if there is one."""
     lines = Path(file).read_text("utf-8", "replace").splitlines() if file and Path(file).is_file() else []
     entries = [line.split(":") for line in reversed(lines)]

@@ -58,7 +58,7 @@ def as_root(host: Host, script_text: str) -> Answer:
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """
     connection.send_at_once(host)
-    answer = _answer(host, script_text, "see the messages above; the host needs a POSIX sh", as_root=True)
+    answer = _ask(host, script_text, "see the messages above; the host needs a POSIX sh", as_root=True)
     found = right(answer)
     if found == "noid":
         raise HostError(
@@ -84,10 +84,10 @@ def script_output(host: Host, script_text: str) -> Answer:
 
     Raises HostUnreachableError when it fails or is cut off.
     """
-    return _answer(host, script_text, "see the messages above; run again when the host is reachable")
+    return _ask(host, script_text, "see the messages above; run again when the host is reachable")
 
 
-def _answer(host: Host, script_text: str, remedy: str, *, as_root: bool = False) -> Answer:
+def _ask(host: Host, script_text: str, remedy: str, *, as_root: bool = False) -> Answer:
     """Ask a host; a connection that breaks meanwhile breaks in one of many ways."""
     how = {"as_root": True, "_sudo": False} if as_root else {}
     try:

@@ -48,7 +48,7 @@ def _seconds(value: object) -> bool:
     return type(value) in (int, float) and 0 <= value <= 3600  # type: ignore[operator]
 
 
-def _text(value: object) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
@@ -69,7 +69,7 @@ def _rollout(value: object) -> bool:
 
 
 def _profile(value: object) -> bool:
-    return _text(value) or (isinstance(value, (Path, Mapping)) and bool(value))
+    return _is_text(value) or (isinstance(value, (Path, Mapping)) and bool(value))
 
 
 TABLE = (
@@ -89,7 +89,7 @@ TABLE = (
         PIN,
         "the name of a Node, or its provider ID",
         "Which Node of a cluster the host is, where its address does not say so: docs/rollout.md.",
-        _text,
+        _is_text,
     ),
     Datum(f"{PLACE}_options", "a mapping", "The same, as `numaforge rollout` says it itself.", _rollout),
     Datum(f"{PLACE}_run", "a mapping", "What a run is to a roll-out; set by `numaforge rollout`.", _mapping),
@@ -114,10 +114,10 @@ TABLE = (
         _whole(30, 1800),
         default=300,
     ),
-    Datum("out", "a folder", "Where `deploys/detect.py` saves.", _text, default="numaforge-out"),
-    Datum(DIFF, "names of hosts with commas between, or all", "Whose changes are shown as diffs.", _text),
-    Datum(REPORT, "a file in a folder that exists", "Gets every host's result as JSON.", _text),
-    Datum("ssh_hostname", "a name or an address", "Else the host's name.", _text, neutral=""),
+    Datum("out", "a folder", "Where `deploys/detect.py` saves.", _is_text, default="numaforge-out"),
+    Datum(DIFF, "names of hosts with commas between, or all", "Whose changes are shown as diffs.", _is_text),
+    Datum(REPORT, "a file in a folder that exists", "Gets every host's result as JSON.", _is_text),
+    Datum("ssh_hostname", "a name or an address", "Else the host's name.", _is_text, neutral=""),
     Datum(
         "ssh_port",
         "a whole number from 1 to 65535",
@@ -125,14 +125,16 @@ TABLE = (
         _whole(1, 65535),
         neutral=0,
     ),
-    Datum("ssh_user", "a user's name", "Else that of ssh_config, or yours.", _text, neutral=""),
-    Datum("ssh_password", "text", "Better a key.", _text, neutral=""),
+    Datum("ssh_user", "a user's name", "Else that of ssh_config, or yours.", _is_text, neutral=""),
+    Datum("ssh_password", "text", "Better a key.", _is_text, neutral=""),
     Datum(
         "ssh_key", "the file of a private key", "Else those of ssh_config and of an agent.", _file, neutral=""
     ),
-    Datum("ssh_key_password", "text", "The key's passphrase; an agent asks for it once.", _text, neutral=""),
+    Datum(
+        "ssh_key_password", "text", "The key's passphrase; an agent asks for it once.", _is_text, neutral=""
+    ),
     Datum("ssh_config_file", "a file", "Else ~/.ssh/config.", _file, neutral=""),
-    Datum("ssh_known_hosts_file", "a path", "Where the keys of hosts are.", _text, neutral=""),
+    Datum("ssh_known_hosts_file", "a path", "Where the keys of hosts are.", _is_text, neutral=""),
     Datum(
         "ssh_strict_host_key_checking",
         "yes, no, off, ask or accept-new",

@@ -47,7 +47,7 @@ def key_mistake(host: Host) -> str | None:
 
 @cache
 def _mistake_in(path: str) -> str | None:
-    text = _text(path)
+    text = _text_of_file(path)
     if text is None:
         return f"the key {path} cannot be read; see who may read it: ls -l {path}"
     if not text.strip():
@@ -64,7 +64,7 @@ def _mistake_in(path: str) -> str | None:
 
 @cache
 def _is_encrypted(path: str) -> bool:
-    text = _text(path) or ""
+    text = _text_of_file(path) or ""
     if "Proc-Type: 4,ENCRYPTED" in text or "BEGIN ENCRYPTED PRIVATE KEY" in text:
         return True
     found = _OPENSSH.search(text)
@@ -79,7 +79,7 @@ def _is_encrypted(path: str) -> bool:
     return content.startswith(_MAGIC) and content[start : start + length] != b"none"
 
 
-def _text(path: str) -> str | None:
+def _text_of_file(path: str) -> str | None:
     try:
         with Path(path).expanduser().open("rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")

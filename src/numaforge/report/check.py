@@ -19,7 +19,7 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def as_text(report: Report) -> str:
     """Return the verdict and the findings for a terminal, errors first."""
-    lines = finding_lines(report.findings, "kubelet", _place)
+    lines = finding_lines(report.findings, "kubelet", _place_in_file)
     if report.starts:
         verdict = click.style(f"kubelet {report.version} starts", fg="green", bold=True)
     else:
@@ -103,7 +103,7 @@ def _sarif_result(finding: Finding, ids: list[str]) -> dict[str, Any]:
     return result
 
 
-def _place(finding: Finding) -> str:
+def _place_in_file(finding: Finding) -> str:
     where = finding.file or ""
     if finding.line:
         where += f":{finding.line}"

@@ -161,7 +161,7 @@ def links_box(topology: NodeTopology, width: float) -> Box | None:
     for gpu in topology.gpus:
         if gpu.xgmi_hive is not None:
             hives.setdefault(gpu.xgmi_hive, []).append(gpu)
-    parts += [_bar(["XGMI"], gpus, names, inner) for gpus in hives.values() if len(gpus) > 1]
+    parts += [_link_bar(["XGMI"], gpus, names, inner) for gpus in hives.values() if len(gpus) > 1]
     if not parts:
         return None
     return panel("Links between GPUs", parts, width)
@@ -189,7 +189,7 @@ def _domain(
     parts = []
     if switched:
         beyond = ["NVSwitch · also to other hosts of the fabric"] if domain.fabric else []
-        parts.append(_bar([*beyond, "NVSwitch"], switched, names, inner, domain.fabric))
+        parts.append(_link_bar([*beyond, "NVSwitch"], switched, names, inner, domain.fabric))
     pairs = [
         _pair(names[one.pci_address], names[other.pci_address], count)
         for one, other in combinations(gpus, 2)
@@ -204,7 +204,7 @@ def _domain(
     return parts
 
 
-def _bar(
+def _link_bar(
     labels: Sequence[str],
     gpus: Sequence[Gpu],
     names: Mapping[str, str],

@@ -110,7 +110,7 @@ def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable
     No line is wider than the screen, but for words that are.
     """
     groups = _alike(hosts)
-    lines = [click.style(line, bold=True) for line in wrapped(_counts(hosts), screen.width, "")]
+    lines = [click.style(line, bold=True) for line in wrapped(_counts_by_state(hosts), screen.width, "")]
     for group in groups[:_SHOWN_GROUPS]:
         lines += _group_lines(group, screen.width)
     left = groups[_SHOWN_GROUPS:]
@@ -159,7 +159,7 @@ def fleet_document(hosts: Sequence[HostSummary], *, dry: bool, seconds: float) -
     }
 
 
-def _counts(hosts: Sequence[HostSummary]) -> str:
+def _counts_by_state(hosts: Sequence[HostSummary]) -> str:
     number = Counter(each.state for each in hosts)
     said = [f"{count} {state}" for state in reversed(STATES) if (count := number[state])]
     drained = sum(each.drains for each in hosts if each.state in _CHANGING)

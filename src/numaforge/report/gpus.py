@@ -47,7 +47,7 @@ def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
     yield from (f"{gpu_names(alike)}: {words}" for words, alike in said.items() if words)
 
 
-def _instances(gpu: Gpu, _: NodeTopology) -> str:
+def _instance_counts(gpu: Gpu, _: NodeTopology) -> str:
     """Say what lies in a GPU: profiles with counts, or how many devices where only that is known."""
     if gpu.mig_mode != "enabled":
         return ""
@@ -107,7 +107,7 @@ def _silence(gpu: Gpu, _: NodeTopology) -> str:
 
 
 NOTES: Mapping[str, _Say] = {
-    "MIG instances": _instances,
+    "MIG instances": _instance_counts,
     "Waiting for a reset or a reboot": _pending,
     "In use": _users,
     "NVLink fabric": _fabric,

@@ -100,7 +100,7 @@ def lay_out(topology: NodeTopology, plan: NodePlan | None = None) -> Picture:
             f"the machine has {format_cpulist(topology.online)} online",
             remedy="draw the machine that the plan was made for, or plan again",
         )
-    machine = _machine(topology, plan)
+    machine = _machine_box(topology, plan)
     width = max(_LEAST_CANVAS_WIDTH, machine.width)
     heading = _heading(topology, plan, width)
     legend = _legend(_kinds(machine), width)
@@ -234,7 +234,7 @@ def _kinds(box: Box) -> frozenset[str]:
     return frozenset(box.kinds).union(*(_kinds(child) for child in box.children))
 
 
-def _machine(topology: NodeTopology, plan: NodePlan | None) -> Box:
+def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     """The packages in a grid; below them memory-only NUMA nodes, and devices whose NUMA node is not known."""
     planned = {node.id: node for node in plan.numa_nodes} if plan else {}
     reserved = plan.cpus.reserved if plan else None
@@ -569,7 +569,7 @@ def _core(core: Core, cell: _Cell, reserved: CpuSet | None) -> Box:
                 cell.height,
                 x=_CORE_PADDING + (place % columns) * (cell.width + 1),
                 y=_CORE_PADDING + (place // columns) * (cell.height + 1),
-                title=f"CPU {cpu}{_state(cpu, reserved)}, core {format_cpulist(core.cpus)}",
+                title=f"CPU {cpu}{_cpu_state(cpu, reserved)}, core {format_cpulist(core.cpus)}",
                 texts=(number,) if cell.font else (),
                 data={"cpu": str(cpu)},
             )
@@ -577,7 +577,7 @@ def _core(core: Core, cell: _Cell, reserved: CpuSet | None) -> Box:
     return Box(("core",), width, height, title=f"core {format_cpulist(core.cpus)}", children=tuple(threads))
 
 
-def _state(cpu: int, reserved: CpuSet | None) -> str:
+def _cpu_state(cpu: int, reserved: CpuSet | None) -> str:
     if reserved is None:
         return ""
     return ", reserved" if cpu in reserved else ", for pods"
@@ -593,7 +593,7 @@ def _memory(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool, inner:
         Text(total_shown, inner, BODY, BODY, anchor="end", bold=True),
     )
     top = BODY * LINE
-    children = [_bar(parts, total, inner).at(0, top)] if total else []
+    children = [_memory_bar(parts, total, inner).at(0, top)] if total else []
     y = top + (18 if total else 0)
     for part, grains in zip(parts, grain.parts([part.size_bytes for part in parts]), strict=True):
         row = _memory_row(part, grain.shown(grains), inner)
@@ -628,7 +628,7 @@ def _memory_parts(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool) 
     return parts
 
 
-def _bar(parts: Sequence[_MemoryPart], total: int, inner: float) -> Box:
+def _memory_bar(parts: Sequence[_MemoryPart], total: int, inner: float) -> Box:
     """A bar as wide as the NUMA node: every part at least three pixels, the widest gives what that takes."""
     shown = [part for part in parts if part.size_bytes > 0]
     scale = inner / max(total, sum(part.size_bytes for part in shown))

@@ -101,11 +101,11 @@ def _link_columns(matrix: LinkMatrix) -> Iterator[Column]:
 def _affinity_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
     cpus = (_UNKNOWN if device.cpus is None else format_cpulist(device.cpus) for device in devices)
     yield ["CPU\naffinity", *(wrapped_cpulist(cpulist, _CPULIST_WIDTH) for cpulist in cpus)]
-    yield ["NUMA\nnode", *(_number(device.numa_node, _UNKNOWN) for device in devices)]
+    yield ["NUMA\nnode", *(_number_or(device.numa_node, _UNKNOWN) for device in devices)]
     yield [
         "GPU\nNUMA\nID",
         *(
-            _number(device.memory_numa_node, "N/A") if isinstance(device.device, Gpu) else ""
+            _number_or(device.memory_numa_node, "N/A") if isinstance(device.device, Gpu) else ""
             for device in devices
         ),
     ]
@@ -164,5 +164,5 @@ def _width(column: Column) -> int:
     return max(len(line) for cell in column for line in cell.split("\n"))
 
 
-def _number(number: int | None, otherwise: str) -> str:
+def _number_or(number: int | None, otherwise: str) -> str:
     return otherwise if number is None else str(number)

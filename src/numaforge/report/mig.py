@@ -198,7 +198,7 @@ def plan_text(hostname: str | None, plan: MachineMigPlan) -> RenderableType:
 
 def plan_document(hostname: str | None, plan: MachineMigPlan) -> Document:
     """Return what each GPU of a machine gets, for programs."""
-    return {"schema": _SCHEMA, "hostname": hostname, **_machine(plan)}
+    return {"schema": _SCHEMA, "hostname": hostname, **_machine_document(plan)}
 
 
 def check_table(answers: Mapping[str, MachineMigPlan | PlanError]) -> RenderableType:
@@ -223,13 +223,13 @@ def check_document(answers: Mapping[str, MachineMigPlan | PlanError]) -> Documen
         "configs": [
             {"config": name, "fits": False, "refusal": str(answer), "gpus": []}
             if isinstance(answer, PlanError)
-            else {"refusal": None, **_machine(answer)}
+            else {"refusal": None, **_machine_document(answer)}
             for name, answer in answers.items()
         ],
     }
 
 
-def _machine(plan: MachineMigPlan) -> Document:
+def _machine_document(plan: MachineMigPlan) -> Document:
     return {
         plan.source: plan.name,
         "fits": plan.fits,

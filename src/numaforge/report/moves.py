@@ -30,7 +30,7 @@ def condensed(moves: Iterable[str]) -> list[str]:
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for move in moves:
-        kind, rest, number = _place(move)
+        kind, rest, number = _numbered(move)
         groups.setdefault((kind, rest), []).extend(number)
     return [
         f"{kind} {format_cpulist(numbers)} {rest}" if numbers else rest
@@ -38,7 +38,7 @@ def condensed(moves: Iterable[str]) -> list[str]:
     ]
 
 
-def _place(move: str) -> tuple[str, str, list[int]]:
+def _numbered(move: str) -> tuple[str, str, list[int]]:
     for pattern, kind in _NUMBERED:
         if found := pattern.fullmatch(move):
             return kind, found["rest"] + found.groupdict().get("to", ""), [int(found["number"])]

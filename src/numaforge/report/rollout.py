@@ -81,7 +81,7 @@ def _stage(stage: Stage, hosts: Sequence[UndrainedOutlook], *, verbose: bool) ->
     troubles = {each.needs.host: "; ".join(each.in_the_way) for each in hosts if each.in_the_way}
     yield from _in_the_way(troubles)
     yield from _changes_of_groups(
-        _grouped({each.needs.host: each.needs.does for each in hosts}), verbose=verbose
+        _hosts_by_lines({each.needs.host: each.needs.does for each in hosts}), verbose=verbose
     )
 
 
@@ -94,7 +94,7 @@ def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
 
 def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], list[str]]]:
     """Return what changes and on which hosts; what most have in common first."""
-    return _grouped(
+    return _hosts_by_lines(
         {
             each.needs.host: [
                 *each.needs.sentences,
@@ -106,7 +106,7 @@ def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], lis
     )
 
 
-def _grouped(lines_of: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
+def _hosts_by_lines(lines_of: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
     """Return lines and the hosts that share them; what most have in common first."""
     groups: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
     for host, said in lines_of.items():
@@ -257,7 +257,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Table:
         table.add_column(title, overflow="fold")
     for each in nodes:
         marks = [
-            _state(each),
+            _node_state(each),
             *(["cordoned"] if each.unschedulable else []),
             *([] if each.ready else ["not Ready"]),
         ]
@@ -266,14 +266,14 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Table:
     return table
 
 
-def _state(each: NodeStatus) -> str:
+def _node_state(each: NodeStatus) -> str:
     if each.trouble:
         return "unreadable"
     return each.record.phase.value if each.record else each.ending
 
 
 def _states(nodes: Iterable[NodeStatus]) -> str:
-    return ", ".join(f"{number} {state}" for state, number in Counter(map(_state, nodes)).most_common())
+    return ", ".join(f"{number} {state}" for state, number in Counter(map(_node_state, nodes)).most_common())
 
 
 def _is_open(each: NodeStatus) -> bool:

@@ -111,7 +111,7 @@ def summary(
         foot += _wrapped("its log is beside that file; --verbose prints them all", screen.width)
     lines = sum(-(-len(line) // screen.width) for line in (*head, *foot))
     room = screen.height - 1 - lines  # the last line of a screen is the prompt's
-    return Group(*head, *_failures(_grouped(results), screen.width, room), *foot)
+    return Group(*head, *_failures(_failures_by_state(results), screen.width, room), *foot)
 
 
 def results_text(report: FleetReport) -> str:
@@ -148,7 +148,7 @@ def report_document(
     }
 
 
-def _grouped(results: Iterable[HostResult]) -> list[_Failure]:
+def _failures_by_state(results: Iterable[HostResult]) -> list[_Failure]:
     """Return what did not go as wished, the gravest first."""
     by_state: dict[str, dict[str, HostResult]] = {}
     for result in results:

@@ -277,7 +277,7 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
             table,
             *(("" if gpu.index is None else str(gpu.index),) if numbered else ()),
             gpu.pci_address,
-            _numa_node(gpu.numa_node),
+            _numa_node_number(gpu.numa_node),
             gpu_label(gpu),
             human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else "",
             slices_label(gpu),
@@ -294,7 +294,9 @@ def _accelerator_table(accelerators: Sequence[Accelerator]) -> RenderableType:
     table.add_column("Device")
     table.add_column("Driver")
     for one in sorted(accelerators, key=lambda accelerator: accelerator.pci_address):
-        add_row(table, one.pci_address, _numa_node(one.numa_node), accelerator_label(one), one.driver or "")
+        add_row(
+            table, one.pci_address, _numa_node_number(one.numa_node), accelerator_label(one), one.driver or ""
+        )
     return table
 
 
@@ -310,7 +312,7 @@ def _nic_table(nics: Sequence[Nic]) -> RenderableType:
         add_row(
             table,
             nic.pci_address,
-            _numa_node(nic.numa_node),
+            _numa_node_number(nic.numa_node),
             nic.interface or "",
             nic.rdma_device or "",
             nic_speed(nic),
@@ -319,7 +321,7 @@ def _nic_table(nics: Sequence[Nic]) -> RenderableType:
     return table
 
 
-def _numa_node(numa_node: int | None) -> str:
+def _numa_node_number(numa_node: int | None) -> str:
     return "unknown" if numa_node is None else str(numa_node)
 
 

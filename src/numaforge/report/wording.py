@@ -59,13 +59,16 @@ def some_of(names: Iterable[str], most: int = 3) -> str:
 def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
     """Return what computes, as phrases (`2 packages`, `4 NUMA nodes`); what is absent is left out."""
     cpus = f"{counted(len(topology.online), 'CPU')}{_threads_per_core(topology)}"
-    return (*_counts(package=topology.packages, numa=topology.numa_nodes, core=topology.cores), cpus)
+    return (*_counted_things(package=topology.packages, numa=topology.numa_nodes, core=topology.cores), cpus)
 
 
 def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
     """Return memory and devices as phrases (`2 TiB memory`, `8 GPUs`); what is absent is left out."""
     memory = () if topology.memory_bytes is None else (f"{human_bytes(topology.memory_bytes)} memory",)
-    return (*memory, *_counts(gpu=topology.gpus, accelerator=topology.accelerators, nic=topology.nics))
+    return (
+        *memory,
+        *_counted_things(gpu=topology.gpus, accelerator=topology.accelerators, nic=topology.nics),
+    )
 
 
 def pcie_link(link: PciLink | None) -> str:
@@ -166,7 +169,7 @@ _NOUNS = {
 }
 
 
-def _counts(**things: Sized) -> tuple[str, ...]:
+def _counted_things(**things: Sized) -> tuple[str, ...]:
     return tuple(counted(len(many), _NOUNS[name]) for name, many in things.items() if many)
 
 

@@ -157,7 +157,7 @@ class Usage:
         out = (self.in_work | self.pool.out) - {node.name}  # a node that is out already costs nothing
         limit = budget.max_unavailable.of(len(self.pool.nodes))
         if len(out) >= limit:
-            return f"{len(out)} of at most {limit} nodes are out of service: {_named(out)}"
+            return f"{len(out)} of at most {limit} nodes are out of service: {_first_names(out)}"
         if budget.domain is None:
             return None
         domain = budget.domain_of(node)
@@ -167,7 +167,7 @@ class Usage:
             if len(there) >= limit:
                 return (
                     f"{len(there)} of at most {limit} nodes of {budget.domain}={domain} are out of service: "
-                    f"{_named(there)}"
+                    f"{_first_names(there)}"
                 )
         others = (self.in_work - {node.name}) & self.pool.nodes.keys()
         begun = {self.pool.domain_of(name) for name in others} - {domain}
@@ -212,7 +212,7 @@ def outside_the_pool(budget: Budget) -> str:
     )
 
 
-def _named(names: Iterable[str], at_most: int = 5) -> str:
+def _first_names(names: Iterable[str], at_most: int = 5) -> str:
     names = sorted(names)
     more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
     return ", ".join(names[:at_most]) + more

@@ -46,13 +46,13 @@ def _login(question: Mapping[str, Any]) -> tuple[Path, Path]:
     """Return the files of the kubelet's client certificate and key: those that its kubeconfig names."""
     kubeconfig = Path(question["kubeconfig"])
     text = kubeconfig.read_text(encoding="utf-8")
-    certificate, key = _named(text, "client-certificate"), _named(text, "client-key")
+    certificate, key = _value_of(text, "client-certificate"), _value_of(text, "client-key")
     if not certificate or not key:
         return Path(question["rotated"]), Path(question["rotated"])
     return kubeconfig.parent / certificate, kubeconfig.parent / key
 
 
-def _named(kubeconfig: str, key: str) -> str:
+def _value_of(kubeconfig: str, key: str) -> str:
     found = re.search(rf"""^[ \t{{,-]*["']?{key}["']?\s*:\s*["']?([^"'\n,}}]+)""", kubeconfig, re.MULTILINE)
     return found.group(1).strip() if found else ""
 

@@ -131,7 +131,7 @@ class ControlPlane:
             )
         if self.hidden_etcd and name in self.hidden_etcd:
             return (
-                f"a member of etcd runs on it beside Kubernetes, as on {_named(self.hidden_etcd - {name})}, "
+                f"a member of etcd runs on it beside Kubernetes, as on {_others(self.hidden_etcd - {name})}, "
                 "and the cluster does not show whether those are healthy"
             )
         members = len(self.etcd_nodes)
@@ -261,5 +261,5 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _named(names: Collection[str]) -> str:
+def _others(names: Collection[str]) -> str:
     return ", ".join(sorted(names)) or "no other node"

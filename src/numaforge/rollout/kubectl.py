@@ -521,7 +521,7 @@ class KubectlCluster:
                 text = read_all(response.read, self._login.server).decode(errors="replace")
             except TooMuchOutputError as error:
                 raise ClusterError(error.message, where=error.where) from error
-            return _read(response.status, text, response.headers.get("Retry-After"))
+            return _read_response(response.status, text, response.headers.get("Retry-After"))
         finally:
             connection.close()
 
@@ -716,7 +716,7 @@ def _segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def _read(status: int, text: str, retry_after: str | None) -> _Response:
+def _read_response(status: int, text: str, retry_after: str | None) -> _Response:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -69,7 +69,7 @@ def look_ahead(
         if found.needs.fixed_mig and found.needs.node in cut_by_driver
         else found
         for found in (
-            _of(each, nodes[each.node], budget.domain_of(nodes[each.node]), cluster, budgets, options)
+            _outlook_of(each, nodes[each.node], budget.domain_of(nodes[each.node]), cluster, budgets, options)
             for each in ordered
         )
     ]
@@ -106,7 +106,7 @@ def _members(
         yield Member(each.host, node.name if node else None, drains, control_plane=control_plane)
 
 
-def _of(
+def _outlook_of(
     needs: HostNeeds,
     node: ClusterNode,
     domain: str,

@@ -116,7 +116,7 @@ def read_record(node: ClusterNode) -> Record | None:
     Raises UnreadableError for an annotation that is not one of ours, or of a release with other records.
     """
     text = node.annotations.get(RECORD)
-    return None if text is None else _read(text, node.name)
+    return None if text is None else _read_record(text, node.name)
 
 
 def unreadable(node: ClusterNode) -> str | None:
@@ -128,7 +128,7 @@ def unreadable(node: ClusterNode) -> str | None:
     return None
 
 
-def _read(text: str, where: str) -> Record:
+def _read_record(text: str, where: str) -> Record:
     try:
         document = parse_json(text)
         version = document.pop(_VERSION, VERSION)

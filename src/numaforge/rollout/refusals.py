@@ -27,7 +27,7 @@ def refusals(
     return {
         **_of_no_pool(cluster, nodes, joined, budget),
         **{host: unreadable_refusal(why) for host, why in not_readable(cluster, unreadable).items()},
-        **{each.host: why for each in survey.needs if (why := _of(each, nodes))},
+        **{each.host: why for each in survey.needs if (why := _refusal_of(each, nodes))},
         **claimed_twice({each.host: each.node for each in joined}),
         **survey.refused,
     }
@@ -71,7 +71,7 @@ def unknown_node(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str:
     )
 
 
-def _of(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str | None:
+def _refusal_of(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str | None:
     if needs.joined and needs.node not in nodes:
         return unknown_node(needs, nodes)
     if needs.joined:

@@ -40,7 +40,7 @@ def is_gone(runner: str) -> bool:
         return False
     pid = int(found["pid"])
     start = _start(pid)
-    return start != found["start"] if start is not None else not _exists(pid)
+    return start != found["start"] if start is not None else not _process_exists(pid)
 
 
 def _user() -> str:
@@ -85,7 +85,7 @@ def _start(pid: int) -> str | None:
     return "" if fields[0] == "Z" else fields[19]
 
 
-def _exists(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     """Say whether there is such a process: /proc may hide those of other users (hidepid)."""
     try:
         os.kill(pid, 0)

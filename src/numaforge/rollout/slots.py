@@ -77,11 +77,11 @@ def live_slots(cluster: Cluster, pool: Pool, leases: Iterable[Lease]) -> list[Sl
     return [
         slot
         for slot in held_slots(leases)
-        if ((node := pool.nodes.get(slot.node)) and node.uid == slot.node_uid) or _exists(cluster, slot)
+        if ((node := pool.nodes.get(slot.node)) and node.uid == slot.node_uid) or _node_exists(cluster, slot)
     ]
 
 
-def _exists(cluster: Cluster, slot: Slot) -> bool:
+def _node_exists(cluster: Cluster, slot: Slot) -> bool:
     try:
         return cluster.node(slot.node).uid == slot.node_uid
     except NotFoundError:

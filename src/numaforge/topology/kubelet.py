@@ -57,7 +57,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
         flags=flags,
         exec_start=unit.exec_start,
         config_text=snapshot.files.get(config_file) if config_file else None,
-        drop_ins=_below(snapshot.files, config_dir) if config_dir else {},
+        drop_ins=_drop_ins_below(snapshot.files, config_dir) if config_dir else {},
         root_dir=root_dir,
         state_files={
             name: text
@@ -130,7 +130,7 @@ def _arguments(words: list[str]) -> tuple[str, ...]:
     return tuple(words[names[0] + 1 if names else 1 :])
 
 
-def _below(files: Mapping[str, str], folder: str) -> dict[str, str]:
+def _drop_ins_below(files: Mapping[str, str], folder: str) -> dict[str, str]:
     inside = folder.rstrip("/") + "/"
     return {
         path: text
@@ -171,7 +171,7 @@ def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
     for folder in reversed(
         catalogue.UNIT_FOLDERS
     ):  # the same name in an earlier folder replaces a later one's
-        for path, text in _below(files, f"{folder}/{catalogue.UNIT}.d").items():
+        for path, text in _drop_ins_below(files, f"{folder}/{catalogue.UNIT}.d").items():
             drop_ins[posixpath.basename(path)] = text
     for name in sorted(drop_ins):
         yield drop_ins[name]
@@ -198,11 +198,11 @@ def _read_unit(texts: list[str]) -> _ServiceUnit:
 
 
 def _assignments(text: str) -> dict[str, str]:
-    pairs = (word.partition("=") for word in _words(text))
+    pairs = (word.partition("=") for word in _shell_words(text))
     return {name: value for name, equals, value in pairs if equals}
 
 
-def _words(text: str) -> list[str]:
+def _shell_words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:  # an unbalanced quote: systemd ignores the line, and so is nothing known of it
@@ -216,12 +216,12 @@ def _expanded(unit: _ServiceUnit, files: Mapping[str, str]) -> list[str]:
         for line in re.sub(r"\\\n", "", files.get(path, "")).splitlines():
             name, equals, value = line.strip().partition("=")
             if equals and not name.startswith(("#", ";")):
-                environment[name] = " ".join(_words(value))
+                environment[name] = " ".join(_shell_words(value))
     words: list[str] = []
-    for word in _words((unit.exec_start or "").lstrip("-@:+!")):
+    for word in _shell_words((unit.exec_start or "").lstrip("-@:+!")):
         alone = re.fullmatch(r"\$(\w+)", word)
         if alone:  # $NAME as a word of its own becomes as many words as its value has
-            words += _words(environment.get(alone[1], ""))
+            words += _shell_words(environment.get(alone[1], ""))
         else:
             words.append(re.sub(r"\$\{(\w+)\}", lambda match: environment.get(match[1], ""), word))
     return words

@@ -47,8 +47,10 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         open_module="Open Kernel Module" in said if said else None,
         on_disk=snapshot.commands.get("modinfo nvidia", "").strip() or None,
         library=_library(snapshot.links),
-        packages=_packages(snapshot.commands.get("nvidia packages", snapshot.commands.get("packages"))),
-        kernel_modules=_below(found, "/sys/module/"),
+        packages=_nvidia_packages(
+            snapshot.commands.get("nvidia packages", snapshot.commands.get("packages"))
+        ),
+        kernel_modules=_names_below(found, "/sys/module/"),
         daemons=read_daemons(snapshot),
         nouveau_kept_out=_nouveau_kept_out(files),
         char_links=_char_links(found),
@@ -76,7 +78,7 @@ def _library(links: Mapping[str, str]) -> str | None:
     return next((match[1] for match in found if match), None)
 
 
-def _packages(answer: str | None) -> dict[str, str] | None:
+def _nvidia_packages(answer: str | None) -> dict[str, str] | None:
     """Return the installed packages; a version without its epoch and the distribution's own part."""
     if answer is None:
         return None
@@ -90,7 +92,7 @@ def _packages(answer: str | None) -> dict[str, str] | None:
     }
 
 
-def _below(found: frozenset[str] | None, folder: str) -> tuple[str, ...] | None:
+def _names_below(found: frozenset[str] | None, folder: str) -> tuple[str, ...] | None:
     if found is None:
         return None
     return tuple(sorted(path.removeprefix(folder) for path in found if path.startswith(folder)))

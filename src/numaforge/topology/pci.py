@@ -103,9 +103,9 @@ class Function:
     def link(self) -> PciLink | None:
         """Its PCIe link, None where nothing of it is known."""
         link = PciLink(
-            speed=_number(self.held.get("current_link_speed")),
+            speed=_gigatransfers(self.held.get("current_link_speed")),
             width=_width(self.held.get("current_link_width")),
-            max_speed=_number(self.held.get("max_link_speed")),
+            max_speed=_gigatransfers(self.held.get("max_link_speed")),
             max_width=_width(self.held.get("max_link_width")),
         )
         return None if link == PciLink(None, None, None, None) else link
@@ -203,7 +203,7 @@ def _driver(snapshot: Snapshot, address: str) -> str | None:
     return target.rpartition("/")[2] if target else None
 
 
-def _number(text: str | None) -> float | None:
+def _gigatransfers(text: str | None) -> float | None:
     """Return GT/s from "32.0 GT/s PCIe"; "Unknown" is unknown."""
     first = (text or "").split(" ")[0]
     return float(first) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", first) else None

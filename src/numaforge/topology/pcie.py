@@ -47,7 +47,7 @@ def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
         for folder in (f"/sys/bus/pci/devices/{function.address}",)
         for text in (snapshot.files.get(f"{folder}/config"),)
         for space in (_space(text),)
-        for group in (_number(snapshot.links.get(f"{folder}/iommu_group")),)
+        for group in (_group_number(snapshot.links.get(f"{folder}/iommu_group")),)
         if text is not None or group is not None
     )
 
@@ -113,6 +113,6 @@ def _path(target: str) -> tuple[str, ...]:
     return () if root is None else tuple(parts[root:])
 
 
-def _number(target: str | None) -> int | None:
+def _group_number(target: str | None) -> int | None:
     name = (target or "").rpartition("/")[2]
     return digits(name)

@@ -161,7 +161,7 @@ def _containerd(snapshot: Snapshot, there: frozenset[str]) -> Containerd | None:
     return Containerd(
         version=version[1] if version else None,
         config_version=_at(dump, "version"),
-        imports=_words(_at(dump, "imports")),
+        imports=_as_texts(_at(dump, "imports")),
         versions=dict(_versions(snapshot.commands.get("containerd files", ""))),
         fragments=tuple(sorted(path for path in there if path.startswith("/etc/containerd/conf.d/"))),
         runtimes=None
@@ -169,7 +169,7 @@ def _containerd(snapshot: Snapshot, there: frozenset[str]) -> Containerd | None:
         else {name: _at(runtime, "options", "SystemdCgroup") for name, runtime in sorted(runtimes.items())},
         default_runtime=_at(cri, "containerd", "default_runtime_name"),
         cdi=_at(cri, "enable_cdi"),
-        cdi_folders=_words(_at(cri, "cdi_spec_dirs")),
+        cdi_folders=_as_texts(_at(cri, "cdi_spec_dirs")),
         nri=None if nri is None else not nri,
         sandbox_image=_at(cri, "sandbox_image") or _at(images, "sandbox"),
     )
@@ -188,7 +188,7 @@ def _at(table: Any, *keys: str) -> Any:
     return table
 
 
-def _words(value: object) -> tuple[str, ...] | None:
+def _as_texts(value: object) -> tuple[str, ...] | None:
     return tuple(map(str, value)) if isinstance(value, list) else None
 
 
@@ -257,11 +257,11 @@ def _sysctl_files(files: Mapping[str, str]) -> dict[str, dict[str, str]]:
             if path.startswith(f"{folder}/"):
                 by_name[PurePosixPath(path).name] = path
     # /etc/sysctl.conf counts as 99-sysctl.conf where a link of that name leads to it.
-    read = {by_name[name]: dict(_sysctls(files[by_name[name]])) for name in sorted(by_name)}
+    read = {by_name[name]: dict(_sysctl_lines(files[by_name[name]])) for name in sorted(by_name)}
     return {path: settings for path, settings in read.items() if settings}
 
 
-def _sysctls(text: str) -> Iterator[tuple[str, str]]:
+def _sysctl_lines(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
         if equals and not name.startswith(("#", ";")):

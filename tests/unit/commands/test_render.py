@@ -197,7 +197,7 @@ def test_a_link_to_itself_is_refused(root: Path) -> None:
 
 
 def test_owners_are_named_as_the_root_directory_names_them(root: Path) -> None:
-    from numaforge.commands.render import _names
+    from numaforge.commands.render import _names_by_number
 
     (root / "etc/passwd").write_text("toor:x:0:0::/:/bin/sh\nlocal:x:4711:4711::/:/bin/sh\nodd line\n")
-    assert _names(str(root / "etc/passwd")) == {0: "toor", 4711: "local"}
+    assert _names_by_number(str(root / "etc/passwd")) == {0: "toor", 4711: "local"}

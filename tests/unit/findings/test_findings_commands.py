@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.cli import run
-from numaforge.findings import host
+from numaforge.findings import userland
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
 from numaforge.topology.model import NvidiaInstall
@@ -16,7 +16,7 @@ from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.machines import dgx_h100
 from tests.fixtures.workers import worker
 
-COMMANDS = {"gpus check": gpus.RULES, "host check": host.RULES, "gpudirect": gpudirect.RULES}
+COMMANDS = {"gpus check": gpus.RULES, "host check": userland.RULES, "gpudirect": gpudirect.RULES}
 
 
 def changed(kind, **fields):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.findings import Severity, host
+from numaforge.findings import Severity, userland
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies, judge
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
@@ -14,7 +14,7 @@ from tests.fixtures.machines import lab_node
 from tests.fixtures.pcie import MACHINES, machine_of
 from tests.fixtures.workers import worker
 
-SUBJECTS = {"gpus": gpus.RULES, "gpudirect": gpudirect.RULES, "host": host.RULES}
+SUBJECTS = {"gpus": gpus.RULES, "gpudirect": gpudirect.RULES, "userland": userland.RULES}
 EVERY_SUBJECT = pytest.mark.parametrize("rules", SUBJECTS.values(), ids=SUBJECTS)
 
 

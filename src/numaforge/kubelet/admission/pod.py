@@ -269,22 +269,22 @@ def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
             continue
         if request > limit:
             raise PodError(
-                f"requests {resource} {_text(request)}, more than its limit of {_text(limit)}",
+                f"requests {resource} {_as_number(request)}, more than its limit of {_as_number(limit)}",
                 where=f"{where}.requests.{resource}",
                 remedy="lower the request or raise the limit",
             )
         if request != limit and (is_extended(resource) or resource.startswith(HUGEPAGES_PREFIX)):
             raise PodError(
-                f"requests {resource} {_text(request)} with a limit of {_text(limit)}",
+                f"requests {resource} {_as_number(request)} with a limit of {_as_number(limit)}",
                 where=f"{where}.requests.{resource}",
                 remedy=f"{resource} cannot be overcommitted: request and limit must be equal",
             )
     for resource, limit in limits.items():
         if is_extended(resource) and limit.denominator != 1:
-            raise PodError(f"{_text(limit)} is not a whole number", where=f"{where}.limits.{resource}")
+            raise PodError(f"{_as_number(limit)} is not a whole number", where=f"{where}.limits.{resource}")
 
 
-def _text(quantity: Fraction) -> str:
+def _as_number(quantity: Fraction) -> str:
     return str(quantity.numerator) if quantity.denominator == 1 else f"{float(quantity):g}"
 
 

@@ -68,14 +68,15 @@ def _unequal(field: str, requests: Quantities, limits: Quantities) -> Iterator[R
         limit, request = limits.get(resource, Fraction(0)), requests.get(resource, Fraction(0))
         if limit == 0:
             reason = f"has no {resource} limit" + (
-                "" if request == 0 else f", only a request of {_text(resource, request)}"
+                "" if request == 0 else f", only a request of {_in_units(resource, request)}"
             )
-            yield Remark(f"{field}.limits.{resource}", reason, _text(resource, request) if request else None)
+            yield Remark(
+                f"{field}.limits.{resource}", reason, _in_units(resource, request) if request else None
+            )
         elif request != limit:
-            reason = (
-                f"requests {_text(resource, request)} {resource}, below its limit of {_text(resource, limit)}"
-            )
-            yield Remark(f"{field}.requests.{resource}", reason, _text(resource, limit))
+            most = _in_units(resource, limit)
+            reason = f"requests {_in_units(resource, request)} {resource}, below its limit of {most}"
+            yield Remark(f"{field}.requests.{resource}", reason, most)
 
 
 def _without_exclusive_cpus(pod: Pod) -> Iterator[Remark]:
@@ -84,7 +85,7 @@ def _without_exclusive_cpus(pod: Pod) -> Iterator[Remark]:
         if container.whole_cpus == 0 and cpus > 0:
             yield Remark(
                 f"{field}.resources.limits.cpu",
-                f"asks for {_text(CPU, cpus)} CPUs: only a whole number is exclusive, so it runs on the "
+                f"asks for {_in_units(CPU, cpus)} CPUs: only a whole number is exclusive, so it runs on the "
                 "shared pool",
                 str(ceil(cpus)),
             )
@@ -98,7 +99,7 @@ def fields_of(pod: Pod) -> Iterator[tuple[str, Container]]:
         yield f"containers[{index}]", container
 
 
-def _text(resource: str, quantity: Fraction) -> str:
+def _in_units(resource: str, quantity: Fraction) -> str:
     if resource == CPU:
         return str(quantity) if quantity.denominator == 1 else f"{ceil(quantity * 1000)}m"
     return format_bytes(ceil(quantity))

@@ -159,7 +159,7 @@ def _threshold(signal: str, text: str) -> Threshold:
         if share > 1:
             raise ReservationError(f"eviction percentage threshold {signal} must be <= 100%: {text}", signal)
         return Threshold(None, share)
-    quantity = _quantity(signal, text)
+    quantity = _threshold_quantity(signal, text)
     if quantity.amount <= 0:
         raise ReservationError(f"eviction threshold {signal} must be positive: {quantity}", signal)
     return Threshold(quantity)
@@ -172,7 +172,7 @@ def _percentage(signal: str, text: str) -> float:
         raise ReservationError(str(error), signal) from error
 
 
-def _quantity(signal: str, text: str) -> Quantity:
+def _threshold_quantity(signal: str, text: str) -> Quantity:
     try:
         return Quantity.parse(text)
     except QuantityError as error:
@@ -197,5 +197,5 @@ def _check_reclaim(signal: str, text: str) -> None:
                 f"eviction percentage minimum reclaim {signal} must be positive: {text}", signal
             )
         return
-    if _quantity(signal, text).amount < 0:
+    if _threshold_quantity(signal, text).amount < 0:
         raise ReservationError(f"negative eviction minimum reclaim specified for {signal}", signal)
