@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor, trunc
 
 from numaforge.errors import NumaforgeError
@@ -60,6 +61,7 @@ class Quantity:
     big: bool = False
 
     @classmethod
+    @lru_cache(maxsize=4096)  # a fleet's machines say the same ones
     def parse(cls, text: str) -> Quantity:
         """Read a quantity: rounded up to 1n, in binary notation at most 2^63-1.
 

@@ -102,7 +102,8 @@ def inspect_once() -> None:
     It orders operations by the lines that called them, and reads the source of every frame of the stack for
     that, though it needs the frames' files and line numbers alone; and it evaluates the type hints of its
     global arguments for every operation and every fact. A pyinfra that calls something else is left alone.
-    And it looks for each of these arguments in the data of the host, through exceptions.
+    And it looks for each of these arguments in the data of the host, through exceptions, and merges what all
+    groups of the host say for that.
     Until pyinfra reads frames without their source (`inspect.stack(0)`), and caches its global arguments.
     """
     if _util.stack is inspect.stack and _util.getframeinfo is inspect.getframeinfo:
@@ -114,10 +115,15 @@ def inspect_once() -> None:
 
 def _datum(data: Any, key: str) -> Any:
     """Return a shallow copy of a host's datum, as pyinfra does; raises AttributeError where there is none."""
-    for known in data.datas:
-        found = known() if callable(known) else known  # a deploy's defaults are kept in its state
+    kept = data.__dict__
+    if "settled" not in kept:  # those of the inventory; what groups say is merged anew by each call
+        kept["settled"] = [known() if callable(known) else known for known in data.datas[:-1]]
+    for found in kept["settled"]:
         if key in found:
             return copy(found[key])
+    defaults = data.datas[-1]()  # of the deploy that is called
+    if key in defaults:
+        return copy(defaults[key])
     raise AttributeError(key)
 
 

@@ -11,9 +11,11 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from numaforge.maintenance.identity import Identity
-from numaforge.rollout.cluster import ClusterNode
+if TYPE_CHECKING:
+    from numaforge.maintenance.identity import Identity
+    from numaforge.rollout.cluster import ClusterNode
 
 PIN = "numaforge_node"
 """The host data that says which Node a host is, by its name or its provider ID."""

@@ -182,10 +182,11 @@ def _numbered(output: bytes) -> dict[str, str]:
     sizes: dict[bytes, int] = {}
     texts: dict[bytes, list[bytes]] = {}
     for line in output.split(b"\n")[:-1]:
-        if (counted := _SIZE.fullmatch(line)) and not texts and b"total" not in sizes:
+        if not texts and b"total" not in sizes and (counted := _SIZE.fullmatch(line)):
             sizes[counted["path"]] = _size(counted["size"].decode(), line.decode("utf-8", "replace"))
         elif numbered := _NUMBERED.fullmatch(line):
-            texts.setdefault(numbered["path"], []).append(numbered["line"] + b"\n")
+            path, text = numbered.groups()
+            texts.setdefault(path, []).append(text + b"\n")
         else:
             raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
     for path, lines in texts.items():
