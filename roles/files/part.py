@@ -21,7 +21,7 @@ NAME = "files"
 def look(goal: Goal) -> Look:
     """Return the paths, and the texts that are known already."""
     install = goal.machine.kubelet
-    files, absent = _files(goal, install.config_text if install else None)
+    files, absent = _files(goal, goal.machine.kubelet_config)
     paths = [*(file.path for file in files), *absent]
     known = [file.text for file in files]
     if goal.plan.kubelet and "kubelet" in goal.roles:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import KubeletConfigError
-from numaforge.findings import Severity
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, state_files_to_remove
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
@@ -108,23 +107,6 @@ def effect(
     present = {_path(kubelet, name) for name in state_files}
     there = {path: reason for path, reason in removals.items() if path in present}
     return Effect(before, after, there, tuple(removals), pools_change)
-
-
-def check(expected: Effect) -> None:
-    """Refuse a configuration under which the kubelet would not start.
-
-    Raises KubeletConfigError with the kubelet's own words.
-    """
-    report = expected.after
-    if report.starts:
-        return
-    finding = next((finding for finding in report.findings if finding.severity is Severity.ERROR), None)
-    raise KubeletConfigError(
-        f"kubelet {report.version} would not start with this configuration: "
-        f"{report.error or (finding.evidence if finding else 'see the findings of numaforge check')}",
-        where=finding.where if finding else None,
-        remedy=finding.remedy if finding else None,
-    )
 
 
 def _said(config: Mapping[str, Any], name: str) -> Any:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
+from numaforge.kubelet.findings import require_start
 from numaforge.maintenance.part import Found, Goal, Look, Part, Unit, lines
 from numaforge.render import files_of
 from numaforge.roles.hugepages.part import pages_found
 from numaforge.roles.hugepages.paths import with_pools
 from numaforge.roles.kubelet import kubelet as role
-from numaforge.roles.kubelet.effect import Effect, check, effect
+from numaforge.roles.kubelet.effect import Effect, effect
 from numaforge.shell import line
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     ours = {file.path for file in goal.plan.files if file.role == "kubelet"} | {kubelet.config_file}
     if not (written & ours or others or expected.removals):
         return None
-    check(expected)
+    require_start(expected.after)
     unit = found.unit()
     if unit.active_state is None:
         return None

@@ -171,7 +171,7 @@ def _pod(given: Pod | Mapping[str, Any]) -> Pod:
 
 def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | None) -> Scenario:
     there = machine.kubelet
-    text = config_text if config_text is not None or there is None else there.config_text
+    text = machine.kubelet_config if config_text is None else config_text
     if plan is not None:
         if there is not None and config_text is not None:
             machine = replace(machine, kubelet=replace(there, config_text=config_text, drop_ins={}))

@@ -41,7 +41,7 @@ def node_as_planned(
     installed = machine.kubelet.version if machine.kubelet else None
     wanted = kubelet_version or (None if installed else f"1.{LATEST_MINOR}")
     decided = plan_for(machine, profile, plan, wanted)
-    files = files_of(kubelet, decided, machine.kubelet.config_text if machine.kubelet else None)
+    files = files_of(kubelet, decided, machine.kubelet_config)
     return planned_node(machine, decided, files, state)
 
 

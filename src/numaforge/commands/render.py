@@ -94,7 +94,7 @@ def _files(
     machine, plan = machine_and_plan(source, root, profile, kubelet_version)
     if plan is None:
         raise click.UsageError("there is no plan: --profile says what to plan")
-    files = plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
+    files = plan_files(plan, machine.kubelet_config)
     return files, {file.path: str(path) for file in plan.files if (path := template_path(file))}
 
 
@@ -157,7 +157,7 @@ def _of_host(
         plan = plan_of(machine, profile, kubelet_version)
         if plan is None:
             raise NumaforgeError("has no plan", remedy="say what to plan: --profile NAME")
-        files = plan_files(plan, machine.kubelet.config_text if machine.kubelet else None)
+        files = plan_files(plan, machine.kubelet_config)
         answer = as_root(connected, read_script([file.path for file in files]))
         return files, parse_states(answer)
 

@@ -34,14 +34,19 @@ class Report:
     )  # Node Allocatable: "cpu", "memory" -> quantity
 
 
-def require_start(report: Report, where: str | None) -> None:
-    """Raise KubeletConfigError, with the kubelet's words, where it would not start."""
-    if not report.starts:
-        raise KubeletConfigError(
-            f"kubelet {report.version} would not start: {report.error}",
-            where=where,
-            remedy="`numaforge check` says more",
-        )
+def require_start(report: Report, where: str | None = None) -> None:
+    """Raise KubeletConfigError, with the kubelet's words, where it would not start.
+
+    `where` is the host or the file; None names the setting.
+    """
+    if report.starts:
+        return
+    finding = next(finding for finding in report.findings if finding.severity is Severity.ERROR)
+    raise KubeletConfigError(
+        f"kubelet {report.version} would not start: {report.error}",
+        where=where or finding.where,
+        remedy=f"{finding.remedy}; `numaforge check` says more",
+    )
 
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE

@@ -38,8 +38,7 @@ def planned_node(
     name. Raises KubeletConfigError where no kubelet is planned.
     """
     there = machine.kubelet
-    config = there.config_text if there else None
-    expected = effect(plan, machine, files, config, there.drop_ins if there else {}, state)
+    expected = effect(plan, machine, files, machine.kubelet_config, there.drop_ins if there else {}, state)
     gone = {path.rpartition("/")[2] for path in expected.removals}
     after = gpus_as_planned(machine_as_planned(machine, plan), plan.mig)
     left = {name: text for name, text in state.items() if name not in gone}

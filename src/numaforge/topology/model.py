@@ -750,3 +750,8 @@ class NodeTopology(MachineShape):
     kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values
     # text of /etc/numaforge/plan.json, which tells our settings from the admin's
     previous_plan: str | None = None
+
+    @property
+    def kubelet_config(self) -> str | None:
+        """The text of the kubelet's main config file; None where there is none, or no kubelet."""
+        return self.kubelet.config_text if self.kubelet else None

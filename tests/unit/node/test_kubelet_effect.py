@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.findings import require_start
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.roles.kubelet.effect import Effect, check, effect
+from numaforge.roles.kubelet.effect import Effect, effect
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 from tests.fixtures.role_files import kubelet_files
@@ -119,7 +120,7 @@ def test_pools_that_change_restart_the_kubelet_without_a_memory_manager_too() ->
 def test_a_configuration_that_the_kubelet_refuses_is_refused_in_its_words() -> None:
     broken = node(config_text=KUBEADM_CONFIG + "maxPods: -1\n")
     with pytest.raises(KubeletConfigError, match=r"would not start.*maxPods"):
-        check(change(broken, planned_on=node()))
+        require_start(change(broken, planned_on=node()).after)
 
 
 def test_swap_that_the_plan_turns_off_is_no_reason_to_refuse() -> None:
