@@ -41,6 +41,21 @@ def save_machine(tmp_path) -> Callable[[NodeTopology], str]:
 
 
 @pytest.fixture
+def save_fleet(tmp_path) -> Callable[..., str]:
+    """What saves machines as gpu-1, gpu-2, ... in one folder, and returns the folder."""
+
+    def save(*fleet: NodeTopology) -> str:
+        folder = tmp_path / "fleet"
+        folder.mkdir()
+        for number, machine in enumerate(fleet, 1):
+            document = {**to_document(machine), "hostname": f"gpu-{number}"}
+            (folder / f"gpu-{number}.json").write_text(json.dumps(document))
+        return str(folder)
+
+    return save
+
+
+@pytest.fixture
 def lab_document(save_machine) -> str:
     """The topology document of a machine with 16 CPUs on 4 NUMA nodes, as a file."""
     return save_machine(machines.lab_node())

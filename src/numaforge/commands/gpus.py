@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from numaforge.commands.machine import machine_of
 from numaforge.commands.rules import judging_options, say_judgements
 
 
@@ -15,17 +14,19 @@ def gpus() -> None:
 
 @gpus.command()
 @judging_options("Say what the other rules came to as well, and why.")
-def check(source: str | None, root: str | None, verbose: bool, output: str) -> int:
+def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
     """Say what is wrong with the GPUs of a machine, their driver and their fabric.
 
     Each rule says on which machines it applies; what a snapshot does not hold is unknown, and no alarm. Exits
-    with 1 where something keeps the GPUs from their work; warnings and notes alone do not.
+    with 1 where something keeps the GPUs from their work; warnings and notes alone do not. Several machines,
+    or a folder with their snapshots, are one table.
 
     \b
-    Example:
+    Examples:
       numaforge gpus check dgx-h100
       numaforge gpus check -v
+      numaforge gpus check fleet/
     """
     from numaforge.findings.gpus.rules import RULES
 
-    return say_judgements(machine_of(source, root), RULES, verbose=verbose, output=output)
+    return say_judgements(sources, root, RULES, verbose=verbose, output=output)

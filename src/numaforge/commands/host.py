@@ -7,7 +7,6 @@ import click
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_and_plan,
-    machine_of,
     profile_option,
     root_option,
     snapshot_or_plan_argument,
@@ -25,20 +24,22 @@ def host() -> None:
 
 @host.command()
 @judging_options("Say what the other rules came to as well, and why.")
-def check(source: str | None, root: str | None, verbose: bool, output: str) -> int:
+def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str) -> int:
     """Say what is wrong with containerd, packages, swap, clock and limits, and who else tunes the host.
 
     Each rule says on which machines it applies; what a snapshot does not hold is unknown, and no alarm. Exits
-    with 1 where something keeps pods from their work; warnings and notes alone do not.
+    with 1 where something keeps pods from their work; warnings and notes alone do not. Several machines, or a
+    folder with their snapshots, are one table.
 
     \b
-    Example:
+    Examples:
       numaforge host check dgx-h100
       numaforge host check -v
+      numaforge host check fleet/
     """
     from numaforge.findings.userland import RULES
 
-    return say_judgements(machine_of(source, root), RULES, verbose=verbose, output=output)
+    return say_judgements(sources, root, RULES, verbose=verbose, output=output)
 
 
 @host.command("runtime-class")

@@ -8,17 +8,19 @@ takes it.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from numaforge.commands.options import Command
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.ordering import natural
 from numaforge.report.terminal import progress, step
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
-
-T = TypeVar("T")
 
 _PLAN = {"cpus", "numa_nodes", "decisions"}  # keys that stand together in plans alone
 
@@ -107,16 +107,43 @@ def _saved_in(folder: Path) -> list[str]:
     return sorted(map(str, found), key=natural)
 
 
-def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> tuple[list[T], dict[str, str]]:
-    """Return what is found of each machine, and why nothing is of the others, by name."""
-    found: list[T] = []
-    failed: dict[str, str] = {}
+class _OfHost(Protocol):
+    @property
+    def hostname(self) -> str | None: ...
+
+
+T = TypeVar("T", bound=_OfHost)
+
+
+@dataclass(frozen=True)
+class Answers(Generic[T]):
+    """What is found of several machines, by the names to show, and why nothing is of the others.
+
+    `code` is the exit code as far as it goes by the others.
+    """
+
+    found: list[tuple[str, T]]
+    failed: dict[str, str]
+    code: ExitCode
+
+
+def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> Answers[T]:
+    """Return what is found of each machine, shown with its host's name where no other one has that."""
+    found: dict[str, T] = {}
+    failed: dict[str, NumaforgeError] = {}
     for name in names:
         try:
-            found.append(ask(name))
+            found[name] = ask(name)
         except NumaforgeError as error:
-            failed[name] = str(error)
-    return found, failed
+            failed[name] = error
+    hosts = Counter(one.hostname for one in found.values())
+    shown = [
+        (one.hostname if one.hostname and hosts[one.hostname] == 1 else name, one)
+        for name, one in found.items()
+    ]
+    silent = all(error.exit_code == ExitCode.UNREACHABLE for error in failed.values())
+    code = ExitCode.YES if not failed else ExitCode.UNREACHABLE if silent else ExitCode.NO
+    return Answers(shown, {name: str(error) for name, error in failed.items()}, code)
 
 
 snapshot_argument = machine_argument("[MACHINE]")
@@ -249,7 +276,7 @@ def _machine_called(name: str) -> NodeTopology:
             remedy = " ".join(
                 filter(None, (error.remedy and f"{error.remedy};", f"or name {_or_ready(name)}"))
             )
-            raise HostError(error.message, where=error.where, remedy=remedy) from error
+            raise type(error)(error.message, where=error.where, remedy=remedy) from error
     with _located(name), step(f"interpreting {name}"):
         return read_topology(snapshot)
 

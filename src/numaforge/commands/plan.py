@@ -42,7 +42,7 @@ def plan(
 
     With --profile, that profile's plan is made; without it, the plan that the host already has is shown. A
     PLAN file is shown as it is. Several machines, or a folder with their snapshots, are one table; exits with
-    1 when some cannot be planned.
+    1 when some cannot be planned, with 6 where these are all hosts that do not answer.
 
     \b
     Examples:
@@ -80,14 +80,16 @@ def _plan_all(
 
     if root is not None:
         raise click.UsageError("give either MACHINE or --root, not both")
-    plans, failed = answers_of(named, lambda name: _decided(name, None, profile, kubelet_version)[1])
+    plans = answers_of(named, lambda name: _decided(name, None, profile, kubelet_version)[1])
     if output == "json":
         from numaforge.roles.document import to_document
 
-        show_json({"schema": 1, "plans": [to_document(each) for each in plans], "failed": failed})
+        show_json(
+            {"schema": 1, "plans": [to_document(each) for _, each in plans.found], "failed": plans.failed}
+        )
     else:
-        show(plans_table([(each.hostname, each) for each in plans], failed))
-    return ExitCode.NO if failed else ExitCode.YES
+        show(plans_table(plans.found, plans.failed))
+    return plans.code
 
 
 def _named_profiles() -> str:

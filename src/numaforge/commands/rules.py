@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from numaforge.commands.machine import root_option, snapshot_argument
+from numaforge.commands.machine import (
+    Answers,
+    answers_of,
+    each_named,
+    machine_of,
+    machines_argument,
+    root_option,
+)
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import show_json
+from numaforge.report.terminal import show, show_json
 
 if TYPE_CHECKING:
     from numaforge.findings.engine import MachineRule
@@ -20,38 +28,70 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def judging_options(verbose: str) -> Callable[[Command], Command]:
-    """Take the machine, `-v` and `-o`; `verbose` is the help of `-v`."""
+    """Take the machines, `-v` and `-o`; `verbose` is the help of `-v`."""
 
     def offer(command: Command) -> Command:
         shown = output_option("table", "json")(command)
         shown = click.option("-v", "--verbose", is_flag=True, help=verbose)(shown)
-        return snapshot_argument(root_option(shown))
+        return machines_argument(root_option(shown))
 
     return offer
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a command says of one machine beside the verdicts of its rules.
+
+    `lines` stand above them, `document` are keys of the JSON document, `doubt` says what of the question is
+    not known, and `cell` is the machine's place in a column of a fleet's table.
+    """
+
+    lines: Sequence[str] = ()
+    doubt: str | None = None
+    document: Mapping[str, Any] = field(default_factory=dict)
+    cell: str | None = None
+
+
 def say_judgements(
-    machine: NodeTopology,
+    sources: Sequence[str],
+    root: str | None,
     rules: Sequence[MachineRule],
     *,
     verbose: bool,
     output: str,
-    before: Sequence[str] = (),
-    more: Mapping[str, Any] | None = None,
-    doubt: str | None = None,
+    beside: Callable[[NodeTopology], Beside] = lambda _: Beside(),
+    column: str | None = None,
 ) -> int:
-    """Print the verdicts of rules, as a table or as JSON; NO where one of the findings is an error.
+    """Print the verdicts of rules on machines, as a table or as JSON; NO where a finding is an error.
 
-    `before` are lines above the table, `more` are keys of the JSON document, and `doubt` says what of the
-    question is not known.
+    Several machines are a fleet's table, in which `column` is the heading of what `beside` says of each.
     """
     from numaforge.findings.engine import check
     from numaforge.report import findings as report
+    from numaforge.report.machines import judgements_table
 
-    judgements = check(rules, machine)
-    if output == "json":
-        show_json(report.to_document(machine.hostname, judgements, more or {}))
+    named = each_named(sources)
+    if len(named) > 1 and root is not None:
+        raise click.UsageError("give either MACHINE or --root, not both")
+    if len(named) > 1:
+        machines = answers_of(named, lambda name: machine_of(name, None))
     else:
-        text = report.as_text(machine.hostname, judgements, verbose=verbose, doubt=doubt)
-        click.echo("\n".join([*before, text]))
-    return ExitCode.NO if report.has_errors(report.all_findings(judgements)) else ExitCode.YES
+        machine = machine_of(named[0] if named else None, root)
+        machines = Answers([(machine.hostname or "this machine", machine)], {}, ExitCode.YES)
+    judged = [(name, machine, check(rules, machine), beside(machine)) for name, machine in machines.found]
+    if output == "json":
+        documents = [
+            report.to_document(machine.hostname, verdicts, said.document)
+            for _, machine, verdicts, said in judged
+        ]
+        several = {"schema": 1, "machines": documents, "failed": machines.failed}
+        show_json(several if len(named) > 1 else documents[0])
+    else:
+        for name, _, verdicts, said in judged if verbose or len(named) <= 1 else ():
+            text = report.as_text(name, verdicts, verbose=verbose, doubt=said.doubt)
+            click.echo("\n".join([*said.lines, text]))
+        if len(named) > 1:
+            rows = [(name, said.cell, verdicts) for name, _, verdicts, said in judged]
+            show(judgements_table(rows, machines.failed, column))
+    wrong = any(report.has_errors(report.all_findings(verdicts)) for _, _, verdicts, _ in judged)
+    return ExitCode.NO if wrong else machines.code

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def topology(sources: tuple[str, ...], root: str | None, matrix: bool, as_tree: bool, output: str) -> int:
     """Show packages, NUMA nodes, cores, memory and devices.
 
-    Several machines, or a folder with their snapshots, are one table; exits with 1 when some cannot be read.
+    Several machines, or a folder with their snapshots, are one table; exits with 1 when some cannot be read,
+    with 6 where these are all hosts that do not answer.
 
     \b
     Examples:
@@ -66,15 +67,15 @@ def _show_machines(named: list[str], root: str | None, alone: bool, output: str)
 
     if root is not None or alone:
         raise click.UsageError("--root, --matrix and --ascii are for one machine")
-    found, failed = answers_of(named, lambda name: (name, machine_of(name, None)))
+    machines = answers_of(named, lambda name: machine_of(name, None))
     if output == "json":
         from numaforge.topology.document import to_document
 
-        documents = [to_document(machine) for _, machine in found]
-        show_json({"schema": 1, "machines": documents, "failed": failed})
+        documents = [to_document(machine) for _, machine in machines.found]
+        show_json({"schema": 1, "machines": documents, "failed": machines.failed})
     else:
-        show(machines_table([(machine.hostname or name, machine) for name, machine in found], failed))
-    return ExitCode.NO if failed else ExitCode.YES
+        show(machines_table(machines.found, machines.failed))
+    return machines.code
 
 
 def _show_matrix(machine: NodeTopology, output: str) -> None:

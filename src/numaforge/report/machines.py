@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
+from numaforge.findings import Severity
+from numaforge.findings.engine import Judgement, Verdict
 from numaforge.report.columns import add_row, columns
 from numaforge.report.hostnames import folded
 from numaforge.report.summary import grouped_by_reason
@@ -37,6 +40,31 @@ def plans_table(plans: Sequence[tuple[str, NodePlan]], failed: Mapping[str, str]
     headers = ("Node", "Profile", "Kubelet", _CPULIST, "For pods", "Notices")
     rows = ((name, _of_plan(plan)) for name, plan in plans)
     return Group(*_table(headers, rows), *_why(failed))
+
+
+def judgements_table(
+    judged: Sequence[tuple[str, str | None, Sequence[Judgement]]],
+    failed: Mapping[str, str],
+    column: str | None,
+) -> RenderableType:
+    """Return a row for each kind of answer, and below why other machines cannot be read.
+
+    `judged` are triples of the name to show, the cell below `column`, and the verdicts of the rules.
+    """
+    headers = ("Machine", *filter(None, [column]), "Unknown", "Found")
+    rows = ((name, (*filter(None, [cell]), *_of_judgements(verdicts))) for name, cell, verdicts in judged)
+    return Group(*_table(headers, rows), *_why(failed))
+
+
+def _of_judgements(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    found = [
+        f"{severity} {each.rule.id}: {each.rule.title}"
+        for severity in Severity
+        for each in judgements
+        if each.findings and each.rule.severity is severity
+    ]
+    unknown = sum(each.verdict is Verdict.UNKNOWN for each in judgements)
+    return counted(unknown, "rule") if unknown else "none", "\n".join(found) or "nothing"
 
 
 def _table(headers: Sequence[str], named: Iterable[tuple[str, tuple[str, ...]]]) -> list[RenderableType]:
@@ -80,7 +108,7 @@ def _why(failed: Mapping[str, str]) -> list[RenderableType]:
     if not failed:
         return []
     lines = [
-        Text(f"  {folded(names)}: {reason.removeprefix(f'{names[0]}: ')}")
+        Padding(Text(f"{folded(names)}: {reason.removeprefix(f'{names[0]}: ')}"), (0, 0, 0, 2))
         for reason, names in grouped_by_reason(failed)
     ]
     return [Text(f"\n{counted(len(failed), 'machine')} left out", style="yellow"), *lines]

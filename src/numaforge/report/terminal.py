@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -45,11 +46,14 @@ def screen() -> Screen:
 def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
     """Print tables and text for people; `wrapped` is what has the lines of the screen already.
 
-    Tables are for 80 columns or more: a narrower terminal wraps their lines, where cells would be cut.
+    Tables are for 80 columns or more: a narrower terminal wraps their lines, where cells would be cut. No
+    line ends in blanks.
     """
     out = console()
     out.width = max(out.width, Screen.width)
-    out.print(renderable, soft_wrap=wrapped)
+    with out.capture() as captured:
+        out.print(renderable, soft_wrap=wrapped)
+    click.echo(re.sub(" +$", "", captured.get(), flags=re.MULTILINE), nl=False, color=True)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -12,7 +12,7 @@ import pytest
 from numaforge import cli
 from numaforge.cli import run
 from numaforge.commands import capture
-from numaforge.errors import ExitCode, HostError
+from numaforge.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
@@ -256,6 +256,37 @@ def test_json_of_several_has_a_document_for_each(fleet: Path, capsys: pytest.Cap
     answer = json.loads(capsys.readouterr().out)
     assert [each["hostname"] for each in answer["machines"]] == ["cpu-1", "gpu-01", "gpu-02", "gpu-03"]
     assert answer["failed"] == {}
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        pytest.param(HostError("cannot be reached"), ExitCode.NO, id="another reason"),
+        pytest.param(HostUnreachableError("is silent"), ExitCode.UNREACHABLE, id="no answer"),
+    ],
+)
+@pytest.mark.parametrize("words", [["topology"], ["plan", "--profile", "cpu-only"], ["host", "check"]])
+def test_the_code_is_that_of_a_host_without_an_answer_where_nothing_worse_is_known(
+    words: list[str],
+    broken: HostError,
+    code: ExitCode,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def silent(host: str, data: tuple[str, ...]) -> Snapshot:
+        raise broken
+
+    monkeypatch.setattr(capture, "captured", silent)
+    assert run([*words, "dgx-h100", "gpu-31"]) == code
+    said = capsys.readouterr().out
+    assert "dgx-01" in said
+    assert f"gpu-31: {broken.message}" in said
+    assert run([*words, "gpu-31"]) == broken.exit_code
+
+
+def test_hosts_of_one_name_are_shown_as_they_were_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "dgx-h100", "dgx-h100-mig", "gb200"]) == ExitCode.YES
+    assert [line[0] for line in lines_of(capsys)[1:3]] == ["dgx-h100,dgx-h100-mig", "gb200-01"]
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -99,3 +99,65 @@ def test_verbose_says_what_does_not_apply_and_why(save_machine, capsys):
 def test_words_of_a_driver_move_no_cursor(save_machine, capsys):
     run(["gpus", "check", save_machine(changed("a100-pcie", unanswered="lost\x1b[2J"))])
     assert "\x1b[2J" not in capsys.readouterr().out
+
+
+# ---- several machines at once ----
+
+
+def test_machines_with_the_same_findings_share_a_row(save_fleet, capsys):
+    lost = changed("l40s-pcie", unanswered="lost")
+    assert run(["gpus", "check", save_fleet(KINDS["hgx-b200"](), lost, lost)]) == 1
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["Machine", "Unknown", "Found"]
+    assert rows[1] == ["gpu-1", "none", "nothing"]
+    assert rows[2][0] == "gpu-[2-3]"
+    assert "error NG102: a GPU does not answer" in " ".join(rows[2])
+
+
+@pytest.mark.parametrize(
+    ("command", "machines", "code"),
+    [
+        pytest.param("gpus check", [KINDS["hgx-b200"](), KINDS["a100-pcie"]()], 0, id="gpus: nothing"),
+        pytest.param(
+            "gpus check", [KINDS["hgx-b200"](), changed("l40s-pcie", unanswered="lost")], 1, id="gpus: one"
+        ),
+        pytest.param("host check", [worker(), worker(clock_synchronised=False)], 0, id="host: a warning"),
+        pytest.param("host check", [worker(), worker(swaps=("/dev/sda2",))], 1, id="host: one"),
+        pytest.param("gpudirect", [dgx_h100(), without_dma_buf()], 1, id="gpudirect: one"),
+    ],
+)
+def test_the_worst_of_several_is_the_answer(save_fleet, capsys, command, machines, code):
+    fleet = save_fleet(*machines)
+    assert run([*command.split(), fleet]) == code
+    assert "gpu-" in capsys.readouterr().out
+    assert run([*command.split(), fleet, "-o", "json"]) == code
+    answer = json.loads(capsys.readouterr().out)
+    assert [each["hostname"] for each in answer["machines"]] == ["gpu-1", "gpu-2"]
+    assert all(each["sound"] for each in answer["machines"]) is (code == 0)
+    assert answer["failed"] == {}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_machine_of_several_that_cannot_be_read_is_named(command, save_fleet, tmp_path, capsys):
+    (tmp_path / "none.json").write_text("[]")
+    assert run([*command.split(), save_fleet(worker()), str(tmp_path / "none.json")]) == 1
+    assert "1 machine left out" in capsys.readouterr().out
+
+
+def test_gpudirect_counts_the_rails_of_each_machine(save_fleet, capsys):
+    run(["gpudirect", save_fleet(dgx_h100(), without_dma_buf(), worker())])
+    rows = [line.split("  ")[:3] for line in capsys.readouterr().out.splitlines()]
+    assert {tuple(filter(None, map(str.strip, row)))[:2] for row in rows if row[0].startswith("gpu-")} == {
+        ("gpu-1", "8 unknown"),
+        ("gpu-2", "8 do not"),
+        ("gpu-3", "none"),
+    }
+
+
+def test_verbose_shows_each_machine_before_the_table(save_fleet, capsys):
+    run(["host", "check", save_fleet(worker(), worker(swaps=("/dev/sda2",))), "-v"])
+    shown = capsys.readouterr().out
+    assert [shown.index(f"\n{name}: ") for name in ("gpu-1", "gpu-2")] == sorted(
+        shown.index(f"\n{name}: ") for name in ("gpu-1", "gpu-2")
+    )
+    assert shown.rindex("Machine") > shown.rindex("gpu-2: ")
