@@ -46,3 +46,8 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         tuple(chain.from_iterable(part.decisions for part in parts)),
         tuple(chain.from_iterable(part.notices for part in parts)),
     )
+
+
+def as_planned(machine: NodeTopology, plan: RdmaPlan) -> NodeTopology:
+    """Return the machine as the shared RDMA device plugin finds it once the plan is carried out."""
+    return replace(machine, rdma_netns=plan.host.netns or machine.rdma_netns)

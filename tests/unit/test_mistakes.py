@@ -154,8 +154,20 @@ ARGUMENTS = (
     ("gpudirect plan.json", "plan.json: is a plan, and no machine"),
     ("topology topology.json -q -v", "-q prints less, and -v more"),
     ("gpus chek", "Did you mean 'check'?"),
-    ("check config.yaml --live --topology topology.json", "--live checks this node"),
-    ("check config.yaml --live --root empty", "--live checks this node"),
+    ("check config.yaml", "--machine says which machine; --live is this one"),
+    ("admit pod.yaml", "--machine says which machine; --live is this one"),
+    ("fit pod.yaml", "--machine says which machine; --live is this one"),
+    *(
+        (f"{words} --live {option} x", "--live is the node as it is now: leave out --profile and --plan")
+        for words in (
+            "admit pod.yaml --topology topology.json",
+            "fit pod.yaml --topology topology.json",
+            "check config.yaml --topology topology.json",
+            "device-plugin check plugin.yaml topology.json",
+            "rdma check rdma.json --machine topology.json",
+        )
+        for option in ("--profile", "--plan")
+    ),
     ("check config.yaml --topology topology.json --kubelet-version 0.1", "'0.1' is not a kubelet version"),
     ("admit - - --topology topology.json", "- is standard input, which is read once"),
     ("fit - --topology -", "- is standard input, which is read once"),
@@ -183,7 +195,6 @@ ARGUMENTS = (
     ("verify inventory.py --roles tuning,,kubelet", "'' is no role"),
     ("completion", "Missing argument"),
     ("completion powershell", "'powershell' is not one of 'bash', 'zsh', 'fish'"),
-    ("device-plugin check plugin.yaml --profile training", "will be cut; name it"),
     ("device-plugin check mig.yaml", "mig-configs: unknown key"),
     ("device-plugin config topology.json", "--profile says what to plan"),
     ("device-plugin config topology.json --profile training", "says nothing of the device plugin"),

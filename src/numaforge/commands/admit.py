@@ -16,10 +16,10 @@ from numaforge.report.terminal import show_json
 
 @click.command()
 @click.argument("pods", metavar="POD.yaml...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@machine_option("--topology", "topology", required=True)
+@machine_option("--topology", "topology")
 @scenario_options
 @output_option("table", "json")
-def admit(pods: tuple[str, ...], topology: str, output: str, **kubelet: Any) -> int:
+def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: Any) -> int:
     """Say whether a node's kubelet would admit pods, one after the other.
 
     POD.yaml holds pods, or anything with a pod template, as many times as it has replicas; a document

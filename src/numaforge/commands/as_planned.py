@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.machine import plan_or_machine, plan_with
+from numaforge.commands.machine import plan_or_machine, plan_with, profile_option
+from numaforge.commands.options import Command
 from numaforge.errors import NumaforgeError
 
 # What is not needed for `--help` is imported where it is used.
@@ -17,9 +18,39 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
-plan_option = click.option(
-    "--plan", metavar="FILE", type=click.Path(), help="A plan of this machine, instead of --profile."
+_OPTIONS = (
+    profile_option,
+    click.option(
+        "--plan", metavar="FILE", type=click.Path(), help="A plan of this machine, instead of --profile."
+    ),
+    click.option(
+        "--live",
+        is_flag=True,
+        help="The node as it is now, as without --profile; if none is named, this one.",
+    ),
 )
+
+
+def as_planned_options(command: Command) -> Command:
+    """Give a command the options that say how the node is: `profile`, `plan` and `live`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bool:
+    """Say whether a question is about the node as it will be. Raises UsageError where that is said twice."""
+    if live and (profile is not None or plan is not None):
+        raise click.UsageError("--live is the node as it is now: leave out --profile and --plan")
+    if profile is not None and plan is not None:
+        raise click.UsageError("give --profile or --plan, not both")
+    return profile is not None or plan is not None
+
+
+def require_machine(named: object, profile: str | None, plan: str | None, *, live: bool) -> None:
+    """Raise UsageError where nothing says which machine a question is about."""
+    if not (named or live or profile or plan):
+        raise click.UsageError("--machine says which machine; --live is this one")
 
 
 def node_as_planned(
@@ -33,14 +64,11 @@ def node_as_planned(
 
     Raises NumaforgeError where that cannot be, or where the plan is that of another host.
     """
-    from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.planning.planned_node import planned_node
     from numaforge.render import files_of
     from numaforge.roles.kubelet import kubelet
 
-    installed = machine.kubelet.version if machine.kubelet else None
-    wanted = kubelet_version or (None if installed else f"1.{LATEST_MINOR}")
-    decided = plan_for(machine, profile, plan, wanted)
+    decided = plan_for(machine, profile, plan, kubelet_version)
     files = files_of(kubelet, decided, machine.kubelet_config)
     return planned_node(machine, decided, files, state)
 
@@ -50,14 +78,16 @@ def plan_for(
 ) -> NodePlan:
     """Return the plan that a profile gives to a machine, or the one in a file.
 
-    Raises NumaforgeError for a file that holds none, or that of another host.
+    A kubelet whose version is not known is planned as the newest one. Raises NumaforgeError for a file that
+    holds no plan, or that of another host.
     """
+    from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.roles.node import NodePlan
 
-    if profile is not None and plan is not None:
-        raise click.UsageError("give --profile or --plan, not both")
     if plan is None:
-        return plan_with(machine, str(profile), kubelet_version)
+        installed = machine.kubelet is not None and machine.kubelet.version is not None
+        newest = None if installed else f"1.{LATEST_MINOR}"
+        return plan_with(machine, str(profile), kubelet_version or newest)
     found = plan_or_machine(plan)
     if not isinstance(found, NodePlan):
         remedy = "give what `numaforge plan -o json` has written"

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.as_planned import given_kubelet, node_as_planned, plan_option
-from numaforge.commands.machine import machine_of, machine_option, profile_option
+from numaforge.commands.as_planned import (
+    as_planned_options,
+    asked_as_planned,
+    given_kubelet,
+    node_as_planned,
+    require_machine,
+)
+from numaforge.commands.machine import machine_of, machine_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.given import read_text
@@ -30,9 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--state-dir", metavar="DIR", type=click.Path(), help="The folder that holds cpu_manager_state."
 )
-@click.option("--live", is_flag=True, help="Check this node: its files, flags, version and state.")
-@profile_option
-@plan_option
+@as_planned_options
 @output_option("table", "json", "sarif")
 def check(
     config: str | None,
@@ -42,9 +46,9 @@ def check(
     root: str | None,
     kubelet_version: str | None,
     state_dir: str | None,
-    live: bool,
     profile: str | None,
     plan: str | None,
+    live: bool,
     output: str,
 ) -> int:
     """Say whether a kubelet would start with a configuration, in its own words.
@@ -53,20 +57,19 @@ def check(
     Without it, the configuration in the snapshot is checked; with --profile or --plan, what that makes of it.
     Exits with 0 where the kubelet starts, 1 where it does not.
     """
-    if not (live or machine or root):
-        raise click.UsageError("--machine says which machine; --live checks this one")
+    require_machine(machine or root, profile, plan, live=live)
+    planned = asked_as_planned(profile, plan, live=live)
     if machine and root:
         raise click.UsageError("give either --machine or --root, not both")
-    if live and (machine or root):
-        raise click.UsageError("--live checks this node: leave out --machine and --root")
+    here = not (machine or root)
     topology = machine_of(machine, root)
-    if profile is None and plan is None:
-        report = _as_it_is(topology, config, drop_in, flags, kubelet_version, state_dir, live=live)
+    if not planned:
+        report = _as_it_is(topology, config, drop_in, flags, kubelet_version, state_dir, live=live, here=here)
     else:
         from numaforge.commands.inputs import read_state
 
         given = given_kubelet(topology, config, drop_in, flags, kubelet_version)
-        states = state_dir or (given.kubelet.root_dir if given.kubelet and live else None)
+        states = state_dir or (given.kubelet.root_dir if given.kubelet and here else None)
         state = read_state(states, required=state_dir is not None) if states else {}
         report = node_as_planned(given, profile, plan, kubelet_version, state).kubelet
     if not report.readable and output != "sarif":
@@ -89,6 +92,7 @@ def _as_it_is(
     state_dir: str | None,
     *,
     live: bool,
+    here: bool,
 ) -> Report:
     from numaforge.commands.inputs import read_drop_ins, read_state
     from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, below
@@ -96,7 +100,7 @@ def _as_it_is(
     from numaforge.topology.model import why_no_version
 
     installed = topology.kubelet
-    # A configuration given by name is judged by what is given with it, unless this node is what is checked.
+    # A configuration given by name is judged by what is given with it, unless it is the node's own now.
     inherited = installed if live or config is None else None
     version = kubelet_version or (installed.version if installed else None)
     if version is None:
@@ -104,7 +108,7 @@ def _as_it_is(
             f"no kubelet version is known: {why_no_version(installed)}",
             remedy="give it: --kubelet-version 1.36",
         )
-    states = state_dir or (inherited.root_dir if inherited and live else None)
+    states = state_dir or (inherited.root_dir if inherited and here else None)
     drop_ins = {}
     if inherited is not None:
         drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)

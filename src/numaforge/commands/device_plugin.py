@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from numaforge.commands.as_planned import plan_for, plan_option
+from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
 from numaforge.commands.machine import (
     kubelet_version_option,
-    machine_and_plan,
     machine_argument,
+    machine_of,
     planned_machine,
     profile_option,
     snapshot_argument,
@@ -27,15 +27,17 @@ def device_plugin() -> None:
 @device_plugin.command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @snapshot_argument
-@profile_option
-@plan_option
+@as_planned_options
 @output_option("text", "json")
-def check(file: str, source: str | None, profile: str | None, plan: str | None, output: str) -> int:
+def check(
+    file: str, source: str | None, profile: str | None, plan: str | None, live: bool, output: str
+) -> int:
     """Check a file of the device plugin more strictly than the plugin does.
 
     FILE is one configuration: a text in the ConfigMap. With MACHINE it is held against the GPUs of that
     machine, as they are or, with --profile or --plan, as they will be cut, and what the node advertises is
-    shown. Exits with 1 where the plugin would not start, with 2 where the file is not valid.
+    shown; --live, --profile and --plan without MACHINE are about this machine. Exits with 1 where the plugin
+    would not start, with 2 where the file is not valid.
 
     \b
     Example:
@@ -50,18 +52,14 @@ def check(file: str, source: str | None, profile: str | None, plan: str | None, 
     from numaforge.roles.mig.instance import MigPlan
     from numaforge.roles.mig.plan import as_planned
 
-    if (profile is not None or plan is not None) and source is None:
-        raise click.UsageError(
-            "--profile says how the GPUs of a MACHINE will be cut; name it, also for --plan"
-        )
+    planned = asked_as_planned(profile, plan, live=live)
     config = parse_device_plugin(read_text(file), file)
     findings = check_config(config)
     counts = None
-    if source is not None:
-        machine, planned = machine_and_plan(source, None, profile, None)
-        if plan is not None:
-            planned = plan_for(machine, profile, plan)
-        after = as_listed(as_planned(machine, planned.mig if planned else MigPlan()))
+    if source is not None or planned or live:
+        machine = machine_of(source, None)
+        mig = plan_for(machine, profile, plan).mig if planned else MigPlan()
+        after = as_listed(as_planned(machine, mig))
         findings = (*findings, *check_answers(config, after), *check_machine(config, after))
         counts = {} if has_errors(findings) else counts_of(advertised(config, after))
     if output == "json":

@@ -23,7 +23,7 @@ _GPU = "gpu"
 
 @click.command()
 @click.argument("pod", metavar="POD.yaml", type=click.Path(allow_dash=True))
-@machine_option("--topology", "topologies", multiple=True, required=True)
+@machine_option("--topology", "topologies", multiple=True)
 @scenario_options
 @output_option("table", "json")
 def fit(pod: str, topologies: tuple[str, ...], output: str, **kubelet: Any) -> int:
@@ -38,13 +38,13 @@ def fit(pod: str, topologies: tuple[str, ...], output: str, **kubelet: Any) -> i
     shape = _only_pod(pod)
     documents: list[dict[str, Any]] = []
     reports: list[tuple[str, FitReport]] = []
-    for path in topologies:
+    for path in topologies or (None,):
         scenario = scenario_of(path, **kubelet)
         report = fit_node(scenario, shape)
         resource = _device_resource(scenario, shape)
         shapes = largest_shapes(scenario, resource) if resource else ()
         unknown = not_known(scenario.node(), shape)
-        node = scenario.topology.hostname or path
+        node = scenario.topology.hostname or path or "this machine"
         reports.append((node, report))
         if output == "json":
             documents.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_and_plan,
@@ -45,11 +46,16 @@ def config(source: str | None, root: str | None, profile: str | None, kubelet_ve
 @click.command()
 @click.argument("file", metavar="CONFIG", type=click.Path())
 @machine_option()
+@as_planned_options
 @output_option("text", "json")
-def check(file: str, machine: str | None, output: str) -> int:
+def check(
+    file: str, machine: str | None, profile: str | None, plan: str | None, live: bool, output: str
+) -> int:
     """Check a config.json of the plugin more strictly than the plugin does.
 
-    With --machine it is held against the RDMA devices of that machine, and what the node advertises is shown.
+    With --machine it is held against the RDMA devices of that machine, as they are or, with --profile or
+    --plan, as they will be, and what the node advertises is shown; --live, --profile and --plan without
+    --machine are about this machine.
     Exits with 1 where the plugin would not start or no pod could have a resource, with 2 where it could not
     even read the file.
 
@@ -59,14 +65,18 @@ def check(file: str, machine: str | None, output: str) -> int:
     """
     from numaforge.report.findings import has_errors, plugin_document
     from numaforge.report.rdma_plugin import as_text
+    from numaforge.roles.rdma.plan import as_planned
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 
+    planned = asked_as_planned(profile, plan, live=live)
     read = parse_plugin_config(read_text(file), file)
     findings = check_config(read)
     counts = None
-    if machine is not None and refusal(read) is None:
+    if (machine is not None or planned or live) and refusal(read) is None:
         there = machine_of(machine, None)
+        if planned:
+            there = as_planned(there, plan_for(there, profile, plan).rdma)
         findings = (*findings, *check_machine(read, there))
         counts = advertised(read, there)
     if output == "json":

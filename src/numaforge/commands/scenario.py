@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.as_planned import given_kubelet, node_as_planned, plan_option
-from numaforge.commands.machine import machine_of, profile_option
+from numaforge.commands.as_planned import (
+    as_planned_options,
+    asked_as_planned,
+    given_kubelet,
+    node_as_planned,
+    require_machine,
+)
+from numaforge.commands.machine import machine_of
 from numaforge.commands.options import Command
 
 # What is not needed for `--help` is imported where it is used.
@@ -29,8 +35,7 @@ _OPTIONS = (
         type=click.Path(),
         help='What device plugins advertise, as {"nvidia.com/gpu": [0, 0, 1, 1]}; else the machine\'s GPUs.',
     ),
-    profile_option,
-    plan_option,
+    as_planned_options,
     click.option(
         "--state-dir",
         metavar="DIR",
@@ -48,7 +53,7 @@ def scenario_options(command: Command) -> Command:
 
 
 def scenario_of(
-    topology: str,
+    topology: str | None,
     *,
     config: str | None,
     drop_in: str | None,
@@ -57,9 +62,10 @@ def scenario_of(
     devices: str | None,
     profile: str | None,
     plan: str | None,
+    live: bool,
     state_dir: str | None,
 ) -> Scenario:
-    """Return the machine in the file `topology` with its kubelet's configuration, devices and state.
+    """Return the machine that is named, else this one, with its kubelet's configuration, devices and state.
 
     With a profile or a plan all of it is as planned, else as it is. Raises NumaforgeError for files that
     cannot be read, and for a kubelet that would not start.
@@ -69,9 +75,11 @@ def scenario_of(
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.findings import require_start
 
+    require_machine(topology, profile, plan, live=live)
+    planned = asked_as_planned(profile, plan, live=live)
     machine = machine_of(topology, None)
     state = read_state(state_dir) if state_dir else None
-    if profile is not None or plan is not None:
+    if planned:
         given = given_kubelet(machine, config, drop_in, flags, kubelet_version)
         node = node_as_planned(given, profile, plan, kubelet_version, state or {})
         require_start(node.kubelet, machine.hostname)

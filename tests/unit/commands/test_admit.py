@@ -351,6 +351,7 @@ def dgx(files: Path) -> list[str]:
     ("given", "policy", "pods"),
     [
         pytest.param([], "none", 8, id="as it is"),
+        pytest.param(["--live"], "none", 8, id="live"),
         pytest.param(["--profile", "training"], "best-effort", 7, id="as a profile makes it"),
         pytest.param(["--plan", "plan.json"], "best-effort", 7, id="as a plan makes it"),
         pytest.param(["--profile", "inference-mig"], "single-numa-node", 0, id="with cut GPUs"),
@@ -399,6 +400,26 @@ def test_the_plan_of_another_host_is_refused(
 def test_what_a_profile_cannot_have_is_refused_as_the_plan_is(files: Path, dgx: list[str]) -> None:
     with pytest.raises(NumaforgeError, match=r"cpus.reserved: the profile says"):
         answers(files, fit, *dgx[:-1], str(files / "kubelet.yaml"), "--profile", "training")
+
+
+@pytest.mark.parametrize("command", [admit, fit])
+@pytest.mark.parametrize("other", ["--profile", "--plan"])
+def test_live_is_the_node_as_it_is_and_nothing_else(
+    files: Path, dgx: list[str], command: Any, other: str
+) -> None:
+    with pytest.raises(UsageError, match="--live is the node as it is now: leave out --profile and --plan"):
+        answers(files, command, *dgx, "--live", other, "training")
+
+
+@pytest.mark.parametrize("command", [admit, fit])
+def test_live_without_a_machine_is_this_one(files: Path, command: Any) -> None:
+    (files / "lean.yaml").write_text(f"{UNSET}failCgroupV1: false\n")
+    (files / "small.yaml").write_text(pod("small", cpu="1m", memory="1Mi"))
+    given = [str(files / "small.yaml"), "--config", str(files / "lean.yaml"), "--flag=--fail-swap-on=false"]
+    answer = answers(files, command, *given, "--live")
+    assert answer["pods"] if command is fit else answer["admissions"][0]["admitted"]
+    with pytest.raises(UsageError, match="--machine says which machine; --live is this one"):
+        answers(files, command, *given)
 
 
 def test_a_profile_and_a_plan_are_one_too_many(files: Path, dgx: list[str]) -> None:

@@ -84,18 +84,28 @@ def test_a_node_with_a_lost_gpu_advertises_nothing(folder, capsys):
     assert (told["starts"], told["advertised"]) == (False, {})
 
 
-def test_a_file_is_held_against_the_planned_geometry(folder, capsys):
+@pytest.mark.parametrize(
+    ("given", "advertised"),
+    [
+        pytest.param([], "8 nvidia.com/gpu", id="without a word, as they are"),
+        pytest.param(["--live"], "8 nvidia.com/gpu", id="live, as they are"),
+        pytest.param(["--plan", "plan.json"], "56 nvidia.com/mig-1g.10gb", id="as a plan cuts them"),
+        pytest.param(["--profile", "cut.yaml"], "56 nvidia.com/mig-1g.10gb", id="as a profile cuts them"),
+    ],
+)
+def test_a_file_is_held_against_the_gpus_as_they_are_or_will_be(folder, capsys, given, advertised):
     Path("plugin.yaml").write_text("flags: {migStrategy: mixed}")
-    saved("gpu-1.json", dgx_h100(), cut=True)
-    assert "56 nvidia.com/mig-1g.10gb" in answer(
-        capsys, "device-plugin", "check", "plugin.yaml", "gpu-1.json"
-    )
+    Path("cut.yaml").write_text("name: cut\nmig: {strategy: mixed, gpus: [{devices: {1g.10gb: 7}}]}")
+    Path("plan.json").write_text(answer(capsys, "plan", "dgx-h100", "--profile", "cut.yaml", "-o", "json"))
+    said = answer(capsys, "device-plugin", "check", "plugin.yaml", "dgx-h100", *given)
+    assert said.split("advertised:")[1].strip() == advertised
 
 
-def test_a_profile_without_a_machine_is_refused(folder, capsys):
+def test_live_without_a_machine_is_this_one(folder, capsys):
     Path("plugin.yaml").write_text("version: v1")
-    said = answer(capsys, "device-plugin", "check", "plugin.yaml", "--profile", "training", code=2)
-    assert "--profile says how the GPUs of a MACHINE will be cut" in said
+    alone = json.loads(answer(capsys, "device-plugin", "check", "plugin.yaml", "-o", "json"))
+    here = json.loads(answer(capsys, "device-plugin", "check", "plugin.yaml", "--live", "-o", "json"))
+    assert (alone["advertised"], isinstance(here["advertised"], dict)) == (None, True)
 
 
 def test_a_config_map_is_written_for_several_nodes(folder, capsys):

@@ -76,6 +76,27 @@ def test_check_ends_with_1_where_it_says_no(text, machine, code, capsys):
     assert (document["advertised"] is None) is (machine is None or code == 1)
 
 
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        pytest.param([], 1, id="as it is"),
+        pytest.param(["--live"], 1, id="live"),
+        pytest.param(["--profile", "shared.yaml"], 0, id="as a profile makes it"),
+        pytest.param(["--plan", "plan.json"], 0, id="as a plan makes it"),
+    ],
+)
+def test_check_holds_a_file_against_the_network_namespace_that_is_or_will_be(given, code, capsys):
+    exclusive = {**to_document(dgx_h100()), "rdma_netns": "exclusive"}
+    Path("exclusive.json").write_text(json.dumps(exclusive))
+    Path("config.json").write_text(GOOD)
+    Path("shared.yaml").write_text("name: p\nrdma: {host: {netns: shared}}\n")
+    planned = ["plan", "exclusive.json", "--profile", "shared.yaml", "--kubelet-version", "1.36.1"]
+    assert run([*planned, "-o", "json"]) == 0
+    Path("plan.json").write_text(capsys.readouterr().out)
+    assert run(["rdma", "check", "config.json", "--machine", "exclusive.json", *given]) == code
+    assert ("rdma-netns-exclusive" in capsys.readouterr().out) is (code == 1)
+
+
 def test_manifests_are_what_kubectl_reads(capsys):
     arguments = ["rdma", "manifests", "dgx.json", "--profile", "p.yaml", "--image", "here/plugin:1"]
     assert run(arguments) == 0
