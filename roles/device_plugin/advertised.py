@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from numaforge.errors import PlanError
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.models import model_of
 from numaforge.topology.vendors import NOT_LISTED
@@ -39,13 +40,25 @@ _EACH_MIG_DEVICE = (
 )
 
 
-def advertised(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
-    """Return the known devices of each resource; none where the plugin refuses the machine."""
+def unshared(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
+    """Return the known devices of each resource before they are shared; none where the plugin ends."""
     strategy = config.flags.mig_strategy
-    if refused(machine, strategy):
-        return {}
-    found = inventory_of(machine, strategy, config.sharing.taken)
+    found = {} if refused(machine, strategy) else inventory_of(machine, strategy)
     return {name: devices for name, devices in found.items() if GPU_RESOURCE.fullmatch(name)}
+
+
+def advertised(config: DevicePluginConfig, machine: NodeTopology) -> dict[str, int]:
+    """Return how many known devices each resource has on the node, shared ones counted and not listed.
+
+    Of a list that is too long for the kubelet that is none.
+    """
+    shared = config.sharing.taken
+    counts = {}
+    for name, devices in sorted(unshared(config, machine).items()):
+        replicas = shared.replicas.get(name)
+        taken = announced_bytes(devices, replicas) <= MOST_BYTES
+        counts[shared.advertised_as(name)] = len(devices) * (replicas or 1) if taken else 0
+    return counts
 
 
 def refused(machine: NodeTopology, strategy: str) -> str | None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from numaforge.findings import Finding, Severity
 from numaforge.kubelet.admission.inventory import inventory_of
-from numaforge.roles.device_plugin.advertised import CREATING, PLUGINS, STARTING, lost, refused
+from numaforge.roles.device_plugin.advertised import CREATING, PLUGINS, STARTING, lost, refused, unshared
+from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes, most_replicas
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def check_machine(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Fi
     """Return what is wrong with a configuration on a machine, cut as its GPUs are."""
     if finding := check_strategy(config.flags.mig_strategy, machine):
         return (finding,)
-    return (*_mig(config, machine), *_shares_nothing(config, machine))
+    return (*_mig(config, machine), *_shares_nothing(config, machine), *_too_long(config, machine))
 
 
 def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
@@ -193,6 +194,22 @@ def _shares_nothing(config: DevicePluginConfig, machine: NodeTopology) -> Iterat
                     f"it advertises {', '.join(there) or 'nothing'}",
                     f"sharing.{way}.resources[{number}].name",
                 )
+
+
+def _too_long(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:
+    shared = config.sharing.taken
+    for name, devices in unshared(config, machine).items():
+        replicas = shared.replicas.get(name)
+        if (size := announced_bytes(devices, replicas)) > MOST_BYTES:
+            count, called = len(devices) * (replicas or 1), shared.advertised_as(name)
+            yield Finding(
+                "list-too-long",
+                Severity.WARNING,
+                f"the node advertises no {called}: the kubelet takes no list of {count} devices (its log: "
+                f'"grpc: received message larger than max ({size} vs. {MOST_BYTES})")',
+                f"write replicas: {most_replicas(devices)} or less",
+                f"sharing.{'mps' if config.sharing.mps else 'timeSlicing'}",
+            )
 
 
 def _lost(config: DevicePluginConfig, machine: NodeTopology) -> Iterator[Finding]:

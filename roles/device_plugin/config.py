@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from numaforge.errors import PlanError
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared
-from numaforge.kubelet.admission.nvidia_resources import MOST_REPLICAS, PREFIX, SHARED
+from numaforge.kubelet.admission.nvidia_resources import PREFIX, SHARED
 from numaforge.sections.section import Section, validated
 from numaforge.sections.strict_yaml import read_yaml
 
@@ -85,8 +85,8 @@ def _replicas(value: object) -> int:
         raise ValueError(f"{value!r} is not a whole number; write 2 or more")
     if value < 2:
         raise ValueError(f"number of replicas must be >= 2; found {value}")
-    if value > MOST_REPLICAS:
-        raise ValueError(f"found {value} replicas of each device; write {MOST_REPLICAS} or less")
+    if value >= 2**63:
+        raise ValueError("cannot unmarshal a number of more than 64 bits into Go value of type int")
     return value
 
 

@@ -57,7 +57,7 @@ def plan_device_plugin(
     for finding in findings:
         if finding.severity is Severity.ERROR:
             raise PlanError(sentence(finding), where="device_plugin", remedy=finding.remedy)
-    counts = counts_of(advertised(config, machine))
+    counts = advertised(config, machine)
     return Reasoned(
         replace(plan, advertised=counts),
         tuple(_decisions(profile, plan, counts)),

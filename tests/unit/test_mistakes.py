@@ -439,7 +439,7 @@ def test_output_that_goes_nowhere_is_no_fault(folder, redirection, code, message
 @pytest.mark.parametrize(
     "redirection", [pytest.param("2>&-", id="closed"), pytest.param("2>/dev/full", id="full")]
 )
-@pytest.mark.parametrize("source", ["nosuch", "--nosuch"], ids=["of-ours", "of-click"])
+@pytest.mark.parametrize("source", ["nosuch.json", "--nosuch"], ids=["of-ours", "of-click"])
 def test_an_error_that_cannot_be_printed_keeps_its_exit_code(folder, source, redirection):
     command = f"{sys.executable} -m numaforge.cli topology {source} {redirection}"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)

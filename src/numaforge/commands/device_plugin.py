@@ -43,7 +43,6 @@ def check(
     Example:
       numaforge device-plugin check inference.yaml dgx-h100
     """
-    from numaforge.kubelet.admission.inventory import counts_of
     from numaforge.report.device_plugin import as_text
     from numaforge.report.findings import has_errors, plugin_document
     from numaforge.roles.device_plugin.advertised import advertised, as_listed
@@ -61,7 +60,7 @@ def check(
         mig = plan_for(machine, profile, plan).mig if planned else MigPlan()
         after = as_listed(as_planned(machine, mig))
         findings = (*findings, *check_answers(config, after), *check_machine(config, after))
-        counts = {} if has_errors(findings) else counts_of(advertised(config, after))
+        counts = {} if has_errors(findings) else advertised(config, after)
     if output == "json":
         show_json(plugin_document("starts", findings, counts))
     else:

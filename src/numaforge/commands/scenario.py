@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -14,17 +15,20 @@ from numaforge.commands.as_planned import (
     require_machine,
 )
 from numaforge.commands.machine import machine_of
-from numaforge.commands.options import Command
+from numaforge.commands.options import Command, GroupedOption
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.fit import Scenario
 
+_of_kubelet = partial(
+    click.option, cls=GroupedOption, heading="The kubelet, where it is not the machine's own"
+)
 _OPTIONS = (
-    click.option("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
-    click.option("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
-    click.option("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
-    click.option(
+    _of_kubelet("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
+    _of_kubelet("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
+    _of_kubelet("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
+    _of_kubelet(
         "--kubelet-version",
         metavar="VERSION",
         help="Whose defaults apply; else the newest one that is known.",
@@ -36,7 +40,7 @@ _OPTIONS = (
         help='What device plugins advertise, as {"nvidia.com/gpu": [0, 0, 1, 1]}; else the machine\'s GPUs.',
     ),
     as_planned_options,
-    click.option(
+    _of_kubelet(
         "--state-dir",
         metavar="DIR",
         type=click.Path(),

@@ -53,7 +53,7 @@ def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
     out.width = max(out.width, Screen.width)
     with out.capture() as captured:
         out.print(renderable, soft_wrap=wrapped)
-    click.echo(re.sub(" +$", "", captured.get(), flags=re.MULTILINE), nl=False, color=True)
+    out.file.write(re.sub(" +$", "", captured.get(), flags=re.MULTILINE))
 
 
 def console(*, stderr: bool = False) -> Console:

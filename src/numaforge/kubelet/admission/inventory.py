@@ -31,6 +31,10 @@ class Shared:
     renamed: bool = False
     one_per_request: bool = False
 
+    def advertised_as(self, name: str) -> str:
+        """Return the name under which the devices of a resource are advertised."""
+        return f"{name}{SHARED}" if self.renamed and name in self.replicas else name
+
 
 NOT_SHARED = Shared()
 
@@ -121,4 +125,4 @@ def _advertised(
         for number in range(shared.replicas[resource])
         for gpu, device in devices
     )
-    return f"{resource}{SHARED}" if shared.renamed else resource, tuple(replicas)
+    return shared.advertised_as(resource), tuple(replicas)

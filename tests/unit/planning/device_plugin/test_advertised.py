@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.kubelet.admission.inventory import counts_of
+from numaforge.kubelet.admission.device_manager import Device
+from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE, mig_resource
 from numaforge.roles.device_plugin.advertised import advertised, refused
+from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes, most_replicas
+from numaforge.roles.device_plugin.checks import check_machine
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
@@ -53,7 +56,7 @@ CUT = ("3g.40gb", "1g.10gb", "1g.10gb")
 )
 def test_resources(gpus, config, counts):
     told = parse_device_plugin(config, "plugin.yaml")
-    assert counts_of(advertised(told, cut_into(*gpus))) == counts
+    assert advertised(told, cut_into(*gpus)) == counts
 
 
 @pytest.mark.parametrize(
@@ -67,14 +70,14 @@ def test_resources(gpus, config, counts):
 )
 def test_requests_for_several_replicas_are_refused(sharing, refuses):
     config = parse_device_plugin(f"sharing: {{{sharing}}}", "plugin.yaml")
-    [devices] = advertised(config, cut_into(None)).values()
+    [devices] = inventory_of(cut_into(None), shared=config.sharing.taken).values()
     assert {device.one_per_request for device in devices} == {refuses}
 
 
 def test_gpus_of_other_vendors_are_not_this_plugins():
     machine = cut_into(None, None)
     machine = replace(machine, gpus=(machine.gpus[0], replace(machine.gpus[1], vendor="1002")))
-    assert counts_of(advertised(parse_device_plugin("{}", "plugin.yaml"), machine)) == {"nvidia.com/gpu": 1}
+    assert advertised(parse_device_plugin("{}", "plugin.yaml"), machine) == {"nvidia.com/gpu": 1}
 
 
 @pytest.mark.parametrize(
@@ -152,3 +155,55 @@ def test_what_is_not_known_is_no_reason_to_refuse(unknown):
     machine = replace(lab_node(), gpus=(unknown,))
     assert mig_device_names(as_planned(machine, NO_PLAN).gpus[0]) is None
     assert refused(machine, "single") is None
+
+
+# ---- lists that are too long for the kubelet ----
+
+
+def devices(count: int, *numa_nodes: int | None) -> list[Device]:
+    """Return some devices, the first ones near the first NUMA node."""
+    near = [numa_nodes[number * len(numa_nodes) // count] for number in range(count)]
+    return [
+        Device(f"GPU-{number}", None if node is None else frozenset({node}))
+        for number, node in enumerate(near)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("listed", "replicas", "size"),
+    [
+        pytest.param(devices(8, 0, 1), 1024, 515408, id="two NUMA nodes"),
+        pytest.param(devices(8, None), 1024, 474448, id="no NUMA node"),
+        pytest.param(devices(1, 0), 60000, 3828890, id="NUMA node 0, which is left out"),
+        pytest.param(devices(8, 0, 1), 1000000, 527111120, id="a million of each"),
+        pytest.param(devices(8, 0, 1), 8209, 4194128, id="the longest that is taken"),
+        pytest.param(devices(8, 0, 1), 8210, 4194640, id="the shortest that is refused"),
+    ],
+)
+def test_a_list_is_as_long_as_the_kubelets_own_types_make_it(listed, replicas, size):
+    """The sizes are those of k8s.io/kubelet v0.36.3, sent with grpc v1.79.3."""
+    assert announced_bytes(listed, replicas) == size
+
+
+def test_the_most_replicas_are_the_last_that_are_taken():
+    assert most_replicas(devices(8, 0, 1)) == 8209
+    assert announced_bytes(devices(8, 0, 1), 8209) <= MOST_BYTES < announced_bytes(devices(8, 0, 1), 8210)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "counts"),
+    [
+        pytest.param(2000, {"nvidia.com/gpu": 4000}, id="more than a profile takes"),
+        pytest.param(32000, {"nvidia.com/gpu": 64000}, id="nearly all that the kubelet takes"),
+        pytest.param(33000, {"nvidia.com/gpu": 0}, id="more than the kubelet takes"),
+        pytest.param(1000000, {"nvidia.com/gpu": 0}, id="a million"),
+        pytest.param(2**63 - 1, {"nvidia.com/gpu": 0}, id="all that the plugin can read"),
+    ],
+)
+def test_replicas_are_counted_and_what_the_kubelet_does_not_take_is_none(replicas, counts):
+    text = f"sharing: {{timeSlicing: {{resources: [{{name: gpu, replicas: {replicas}}}]}}}}"
+    config, machine = parse_device_plugin(text, "plugin.yaml"), cut_into(None, None)
+    assert advertised(config, machine) == counts
+    findings = [(one.id, one.remedy) for one in check_machine(config, machine)]
+    refused_list = ("list-too-long", f"write replicas: {most_replicas(devices(2, 0))} or less")
+    assert findings == ([] if counts["nvidia.com/gpu"] else [refused_list])

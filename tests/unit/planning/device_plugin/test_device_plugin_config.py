@@ -8,7 +8,7 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
-from numaforge.kubelet.admission.inventory import Shared, counts_of
+from numaforge.kubelet.admission.inventory import Shared
 from numaforge.roles.device_plugin.advertised import advertised, as_listed
 from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
 from numaforge.roles.device_plugin.config import parse_device_plugin
@@ -100,6 +100,12 @@ def mps(*resources: str, flags: str = "mpsRoot: /run/nvidia/mps") -> str:
             "sharing.timeSlicing.resources[0].name",
             "incorrect format for resource name 'nvidia.com/amd.com/gpu'",
             id="another vendor's prefix is put behind NVIDIA's",
+        ),
+        pytest.param(
+            time_slicing(f"{{name: gpu, replicas: {2**63}}}"),
+            "sharing.timeSlicing.resources[0].replicas",
+            "cannot unmarshal a number of more than 64 bits into Go value of type int",
+            id="replicas that are no int",
         ),
         pytest.param(
             time_slicing("{name: gpu, replicas: 2, devices: some}"),
@@ -474,7 +480,7 @@ def test_a_gpu_that_the_plugin_does_not_stumble_over_is_not_called_lost(changes,
 def test_a_gpu_that_the_driver_does_not_count_is_not_advertised():
     machine = with_second(cut_into(None, None, None), unanswered=NOT_LISTED)
     config = parse_device_plugin("flags: {migStrategy: none}", "plugin.yaml")
-    assert counts_of(advertised(config, as_listed(machine))) == {"nvidia.com/gpu": 2}
+    assert advertised(config, as_listed(machine)) == {"nvidia.com/gpu": 2}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""The list in which the device plugin announces a resource's devices, and how long a kubelet takes it.
+
+Source: ListAndWatchResponse in kubelet/pkg/apis/deviceplugin/v1beta1, and `dial` of the kubelet's
+devicemanager/plugin/v1beta1/client.go, which leaves the limit of gRPC as it is (kubernetes#109304). Of a
+longer list the kubelet reads nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.kubelet.admission.device_manager import Device
+
+MOST_BYTES = 4 * 2**20
+_UUID = 40  # "GPU-" or "MIG-", and 36 characters
+_AROUND = 2 + 2 + _UUID + 9  # the device's own field, its ID's, and the field that says "Healthy"
+_BEFORE_A_NUMBER = 2  # "::"
+
+
+def announced_bytes(devices: Sequence[Device], replicas: int | None) -> int:
+    """Return how long the list of some devices is, `replicas` of each; None: not shared."""
+    each = sum(_AROUND + _topology(device) for device in devices)
+    if replicas is None:
+        return each
+    return replicas * (each + _BEFORE_A_NUMBER * len(devices)) + len(devices) * _digits(replicas)
+
+
+def most_replicas(devices: Sequence[Device]) -> int:
+    """Return how many replicas of each device a kubelet takes at most."""
+    too_many: int = bisect_right(range(MOST_BYTES), MOST_BYTES, key=partial(announced_bytes, devices))
+    return too_many - 1
+
+
+def _topology(device: Device) -> int:
+    if device.numa_nodes is None:
+        return 0
+    return 2 + sum(2 + (1 + (node.bit_length() + 6) // 7 if node else 0) for node in device.numa_nodes)
+
+
+def _digits(count: int) -> int:
+    """Return how many digits the numbers from 0 to `count` - 1 have together."""
+    return count + sum(count - int(f"1{'0' * digits}") for digits in range(1, len(str(count))))
