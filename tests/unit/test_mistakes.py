@@ -409,6 +409,21 @@ def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[b
     return subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("nosuch.py", "there is no inventory nosuch.py; name a file, a folder or a host"),
+        ("nosuch/inventory.py", "there is no inventory nosuch/inventory.py"),
+        ("inventory.py --deploy nosuch", "nosuch: there is no such deploy"),
+    ],
+)
+def test_a_path_that_apply_does_not_find_is_one_message(folder, words, message):
+    answer = program("apply", "--dry", *words.split())
+    assert (answer.returncode, answer.stdout) == (ExitCode.BAD_INPUT, b"")
+    assert message in answer.stderr.decode()
+    assert b"Traceback" not in answer.stderr
+
+
 def test_a_terminal_without_our_characters_gets_them_escaped(folder):
     answer = program("topology", "topology.json", env=os.environ | {"PYTHONIOENCODING": "ascii"})
     assert (answer.returncode, answer.stderr) == (ExitCode.YES, b"")
