@@ -310,48 +310,45 @@ def provided(part: str) -> set[str]:
 def transaction() -> str:
     """Return the steps of a transaction by part, forwards and back."""
     names = [part.NAME for part in parts.PART_MODULES]
-    left, column, height, gap = 150, 126, 26, 8
-    elements = [_text("part (the lowest first)", left - 14, 32, anchor="end")]
+    left, column, height, gap, between, top = 128, 79, 22, 6, 40, 66
+    bottom = top + len(names) * (height + gap)
+    elements = [_text("the lowest part", left - 14, top - 14, anchor="end")]
     for number, name in enumerate(names):
-        elements.append(_text(name, left + number * column + column / 2, 32, _SIZE, "bold", "middle"))
-    right = left + len(names) * column + 10
-    top = 48
-    forwards, back = rows("keep_all", "change", "go_on"), rows("undo")
-    forwards = [row for row in forwards if "old" not in row.verb]
-    for title, kind, block in (("forwards", "forwards", forwards), ("back", "back", back)):
-        elements.append(_text(title, 14, top + 17, _SIZE, "bold"))
-        first = top
+        y = top + number * (height + gap) + height / 2 + 4
+        elements.append(_text(name, left - 14, y, _SIZE, "bold", "end"))
+    forwards = [row for row in rows("keep_all", "change", "go_on") if "old" not in row.verb]
+    ends = (("good", "applied", ()), ("bad", "rolled-back,", ("or failed",)))
+    x = left
+    for kind, block, (end, words, more) in zip(
+        ("forwards", "back"), (forwards, rows("undo")), ends, strict=True
+    ):
+        elements.append(_text(kind, x + 3, 24, _SIZE, "bold"))
+        width = len(block) * column
+        elements += [
+            _arrow(f"M{x + 3} {bottom + 26}H{x + width - 110}"),
+            *Block(end, x + width - 106, bottom + 6, 100, 40, words, more).svg(),
+        ]
         for row in block:
-            verb = row.verb.partition(" ")[0]
             elements.append(
-                _text(f"{row.verb} {'→' if row.upwards else '←'}", left - 14, top + 17, anchor="end")
+                _text(f"{row.verb} {'↓' if row.upwards else '↑'}", x + column / 2, top - 14, anchor="middle")
             )
+            verb = row.verb.partition(" ")[0]
             for number, name in enumerate(names):
                 if verb in provided(name):
-                    x = left + number * column
-                    elements += Block(kind, x + 3, top, column - 6, height, verb).svg()
-            top += height + gap
-        words = ("applied",) if kind == "forwards" else ("rolled-back,", "or failed")
-        elements += Block(
-            "good" if kind == "forwards" else "bad", right + 22, top - 52, 96, 44, words[0], words[1:]
-        ).svg()
-        elements.append(_arrow(f"M{right} {first}V{top - 30}H{right + 21}"))
-        top += 34
-    middle = 48 + len(forwards) * (height + gap)
-    reasons = (
-        "a step fails, exceeds its time, is killed, or loses power: everything that was touched goes back"
+                    y = top + number * (height + gap)
+                    elements += Block(kind, x + 3, y, column - 6, height, verb).svg()
+            x += column
+        x += between
+    middle = left + len(forwards) * column + between / 2
+    elements.append(_arrow(f"M{middle - 14} {top + 40}H{middle + 16}"))
+    notes = (
+        "→ a step fails, exceeds its time, is killed, or loses power: everything that was touched goes back",
+        "↓ the lowest part first, ↑ the highest part first; only the parts that a node needs take part",
     )
-    elements.append(_arrow(f"M{left + 20} {middle}V{middle + 30}"))
-    elements.append(_text(reasons, left + 30, middle + 18))
-    end = top - 20
-    elements.append(
-        _text(
-            "→ the lowest part first, ← the highest part first. Only the parts that a node needs take part.",
-            14,
-            end,
-        )
+    elements += [_text(line, 14, bottom + 74 + number * _LINE, _SIZE) for number, line in enumerate(notes)]
+    return _document(
+        "The steps of a transaction, forwards and back", x - between + 14, bottom + 106, elements
     )
-    return _document("The steps of a transaction, forwards and back", right + 132, int(end) + 16, elements)
 
 
 # ---- a live roll-out ----

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from numaforge.cpulist import format_cpulist
 from numaforge.report.admit import in_the_way
 
 # What is not needed for `--help` is imported where it is used.
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape
-    from numaforge.kubelet.admission.node import Free
+    from numaforge.kubelet.admission.node import Free, FreeOnNumaNode
 
 
 def fit_document(report: FitReport) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def fit_tables(
         _policy_table(configured, report.alternatives),
     ]
     if configured.free:
-        parts += [Text(""), Text("Left over", style="bold"), _left_table(configured.free)]
+        parts += [Text(""), Text("Left over", style="bold"), *_left(configured.free)]
     if report.advice:
         lines = [f"  {counted(each.pods, 'pod')} with {each.change}" for each in report.advice]
         parts += [Text(""), Text("What would help", style="bold"), Text("\n".join(lines))]
@@ -128,6 +130,24 @@ def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableTyp
 
 
 _RESOURCES_ACROSS = 3  # more of them are rows: eight rails beside each other are wider than a terminal
+
+
+_NUMA_NODES_FOLDED = 3
+
+
+def _left(free: Free) -> list[RenderableType]:
+    """Return the table of what is left, with a line in place of the NUMA nodes on which nothing is."""
+    from rich.text import Text
+
+    bare = [node.id for node in free.numa_nodes if not _has_left(node)]
+    if len(bare) < _NUMA_NODES_FOLDED:
+        return [_left_table(free)]
+    kept = replace(free, numa_nodes=tuple(node for node in free.numa_nodes if node.id not in bare))
+    return [_left_table(kept), Text(f"nothing on {len(bare)} NUMA nodes: {format_cpulist(bare)}")]
+
+
+def _has_left(node: FreeOnNumaNode) -> bool:
+    return bool(node.cpus or node.memory_bytes or any(node.devices.values()))
 
 
 def _left_table(free: Free) -> RenderableType:

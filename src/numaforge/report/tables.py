@@ -261,21 +261,11 @@ def _l3(node: NumaNode, caches: Sequence[L3Cache]) -> str:
 
 
 def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
-    table = columns()
+    """A row for each GPU; what is known of none of them has no column."""
     numbered = any(gpu.index is not None for gpu in gpus)
-    if numbered:
-        table.add_column("GPU", justify="right")
-    table.add_column("PCI" if numbered else "GPU", no_wrap=True)
-    table.add_column("NUMA", justify="right")
-    table.add_column("Model", no_wrap=True)
-    table.add_column("Memory", justify="right", no_wrap=True)
-    table.add_column("Slices", no_wrap=True)
-    table.add_column("Link", no_wrap=True)
-    table.add_column("NVLinks", justify="right")
-    for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address):
-        add_row(
-            table,
-            *(("" if gpu.index is None else str(gpu.index),) if numbered else ()),
+    rows = [
+        (
+            "" if gpu.index is None else str(gpu.index),
             gpu.pci_address,
             _numa_node_number(gpu.numa_node),
             gpu_label(gpu),
@@ -284,6 +274,16 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
             pcie_link(gpu.link),
             "" if gpu.nvlinks is None else str(gpu.nvlinks),
         )
+        for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address)
+    ]
+    headers = ("GPU", "PCI" if numbered else "GPU", "NUMA", "Model", "Memory", "Slices", "Link", "NVLinks")
+    shown = [place for place in range(len(headers)) if any(row[place] for row in rows)]
+    table = columns()
+    for place in shown:
+        right = place == 0 or headers[place] in ("NUMA", "Memory", "NVLinks")
+        table.add_column(headers[place], justify="right" if right else "left", no_wrap=True)
+    for row in rows:
+        add_row(table, *(row[place] for place in shown))
     return table
 
 

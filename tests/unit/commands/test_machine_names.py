@@ -298,3 +298,38 @@ def test_a_table_of_plans_cuts_nothing(
     said = capsys.readouterr().out
     assert "…" not in said
     assert max(map(len, said.splitlines())) <= width
+
+
+# ---- as a person sees them ----
+
+
+@pytest.mark.parametrize(
+    ("machine", "headers"),
+    [
+        pytest.param("dgx-h100", "GPU PCI NUMA Model Memory Slices Link NVLinks", id="all of them known"),
+        pytest.param("gb200", "GPU PCI NUMA Model Slices NVLinks", id="memory and link are not"),
+        pytest.param("mi300x", "GPU NUMA Model Memory Slices", id="no number, no link, no NVLink"),
+    ],
+)
+def test_what_is_known_of_no_gpu_has_no_column(
+    machine: str, headers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["topology", machine]) == ExitCode.YES
+    assert headers.split() in lines_of(capsys)
+
+
+@pytest.mark.parametrize(
+    ("given", "folded"),
+    [
+        pytest.param(["gb200", "--profile", "cpu-only"], "nothing on 32 NUMA nodes: 2-33", id="rows"),
+        pytest.param(["gb200", "--profile", "training"], "nothing on 32 NUMA nodes: 2-33", id="columns"),
+        pytest.param(["dgx-h100", "--profile", "training"], None, id="none without anything"),
+    ],
+)
+def test_numa_nodes_with_nothing_left_are_one_line(
+    given: list[str], folded: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("small.yaml").write_text(POD)
+    run(["fit", "small.yaml", "--machine", *given])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("nothing on ")] == ([folded] if folded else [])

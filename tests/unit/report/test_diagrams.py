@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from docs.diagrams import Block, Row, node_phases, rows, transaction, transitions
+from docs.diagrams import Block, Row, diagrams, node_phases, rows, transaction, transitions
 from numaforge.maintenance.parts import PART_MODULES
 from numaforge.rollout.record import Ending, Phase
 
@@ -39,6 +41,14 @@ def test_every_part_is_drawn_in_its_order():
     picture = transaction()
     places = [picture.index(f">{part.NAME}<") for part in PART_MODULES]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", diagrams())
+def test_a_diagram_is_legible_at_the_width_of_a_page(name):
+    picture = diagrams()[name]
+    width = float(re.search(r'viewBox="0 0 ([\d.]+) ', picture)[1])
+    sizes = map(float, re.findall(r'font-size(?:="|: )([\d.]+)', picture))
+    assert min(sizes) * min(1, 900 / width) >= 9
 
 
 def test_a_text_that_does_not_fit_is_an_error():
