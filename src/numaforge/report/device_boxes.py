@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations, groupby
+from typing import TypeAlias
 
 from numaforge.report.boxes import (
     BODY,
@@ -37,8 +38,10 @@ from numaforge.topology.links import (
     nvlink_domains,
     pcie_switches,
 )
-from numaforge.topology.model import Gpu, Nic, NodeTopology, NvlinkDomain
+from numaforge.topology.model import Gpu, Nic, NodeTopology, NvlinkDomain, Nvme
 
+Drawn: TypeAlias = Device | Nvme
+"""What has a chip in the picture."""
 _LEAST_CHIP_WIDTH = 150.0
 _GAP = 6.0
 SMALL_CHIP = 62.0  # holds "GPU15" and "18 links"
@@ -46,13 +49,18 @@ _BAR = 20.0
 _STUB = 10.0  # how long a line between a bar and a chip is
 
 
-def all_devices(topology: NodeTopology) -> list[Device]:
-    """Return GPUs, accelerators, NICs, each by PCI address: those of one root complex stand together."""
-    kinds: tuple[tuple[Device, ...], ...] = (topology.gpus, topology.accelerators, topology.nics)
+def all_devices(topology: NodeTopology) -> list[Drawn]:
+    """Return GPUs, accelerators, NICs, NVMe drives, each by PCI address: one root complex after another."""
+    kinds: tuple[tuple[Drawn, ...], ...] = (
+        topology.gpus,
+        topology.accelerators,
+        topology.nics,
+        topology.nvmes,
+    )
     return [device for kind in kinds for device in sorted(kind, key=lambda device: device.pci_address)]
 
 
-def devices_box(devices: Sequence[Device], topology: NodeTopology, inner: float) -> Box | None:
+def devices_box(devices: Sequence[Drawn], topology: NodeTopology, inner: float) -> Box | None:
     """Return devices as chips: those that share a PCIe switch in its box, the others in rows."""
     if not devices:
         return None
@@ -66,13 +74,13 @@ def devices_box(devices: Sequence[Device], topology: NodeTopology, inner: float)
 
 
 def _below(
-    devices: Sequence[Device],
+    devices: Sequence[Drawn],
     paths: Mapping[str, tuple[str, ...]],
     names: Mapping[str, str],
     inner: float,
 ) -> list[Box]:
     """The boxes of the outermost switches that several devices share, then rows of the other devices."""
-    by_switch: dict[str, list[Device]] = {}
+    by_switch: dict[str, list[Drawn]] = {}
     for device in devices:
         for switch in paths[device.pci_address][:1]:
             by_switch.setdefault(switch, []).append(device)
@@ -88,7 +96,7 @@ def _below(
 
 def _switch(
     switch: str,
-    devices: Sequence[Device],
+    devices: Sequence[Drawn],
     paths: Mapping[str, tuple[str, ...]],
     names: Mapping[str, str],
     width: float,
@@ -111,7 +119,7 @@ def _switch(
     )
 
 
-def _rows(devices: Sequence[Device], names: Mapping[str, str], inner: float) -> list[Box]:
+def _rows(devices: Sequence[Drawn], names: Mapping[str, str], inner: float) -> list[Box]:
     """One row of chips after the other; each kind begins a new one unless a row holds them all."""
     columns = max(1, int((inner + _GAP) // (_LEAST_CHIP_WIDTH + _GAP)))
     width = (inner - _GAP * (columns - 1)) / columns
@@ -123,7 +131,7 @@ def _rows(devices: Sequence[Device], names: Mapping[str, str], inner: float) -> 
     ]
 
 
-def _device(device: Device, names: Mapping[str, str], width: float) -> Box:
+def _device(device: Drawn, names: Mapping[str, str], width: float) -> Box:
     if isinstance(device, Gpu):
         memory = human_bytes(device.memory_bytes) if device.memory_bytes is not None else ""
         details = [device.pci_address, memory, slicing_in_force(device), pcie_link(device.link)]
@@ -131,6 +139,8 @@ def _device(device: Device, names: Mapping[str, str], width: float) -> Box:
     if isinstance(device, Nic):
         role = names.get(device.rdma_device or "", "")
         return _chip("nic", nic_label(device), [role, device.pci_address, nic_speed(device)], width)
+    if isinstance(device, Nvme):
+        return _chip("nvme", "NVMe", [device.pci_address], width)
     return _chip("accelerator", accelerator_label(device), [device.pci_address, device.driver or ""], width)
 
 

@@ -200,6 +200,7 @@ _LEGEND = {
     ("gpu",): "GPU",
     ("accelerator",): "accelerator",
     ("nic",): "NIC",
+    ("nvme",): "NVMe drive",
     ("pcie-switch",): "PCIe switch",
     ("gpu-switch", "gpu-link"): "NVLink, XGMI",
     ("rail-link",): "rail: a NIC and the GPUs nearest to it (PIX: one PCIe switch apart, PXB: several)",

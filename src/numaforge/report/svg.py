@@ -37,6 +37,7 @@ text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', s
 .gpu { fill: #eef7ee; stroke: #00795c; }
 .accelerator { fill: #eef4fb; stroke: #0072b2; stroke-dasharray: 8 2; }
 .nic { fill: #fbf3f8; stroke: #a6467d; stroke-dasharray: 4 2; }
+.nvme { fill: #f7f4e8; stroke: #6e5b12; stroke-dasharray: 1 2; }
 .pcie-switch { fill: #f6f8fa; stroke: #57606a; stroke-dasharray: 2 2; }
 .gpu-switch { fill: #d5eee6; stroke: #00795c; }
 .gpu-link { fill: #00795c; }
@@ -62,6 +63,7 @@ text { fill: #e6edf3; }
 .gpu { fill: #10291f; stroke: #3fb68b; }
 .accelerator { fill: #12243a; stroke: #56b4e9; }
 .nic { fill: #2c1826; stroke: #d884b4; }
+.nvme { fill: #2a2613; stroke: #c9b458; }
 .gpu-switch { fill: #14402f; stroke: #3fb68b; }
 .gpu-link { fill: #3fb68b; }
 .rail-link { fill: #d884b4; }

@@ -16,8 +16,21 @@ from numaforge.profile import load_profile
 from numaforge.report.boxes import Box, broken, fitted, text_width
 from numaforge.report.layout import lay_out, topology_of
 from numaforge.roles.node import NodePlan
-from numaforge.topology.model import Gpu, Nic, NodeTopology
+from numaforge.topology.model import Gpu, Nic, NodeTopology, Nvme
 from tests.fixtures import machines
+
+
+def with_drives() -> NodeTopology:
+    """Return a machine with a drive beside a GPU below its switch, and one on a NUMA node of its own."""
+    machine = machines.dgx_h100()
+    beside = Nvme("0000:1c:00.0", "nvme", 0)
+    paths = {
+        **machine.pci_paths,
+        beside.pci_address: (*machine.pci_paths["0000:1b:00.0"][:-1], "0000:1c:00.0"),
+    }
+    drives = (beside, Nvme("0000:e5:00.0", "nvme", 1))
+    return replace(machine, nvmes=drives, pci_paths=paths)
+
 
 MACHINES = {
     "two CPUs": machines.two_cpu_vm(),
@@ -33,6 +46,7 @@ MACHINES = {
     "partitioned GPUs": machines.mi300x_cpx(),
     "accelerators": machines.gaudi2(),
     "management functions": machines.hgx_b200(),
+    "drives": with_drives(),
 }
 each_machine = pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHINES)
 
@@ -396,3 +410,11 @@ def test_a_plan_alone_shows_its_numa_nodes_and_cpus():
 )
 def test_fitted(candidates, width, expected):
     assert fitted(candidates, width, 10) == expected
+
+
+def test_drives_are_drawn_below_their_switch_and_named_in_the_legend() -> None:
+    picture = lay_out(with_drives()).root
+    assert [box.title for box in of_kind(picture, "nvme")] == ["NVMe · 0000:1c:00.0", "NVMe · 0000:e5:00.0"]
+    switches = [box for box in of_kind(picture, "pcie-switch") if of_kind(box, "nvme")]
+    assert [(box.title or "").rpartition(": ")[2] for box in switches] == ["3 devices"]
+    assert any("NVMe drive" in text.content for box in walk(picture) for text in box.texts)
