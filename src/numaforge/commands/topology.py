@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 @click.option(
     "--ascii", "as_tree", is_flag=True, help="Show a tree: packages, caches, devices below switches."
 )
+@click.option("--all", "whole", is_flag=True, help="With --ascii: L1, L2 and other PCI devices, too.")
 @output_option("table", "json")
-def topology(sources: tuple[str, ...], root: str | None, matrix: bool, as_tree: bool, output: str) -> int:
+def topology(
+    sources: tuple[str, ...], root: str | None, matrix: bool, as_tree: bool, whole: bool, output: str
+) -> int:
     """Show packages, NUMA nodes, cores, memory and devices.
 
     Several machines, or a folder with their snapshots, are one table; exits with 1 when some cannot be read,
@@ -39,6 +42,8 @@ def topology(sources: tuple[str, ...], root: str | None, matrix: bool, as_tree: 
       numaforge topology dgx-h100
       numaforge topology fleet/
     """
+    if whole and not as_tree:
+        raise click.UsageError("--all is for the tree of --ascii; -o json has everything")
     named = each_named(sources)
     if len(named) > 1:
         return _show_machines(named, root, matrix or as_tree, output)
@@ -54,7 +59,7 @@ def topology(sources: tuple[str, ...], root: str | None, matrix: bool, as_tree: 
     if as_tree:
         from numaforge.report.tree import machine_tree
 
-        save(machine_tree(machine), None)
+        save(machine_tree(machine, whole=whole), None)
         return ExitCode.YES
     from numaforge.report.tables import topology_tables
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from numaforge.cpulist import format_cpulist
@@ -16,12 +16,13 @@ from numaforge.report.wording import (
     joined,
     nic_label,
     nic_speed,
+    pci_class_name,
     pcie_link,
 )
 from numaforge.topology.links import gpu_memory_nodes, gpu_names
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import NodeTopology, NumaNode
+    from numaforge.topology.model import CoreCaches, NodeTopology, NumaNode
 
 
 Steps: TypeAlias = "dict[str, Steps]"
@@ -36,9 +37,15 @@ class TreeLine:
     below: list[TreeLine] = field(default_factory=list)
 
 
-def machine_tree(topology: NodeTopology) -> str:
-    """Return the lines of a machine, in ASCII characters alone but for what a host calls itself."""
+def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
+    """Return the lines of a machine, in ASCII characters alone but for what a host calls itself.
+
+    `whole` adds the caches of each core and the PCI devices that have no kind of their own.
+    """
     root = TreeLine(f"{topology.hostname or 'this machine'}: {human_bytes(topology.memory_bytes)} memory")
+    if not whole:
+        topology = replace(topology, other_devices=(), core_caches=())
+    root.below += map(TreeLine, map(_of_cores, topology.core_caches))
     placed: set[int] = set()
     for package in topology.packages:
         nodes = [node for node in topology.numa_nodes if node.cpus and node.cpus <= package.cpus]
@@ -78,6 +85,13 @@ def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[TreeLine]:
     return found
 
 
+def _of_cores(caches: CoreCaches) -> str:
+    """Return all caches of one kind and size: `L2 2 MiB: 112 of them, CPUs 0-223`."""
+    kind = {"Data": "d", "Instruction": "i"}.get(caches.kind, "")
+    size = human_bytes(caches.size_bytes)
+    return f"L{caches.level}{kind} {size}: {caches.count} of them, CPUs {format_cpulist(caches.cpus)}"
+
+
 def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list[TreeLine]:
     """Return the devices of a NUMA node, those below one PCIe switch together."""
     leaves = {address: text for address, numa_node, text in _named(topology) if here(numa_node)}
@@ -115,6 +129,9 @@ def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, str]]:
         yield nic.pci_address, nic.numa_node, " ".join(filter(None, ("NIC", label, nic_speed(nic))))
     for drive in topology.nvmes:
         yield drive.pci_address, drive.numa_node, "NVMe"
+    for other in topology.other_devices:
+        words = f"{pci_class_name(other.pci_class)} {other.vendor}:{other.device}"
+        yield other.pci_address, other.numa_node, f"{words}, {other.driver}" if other.driver else words
 
 
 def _lines(branch: TreeLine) -> Iterable[str]:

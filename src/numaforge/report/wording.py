@@ -186,3 +186,27 @@ def _lanes(speed: float | None, width: int | None) -> str:
     generation = f"Gen{_PCIE_GENERATION[speed]}" if speed in _PCIE_GENERATION else ""
     lanes = f"x{width}" if width else ""
     return " ".join(part for part in (generation, lanes) if part)
+
+
+# Of pci.ids, those of servers; the first four digits come before the first two.
+_PCI_CLASSES = {
+    "0100": "SCSI",
+    "0104": "RAID",
+    "0106": "SATA",
+    "0107": "SAS",
+    "01": "storage",
+    "0300": "VGA",
+    "03": "display",
+    "04": "multimedia",
+    "0700": "serial port",
+    "07": "communication",
+    "0c03": "USB",
+    "0c07": "IPMI",
+    "0c": "serial bus",
+    "10": "encryption",
+}
+
+
+def pci_class_name(pci_class: str) -> str:
+    """Return what a PCI function is, by its base class and class: `SATA`, or `PCI class ff00`."""
+    return _PCI_CLASSES.get(pci_class) or _PCI_CLASSES.get(pci_class[:2]) or f"PCI class {pci_class}"

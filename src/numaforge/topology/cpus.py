@@ -14,9 +14,10 @@ from functools import lru_cache
 from numaforge.cpulist import parse_cpulist
 from numaforge.errors import NumaforgeError, TopologyError
 from numaforge.given import digits
-from numaforge.topology.model import CpuSet, L3Cache, Package
+from numaforge.topology.model import CoreCaches, CpuSet, L3Cache, Package
 
 _CPU_FILE = re.compile(r"/sys/devices/system/cpu/cpu([0-9]{1,9})/(.+)")
+_INSTRUCTION = "Instruction"
 _CACHE_FILE = re.compile(r"cache/(index[0-9]+)/(\w+)")
 _ID = re.compile(r"-?[0-9]{1,10}")
 _SIZE = re.compile(r"([0-9]{1,20})([KMG]?)")
@@ -131,19 +132,41 @@ def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
     )
 
 
+def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
+    """Return the caches of every kind and size above the last level that each CPU has, the deepest first."""
+    found: dict[tuple[int, str, int | None], set[CpuSet]] = {}
+    for cpu in inventory.online:
+        held = _caches(inventory.files.get(cpu, {}))
+        last = max((cache.level for kind, cache in held if kind != _INSTRUCTION), default=0)
+        for kind, cache in held:
+            if cache.level < last:
+                found.setdefault((cache.level, kind, cache.size_bytes), set()).add(cache.cpus)
+    return tuple(
+        CoreCaches(*alike, len(groups), frozenset().union(*groups))
+        for alike, groups in sorted(found.items(), key=lambda one: (-one[0][0], one[0][1], one[0][2] or 0))
+    )
+
+
 def _deepest_cache(held: Mapping[str, str]) -> L3Cache | None:
+    known = (cache for kind, cache in _caches(held) if kind != _INSTRUCTION)
+    return max(known, key=lambda cache: cache.level, default=None)
+
+
+def _caches(held: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
+    """Return each cache of a CPU, whatever its level, with its kind."""
     caches: dict[str, dict[str, str]] = {}
     for name, text in held.items():
         if match := _CACHE_FILE.fullmatch(name):
             caches.setdefault(match[1], {})[match[2]] = text
-    known = [
-        L3Cache(cpus=cpus, size_bytes=_bytes(cache.get("size", "")), level=int(cache["level"]))
+    return [
+        (
+            cache.get("type", "").strip(),
+            L3Cache(cpus=cpus, size_bytes=_bytes(cache.get("size", "")), level=int(cache["level"])),
+        )
         for cache in caches.values()
-        if cache.get("type") != "Instruction"
-        and digits(cache.get("level", "")) is not None
+        if digits(cache.get("level", "")) is not None
         and (cpus := _first_set(cache, ("shared_cpu_map", "shared_cpu_list"), folder=""))
     ]
-    return max(known, key=lambda cache: cache.level, default=None)
 
 
 def _bytes(text: str) -> int | None:

@@ -13,6 +13,7 @@ from numaforge.topology.links import nvlink_domains
 from numaforge.topology.model import (
     Accelerator,
     Core,
+    CoreCaches,
     Cpufreq,
     DeviceHolder,
     Gpu,
@@ -30,6 +31,7 @@ from numaforge.topology.model import (
     NvlinkDomain,
     Nvme,
     Package,
+    PciDevice,
     PciFunction,
     PeerMemory,
     RdmaDevice,
@@ -86,6 +88,7 @@ class TopologyDocument:
     kubelet_cores: tuple[Core, ...] | None = None
     kubelet_packages: tuple[Package, ...] | None = None
     l3_caches: tuple[L3Cache, ...]
+    core_caches: tuple[CoreCaches, ...] = ()
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
     cpufreq: Cpufreq | None
     idle_states: tuple[IdleState, ...] | None = None
@@ -111,6 +114,7 @@ class TopologyDocument:
     nccl_conf: str | None = None
     peer_memory: PeerMemory = field(default_factory=PeerMemory)
     nvmes: tuple[Nvme, ...] = ()
+    other_devices: tuple[PciDevice, ...] = ()
     pci_functions: tuple[PciFunction, ...] = ()
     pci_paths: Mapping[str, tuple[str, ...]]
     userland: Userland | None = None

@@ -81,6 +81,17 @@ class L3Cache:
 
 
 @dataclass(frozen=True)
+class CoreCaches:
+    """All caches of one kind and size above the last level: how many there are, and which CPUs have one."""
+
+    level: int
+    kind: str  # the kernel's word: "Data", "Instruction", "Unified"
+    size_bytes: int | None
+    count: int
+    cpus: CpuSet
+
+
+@dataclass(frozen=True)
 class Cpufreq:
     """Frequency scaling as the kernel offers it.
 
@@ -346,6 +357,20 @@ class Nvme:
     __pydantic_config__ = NOTHING_ELSE
 
     pci_address: str
+    driver: str | None
+    numa_node: int | None
+
+
+@dataclass(frozen=True)
+class PciDevice:
+    """Another PCI function than GPUs, accelerators, NICs, NVMe controllers, and what a chipset itself has."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    pci_address: str
+    pci_class: str  # base class and class in hex digits: "0106"
+    vendor: str
+    device: str
     driver: str | None
     numa_node: int | None
 
@@ -745,6 +770,8 @@ class NodeTopology(MachineShape):
     networks: tuple[Network, ...] = ()
     nccl_conf: str | None = None  # text of /etc/nccl.conf
     peer_memory: PeerMemory = PeerMemory()
+    core_caches: tuple[CoreCaches, ...] = ()  # of levels that are nearer to the cores than `l3_caches`
+    other_devices: tuple[PciDevice, ...] = ()
     pci_functions: tuple[PciFunction, ...] = ()  # of GPUs, NICs and the bridges above them
     userland: Userland | None = None
     kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from numaforge.given import digits
 from numaforge.snapshot.model import PCI_ADDRESS, Snapshot
 from numaforge.topology.amd import with_amdgpu
-from numaforge.topology.model import Accelerator, Gpu, Nvme, PciLink
+from numaforge.topology.model import Accelerator, Gpu, Nvme, PciDevice, PciLink
 from numaforge.topology.nvidia import with_answers
 from numaforge.topology.vendors import AMD, HABANA
 
@@ -19,6 +19,7 @@ NETWORK = re.compile(r"/sys/class/net/([^/]+)")
 
 # PCI base classes and classes (pci.ids): display, network, processing accelerator, co-processor, NVMe.
 _DISPLAY, _NETWORK, _ACCELERATOR, _COPROCESSOR, _NVME = "03", "02", "12", "0b40", "0108"
+_CHIPSET = ("05", "06", "08", "0c05", "11")  # memory, bridges, system peripherals, SMBus, counters
 
 # Display controllers that only draw a console: server management chips and virtual graphics. The function is
 # of class 0x0300 like a real GPU, and only its vendor (for ATI's server chips, the device) tells it.
@@ -153,6 +154,24 @@ def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
         )
         for function in functions(snapshot)
         if function.is_accelerator
+    )
+
+
+def read_other_devices(snapshot: Snapshot) -> tuple[PciDevice, ...]:
+    """Return what has no kind of its own here, without bridges and a chipset's own functions."""
+    return tuple(
+        PciDevice(
+            function.address,
+            function.pci_class[:4],
+            function.hex_id("vendor"),
+            function.hex_id("device"),
+            function.driver,
+            function.numa_node,
+        )
+        for function in functions(snapshot)
+        if function.pci_class
+        and not (function.is_gpu or function.is_accelerator or function.is_network)
+        and not function.pci_class.startswith((_NVME, *_CHIPSET))
     )
 
 

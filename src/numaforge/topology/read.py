@@ -13,6 +13,7 @@ from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.cpufreq import read_cpufreq
 from numaforge.topology.cpus import (
+    read_core_caches,
     read_core_ids,
     read_cores,
     read_inventory,
@@ -28,7 +29,13 @@ from numaforge.topology.nics import read_nics
 from numaforge.topology.numa import meminfo_bytes, read_numa_nodes, read_pools
 from numaforge.topology.nvidia import read_driver
 from numaforge.topology.nvidia_install import read_nvidia_install, read_nvswitches
-from numaforge.topology.pci import read_accelerators, read_gpus, read_nvmes, read_pci_paths
+from numaforge.topology.pci import (
+    read_accelerators,
+    read_gpus,
+    read_nvmes,
+    read_other_devices,
+    read_pci_paths,
+)
 from numaforge.topology.pcie import bar1_bytes, read_pci_functions, read_peer_memory
 from numaforge.topology.power import read_idle_states
 from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
@@ -86,6 +93,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         kubelet_cores=_kubelet_cores(core_ids, cores, numa_nodes, apart),
         kubelet_packages=_kubelet_packages(core_ids, packages),
         l3_caches=read_last_level_caches(inventory),
+        core_caches=read_core_caches(inventory),
         hugepages=read_pools(
             {path: text for path, text in files.items() if path.startswith("/sys/kernel/mm/hugepages/")}
         ),
@@ -109,6 +117,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         nccl_conf=files.get(catalogue.NCCL_CONF),
         peer_memory=read_peer_memory(snapshot),
         nvmes=read_nvmes(snapshot),
+        other_devices=read_other_devices(snapshot),
         pci_functions=read_pci_functions(snapshot),
         pci_paths=read_pci_paths(snapshot, addresses),
         userland=read_userland(snapshot),

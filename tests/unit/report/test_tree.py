@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from numaforge.cli import run
 from numaforge.errors import ExitCode
 from numaforge.report.tree import machine_tree
+from numaforge.topology import read_topology
+from numaforge.topology.model import PciDevice
 from numaforge.topology.ready import ready_machine, ready_machines
+from tests.machines.files import stored
 
 EMPTY = "28 NUMA nodes without CPUs and memory: 3-9,11-17,19-25,27-33"
 POD = (
@@ -84,3 +89,43 @@ def test_unknown_pairs_are_not_nothing(
 def test_one_view_of_several_machines_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["topology", "--ascii", "dgx-h100", "gb200"]) == ExitCode.BAD_INPUT
     assert "--ascii are for one machine" in capsys.readouterr().err
+
+
+DEVICES = (
+    PciDevice("0000:00:17.0", "0106", "8086", "a282", "ahci", 0),
+    PciDevice("0000:03:00.0", "0300", "1a03", "2000", "ast", None),
+    PciDevice("0000:00:05.0", "ff00", "1af4", "1044", None, 0),
+)
+
+
+@pytest.mark.parametrize(
+    ("machine", "line"),
+    [
+        pytest.param("nvidia-dgx-h100", "|- L2 1 MiB: 112 of them, CPUs 0-223", id="L2"),
+        pytest.param("nvidia-dgx-h100", "|- L1d 32 KiB: 112 of them, CPUs 0-223", id="L1 for data"),
+        pytest.param("nvidia-dgx-h100", "|- L1i 32 KiB: 112 of them, CPUs 0-223", id="L1 for instructions"),
+    ],
+)
+def test_the_caches_of_cores_are_told_on_wish(machine: str, line: str) -> None:
+    topology = read_topology(stored(machine).snapshot())
+    assert line not in machine_tree(topology).splitlines()
+    assert line in machine_tree(topology, whole=True).splitlines()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param("SATA 8086:a282, ahci  0000:00:17.0", id="a class with a name"),
+        pytest.param("VGA 1a03:2000, ast  0000:03:00.0", id="on no NUMA node that is known"),
+        pytest.param("PCI class ff00 1af4:1044  0000:00:05.0", id="a class without a name, no driver"),
+    ],
+)
+def test_other_devices_are_told_by_their_class_on_wish(words: str) -> None:
+    machine = replace(ready_machine("epyc-nps4"), other_devices=DEVICES)
+    assert words not in machine_tree(machine)
+    assert words in machine_tree(machine, whole=True)
+
+
+def test_what_is_all_is_said_with_the_tree_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "dgx-h100", "--all"]) == ExitCode.BAD_INPUT
+    assert "--all is for the tree of --ascii; -o json has everything" in capsys.readouterr().err

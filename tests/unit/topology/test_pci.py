@@ -7,7 +7,13 @@ import pytest
 from numaforge.snapshot import Snapshot
 from numaforge.topology.model import Nvme
 from numaforge.topology.nics import read_nics
-from numaforge.topology.pci import read_accelerators, read_gpus, read_nvmes, read_pci_paths
+from numaforge.topology.pci import (
+    read_accelerators,
+    read_gpus,
+    read_nvmes,
+    read_other_devices,
+    read_pci_paths,
+)
 from numaforge.topology.rdma import read_rdma_devices
 
 PCI = "/sys/bus/pci/devices"
@@ -143,3 +149,21 @@ def test_an_nvme_controller_is_told_from_other_storage():
     drive, disk = "0000:01:00.0", "0000:02:00.0"
     snapshot = Snapshot(files=function(drive, "0x010802", numa_node="1") | function(disk, "0x010601"))
     assert read_nvmes(snapshot) == (Nvme(drive, None, 1),)
+
+
+@pytest.mark.parametrize(
+    ("pci_class", "is_other"),
+    [
+        pytest.param("0x010601", True, id="SATA"),
+        pytest.param("0x0c0330", True, id="USB"),
+        pytest.param("0x010802", False, id="NVMe has a kind of its own"),
+        pytest.param("0x020000", False, id="and so has a NIC"),
+        pytest.param("0x060400", False, id="bridges are drawn as switches"),
+        pytest.param("0x088000", False, id="system peripherals of a chipset"),
+        pytest.param("0x110100", False, id="counters of a chipset"),
+    ],
+)
+def test_other_devices_are_those_without_a_kind_of_their_own(pci_class, is_other):
+    snapshot = Snapshot(files=function("0000:00:17.0", pci_class, numa_node="1"))
+    found = [(one.pci_address, one.pci_class, one.numa_node) for one in read_other_devices(snapshot)]
+    assert found == ([("0000:00:17.0", pci_class[2:6], 1)] if is_other else [])

@@ -14,6 +14,7 @@ from numaforge.topology import from_document, to_document
 from numaforge.topology.model import (
     Accelerator,
     ComputeInstance,
+    CoreCaches,
     DeviceHolder,
     Ecc,
     FabricState,
@@ -26,6 +27,7 @@ from numaforge.topology.model import (
     NvidiaDriver,
     NvidiaInstall,
     Nvme,
+    PciDevice,
     PciLink,
     RemappedRows,
 )
@@ -35,11 +37,11 @@ from tests.unit.planning.strategies import machines
 FIELDS = """
 schema hostname architecture cpu_vendor kernel kernel_cmdline os_release memory_bytes swap_bytes
 cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores kubelet_packages
-l3_caches
+l3_caches core_caches
 hugepages cpufreq idle_states kernel_values turbo transparent_hugepages ksm sysctls loadable_modules gpus
 nvidia nvidia_install
 nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
-rdma_netns networks nccl_conf peer_memory nvmes pci_functions pci_paths userland kernel_values_record
+rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland kernel_values_record
 previous_plan unreadable
 """
 
@@ -101,6 +103,8 @@ def test_what_is_known_of_gpus_is_kept_whole():
         nvidia_install=NvidiaInstall("580.95.05", daemons=(GpuProcess("nvlsm", unit="nvlsm.service"),)),
         nvswitches=("0000:05:00.0",),
         nvmes=(Nvme("0000:81:00.0", "nvme", None),),
+        other_devices=(PciDevice("0000:00:17.0", "0106", "8086", "a282", "ahci", 0),),
+        core_caches=(CoreCaches(2, "Unified", 2**20, 8, frozenset(range(16))),),
         device_holders=(DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", True),),
     )
     assert from_document(reread(to_document(machine))) == machine
