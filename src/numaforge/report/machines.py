@@ -16,6 +16,7 @@ from numaforge.findings.engine import Judgement, Verdict
 from numaforge.report.columns import add_row, columns
 from numaforge.report.hostnames import folded
 from numaforge.report.summary import grouped_by_reason
+from numaforge.report.terminal import screen
 from numaforge.report.wording import accelerator_label, counted, gpu_label, human_bytes, wrapped_cpulist
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _of_plan(plan: NodePlan) -> tuple[str, ...]:
     return (
         plan.profile,
         plan.kubelet.version if plan.kubelet else "none",
-        wrapped_cpulist(format_cpulist(plan.cpus.reserved), _CPULIST_WIDTH),
+        wrapped_cpulist(format_cpulist(plan.cpus.reserved), _CPULIST_WIDTH + max(0, screen().width - 80)),
         f"{pods.cpu_millis / 1000:g} CPUs, {human_bytes(pods.memory_bytes)}" if pods else "unknown",
         str(len(plan.notices)),
     )

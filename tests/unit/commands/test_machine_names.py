@@ -333,3 +333,12 @@ def test_numa_nodes_with_nothing_left_are_one_line(
     run(["fit", "small.yaml", "--machine", *given])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("nothing on ")] == ([folded] if folded else [])
+
+
+@pytest.mark.parametrize(("width", "lines"), [(80, 4), (200, 2)])
+def test_a_wide_terminal_has_a_plan_in_one_line(
+    width: int, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["plan", "dgx-h100", "epyc-nps4", "--profile", "cpu-only"]) == ExitCode.YES
+    assert len(lines_of(capsys)[1:]) == lines

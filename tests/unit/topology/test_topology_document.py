@@ -41,7 +41,8 @@ l3_caches core_caches
 hugepages cpufreq idle_states kernel_values turbo transparent_hugepages ksm sysctls loadable_modules gpus
 nvidia nvidia_install
 nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
-rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland kernel_values_record
+rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland
+kernel_values_record
 previous_plan unreadable
 """
 
