@@ -116,7 +116,7 @@ T = TypeVar("T", bound=_OfHost)
 
 
 @dataclass(frozen=True)
-class Answers(Generic[T]):
+class OfMachines(Generic[T]):
     """What is found of several machines, by the names to show, and why nothing is of the others.
 
     `code` is the exit code as far as it goes by the others.
@@ -127,7 +127,7 @@ class Answers(Generic[T]):
     code: ExitCode
 
 
-def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> Answers[T]:
+def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> OfMachines[T]:
     """Return what is found of each machine, shown with its host's name where no other one has that."""
     found: dict[str, T] = {}
     failed: dict[str, NumaforgeError] = {}
@@ -143,7 +143,7 @@ def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> Answers[T]:
     ]
     silent = all(error.exit_code == ExitCode.UNREACHABLE for error in failed.values())
     code = ExitCode.YES if not failed else ExitCode.UNREACHABLE if silent else ExitCode.NO
-    return Answers(shown, {name: str(error) for name, error in failed.items()}, code)
+    return OfMachines(shown, {name: str(error) for name, error in failed.items()}, code)
 
 
 snapshot_argument = machine_argument("[MACHINE]")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from numaforge.commands.machine import (
-    Answers,
+    OfMachines,
     answers_of,
     each_named,
     machine_of,
@@ -77,7 +77,7 @@ def say_judgements(
         machines = answers_of(named, lambda name: machine_of(name, None))
     else:
         machine = machine_of(named[0] if named else None, root)
-        machines = Answers([(machine.hostname or "this machine", machine)], {}, ExitCode.YES)
+        machines = OfMachines([(machine.hostname or "this machine", machine)], {}, ExitCode.YES)
     judged = [(name, machine, check(rules, machine), beside(machine)) for name, machine in machines.found]
     if output == "json":
         documents = [
