@@ -32,7 +32,7 @@ from tests.lab.transactions import (
     seen,
     until_through_boots,
 )
-from tests.ssh.test_reboot import BACK, FORWARDS
+from tests.ssh.reboots import BACK, FORWARDS
 
 WISH = "transparent_hugepage=never"
 SWAPPINESS = "/proc/sys/vm/swappiness"

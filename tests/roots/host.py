@@ -11,10 +11,10 @@ from typing import Any
 from lab.roots import Release, build
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra, running_sandbox
+from tests.ssh.site_runs import data, plain
 from tests.ssh.standin_devices import devices, install
 from tests.ssh.standin_systemd import standin_systemd
 from tests.ssh.test_interrupts import CONFINED
-from tests.ssh.test_site import data, plain
 
 PROFILE: dict[str, Any] = {
     "name": "everything",

@@ -29,13 +29,13 @@ from numaforge.topology import read_topology
 from tests.fixtures.machines import kubeadm_kubelet
 from tests.roots.host import NOTHING, PROFILE, Host, files_of
 from tests.ssh.machine import governor, machine
+from tests.ssh.reboots import through_boots
 from tests.ssh.sandbox import Sandbox, free_port, running_sandbox
+from tests.ssh.site_runs import text
 from tests.ssh.standin_bootloader import OSRELEASE, options
 from tests.ssh.standin_devices import IRQBALANCE_FILE, affinity
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
-from tests.ssh.test_reboot import through_boots
-from tests.ssh.test_site import text
-from tests.ssh.test_transaction import LARGE, MEMORY_STATE, SMALL, transaction
+from tests.ssh.transactions import LARGE, MEMORY_STATE, SMALL, transaction
 
 UNITS = "/etc/systemd/system/numaforge-*.service"
 SWAPPINESS = "/proc/sys/vm/swappiness"

@@ -17,7 +17,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
-from tests.ssh.test_site import PROFILE, data, plain, text
+from tests.ssh.site_runs import PROFILE, data, plain, text
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 COMMAND = Path(sys.executable).parent / "numaforge"

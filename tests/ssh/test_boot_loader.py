@@ -12,6 +12,7 @@ from numaforge.roles.kernel_cmdline.part import RECORD, TRIAL
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.reboots import CUT_POWER, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import (
     CMDLINE,
@@ -34,8 +35,7 @@ from tests.ssh.standin_bootloader import (
     variables,
 )
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
-from tests.ssh.test_reboot import CUT_POWER, through_boots
-from tests.ssh.test_transaction import LARGE, SMALL, WAITS, status, transaction, until, when
+from tests.ssh.transactions import LARGE, SMALL, WAITS, status, transaction, until, when
 
 WISH = "iommu=pt"
 LOADERS = {"grub": debian(), "grubby": red_hat()}

@@ -13,11 +13,12 @@ import pytest
 from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import PROFILE, data, starts
 from tests.ssh.pyinfra_forks import COMMAND
 from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN
-from tests.ssh.test_kubelet import PROFILE, data, plain, starts
-from tests.ssh.test_transaction import WAITS, until
+from tests.ssh.transactions import WAITS, until
 
 LOGINS = "/run/logins"
 NOTES_LOGINS = f'echo "$SSH_CONNECTION" >> {LOGINS}'

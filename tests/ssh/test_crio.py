@@ -17,10 +17,11 @@ from numaforge.topology.runtime import CRIO
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.rdma_hosts import BARE
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, notifying, standin_systemd
-from tests.ssh.test_rdma_host import BARE, plain
-from tests.ssh.test_transaction import (
+from tests.ssh.transactions import (
     CUT_POWER,
     ended,
     killed,

@@ -13,7 +13,7 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import free_port, pyinfra
-from tests.ssh.test_site import PROFILE, data, plain
+from tests.ssh.site_runs import PROFILE, data, plain
 
 SCREEN = 45  # lines
 WIDTH = 100

@@ -19,6 +19,7 @@ from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.site_runs import data, plain, text
 from tests.ssh.standin_devices import (
     DEFAULT,
     EVERYWHERE,
@@ -36,8 +37,7 @@ from tests.ssh.standin_devices import (
     keeps,
 )
 from tests.ssh.standin_systemd import BOOT_ID, standin_systemd
-from tests.ssh.test_site import data, plain, text
-from tests.ssh.test_transaction import KILL, ended, run, until, when
+from tests.ssh.transactions import KILL, ended, run, until, when
 
 CONFINED: dict[str, Any] = {
     "name": "confined",

@@ -13,19 +13,15 @@ import yaml
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import CONFIG, kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import PROFILE, data, starts, with_kubelet
 from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN, STATE
 
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 BOOT_POOLS = "/etc/tmpfiles.d/numaforge-hugepages.conf"
 POOLS = [pool(0, 2048), pool(1, 2048)]
-PROFILE: dict[str, Any] = {
-    "name": "sandbox",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "memory": {"system_reserved": "1Gi"},
-    "kubelet": {"cpu_manager_policy": "static"},
-}
 
 
 @pytest.fixture
@@ -34,29 +30,12 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     return start_kubelet(start_sandbox(kubeadm_files(port)), port)
 
 
-def data(node: Sandbox, **changes: object) -> dict[str, dict[str, object]]:
-    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
-    return {"node": {**node.data(), **waits, "numaforge_profile": PROFILE, **changes}}
-
-
-def with_kubelet(**kubelet: object) -> dict[str, Any]:
-    return {**PROFILE, "kubelet": {**PROFILE["kubelet"], **kubelet}}
-
-
 def with_pools(count: int, **kubelet: object) -> dict[str, Any]:
     return {**with_kubelet(**kubelet), "hugepages": [{"size": "2Mi", "count_per_numa_node": count}]}
 
 
 def pages(node: Sandbox) -> list[int]:
     return [int(node.path(path).read_text()) for path in POOLS]
-
-
-def starts(node: Sandbox) -> int:
-    return node.path("/run/systemctl.log").read_text().count("start kubelet.service")
-
-
-def plain(output: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
 def test_a_first_run_writes_the_drop_in_and_starts_the_kubelet_twice(node: Sandbox, tmp_path: Path) -> None:

@@ -24,14 +24,14 @@ from tests.fakes.nvml.gpus import gpu_text
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.reboots import CUT_POWER, through_boots
 from tests.ssh.sandbox import Sandbox, free_port
 from tests.ssh.standin_bootloader import boot, boots, debian
 from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold, install, standin_gpus
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
 from tests.ssh.standin_systemd import notifying, standin_systemd
-from tests.ssh.test_reboot import CUT_POWER, through_boots
-from tests.ssh.test_transaction import END_UNIT, GO_DOWN, KILL, ended, leftovers, run, status, until, when
+from tests.ssh.transactions import END_UNIT, GO_DOWN, KILL, ended, leftovers, run, status, until, when
 
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.fakes.nvml.gpus import gpu_text
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_gpus import STATE, describe, install, standin_gpus
 from tests.ssh.test_doctor import inventory
 
@@ -53,10 +53,6 @@ def data(node: Sandbox, **mig: object) -> dict[str, dict[str, object]]:
     waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
     profile = {**PROFILE, "mig": mig} if mig else PROFILE
     return {"node": {**node.data(), **waits, "numaforge_profile": profile}}
-
-
-def plain(output: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
 def verified(node: Sandbox, folder: Path) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import pyinfra
-from tests.ssh.test_site import PLAN, data, plain
+from tests.ssh.site_runs import PLAN, data, plain
 
 _ODD = {
     "/etc/os-release": "NAME=Bob's Linux\nID=bob\n",

@@ -21,8 +21,8 @@ from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import CPUS, governor
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.standin_systemd import DROP_IN, STATE
-from tests.ssh.test_transaction import KILL, when
-from tests.ssh.test_transaction import run as finished
+from tests.ssh.transactions import KILL, when
+from tests.ssh.transactions import run as finished
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 ONLINE = "/sys/devices/system/cpu/online"

@@ -19,9 +19,9 @@ from numaforge.verification.promise import entries
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.site_runs import data, plain
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
-from tests.ssh.test_site import data, plain
-from tests.ssh.test_transaction import LARGE, MEMORY_STATE, SMALL, reverted, run, transaction
+from tests.ssh.transactions import LARGE, MEMORY_STATE, SMALL, reverted, run, transaction
 
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 

@@ -13,6 +13,7 @@ from numaforge.roles.reboot import part as reboot
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.reboots import through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import (
     CMDLINE,
@@ -25,8 +26,7 @@ from tests.ssh.standin_bootloader import (
     with_control,
 )
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
-from tests.ssh.test_reboot import through_boots
-from tests.ssh.test_transaction import LARGE, MEMORY_STATE, SMALL, leftovers, transaction
+from tests.ssh.transactions import LARGE, MEMORY_STATE, SMALL, leftovers, transaction
 
 NIC, GPU = "0000:17:00.0", "0000:17:02.0"
 MASKS = {NIC: "1x111x1", GPU: "xx000x0"}

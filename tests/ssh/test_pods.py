@@ -16,11 +16,12 @@ from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import PROFILE, data, with_kubelet
 from tests.ssh.machine import pool
 from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN, STATE
-from tests.ssh.test_kubelet import PROFILE, data, plain, with_kubelet
-from tests.ssh.test_transaction import run
+from tests.ssh.transactions import run
 
 UID = "0f2c8a51-9c39-4be1-9d0c-6a2b8a3a1c77"
 JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")

@@ -32,7 +32,9 @@ from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.rdma_hosts import BARE
 from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_bootloader import boot, boots
 from tests.ssh.standin_rdma import (
     ADDRESS,
@@ -46,7 +48,7 @@ from tests.ssh.standin_rdma import (
     standin_rdma,
 )
 from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, standin_systemd
-from tests.ssh.test_transaction import (
+from tests.ssh.transactions import (
     CUT_POWER,
     ended,
     killed,
@@ -65,11 +67,6 @@ HOST: dict[str, Any] = {
     "trust": "dscp",
     "pfc": [3],
     "wait_for_virtual_functions": {"timeout_seconds": 5},
-}
-BARE: dict[str, Any] = {
-    "name": "sandbox",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "memory": {"system_reserved": "1Gi"},
 }
 PROFILE = {**BARE, "rdma": {"host": HOST}}
 MODE = "/sys/module/ib_core/parameters/netns_mode"
@@ -106,10 +103,6 @@ def data(node: Sandbox, profile: object = PROFILE, user: str = "root") -> dict[s
 
 def with_modules(**wish: object) -> dict[str, Any]:
     return {**BARE, "modules": wish}
-
-
-def plain(output: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
 def files_below(node: Sandbox, *folders: str) -> set[str]:

@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import pytest
 
 from numaforge import shell
 from numaforge.maintenance.transaction import (
     CURRENT,
-    Result,
-    Transaction,
     revert_script,
     settle_script,
     start_script,
 )
-from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import RECORD
-from numaforge.roles.reboot import part as reboot
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
+from tests.ssh.reboots import (
+    BACK,
+    CUT_POWER,
+    FORWARDS,
+    WISH,
+    assert_new,
+    assert_old,
+    change,
+    through_boots,
+)
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_bootloader import CMDLINE, boot, boots, debian, install, options, red_hat
+from tests.ssh.standin_bootloader import CMDLINE, boots, debian, install, red_hat
 from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
-from tests.ssh.test_transaction import (
+from tests.ssh.transactions import (
     LARGE,
     MEMORY_STATE,
     SMALL,
-    SWAPPINESS,
-    WAITS,
-    confirm,
-    leftovers,
-    pages,
     status,
-    transaction,
     until,
     when,
 )
 
-WISH = "iommu=pt"
-PATIENCE_SECONDS = 120
 LOADERS = {"grub": debian(), "grubby": red_hat()}
-CUT_POWER = """
-for unit in /run/units/*; do
-    if [ -e "$unit" ]; then main=$(cat "$unit"); kill -KILL "$(ps -o ppid= -p "$main")" "$main"; fi
-done
-rm -f /run/units/*
-if [ -e /run/kubelet.pid ]; then kill -KILL "$(cat /run/kubelet.pid)"; rm -f /run/kubelet.pid; fi
-: > /run/off
-kill -KILL $PPID
-"""
 
 
 @pytest.fixture
@@ -65,48 +51,6 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
     sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
     sandbox.run(f"chmod 600 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
     return sandbox
-
-
-def change(port: int, wish: str = "new", loader: str = "grub", **more: Any) -> Transaction:
-    files, *others = transaction(port, wish, **more).parts
-    cmdline = kernel_cmdline.part((WISH,), (WISH,), (), loader)
-    return Transaction("T1", (files, cmdline, reboot.part(), *others))
-
-
-def through_boots(node: Sandbox, name: str = "T1", *, deaf: bool = False, config_acs: bool = True) -> Result:
-    """Boot the node whenever it has gone down, until the transaction has ended."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        until(node, f"{{ [ -e /run/stopping ] || [ -e /run/off ] || {WAITS} || idle; }}")
-        found = status(node, name)
-        if found.waits:
-            confirm(node, name)
-        if found.result is not None and not found.running:
-            return found.result
-        assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())
-        if node.path("/run/stopping").exists() or node.path("/run/off").exists():
-            until(node, "idle")
-            boot(node, deaf=deaf, config_acs=config_acs)
-        elif found.broken_off:
-            node.run(settle_script())
-
-
-def assert_old(node: Sandbox) -> None:
-    assert node.path(DROP_IN).read_text() == "old\n"
-    assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
-    assert (pages(node), node.path(SWAPPINESS).read_text()) == ({LARGE: 1, SMALL: 512}, "60\n")
-    assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
-    assert not node.path(RECORD).exists()
-    assert leftovers(node) == []
-    assert status(node).process.pid
-
-
-def assert_new(node: Sandbox) -> None:
-    assert node.path(DROP_IN).read_text() == "new\n"
-    assert (pages(node), node.path(SWAPPINESS).read_text()) == ({LARGE: 2, SMALL: 16}, "10\n")
-    assert node.path("/proc/cmdline").read_text().strip() == options(node) == f"{CMDLINE} {WISH}"
-    assert leftovers(node) == []
-    assert status(node).process.pid
 
 
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
@@ -174,39 +118,6 @@ def test_nothing_is_booted_where_it_cannot_be(node: Sandbox, port: int, spoil: s
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", reason)
     assert boots(node) == 0
     assert_old(node)
-
-
-FORWARDS = [
-    "keeping",
-    "stop kubelet",
-    "apply files",
-    ".numaforge-0",
-    "apply kernel_cmdline",
-    "apply reboot",
-    "reboot",
-    "apply kernel_values",
-    "apply hugepages",
-    "apply kubelet",
-    "booted",
-    "start kubelet",
-    "prove kernel_cmdline",
-    "prove kubelet",
-    "prove kubelet again",
-    "commit kernel_cmdline",
-]
-BACK = [
-    "stop kubelet",
-    "undo kubelet",
-    "undo hugepages",
-    "undo kernel_values",
-    "undo reboot",
-    "undo kernel_cmdline",
-    "undo files",
-    "start reboot",
-    "reboot",
-    "start kubelet",
-    "prove kubelet",
-]
 
 
 @pytest.mark.parametrize("event", shortened(FORWARDS, ("apply kernel_cmdline", "reboot", "prove kubelet")))

@@ -21,11 +21,12 @@ from numaforge.maintenance.transaction import (
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.reboot import part as reboot
+from tests.ssh.reboots import CUT_POWER, WISH, assert_new, assert_old, change, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import boot, boots, options
-from tests.ssh.test_reboot import CMDLINE, CUT_POWER, WISH, assert_new, assert_old, change, through_boots
+from tests.ssh.test_reboot import CMDLINE
 from tests.ssh.test_reboot import node as node  # the fixture
-from tests.ssh.test_transaction import leftovers, status, until, when
+from tests.ssh.transactions import leftovers, status, until, when
 
 FSTAB = "/etc/fstab"
 LINKS = [

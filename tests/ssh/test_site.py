@@ -14,35 +14,16 @@ from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import CPUS, governor, machine, pool
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.site_runs import PLAN, PROFILE, data, plain, text
 from tests.ssh.standin_kernel import memory_of_both_sizes
 from tests.ssh.standin_systemd import standin_systemd
 
-PLAN = "/etc/numaforge/plan.json"
 SWAPPINESS = "/proc/sys/vm/swappiness"
-PROFILE: dict[str, Any] = {
-    "name": "sandbox",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "memory": {"system_reserved": "1Gi"},
-    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
-    "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": "1"}, "numa_balancing": False},
-}
 
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox) -> Sandbox:
     return start_sandbox(machine())
-
-
-def data(node: Sandbox, profile: object = PROFILE, user: str = "root") -> dict[str, object]:
-    return {**node.data(user), "numaforge_profile": profile}
-
-
-def text(node: Sandbox, path: str) -> str:
-    return node.path(path).read_text().strip()
-
-
-def plain(output: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
 def test_it_writes_what_the_plan_lists(node: Sandbox, tmp_path: Path) -> None:

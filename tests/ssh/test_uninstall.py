@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import data, starts
 from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN
-from tests.ssh.test_kubelet import data, plain, starts
+from tests.ssh.uninstalls import PROFILE, UNINSTALL, left, provision
 
-UNINSTALL = "deploys/uninstall.py"
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
-PROFILE: dict[str, Any] = {
-    "name": "everything",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "memory": {"system_reserved": "1Gi"},
-    "kubelet": {"cpu_manager_policy": "static"},
-    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
-    "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": 1}},
-    "host": {"limits": {"nofile": 1048576}},
-}
 
 
 @pytest.fixture
@@ -33,22 +24,6 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     """A node as kubeadm leaves it, its kubelet running."""
     of_kubeadm = {"/etc/kubernetes/pki/ca.crt": ""}  # the folder is not ours to remove
     return start_kubelet(start_sandbox({**kubeadm_files(port), **of_kubeadm}), port)
-
-
-def left(node: Sandbox) -> dict[str, str]:
-    """Return every file and folder that a run may have left, and the kernel's values, with checksums."""
-    shown = node.run(
-        "cd /; places='etc usr/local usr/lib/systemd var/lib sys proc/sys';"
-        "{ find $places -type f ! -path '*_manager_state' ! -path 'etc/ssh/*'"
-        "  ! -path 'proc/sys/kernel/random/*' -exec sha256sum {} +;"
-        "  find $places -type d -printf 'd %p\\n'; find $places -type l -printf '%l %p\\n'; } 2> /dev/null"
-    ).stdout
-    return {line.split(maxsplit=1)[1]: line.split(maxsplit=1)[0] for line in shown.splitlines()}
-
-
-def provision(node: Sandbox, tmp_path: Path, profile: object = PROFILE) -> None:
-    run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/site.py")
-    assert run.returncode == 0, run.stdout
 
 
 def test_a_node_is_left_as_it_was_with_its_kubelet_healthy(node: Sandbox, tmp_path: Path) -> None:

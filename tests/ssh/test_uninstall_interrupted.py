@@ -10,11 +10,12 @@ from numaforge.file_content import PLAN_PATH
 from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from numaforge.roles.modules.files import MODPROBE_PATH
 from tests.fixtures.shortened import shortened
+from tests.ssh.kubelet_runs import data
 from tests.ssh.sandbox import Sandbox, pyinfra
-from tests.ssh.test_kubelet import data, plain
-from tests.ssh.test_transaction import CUT_POWER, KILL, reboot, until, when
-from tests.ssh.test_uninstall import UNINSTALL, left, provision
+from tests.ssh.site_runs import plain
 from tests.ssh.test_uninstall import node as node  # the fixture
+from tests.ssh.transactions import CUT_POWER, KILL, reboot, until, when
+from tests.ssh.uninstalls import UNINSTALL, left, provision
 
 _REMOVES = """#!/bin/sh
 for path; do :; done

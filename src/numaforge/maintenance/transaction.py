@@ -142,11 +142,6 @@ class Transaction:
         return sum(part.undo_seconds for part in self.parts)
 
     @property
-    def deadline_seconds(self) -> int:
-        """After how long there is a result on a node that did not restart, whatever happened."""
-        return self.change_seconds + 2 * self.undo_seconds
-
-    @property
     def settings(self) -> dict[str, str]:
         """The variables of what the node carries out."""
         own = {

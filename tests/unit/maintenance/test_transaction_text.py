@@ -66,10 +66,10 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
         void_script(name)
 
 
-def test_the_deadline_leaves_time_for_two_starts_and_for_undoing_twice() -> None:
+def test_a_change_has_time_for_two_starts_and_an_undo_for_one() -> None:
     change = Transaction("T1", (KUBELET,))
     assert change.change_seconds == 2 * (120 + 100) + 10 + CONFIRM_SECONDS
-    assert change.deadline_seconds == change.change_seconds + 2 * (120 + 100 + 10)
+    assert change.undo_seconds == 120 + 100 + 10
 
 
 def test_pools_may_take_their_time_on_the_way_there_and_back() -> None:

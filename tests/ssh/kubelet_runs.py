@@ -1,0 +1,27 @@
+"""Hosts whose kubelet a run sets up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.ssh.sandbox import Sandbox
+
+PROFILE: dict[str, Any] = {
+    "name": "sandbox",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+    "kubelet": {"cpu_manager_policy": "static"},
+}
+
+
+def data(node: Sandbox, **changes: object) -> dict[str, dict[str, object]]:
+    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
+    return {"node": {**node.data(), **waits, "numaforge_profile": PROFILE, **changes}}
+
+
+def with_kubelet(**kubelet: object) -> dict[str, Any]:
+    return {**PROFILE, "kubelet": {**PROFILE["kubelet"], **kubelet}}
+
+
+def starts(node: Sandbox) -> int:
+    return node.path("/run/systemctl.log").read_text().count("start kubelet.service")

@@ -1,0 +1,118 @@
+"""Changes of a sandboxed node that go through boots."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from numaforge.maintenance.transaction import (
+    Result,
+    Transaction,
+    settle_script,
+)
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.kernel_cmdline.part import RECORD
+from numaforge.roles.reboot import part as reboot
+from tests.ssh.sandbox import Sandbox
+from tests.ssh.standin_bootloader import CMDLINE, boot, options
+from tests.ssh.standin_systemd import DROP_IN
+from tests.ssh.transactions import (
+    LARGE,
+    MEMORY_STATE,
+    SMALL,
+    SWAPPINESS,
+    WAITS,
+    confirm,
+    leftovers,
+    pages,
+    status,
+    transaction,
+    until,
+)
+
+WISH = "iommu=pt"
+PATIENCE_SECONDS = 120
+CUT_POWER = """
+for unit in /run/units/*; do
+    if [ -e "$unit" ]; then main=$(cat "$unit"); kill -KILL "$(ps -o ppid= -p "$main")" "$main"; fi
+done
+rm -f /run/units/*
+if [ -e /run/kubelet.pid ]; then kill -KILL "$(cat /run/kubelet.pid)"; rm -f /run/kubelet.pid; fi
+: > /run/off
+kill -KILL $PPID
+"""
+
+
+def change(port: int, wish: str = "new", loader: str = "grub", **more: Any) -> Transaction:
+    files, *others = transaction(port, wish, **more).parts
+    cmdline = kernel_cmdline.part((WISH,), (WISH,), (), loader)
+    return Transaction("T1", (files, cmdline, reboot.part(), *others))
+
+
+def through_boots(node: Sandbox, name: str = "T1", *, deaf: bool = False, config_acs: bool = True) -> Result:
+    """Boot the node whenever it has gone down, until the transaction has ended."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        until(node, f"{{ [ -e /run/stopping ] || [ -e /run/off ] || {WAITS} || idle; }}")
+        found = status(node, name)
+        if found.waits:
+            confirm(node, name)
+        if found.result is not None and not found.running:
+            return found.result
+        assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())
+        if node.path("/run/stopping").exists() or node.path("/run/off").exists():
+            until(node, "idle")
+            boot(node, deaf=deaf, config_acs=config_acs)
+        elif found.broken_off:
+            node.run(settle_script())
+
+
+def assert_old(node: Sandbox) -> None:
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
+    assert (pages(node), node.path(SWAPPINESS).read_text()) == ({LARGE: 1, SMALL: 512}, "60\n")
+    assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
+    assert not node.path(RECORD).exists()
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+def assert_new(node: Sandbox) -> None:
+    assert node.path(DROP_IN).read_text() == "new\n"
+    assert (pages(node), node.path(SWAPPINESS).read_text()) == ({LARGE: 2, SMALL: 16}, "10\n")
+    assert node.path("/proc/cmdline").read_text().strip() == options(node) == f"{CMDLINE} {WISH}"
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+FORWARDS = [
+    "keeping",
+    "stop kubelet",
+    "apply files",
+    ".numaforge-0",
+    "apply kernel_cmdline",
+    "apply reboot",
+    "reboot",
+    "apply kernel_values",
+    "apply hugepages",
+    "apply kubelet",
+    "booted",
+    "start kubelet",
+    "prove kernel_cmdline",
+    "prove kubelet",
+    "prove kubelet again",
+    "commit kernel_cmdline",
+]
+BACK = [
+    "stop kubelet",
+    "undo kubelet",
+    "undo hugepages",
+    "undo kernel_values",
+    "undo reboot",
+    "undo kernel_cmdline",
+    "undo files",
+    "start reboot",
+    "reboot",
+    "start kubelet",
+    "prove kubelet",
+]

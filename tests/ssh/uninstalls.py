@@ -1,0 +1,36 @@
+"""What an uninstall is run on, and what it leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.ssh.kubelet_runs import data
+from tests.ssh.sandbox import Sandbox, pyinfra
+
+UNINSTALL = "deploys/uninstall.py"
+PROFILE: dict[str, Any] = {
+    "name": "everything",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+    "kubelet": {"cpu_manager_policy": "static"},
+    "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
+    "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": 1}},
+    "host": {"limits": {"nofile": 1048576}},
+}
+
+
+def left(node: Sandbox) -> dict[str, str]:
+    """Return every file and folder that a run may have left, and the kernel's values, with checksums."""
+    shown = node.run(
+        "cd /; places='etc usr/local usr/lib/systemd var/lib sys proc/sys';"
+        "{ find $places -type f ! -path '*_manager_state' ! -path 'etc/ssh/*'"
+        "  ! -path 'proc/sys/kernel/random/*' -exec sha256sum {} +;"
+        "  find $places -type d -printf 'd %p\\n'; find $places -type l -printf '%l %p\\n'; } 2> /dev/null"
+    ).stdout
+    return {line.split(maxsplit=1)[1]: line.split(maxsplit=1)[0] for line in shown.splitlines()}
+
+
+def provision(node: Sandbox, tmp_path: Path, profile: object = PROFILE) -> None:
+    run = pyinfra(tmp_path, data(node, numaforge_profile=profile), "-y", "deploys/site.py")
+    assert run.returncode == 0, run.stdout
