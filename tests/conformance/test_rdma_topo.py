@@ -1,25 +1,38 @@
-"""We and rdma-core's `rdma_topo` agree; NUMAFORGE_RDMA_TOPO names the script to ask it anew."""
+"""We and rdma-core's `rdma_topo` agree; NUMAFORGE_RDMA_TOPO names a checkout of rdma-core to ask it anew."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from numaforge.findings.engine import check
-from numaforge.findings.gpudirect.access_control import required_control, wrong_bits
+from numaforge.findings.gpudirect.access_control import Layout, required_control, wrong_bits
 from numaforge.findings.gpudirect.rules import RULES
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.topology.model import NodeTopology
-from tests.conformance.rdma_topo import ANSWERS, answers
+from tests.conformance.record_rdma_topo import FILE, answers, version
 from tests.fixtures.pcie import MACHINES, machine_of
 
-RECORDED = json.loads(ANSWERS.read_text(encoding="utf-8"))
-KNOWN = sorted(name for name, answer in RECORDED.items() if answer["bridges"] is not None)
-ABOUT = {"GD202", "GD203", "GD204", "GD205", "GD301", "GD303"}
+RECORD: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+RECORDED: dict[str, dict[str, Any]] = RECORD["machines"]
+KNOWN = sorted(name for name, answer in RECORDED.items() if "refused" not in answer)
+REFUSED = sorted(RECORDED.keys() - KNOWN)
+ABOUT = {"GD202", "GD203", "GD204", "GD205", "GD301", "GD303", "GD304"}
+
+OURS_ALONE = {
+    # What NCCL needs below any PCIe switch; the script knows NVIDIA's own.
+    "hgx-h100-and-a-bluefield": Layout.SWITCHES,
+    "hgx-h100-as-shipped": Layout.SWITCHES,
+    "hgx-h100-without-redirects": Layout.SWITCHES,
+    # Its root ports need what the kernel sets by itself, also where a GPU is lost.
+    "gb200-a-socket-without-gpus": Layout.ROOT_PORTS,
+}
+"""Machines that the script refuses and numaforge judges, with how it takes them to be built."""
 
 
 @pytest.fixture
@@ -27,11 +40,15 @@ def machine(tmp_path: Path, request: pytest.FixtureRequest) -> NodeTopology:
     return machine_of(tmp_path, MACHINES[request.param]())
 
 
+def test_the_record_names_its_version() -> None:
+    assert RECORD["version"].startswith("rdma-core 6")
+
+
 def test_the_answers_are_those_of_the_script() -> None:
-    script = os.environ.get("NUMAFORGE_RDMA_TOPO")
-    if not script:
-        pytest.skip("NUMAFORGE_RDMA_TOPO does not name rdma-core's kernel-boot/rdma_topo")
-    assert answers(Path(script)) == RECORDED
+    checkout = os.environ.get("NUMAFORGE_RDMA_TOPO")
+    if not checkout:
+        pytest.skip("NUMAFORGE_RDMA_TOPO does not name a checkout of rdma-core")
+    assert {"version": version(Path(checkout)), "machines": answers(Path(checkout))} == RECORD
 
 
 def test_every_machine_was_asked_about() -> None:
@@ -63,3 +80,11 @@ def test_the_parameter_is_the_same_where_one_is_needed(machine: NodeTopology, na
     answer = RECORDED[name]
     wanted = "" if all(answer["bridges"].values()) else answer["config_acs"]
     assert ";".join(plan.kernel.cmdline) == (f"pci=config_acs={wanted}" if wanted else "")
+
+
+@pytest.mark.parametrize(("machine", "name"), [(name, name) for name in REFUSED], indirect=["machine"])
+def test_no_bridge_is_set_where_the_script_has_no_values(machine: NodeTopology, name: str) -> None:
+    required = required_control(machine)
+    judged = required.unknown is None and required.layout is not Layout.APART
+    assert (required.layout if judged else None) is OURS_ALONE.get(name)
+    assert bool(required.masks) is judged

@@ -70,6 +70,7 @@ def script(root: str = "") -> str:
         "tuned_folders": " ".join(map(_relative, catalogue.TUNED_FOLDERS)),
         "modprobe_wanted": " ".join(map(_relative, catalogue.MODPROBE)),
         "direct_nic": catalogue.DIRECT_NIC,
+        "switches": catalogue.SWITCHES,
         "kernel_types": _relative(catalogue.KERNEL_TYPES),
         "probe": _probe(),
     }
@@ -416,11 +417,16 @@ class _Tree:
         )
 
     def _pci_functions(self) -> list[str]:
-        """Return the folders of GPUs, network functions and the bridges above them."""
+        """Return the folders of GPUs, network functions, NICs' switches, and the bridges above them."""
         names: dict[str, None] = {}
         for device in self._glob("/sys/bus/pci/devices/*") if self._glob("/sys/class/infiniband/*") else ():
-            direct = self._small(f"{device}/device") == f"0x{catalogue.DIRECT_NIC}"
-            wanted = direct or catalogue.PCI_FUNCTIONS.fullmatch(self._small(f"{device}/class") or "")
+            wanted = any(
+                re.fullmatch(pattern, self._small(f"{device}/{name}") or "")
+                for name, pattern in (
+                    ("class", catalogue.PCI_FUNCTIONS),
+                    ("device", f"0x({catalogue.DIRECT_NIC}|{catalogue.SWITCHES})"),
+                )
+            )
             if wanted and self._find(f"{device}/physfn") is None:
                 names |= dict.fromkeys(re.findall(r"[^/]+:[^/]+:[^/]+\..", self._link(device) or ""))
         return [f"/sys/bus/pci/devices/{name}" for name in names]

@@ -63,16 +63,18 @@ END
     for each in $pci_functions; do attributes "sys/bus/pci/devices/$each" iommu_group/type; done
 }
 
-# Names in $pci_functions GPUs, network functions and the bridges above them; only where there is an RDMA device.
+# Names in $pci_functions GPUs, network functions, NICs' switches, and the bridges above them; only where there is an
+# RDMA device.
 find_pci_functions() {
     set -- sys/class/infiniband/*
     [ -e "$1" ] || [ -L "$1" ] || return 0
     folders=
     # shellcheck disable=SC2013 # names without blanks
-    for file in $(grep -l -e '^0x0[23]....$' -e '^0x12....$' -e "^0x$direct_nic\$" \
+    for file in $(grep -l -e '^0x0[23]....$' -e '^0x12....$' -e "^0x$direct_nic\$" -e "^0x$switches\$" \
         sys/bus/pci/devices/*/class sys/bus/pci/devices/*/device 2> /dev/null); do
         [ -e "${file%/*}/physfn" ] || folders="$folders ${file%/*}"
-        [ "${file##*/}" = class ] || direct=yes
+        read -r id < "$file"
+        [ "$id" != "0x$direct_nic" ] || direct=yes
     done
     [ -n "$folders" ] || return 0
     set -- "$(ls -lnd $folders 2> /dev/null)"

@@ -145,6 +145,10 @@ bridges above them, without the serial number; where there is an RDMA device."""
 DIRECT_NIC = "2100"
 """The function of a ConnectX-8 that writes into a GPU's memory, by PCI device id, whatever its class is."""
 
+SWITCHES = "197[9bc]"
+"""The ports of switches within ConnectX and BlueField cards, by PCI device id: also those that no GPU and no
+NIC is below, as where a drive is. A pattern of grep and of Python."""
+
 KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
 """The kernel's own types and functions: only whether it knows config_acs is taken."""
 

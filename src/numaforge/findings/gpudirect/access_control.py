@@ -218,6 +218,9 @@ def _direct_nic(tree: _PciTree, virtual: bool | None) -> Required:
         if function.card is None or not mates:
             raise _UnrecognisedError(f"the VPD of {function.pci_address} names no NIC")
         direct[function.pci_address] = gpus[0].pci_address
+        of_the_way = {function, *bridges, *tree.above(gpus[0], 5), gpus[0]}
+        if others := [each for each in tree.below(bridges[2]) if each not in of_the_way]:
+            raise _UnrecognisedError(f"{others[0].pci_address} is beside a GPU of ConnectX-8 Direct")
         masks[bridges[0].pci_address] = _TOWARD_DIRECT_NIC
         masks[tree.above(gpus[0], 3)[2].pci_address] = _TOWARD_DIRECT_GPU
         masks[bridges[2].pci_address] = _ABOVE_DIRECT
@@ -234,15 +237,19 @@ def _connectx_switch(tree: _PciTree, virtual: bool | None) -> Required:
         nic_ports = [
             port for port in tree.children[switch.pci_address] if any(map(_is_connectx_nic, tree.below(port)))
         ]
+        gpu_ports = [
+            port
+            for port in tree.children[switch.pci_address]
+            if any(each in tree.gpus for each in tree.below(port))
+        ]
         root_port = tree.functions.get(switch.path[1])
-        if len(nic_ports) != 1 or root_port is None or switches.count(switch) > 1:
-            raise _UnrecognisedError(f"{switch.pci_address} has not one GPU and one NIC below it")
+        if len(nic_ports) != 1 or len(gpu_ports) != 1 or nic_ports == gpu_ports or root_port is None:
+            raise _UnrecognisedError(f"{switch.pci_address} has not one port with GPUs and one with a NIC")
         nic = next(filter(_is_connectx_nic, tree.below(nic_ports[0])))
         translating.add(nic.address_translation)
-        gpu_port = tree.above(gpu, 3)[2]
         masks |= {
             nic_ports[0].pci_address: _TRANSLATED,
-            gpu_port.pci_address: own_mask(gpu_port),
+            gpu_ports[0].pci_address: own_mask(gpu_ports[0]),
             root_port.pci_address: own_mask(root_port),
         }
     for_guests = _for_guests(translating) if virtual is None else virtual

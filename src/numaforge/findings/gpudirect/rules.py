@@ -92,6 +92,19 @@ def _translating_nics(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen("it has address translation (ATS)", f"{nic.name} {nic.pci_address}")
 
 
+def _shared_groups(machine: NodeTopology) -> Iterator[Seen]:
+    concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
+    functions = [each for each in machine.pci_functions if each.pci_address in concerned]
+    groups: dict[int | None, list[str]] = {}
+    for function in functions:
+        groups.setdefault(function.iommu_group, []).append(function.pci_address)
+    for group, addresses in groups.items():
+        if group is None:
+            yield from (Seen("it is in no IOMMU group", address) for address in addresses)
+        elif len(addresses) > 1:
+            yield Seen(f"they share the IOMMU group {group}", ", ".join(addresses))
+
+
 def _translated(machine: NodeTopology) -> Iterator[Seen]:
     concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
     found = [each for each in machine.pci_functions if each.pci_address in concerned]
@@ -292,6 +305,16 @@ RULES: tuple[MachineRule, ...] = (
         _RDMA_TOPO,
         "`mlxconfig -d DEVICE set ATS_ENABLED=False` and a cold boot",
         _translating_nics,
+    ),
+    MachineRule(
+        "GD304",
+        Severity.WARNING,
+        "GPUs and NICs are not in IOMMU groups of their own",
+        _root_ports,
+        _RDMA_TOPO,
+        "boot with the IOMMU on and access control of the root ports as the kernel sets it; functions of one card that "
+        "cannot be told apart share a group, and go to one guest together",
+        _shared_groups,
     ),
     MachineRule(
         "GD401",
