@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import signal
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ FACTOR = int(os.environ.get("NUMAFORGE_FUZZ", "1"))
 """How many times the cases of `make test` are tried; `make test-all PART=fuzz` says 120."""
 SEED = int(os.environ.get("NUMAFORGE_FUZZ_SEED", "1"))
 LIMIT_SECONDS = 10
+LIMIT_KIB = 500 * 2**10
+"""What the process may have taken at most, with all of pytest in it."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,17 @@ class TooLongError(Exception):
 
 def trouble(target: Target, text: str) -> str | None:
     """Return what is wrong with how a parser takes a text, None where it answers or refuses it clearly."""
+    before = _most_kib()
     try:
         with _in_time():
             target.read(text)
     except NumaforgeError as refusal:
-        return None if refusal.message.strip() else "a refusal that says nothing"
+        if not refusal.message.strip():
+            return "a refusal that says nothing"
     except Exception as fault:
         where = traceback.extract_tb(fault.__traceback__)[-1]
         return f"{type(fault).__name__}: {str(fault)[:200]} ({Path(where.filename).name}:{where.lineno})"
-    return None
+    return "more than 500 MiB" if before <= LIMIT_KIB < _most_kib() else None
 
 
 def troubles(target: Target) -> list[str]:
@@ -71,6 +76,10 @@ def _keep(target: Target, text: str) -> str:
     name = hashlib.sha256(content).hexdigest()[:12]
     (folder / name).write_bytes(content)
     return name
+
+
+def _most_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @contextmanager

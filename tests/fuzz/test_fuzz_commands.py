@@ -1,0 +1,345 @@
+"""Every command takes mutated files wherever it takes one: an answer or a refusal, in time, in 500 MiB."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+
+import click
+import pytest
+
+from numaforge.cli import numaforge, run
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.resources import template_dir
+from numaforge.roles import document as plans
+from tests.fixtures import machines
+from tests.fuzz.mutations import mutated_data, mutated_text
+from tests.fuzz.targets import Target, troubles
+from tests.fuzz.test_fuzz_documents import (
+    DEVICE_PLUGIN,
+    DEVICES,
+    DGX_DOCUMENT,
+    LAB_DOCUMENT,
+    MIG,
+    PLAN_DOCUMENT,
+    PODS,
+    PROFILE,
+    RDMA_PLUGIN,
+)
+from tests.fuzz.test_fuzz_hosts import mutated_host
+
+CASES = 4
+"""For each place of a command in `make test`; 120 times as many in `make test-all PART=fuzz`."""
+
+KUBELET = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: "0"
+evictionHard: {memory.available: 100Mi}
+"""
+INVENTORY = """\
+nodes = ["gpu-01", ("gpu-02", {"numaforge_profile": "training", "ssh_port": 22})]
+spare = (["gpu-03"], {"numaforge_rollout": {"canaries": 1}})
+"""
+SOUND = {
+    "lab.json": json.dumps(LAB_DOCUMENT),
+    "dgx.json": json.dumps(DGX_DOCUMENT),
+    "plan.json": json.dumps(PLAN_DOCUMENT),
+    "lab-plan.json": json.dumps(plans.to_document(plan_node(machines.lab_node(), load_profile("training")))),
+    "kubelet.yaml": KUBELET,
+    "pods.yaml": PODS,
+    "devices.yaml": DEVICES,
+    "profile.yaml": PROFILE,
+    "mig.yaml": MIG,
+    "plugin.yaml": DEVICE_PLUGIN,
+    "rdma.json": RDMA_PLUGIN,
+}
+"""Beside the file that is mutated."""
+
+_CONVERTED = sorted((Path(__file__).parent.parent / "fixtures/convert").iterdir())
+_TEMPLATES = sorted(path for path in template_dir().rglob("*.j2") if path.parent.name != "init")
+
+
+def text_of(name: str) -> Callable[[Random], str]:
+    return lambda random: mutated_text(random, SOUND[name])
+
+
+def data_of(*names: str) -> Callable[[Random], str]:
+    documents = [json.loads(SOUND[name]) for name in names]
+    return lambda random: json.dumps(mutated_data(random, random.choice(documents)))
+
+
+def machine(random: Random) -> str:
+    if random.random() < 0.1:
+        return mutated_host(random)
+    return data_of("lab.json", "dgx.json")(random) if random.random() < 0.9 else text_of("lab.json")(random)
+
+
+def converted(random: Random) -> str:
+    return mutated_text(random, random.choice(_CONVERTED).read_text(encoding="utf-8"))
+
+
+plan = data_of("plan.json", "lab-plan.json")
+pods, devices, profile = text_of("pods.yaml"), text_of("devices.yaml"), text_of("profile.yaml")
+kubelet, mig, plugin, rdma = map(text_of, ("kubelet.yaml", "mig.yaml", "plugin.yaml", "rdma.json"))
+
+# FILE is what is mutated. A folder that a command takes has it as its only file.
+DOORS: dict[str, Callable[[Random], str]] = {
+    "topology FILE": machine,
+    "topology FILE --matrix": machine,
+    "topology --machine FILE -o json": machine,
+    "topology FILE lab.json": machine,
+    "plan FILE --profile training": machine,
+    "plan FILE": plan,
+    "plan --machine FILE --profile best-effort-mixed -o json": machine,
+    "plan dgx.json --profile FILE": profile,
+    "render FILE --profile training": machine,
+    "render FILE": plan,
+    "render --machine FILE --to rendered": plan,
+    "render dgx.json --profile FILE -o json": profile,
+    "draw FILE --to -": machine,
+    "draw --machine FILE --to -": plan,
+    "draw dgx.json --profile FILE --to -": profile,
+    "diff FILE lab.json": machine,
+    "diff plan.json FILE": plan,
+    "diff lab.json dgx.json --profile FILE": profile,
+    "check FILE --machine lab.json --kubelet-version 1.36": kubelet,
+    "check kubelet.yaml --machine FILE --kubelet-version 1.36": machine,
+    "check kubelet.yaml --machine lab.json --kubelet-version 1.36 --drop-in DIR/10-a.conf": kubelet,
+    "check kubelet.yaml --machine lab.json --kubelet-version 1.36 --state-dir DIR/cpu_manager_state": data_of(
+        "rdma.json"
+    ),
+    "check --plan FILE --machine lab.json": plan,
+    "check --profile FILE --machine lab.json": profile,
+    "admit FILE --machine lab.json --config kubelet.yaml": pods,
+    "admit pods.yaml --machine FILE --config kubelet.yaml": machine,
+    "admit pods.yaml --machine lab.json --config FILE": kubelet,
+    "admit pods.yaml --machine lab.json --config kubelet.yaml --drop-in DIR/10-a.conf": kubelet,
+    "admit pods.yaml --machine lab.json --config kubelet.yaml --devices FILE": devices,
+    "admit pods.yaml --machine lab.json --config kubelet.yaml --state-dir DIR/cpu_manager_state": data_of(
+        "rdma.json"
+    ),
+    "admit pods.yaml --machine dgx.json --plan FILE": plan,
+    "admit pods.yaml --plan FILE": plan,
+    "admit pods.yaml --machine lab.json --profile FILE": profile,
+    "fit FILE --machine lab.json --config kubelet.yaml": pods,
+    "fit pods.yaml --machine FILE --profile training": machine,
+    "fit pods.yaml --machine lab.json --config FILE": kubelet,
+    "fit pods.yaml --machine lab.json --config kubelet.yaml --drop-in DIR/10-a.conf": kubelet,
+    "fit pods.yaml --machine lab.json --config kubelet.yaml --devices FILE": devices,
+    "fit pods.yaml --machine lab.json --config kubelet.yaml --state-dir DIR/cpu_manager_state": data_of(
+        "rdma.json"
+    ),
+    "fit pods.yaml --plan FILE": plan,
+    "fit pods.yaml --machine lab.json --profile FILE": profile,
+    "gpus check FILE": machine,
+    "gpus check --machine FILE -o json": machine,
+    "gpudirect FILE": machine,
+    "gpudirect --machine FILE": machine,
+    "host check FILE": machine,
+    "host check --machine FILE": machine,
+    "host runtime-class FILE": plan,
+    "host runtime-class --machine FILE": plan,
+    "host runtime-class dgx.json --profile FILE": profile,
+    "mig check FILE dgx.json": mig,
+    "mig check mig.yaml FILE": machine,
+    "mig check mig.yaml --machine FILE": machine,
+    "mig plan FILE dgx.json --config half": mig,
+    "mig plan mig.yaml --machine FILE --config half": machine,
+    "mig plan --profile FILE dgx.json": profile,
+    "mig operator-config FILE": plan,
+    "mig operator-config --machine FILE --profile inference-mig": machine,
+    "mig operator-config dgx.json --profile FILE": profile,
+    "device-plugin check FILE dgx.json": plugin,
+    "device-plugin check plugin.yaml FILE": machine,
+    "device-plugin check plugin.yaml --machine FILE": machine,
+    "device-plugin check plugin.yaml --plan FILE": plan,
+    "device-plugin check plugin.yaml dgx.json --plan FILE": plan,
+    "device-plugin check plugin.yaml dgx.json --profile FILE": profile,
+    "device-plugin config FILE": plan,
+    "device-plugin config --machine FILE --profile inference-mig": machine,
+    "device-plugin config dgx.json --profile FILE": profile,
+    "rdma check FILE": rdma,
+    "rdma check rdma.json --machine FILE": machine,
+    "rdma config FILE": machine,
+    "rdma config --machine FILE": plan,
+    "rdma config dgx.json --profile FILE": profile,
+    "rdma env FILE": machine,
+    "rdma env --machine FILE": machine,
+    "rdma env dgx.json --profile FILE": profile,
+    "rdma manifests FILE": machine,
+    "rdma manifests --machine FILE": plan,
+    "rdma manifests dgx.json --profile FILE": profile,
+    "rdma topology-xml FILE --to -": machine,
+    "rdma topology-xml --machine FILE --to -": machine,
+    "rdma topology-xml dgx.json --profile FILE --to -": profile,
+    "convert FILE": converted,
+}
+ELSEWHERE = {
+    "apply": "an inventory: the target of that name; its hosts' answers: test_fuzz_hosts.py",
+    "doctor": "as apply",
+    "verify": "as apply",
+    "capture": "it writes; what hosts say: test_fuzz_hosts.py",
+    "init": "takes names alone",
+    "mig explain": "takes names alone",
+    "completion": "takes a name alone",
+    "schema": "takes a name alone",
+    **{
+        f"rollout {verb}": "an inventory, as apply; the cluster's answers: test_fuzz_documents.py"
+        for verb in ("plan", "run", "resume", "status", "abort", "unlock", "mig-labels")
+    },
+}
+"""Commands without a door, and where what they read is tried."""
+ROOTS = "--root: its files are those of a snapshot, which `topology FILE` has"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in SOUND.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMAFORGE_TRACEBACK", "1")  # a fault is raised, and says where it is
+    return tmp_path
+
+
+def answered(door: str, text: str) -> None:
+    """Run a command with a text as its file; raises what it did not expect."""
+    words = []
+    for word in door.split():
+        if word == "FILE":
+            Path("FILE").write_bytes(text.encode("utf-8", "surrogateescape"))
+        if word.startswith("DIR/"):
+            Path(word).parent.mkdir(exist_ok=True)
+            Path(word).write_bytes(text.encode("utf-8", "surrogateescape"))
+            word = "DIR"
+        words.append(word)
+    code = run(words)
+    assert code in (ExitCode.YES, ExitCode.NO, ExitCode.BAD_INPUT), code
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_whatever_a_file_holds_a_command_answers_or_refuses(door: str, folder: Path) -> None:
+    name = "command-" + door.replace(" ", "_").replace("/", "_")
+    assert troubles(Target(name, partial(answered, door), DOORS[door], CASES)) == []
+
+
+def read_inventory(text: str) -> None:
+    """Read an inventory as `pyinfra`, `apply`, `doctor` and the others do; no host is asked."""
+    from pyinfra.api import Config, State
+    from pyinfra.context import ctx_config, ctx_state
+
+    from numaforge.hosts.inventories import InventoryError
+    from numaforge.pyinfra_cli import adapt
+    from numaforge.pyinfra_cli import read_inventory as read
+
+    adapt()
+    Path("inventory.py").write_bytes(text.encode("utf-8", "surrogateescape"))
+    try:
+        with ctx_state.use(State()), ctx_config.use(Config()):
+            read("./inventory.py")
+    except InventoryError as refusal:
+        raise NumaforgeError(refusal.message) from refusal
+
+
+def render(text: str) -> None:
+    """Render a plan with an own template; the first line of the text is which one."""
+    name, _, content = text.partition("\n")
+    with tempfile.TemporaryDirectory(dir=".") as own:  # another each time: what was rendered is remembered
+        path = Path(own, name)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content.encode("utf-8", "surrogateescape"))
+        os.environ["NUMAFORGE_TEMPLATES"] = own
+        answered("render plan.json", "")
+
+
+def template(random: Random) -> str:
+    path = random.choice(_TEMPLATES)
+    return f"{path.relative_to(template_dir())}\n{mutated_text(random, path.read_text(encoding='utf-8'))}"
+
+
+def test_whatever_an_inventory_says_it_is_read_or_refused(folder: Path) -> None:
+    target = Target("inventory", read_inventory, lambda random: mutated_text(random, INVENTORY), 10 * CASES)
+    assert troubles(target) == []
+
+
+def test_whatever_an_own_template_says_it_is_rendered_or_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMAFORGE_TEMPLATES", "templates")
+    assert troubles(Target("template", render, template, 10 * CASES)) == []
+
+
+def test_no_case_is_a_refusal_by_chance(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the cases start from is taken by every command."""
+    starts = {machine: "dgx.json", plan: "plan.json", converted: None}
+    for name, of in _text_starts():
+        starts[of] = name
+    for door, of in DOORS.items():
+        if (name := starts.get(of)) and "DIR" not in door:
+            answered(door, SOUND[name])
+            said = capsys.readouterr().err
+            assert "FILE" not in said or "cannot" not in said, f"{door}: {said}"
+
+
+def _text_starts() -> Iterator[tuple[str, Callable[[Random], str]]]:
+    yield from (
+        ("pods.yaml", pods),
+        ("devices.yaml", devices),
+        ("kubelet.yaml", kubelet),
+        ("mig.yaml", mig),
+        ("plugin.yaml", plugin),
+        ("rdma.json", rdma),
+    )
+
+
+@cache
+def commands() -> dict[str, click.Command]:
+    """Return every command by its words."""
+
+    def below(group: click.Group, words: str) -> Iterator[tuple[str, click.Command]]:
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            if isinstance(command, click.Group):
+                yield from below(command, f"{words}{name} ")
+            else:
+                yield f"{words}{name}", command
+
+    return dict(below(numaforge, ""))
+
+
+def of_command(name: str) -> list[str]:
+    return [door for door in DOORS if f"{door} ".startswith(f"{name} ")]
+
+
+def test_each_command_has_a_door_or_a_reason_for_none() -> None:
+    assert {name for name in commands() if not of_command(name)} == ELSEWHERE.keys()
+
+
+@pytest.mark.parametrize(
+    "option", ["--machine", "--plan", "--profile", "--config", "--devices", "--drop-in", "--state-dir"]
+)
+def test_each_command_that_takes_a_file_by_an_option_is_tried_with_it(option: str) -> None:
+    taking = [
+        name
+        for name, command in commands().items()
+        if name not in ELSEWHERE
+        for one in command.params
+        if option in one.opts and (one.metavar or "").find("NAME") in (-1, 0) and one.metavar != "NAME"
+    ]
+    missing = [
+        name
+        for name in taking
+        if not any(f" {option} FILE" in door or f" {option} DIR" in door for door in of_command(name))
+    ]
+    assert taking
+    assert missing == []
