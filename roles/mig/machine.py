@@ -150,8 +150,8 @@ def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Ite
     for (text, own), indices in found.items():
         yield Notice(
             "mig-parted-name",
-            f"GPU {format_cpulist(indices)}: mig-parted refuses {text}, as it compares names exactly; here "
-            f"it is taken for {own}",
+            f"GPU {format_cpulist(indices)}: mig-parted finds no {text}, as it compares names exactly, and "
+            f"creates no GPU instance at all; here it is taken for {own}",
         )
 
 

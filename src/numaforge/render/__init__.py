@@ -168,7 +168,9 @@ def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own: P
     try:
         found = _environment(own).get_template(file.template or "")
         return found.render(plan=plan, header=header(plan), **template.values(plan, file))
-    except TemplateError as error:
+    except Exception as error:
+        if own is None and not isinstance(error, TemplateError):
+            raise
         raise PlanError(f"cannot be rendered: {error}", where=file.template) from error
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numaforge.topology.model import Gpu, NodeTopology
 
 _SCHEMA = 1
+_MOST_SLICES = 64  # of memory; no GPU has more than twelve
 
 Document = dict[str, Any]
 
@@ -84,8 +85,13 @@ def geometry_document(
 
 
 def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
-    """Return the memory slices of a GPU, each GPU instance as a box over those that it takes."""
+    """Return the memory slices of a GPU, each GPU instance as a box over those that it takes.
+
+    What lies beyond the slices of any GPU is named without a picture.
+    """
     ordered = sorted(instances, key=lambda box: box.start)
+    if not all(0 <= box.start < box.start + box.size <= _MOST_SLICES for box in ordered):
+        return Text(", ".join(map(str, ordered)))
     width = max([5, *(-(-(len(_short(box.profile)) + 1) // box.size) for box in ordered)])
     numbers = "".join(f" {number:<{width - 1}}" for number in range(memory_slices))
     row, position = "", 0

@@ -16,10 +16,17 @@ from tests.fakes.nvml.build import build
 MODELS = {  # PCI device and vendor, product, bytes of memory
     "a100-40gb": ("0x20b010de", "NVIDIA A100-SXM4-40GB", 42_505_273_344),
     "a100-80gb": ("0x20b210de", "NVIDIA A100-SXM4-80GB", 85_899_345_920),
+    "pg506-96gb": ("0x20b610de", "NVIDIA PG506-232", 102_625_181_696),
     "a30-24gb": ("0x20b710de", "NVIDIA A30", 25_769_803_776),
     "h100-80gb": ("0x233010de", "NVIDIA H100 80GB HBM3", 85_520_809_984),
+    "h100-94gb": ("0x232110de", "NVIDIA H100 NVL", 100_485_038_080),
+    "h100-96gb": ("0x234210de", "NVIDIA GH200 480GB", 102_625_181_696),
     "h200-141gb": ("0x233510de", "NVIDIA H200", 150_754_820_096),
+    "gh200-144gb": ("0x234810de", "NVIDIA GH200 144G HBM3e", 153_800_000_000),
     "b200-180gb": ("0x290110de", "NVIDIA B200", 192_265_846_784),
+    "gb200-186gb": ("0x294110de", "NVIDIA GB200", 199_199_031_296),
+    "b300-269gb": ("0x318210de", "NVIDIA B300 SXM6 AC", 288_000_000_000),
+    "gb300-278gb": ("0x31c210de", "NVIDIA GB300", 298_000_000_000),
     "rtx-pro-6000-96gb": ("0x2bb510de", "NVIDIA RTX PRO 6000 Blackwell Server Edition", 102_641_958_912),
 }
 

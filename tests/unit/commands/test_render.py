@@ -103,6 +103,10 @@ def test_an_own_template_goes_before_ours(machine: str, own: Path) -> None:
         pytest.param(DROP_IN, "# {{ header }}\n{% if %}", "cannot be rendered", id="no Jinja"),
         pytest.param(DROP_IN, "# {{ header }}\n: [\n", "cannot be read back", id="no YAML"),
         pytest.param(DROP_IN, "# {{ headr }}\n", "cannot be rendered", id="an unknown name"),
+        pytest.param(
+            DROP_IN, "# {{ plan.cpu | yaml }}\n", "cannot be rendered", id="an unknown field as YAML"
+        ),
+        pytest.param(DROP_IN, "# {{ 1 // 0 }}\n", "cannot be rendered", id="a division by nothing"),
     ],
 )
 def test_an_own_template_that_says_something_else_is_refused(

@@ -1,0 +1,136 @@
+"""NVIDIA's mig-parted ran with these files on these GPUs: a plan gives what it gives, and refuses what it refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.convert import convert
+from numaforge.errors import PlanError
+from numaforge.profile import load_profile
+from numaforge.roles.mig.machine import MachineMigPlan, plan_machine, plan_profile
+from numaforge.roles.mig.mig_parted import parse_config
+from numaforge.snapshot.model import Snapshot
+from numaforge.topology.model import Gpu, NodeTopology
+from numaforge.topology.nvidia import read_driver, with_answers
+from tests.conformance.record_mig_parted import ADDRESSES, APPLIED, CASES, FILE, TEXTS, file_of
+from tests.fixtures.machines import lab_node
+
+RECORD: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+FILES: dict[str, str] = RECORD["files"]
+ANSWERS = [
+    pytest.param(machine, file, id=f"{machine['machine']}, {file.rpartition('/')[2]}")
+    for machine in RECORD["machines"]
+    for file in machine["answers"]
+]
+
+TAKEN_HERE_ALONE = {
+    "a gigabyte more than the GPU's name": "the nearest name is meant, and a notice says what mig-parted does",
+    "a gigabyte less than the GPU's name": "as above",
+    "one name of two that is not the GPU's": "as above",
+    "one GPU of two": "it is applied; what `assert` asks of GPUs that no entry names is left to the admin",
+}
+REFUSED_HERE_ALONE = {
+    "an index that is not there": "a mistyped index would leave a GPU as it is, and nothing would say so",
+    "an index twice": "one of the two is mistyped",
+    "a negative index": "as an index that is not there",
+    "a GPU in two entries that agree": "the later entry wins there, whatever both say: one of them is a mistake",
+    "a filter in decimal": "nothing else writes PCI ids so, and mig-parted's files do not",
+    "no filter in the list": "an empty list reads as no GPU, and means every one there",
+    "an empty filter": "as no filter in the list",
+    "a key twice": "one of the two is lost there",
+}
+
+
+def node(recorded: dict[str, Any]) -> NodeTopology:
+    """Return a machine as the record's answers of NVML make it."""
+    snapshot = Snapshot({}, nvml=RECORD["nvml"][recorded["machine"]])
+    gpus = [
+        Gpu(address, "10de", device, 0, driver="nvidia")
+        for address, device in zip(ADDRESSES, recorded["gpus"], strict=False)
+    ]
+    return replace(lab_node(), gpus=with_answers(gpus, snapshot), nvidia=read_driver(snapshot))
+
+
+def planned(machine: NodeTopology, text: str, config: str) -> MachineMigPlan | None:
+    """Return the plan of a config; None where the file, the config or a GPU is refused."""
+    try:
+        plan = plan_machine(machine, config, parse_config(text, "config.yaml")[config])
+    except PlanError:
+        return None
+    return plan if plan.fits else None
+
+
+def names_taken_nearly(plan: MachineMigPlan) -> bool:
+    return any(notice.id == "mig-parted-name" for notice in plan.notices)
+
+
+def test_the_record_names_its_version_and_is_of_these_cases() -> None:
+    assert RECORD["version"].startswith("mig-parted v0.")
+    assert [(one["case"], one["machine"]) for one in RECORD["cases"]] == [
+        (name, " and ".join(machine)) for name, case in CASES.items() for machine in case.machines
+    ]
+    assert RECORD["texts"].keys() == TEXTS.keys()
+    assert sum(len(said) for each in RECORD["machines"] for said in each["answers"].values()) >= 1500
+
+
+def names_gpus_beyond(text: str, config: str, machine: NodeTopology) -> bool:
+    """Say whether a config names an index that the machine lacks: mig-parted passes over it, we refuse it."""
+    entries = parse_config(text, "config.yaml")[config]
+    return any(index >= len(machine.gpus) for entry in entries for index in entry.devices or ())
+
+
+@pytest.mark.parametrize(("recorded", "file"), ANSWERS)
+def test_its_own_files_give_each_gpu_what_it_gives(recorded: dict[str, Any], file: str) -> None:
+    """A name that it does not find on the GPU is taken for the nearest here, with a notice."""
+    machine = node(recorded)
+    differ = {}
+    for config, answer in recorded["answers"][file].items():
+        plan = planned(machine, FILES[file], config)
+        exact = plan is not None and not names_taken_nearly(plan) and not plan.untouched
+        if exact != (answer == APPLIED and not names_gpus_beyond(FILES[file], config, machine)):
+            differ[config] = answer
+    assert differ == {}
+
+
+@pytest.mark.parametrize("recorded", [pytest.param(one, id=one["machine"]) for one in RECORD["machines"]])
+def test_a_file_of_its_own_becomes_a_profile_that_gives_the_same(recorded: dict[str, Any]) -> None:
+    machine = node(recorded)
+    for file, answers in recorded["answers"].items():
+        config = next((name for name, answer in answers.items() if answer == APPLIED), None)
+        if config is None or names_gpus_beyond(FILES[file], config, machine):
+            continue
+        profile = load_profile(convert(FILES[file], file, name=config).profile)
+        by_file = planned(machine, FILES[file], config)
+        assert by_file is not None
+        assert [gpu.change for gpu in plan_profile(machine, profile).gpus] == [
+            gpu.change for gpu in by_file.gpus
+        ]
+
+
+@pytest.mark.parametrize(
+    "recorded", [pytest.param(one, id=f"{one['case']}, {one['machine']}") for one in RECORD["cases"]]
+)
+def test_a_file_of_ours_is_taken_as_it_takes_it_or_for_a_reason(recorded: dict[str, Any]) -> None:
+    name, entries = recorded["case"], CASES[recorded["case"]].entries
+    taken = planned(node(recorded), file_of(entries), "asked") is not None
+    expected = recorded["answer"] == APPLIED
+    if taken is not expected:
+        assert name in (TAKEN_HERE_ALONE if taken else REFUSED_HERE_ALONE)
+    else:
+        assert name not in REFUSED_HERE_ALONE
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_file_that_it_does_not_read_is_not_read(name: str) -> None:
+    def reads() -> bool:
+        try:
+            parse_config(TEXTS[name], "config.yaml")
+        except PlanError:
+            return False
+        return True
+
+    assert reads() is (RECORD["texts"][name] == APPLIED and name not in REFUSED_HERE_ALONE)
