@@ -1,4 +1,4 @@
-"""NVIDIA's mig-parted ran with these files on these GPUs: a plan gives what it gives, and refuses what it refuses."""
+"""NVIDIA's mig-parted ran with these files on these GPUs: we take what it takes, or differ for a reason."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWERS = [
 ]
 
 TAKEN_HERE_ALONE = {
-    "a gigabyte more than the GPU's name": "the nearest name is meant, and a notice says what mig-parted does",
+    "a gigabyte more than the GPU's name": "the nearest is meant, and a notice says what mig-parted does",
     "a gigabyte less than the GPU's name": "as above",
     "one name of two that is not the GPU's": "as above",
     "one GPU of two": "it is applied; what `assert` asks of GPUs that no entry names is left to the admin",
@@ -37,7 +37,7 @@ REFUSED_HERE_ALONE = {
     "an index that is not there": "a mistyped index would leave a GPU as it is, and nothing would say so",
     "an index twice": "one of the two is mistyped",
     "a negative index": "as an index that is not there",
-    "a GPU in two entries that agree": "the later entry wins there, whatever both say: one of them is a mistake",
+    "a GPU in two entries that agree": "the later entry wins there, and one of the two is a mistake",
     "a filter in decimal": "nothing else writes PCI ids so, and mig-parted's files do not",
     "no filter in the list": "an empty list reads as no GPU, and means every one there",
     "an empty filter": "as no filter in the list",

@@ -312,8 +312,8 @@ RULES: tuple[MachineRule, ...] = (
         "GPUs and NICs are not in IOMMU groups of their own",
         _root_ports,
         _RDMA_TOPO,
-        "boot with the IOMMU on and access control of the root ports as the kernel sets it; functions of one card that "
-        "cannot be told apart share a group, and go to one guest together",
+        "boot with the IOMMU on and access control of the root ports as the kernel sets it; functions of a "
+        "card that share a group go to one guest together",
         _shared_groups,
     ),
     MachineRule(

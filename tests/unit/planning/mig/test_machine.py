@@ -81,8 +81,8 @@ def test_a_name_that_mig_parted_would_refuse_is_told(memory, profiles, said):
     expected = []
     for name, _, own in (each.split(" ") for each in said):
         expected.append(
-            f"GPU 0-1: mig-parted finds no {name}, as it compares names exactly, and creates no GPU instance at "
-            f"all; here it is taken for {own}"
+            f"GPU 0-1: mig-parted finds no {name}, as it compares names exactly, and creates no GPU instance "
+            f"at all; here it is taken for {own}"
         )
     plan = planned(machine, on(profiles))
     assert plan.fits
