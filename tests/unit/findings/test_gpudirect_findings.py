@@ -23,7 +23,7 @@ SOUND = {
     "hgx-h100": (lambda: hgx_h100(0), "GD201"),
     "connectx": (lambda: connectx_switches(0), "GD202"),
     "gb300": (MACHINES["gb300-correct"], "GD203 GD301"),
-    "gb200": (gb200, "GD205 GD303"),
+    "gb200": (gb200, "GD205 GD303 GD304"),
 }
 EVERYWHERE = "GD101 GD102 GD103 GD302 GD401 GD402 GD501 GD502"
 
@@ -131,6 +131,10 @@ BROKEN: list[tuple[str, Change, dict[str, list[str | None]]]] = [
     ),
     ("gb200", functions(lambda kind, _: kind == "020700", address_translation=True),
      {"GD303": ["mlx5_0 0003:01:00.0", "mlx5_1 0013:01:00.0"]}),
+    ("gb200", functions(lambda kind, _: kind == "020700", iommu_group=7),
+     {"GD304": ["0003:01:00.0, 0013:01:00.0"]}),
+    ("gb200", functions(lambda kind, _: kind == "020700", iommu_group=None),
+     {"GD304": ["0003:01:00.0", "0013:01:00.0"]}),
     ("hgx-h100", closed, {"GD401": [None]}),
     ("hgx-h100", lambda machine: replace(machine, kernel="5.4.0"), {"GD401": [None]}),
     ("hgx-h100", lambda machine: peer_memory(clients=("nv_mem",))(closed(machine)), {"GD402": [None]}),
