@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -221,6 +222,7 @@ def answered(door: str, text: str) -> None:
             Path(word).write_bytes(text.encode("utf-8", "surrogateescape"))
             word = "DIR"
         words.append(word)
+    shutil.rmtree("rendered", ignore_errors=True)
     code = run(words)
     assert code in (ExitCode.YES, ExitCode.NO, ExitCode.BAD_INPUT), code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,13 @@ def _files(
 
 
 def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
-    """Write files with their modes below a folder that is empty, or is made."""
+    """Write files with their modes below a folder that is empty, or is made; nowhere else."""
+    for file in files:
+        if ".." in file.path.split("/") or not re.fullmatch("[0-7]{3,4}", file.mode):
+            remedy = "its path is absolute, and its mode has three or four digits from 0 to 7"
+            raise NumaforgeError(
+                f"{file.path!r} with the mode {file.mode!r} is no file of a plan", remedy=remedy
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):

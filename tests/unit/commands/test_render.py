@@ -11,7 +11,10 @@ from click.testing import CliRunner, Result
 
 from numaforge.commands.render import render
 from numaforge.errors import HostError, NumaforgeError, PlanError
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
 from numaforge.resources import template_dir
+from numaforge.roles.document import to_document as plan_document
 from numaforge.topology.document import to_document
 from tests.fixtures.machines import dgx_h100
 
@@ -66,6 +69,24 @@ def test_a_folder_that_holds_something_is_left_alone(machine: str, tmp_path: Pat
 def test_what_cannot_be_asked_is_refused(machine: str, arguments: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         run(machine, "--profile", "training", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        pytest.param("path", "/../../elsewhere", id="a path that leads out of the folder"),
+        pytest.param("mode", "0644 {}", id="a mode that is no number"),
+        pytest.param("mode", "7777777", id="a mode of too many digits"),
+    ],
+)
+def test_a_plan_whose_files_are_none_writes_nothing(field: str, value: str, tmp_path: Path) -> None:
+    document = plan_document(plan_node(dgx_h100(), load_profile("training")))
+    document["files"][-1][field] = value
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    folder = tmp_path / "in/folder"
+    answer = CliRunner().invoke(render, [str(tmp_path / "plan.json"), "--to", str(folder)])
+    assert isinstance(answer.exception, NumaforgeError)
+    assert not folder.exists()
 
 
 def test_without_a_plan_nothing_is_rendered(machine: str) -> None:
