@@ -81,7 +81,7 @@ def test_what_cannot_be_asked_is_refused(machine: str, arguments: list[str], sai
 )
 def test_a_plan_whose_files_are_none_writes_nothing(field: str, value: str, tmp_path: Path) -> None:
     document = plan_document(plan_node(dgx_h100(), load_profile("training")))
-    document["files"][-1][field] = value
+    document["files"][0][field] = value  # plan.json itself, which no role has to know
     (tmp_path / "plan.json").write_text(json.dumps(document))
     folder = tmp_path / "in/folder"
     answer = CliRunner().invoke(render, [str(tmp_path / "plan.json"), "--to", str(folder)])
