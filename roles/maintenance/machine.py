@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from numaforge.errors import HostUnreachableError
 from numaforge.framing import asking
 from numaforge.hosts import access_to, reached, reached_anew
+from numaforge.maintenance.carry import settle
 from numaforge.maintenance.identity import Identity, identity_script, read_identity
-from numaforge.maintenance.look import Ask, look
+from numaforge.maintenance.look import look
 from numaforge.maintenance.need import need, new_id
 from numaforge.maintenance.transaction import (
     TRANSACTIONS,
@@ -18,7 +19,6 @@ from numaforge.maintenance.transaction import (
     Transaction,
     confirm_script,
     read_status,
-    read_waiting,
     revert_script,
     settle_script,
     start_script,
@@ -41,18 +41,6 @@ if TYPE_CHECKING:
     from .verification import Verification
 
 _NO_TRANSACTION = "none"
-UNIT_OF_NONE = "kubelet.service"  # whose process is not asked for
-
-
-def settle(ask: Ask, ask_anew: Ask) -> None:
-    """End a transaction that was left: one that waits for its confirmation gets it, a broken one is undone.
-
-    Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
-    """
-    for transaction in read_waiting(ask(settle_script())):
-        status = read_status(ask(status_script(transaction, UNIT_OF_NONE)))
-        ask_anew(confirm_script(transaction, status.token))
-        ask(settle_script())
 
 
 class PyinfraMachine:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyinfra import host
 
-from numaforge.errors import ExitCode, HostError
+from numaforge.errors import HostError
 from numaforge.hosts import (
     COMMAND_SECONDS,
     Commands,
@@ -23,22 +22,14 @@ from numaforge.hosts import (
     show_end,
     show_unfinished,
 )
+from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import look
 from numaforge.maintenance.need import need, pending
-from numaforge.maintenance.transaction import (
-    Status,
-    Transaction,
-    confirm_script,
-    read_status,
-    start_script,
-    status_script,
-)
 from numaforge.rollout.configz import read_answer, why_unreadable
 from numaforge.rollout.node import START_KUBELET
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
-from .machine import settle
 from .outlook import Outlook, announce_outlook, outlook
 from .rollout import note_claim, refuse_without_means, roll_out
 from .undrained import refuse_undrained
@@ -46,11 +37,12 @@ from .undrained import refuse_undrained
 if TYPE_CHECKING:
     from pyinfra.api import Host
 
+    from numaforge.framing import Answer
+    from numaforge.maintenance.transaction import Transaction
     from numaforge.rollout.options import RolloutOptions
 
     from .target import Target
 
-_EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
 
 
@@ -115,39 +107,16 @@ def _settle(on: Host) -> None:
     settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 
 
-def _confirm(on: Host, transaction_id: str, token: str) -> None:
-    """Confirm a transaction whose node waits for it; without a new connection it goes back by itself."""
-    try:
-        reached_anew(on, confirm_script(transaction_id, token))
-    except HostError as error:
-        on.log(f"the change could not be confirmed yet: {error.message}")
-
-
 def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit: str) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
 
-    retry = partial(patiently, tell=on.log, patience_seconds=unreachable_seconds)
-    start = start_script(replace(transaction, good_for_seconds=int(unreachable_seconds) + _LOOK_SECONDS))
-    run(retry(lambda: reached(on, start)))
-    ask = status_script(transaction.id, unit)
+    def ask(script: str) -> Answer:
+        return run(patiently(partial(reached, on, script), tell=on.log, patience_seconds=unreachable_seconds))
 
-    def how_far() -> Status:
-        return run(retry(lambda: read_status(reached(on, ask))))
-
-    while (result := (status := how_far()).result) is None:
-        if status.waits:
-            _confirm(on, transaction.id, status.token)
-        elif status.broken_off and status.phase != "reboot":
-            raise HostError(
-                f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
-            )
-        time.sleep(1)
-    if result.outcome == "void":
-        raise HostError(result.reason, remedy="run again")
-    if result.outcome != "applied":
-        failed = HostError(result.message)
-        failed.exit_code = _EXIT_CODES.get(result.outcome, failed.exit_code)
-        raise failed
+    good_for = int(unreachable_seconds) + _LOOK_SECONDS
+    result = carry_out(
+        replace(transaction, good_for_seconds=good_for), unit, ask, partial(reached_anew, on), on.log
+    )
     said = result.reason or "the node is as planned"
     on.log(f"{result.outcome}: {said}")
     show_end(on, said)

@@ -44,6 +44,7 @@ COMMANDS = (
     "rdma",
     "rollout",
     "verify",
+    "boot",
     "schema",
     "completion",
 )

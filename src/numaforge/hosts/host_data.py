@@ -94,6 +94,12 @@ TABLE = (
     Datum(f"{PLACE}_options", "a mapping", "The same, as `numaforge rollout` says it itself.", _rollout),
     Datum(f"{PLACE}_run", "a mapping", "What a run is to a roll-out; set by `numaforge rollout`.", _mapping),
     Datum(
+        "numaforge_image",
+        "a mapping, or the YAML file of one",
+        "What an image is to have: deploys/bake.py, docs/image.md.",
+        lambda value: _mapping(value) or _file(value),
+    ),
+    Datum(
         "kubelet_start_seconds",
         "a whole number from 1 to 3600",
         "How long one start of the kubelet may take.",

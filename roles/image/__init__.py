@@ -1,0 +1,259 @@
+"""An image of nodes that plan themselves: what is true on all of them, and the units that decide the rest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyinfra import host
+
+from numaforge import shell
+from numaforge.errors import HostError
+from numaforge.first_boot.settings import SETTINGS
+from numaforge.first_boot.stamp import NOW, STATE
+from numaforge.framing import Answer, asking
+from numaforge.given import read_text
+from numaforge.hosts import Commands, host_command, host_operation, reached, role, script_output, show_alone
+from numaforge.profile import load_profile
+from numaforge.roles.image import program
+from numaforge.roles.image.manifest import BOM, MANIFEST, Installed, bill, manifest
+from numaforge.roles.image.wish import KEY, Image, read_image
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
+
+__all__ = ["image"]
+
+_HERE = Path(__file__).parent
+_PROGRAM = f"{program.HOME}/numaforge"
+_BOOT = f"{program.HOME}/boot"
+_UNIT = "/etc/systemd/system/numaforge-boot.service"
+_GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
+_HOLDS = "/etc/apt/apt.conf.d/52numaforge"
+_PROFILES = "/etc/numaforge/profiles"
+_ENABLED = ("enabled", "static", "alias", "indirect", "generated")
+_SECONDS = 3600  # packages are fetched over a slow line
+
+
+@dataclass(frozen=True)
+class Found:
+    """An image as it is.
+
+    `node` says why it is none. `pythons` are those that can run: version, machine, path. `files` has
+    checksums by path, `units` whether they are enabled, `packages` of those that were asked for the version
+    and whether it is held.
+    """
+
+    node: str = ""
+    pythons: tuple[tuple[str, str, str], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    installed: tuple[Installed, ...] = ()
+    release: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an image is made of: the wish, and the texts of its own profiles by path."""
+
+    wish: Image
+    profiles: Mapping[str, str]
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units that start at boot."""
+        return ("numaforge-boot.service", *self.wish.enable)
+
+    def missing(self, found: Found) -> tuple[str, ...]:
+        """Return the packages that are not there in the version that is asked for."""
+        return tuple(
+            name
+            for name, version in self.wish.packages.items()
+            if not fnmatchcase(found.packages.get(name, ("", ""))[0], version)
+        )
+
+    def unheld(self, found: Found) -> tuple[str, ...]:
+        """Return the packages that an upgrade could replace."""
+        return tuple(name for name in self.wish.packages if found.packages.get(name, ("", ""))[1] != "held")
+
+    def disabled(self, found: Found) -> tuple[str, ...]:
+        """Return the units that would not start at boot."""
+        return tuple(unit for unit in self.units if found.units.get(unit) not in _ENABLED)
+
+    def files(self, found: Found) -> dict[str, str]:
+        """Return the files of the image by path, but its manifest, which has their checksums."""
+        python, machine, command = best_python(found)
+        boot = shell.assignments({"PROGRAM": _PROGRAM, "STATE": str(STATE), "RUN": str(NOW)})
+        files = {
+            _PROGRAM: program.program(program.wanted(python, machine), command),
+            _BOOT: f"#!/bin/sh\n{boot}{shell.library('node/boot')}before_kubelet\n",
+            _UNIT: (_HERE / "numaforge-boot.service").read_text(),
+            _GUARD: (_HERE / "guard.conf").read_text(),
+            str(SETTINGS): json.dumps(self.wish.boot.model_dump(exclude_none=True), indent=2) + "\n",
+            **self.profiles,
+        }
+        if self.wish.packages:
+            blacklist = "".join(
+                f'    "^{name.replace("+", "[+]")}$";\n' for name in sorted(self.wish.packages)
+            )
+            files[_HOLDS] = f"Unattended-Upgrade::Package-Blacklist {{\n{blacklist}}};\n"
+        return files
+
+    def records(self, found: Found) -> dict[str, str]:
+        """Return the manifest and the bill of materials of an image that is otherwise made."""
+        python, machine, _ = best_python(found)
+        sums = {path: checksum(text) for path, text in self.files(found).items()}
+        text = manifest(
+            found.release,
+            found.installed,
+            sums,
+            digest=program.wanted(python, machine),
+            driver=self.wish.driver,
+            held=self.wish.packages,
+        )
+        materials = bill(found.release, found.installed, program.libraries())
+        return {MANIFEST: text, **({BOM: materials} if materials else {})}
+
+    def lacks(self, found: Found) -> Iterator[str]:
+        """Yield a sentence for everything that the image is not yet."""
+        for name in self.missing(found):
+            has = found.packages.get(name, ("", ""))[0]
+            yield f"{name} {self.wish.packages[name]} is installed{f' in the place of {has}' if has else ''}"
+        for name in self.unheld(found):
+            yield f"{name} is held"
+        if not found.pythons and self.missing(found):
+            yield f"numaforge is put into {program.HOME}, with its files and units"
+            return
+        wanted = {**self.files(found), **self.records(found)}
+        if self.missing(found):
+            wanted = self.files(found)
+        for path, text in wanted.items():
+            if found.files.get(path) != checksum(text):
+                yield f"{path} is written"
+        for unit in self.disabled(found):
+            yield f"{unit} is enabled, and not started"
+
+
+@role("Image")
+def image() -> None:
+    """Make the image by the host data `numaforge_image`: a mapping, or the file of one.
+
+    It changes nothing outside of the image, starts nothing, and changes nothing that is so already.
+    """
+    wish = read_image(host.data.get(KEY) or {})
+    named = wish.boot.profile
+    own = {Path(each).stem: each for each in wish.profiles}
+    if named and named not in own:
+        load_profile(named, where=f"{KEY}: boot.profile")
+    for each in own.values():
+        load_profile(Path(each))
+    profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in own.items()}
+    _bake(name="Bake the image", recipe=Recipe(wish, profiles))
+
+
+@host_operation
+def _bake(recipe: Recipe) -> Commands:
+    """Bring the image to what it is to be.
+
+    + recipe: what it is made of
+    """
+    found = read_found(script_output(host, _look(recipe)))
+    if found.node:
+        raise HostError(f"{found.node}: this is a node, and no image", remedy="plan it: deploys/site.py")
+    lacks = [*recipe.lacks(found)]
+    if not lacks:
+        host.noop("the image is as it is to be")
+        return
+    for sentence in lacks:
+        show_alone(host, sentence)
+    yield host_command(_make, recipe)
+
+
+def _make(on: Host, recipe: Recipe) -> None:
+    """Make the image: packages first, which may bring the Python that the rest needs."""
+    ask = partial(reached, on, seconds=_SECONDS)
+    found = read_found(ask(_look(recipe)))
+    if missing := recipe.missing(found):
+        ask(_script("install_packages", *(_apts(name, recipe.wish.packages[name]) for name in missing)))
+    if unheld := recipe.unheld(found):
+        ask(_script("hold", *unheld))
+    found = read_found(ask(_look(recipe)))
+    if wrong := recipe.missing(found):
+        has = ", ".join(f"{name} {found.packages.get(name, ('nothing', ''))[0]}" for name in wrong)
+        raise HostError(f"apt has installed {has}", where=f"{KEY}: packages")
+    python, machine, command = best_python(found)
+    files = recipe.files(found)
+    if found.files.get(_PROGRAM) != checksum(files[_PROGRAM]):
+        packed = base64.encodebytes(program.packages(python, machine)).decode()
+        ask(_script("unpack", program.HOME, command, data=packed))
+        found = read_found(ask(_look(recipe)))
+    _put(ask, found, files)
+    if disabled := recipe.disabled(found):
+        ask(_script("enable", *disabled))
+    _put(ask, found, recipe.records(found))
+
+
+def _put(ask: partial[Answer], found: Found, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        if found.files.get(path) != checksum(text):
+            mode = "0755" if path in (_PROGRAM, _BOOT) else "0644"
+            ask(_script("put", path, mode, data=base64.encodebytes(text.encode()).decode()))
+
+
+def read_found(answer: Answer) -> Found:
+    """Read what `tell_image` in image.sh printed."""
+    rows: dict[str, list[str]] = {}
+    for line in answer.lines:
+        kind, _, rest = line.partition(" ")
+        rows.setdefault(kind, []).append(rest)
+    pythons = [row.split(" ") for row in rows.get("python", ())]
+    packages = [row.split(" ") for row in rows.get("package", ())]
+    return Found(
+        node="".join(rows.get("node", ())[:1]),
+        pythons=tuple((version, machine, path) for version, machine, path in pythons),
+        files={path: total for total, path in (row.split(" ", 1) for row in rows.get("file", ()))},
+        units={unit: state for state, unit in (row.split(" ", 1) for row in rows.get("unit", ()))},
+        packages={name: (version, held) for held, version, name in packages},
+        installed=tuple(Installed(*row.split(" ")) for row in rows.get("installed", ())),
+        release="".join(rows.get("release", ())[:1]),
+    )
+
+
+def best_python(found: Found) -> tuple[str, str, str]:
+    """Return the version, the machine and the path of the first Python that numaforge runs with."""
+    for python, machine, path in found.pythons:
+        if program.is_new_enough(python):
+            return python, machine, path
+    has = ", ".join(python for python, *_ in found.pythons) or "no Python"
+    raise HostError(
+        f"the image has {has}, and numaforge needs {program.OLDEST_PYTHON}",
+        where=f"{KEY}: packages",
+        remedy="name one: python3, or on Ubuntu 22.04 python3.11",
+    )
+
+
+def checksum(text: str) -> str:
+    """Return the checksum of a file with this text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _apts(name: str, version: str) -> str:
+    return name if version == "*" else f"{name}={version}"
+
+
+def _look(recipe: Recipe) -> str:
+    paths = [_PROGRAM, _BOOT, _UNIT, _GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM, *recipe.profiles]
+    lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
+    return _script("tell_image", *(" ".join(each) for each in lists))
+
+
+def _script(function: str, *arguments: str, data: str = "") -> str:
+    return asking(shell.library("roles/image/image") + shell.call(function, arguments, data))

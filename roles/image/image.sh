@@ -1,0 +1,61 @@
+# shellcheck shell=sh
+# An image that is made: everything runs inside of it (chroot, a container, a machine that is thrown away), starts
+# nothing, and writes no kernel setting. A path is resolved inside: a link that leads out leads nowhere.
+
+export DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 LC_ALL=C
+PYTHONS="python3 python3.14 python3.13 python3.12 python3.11"
+
+tell_image() { # PATHS UNITS PACKAGES, each with spaces between
+    if [ -e /var/lib/kubelet/pki ] || [ -e /etc/kubernetes/kubelet.conf ]; then echo "node a kubelet has joined a cluster"; fi
+    for each in $PYTHONS; do
+        "$each" -c 'import platform, shutil, sys
+print("python", "%d.%d" % sys.version_info[:2], platform.machine(), shutil.which(sys.argv[1]))' "$each"
+    done 2> /dev/null
+    for path in $1; do
+        if [ -f "$path" ]; then printf 'file %s %s\n' "$(sha256sum < "$path" | cut -c 1-64)" "$path"; fi
+    done
+    for unit in $2; do printf 'unit %s %s\n' "$(systemctl is-enabled "$unit" 2> /dev/null || :)" "$unit"; done
+    for package in $3; do tell_package "$package"; done
+    tell_all
+}
+tell_package() {
+    version=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$1" 2> /dev/null) || return 0
+    case $version in installed*) ;; *) return 0 ;; esac
+    held=free
+    if [ "$(apt-mark showhold "$1" 2> /dev/null)" = "$1" ]; then held=held; fi
+    printf 'package %s %s %s\n' "$held" "${version#* }" "$1"
+}
+tell_all() { # every package, for the manifest
+    dpkg-query -W -f 'installed ${Package} ${Version} ${Architecture}\n' 2> /dev/null
+    # shellcheck source=/dev/null
+    . /etc/os-release && printf 'release %s %s\n' "${ID-}" "${VERSION_ID-}"
+}
+put() { # PATH MODE: what stands on stdin, in base64
+    mkdir -p "${1%/*}" && base64 -d > "$1.numaforge-new" && chmod "$2" "$1.numaforge-new" &&
+        mv -f "$1.numaforge-new" "$1"
+}
+unpack() { # FOLDER PYTHON: the archive on stdin takes the place of what is there; compiled for that Python
+    rm -rf "$1.new" && mkdir -p "$1.new" && base64 -d | tar -xz --no-same-owner -C "$1.new" || return 1
+    "$2" -m compileall -q -j 0 -s "$1.new" -p "$1" "$1.new/lib" > /dev/null 2>&1 || : # a file for another Python
+    rm -rf "$1.old"
+    if [ -e "$1" ]; then mv "$1" "$1.old" || return 1; fi
+    mv "$1.new" "$1" && rm -rf "$1.old"
+}
+install_packages() { # NAME=VERSION...: none of them starts anything
+    policy=/usr/sbin/policy-rc.d
+    if [ -e "$policy" ]; then mv "$policy" "$policy.numaforge" || return 1; fi
+    printf '#!/bin/sh\nexit 101\n' > "$policy" && chmod 755 "$policy"
+    said=$({ apt-get -q update && apt-get -q -y --no-install-recommends --allow-change-held-packages install "$@"; } 2>&1)
+    status=$?
+    rm -f "$policy"
+    if [ -e "$policy.numaforge" ]; then mv "$policy.numaforge" "$policy"; fi
+    [ "$status" = 0 ] || printf '%s\n' "$said" | tail -n 5 >&2
+    return "$status"
+}
+hold() { apt-mark hold "$@" > /dev/null; } # NAME...
+enable() { systemctl enable "$@" 2>&1 | sed '/^Created symlink/d' >&2; [ -z "$(disabled "$@")" ]; } # UNIT...
+disabled() {
+    for unit; do
+        case $(systemctl is-enabled "$unit" 2> /dev/null) in enabled | static | alias | indirect | generated) ;; *) echo "$unit" ;; esac
+    done
+}

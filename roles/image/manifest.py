@@ -1,0 +1,90 @@
+"""What an image was made of: our own manifest, and a CycloneDX bill of materials that scanners read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import NAMESPACE_URL, uuid5
+
+from numaforge import __version__
+
+MANIFEST = "/etc/numaforge/image/manifest.json"
+BOM = "/etc/numaforge/image/bom.cdx.json"
+_MADE = datetime(1980, 1, 1, tzinfo=UTC)  # the same image has the same bill
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A package of the distribution."""
+
+    name: str
+    version: str
+    architecture: str
+
+
+def manifest(
+    release: str,
+    installed: Sequence[Installed],
+    files: Mapping[str, str],
+    *,
+    digest: str,
+    driver: str,
+    held: Iterable[str],
+) -> str:
+    """Return the manifest: `files` are those that numaforge has written, with their SHA-256."""
+    document = {
+        "numaforge": {"version": __version__, "packages": digest},
+        "release": release,
+        "driver": {"owner": driver},
+        "held": sorted(held),
+        "files": dict(sorted(files.items())),
+        "packages": {each.name: each.version for each in sorted(installed, key=lambda each: each.name)},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def bill(release: str, installed: Sequence[Installed], libraries: Mapping[str, str]) -> str | None:
+    """Return the bill of materials in CycloneDX 1.6; None where cyclonedx-python-lib is not installed."""
+    try:
+        from cyclonedx.model.bom import Bom
+        from cyclonedx.model.component import Component, ComponentType
+        from cyclonedx.output.json import JsonV1Dot6
+        from packageurl import PackageURL
+    except ImportError:
+        return None
+    name, _, version = release.partition(" ")
+    system = Component(name=name or "linux", version=version, type=ComponentType.OPERATING_SYSTEM)
+    components = [
+        Component(
+            name=each.name,
+            version=each.version,
+            type=ComponentType.LIBRARY,
+            bom_ref=f"deb/{each.name}",
+            purl=PackageURL(
+                "deb",
+                name,
+                each.name,
+                each.version,
+                {"arch": each.architecture, "distro": f"{name}-{version}"},
+            ),
+        )
+        for each in installed
+    ]
+    components += [
+        Component(
+            name=each,
+            version=found,
+            type=ComponentType.LIBRARY,
+            bom_ref=f"pypi/{each}",
+            purl=PackageURL("pypi", None, each.lower().replace("_", "-"), found),
+        )
+        for each, found in {**libraries, "numaforge": __version__}.items()
+    ]
+    bom = Bom(components=components)
+    bom.metadata.component = system
+    bom.metadata.timestamp = _MADE
+    text = "\n".join(f"{each.name} {each.version}" for each in components)
+    bom.serial_number = uuid5(NAMESPACE_URL, f"numaforge:image:{release}:{text}")
+    return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"

@@ -1,0 +1,141 @@
+"""numaforge itself as an image has it: its packages for the image's Python, which need no pip there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from numaforge import __version__
+from numaforge.errors import HostError
+
+HOME = "/opt/numaforge"
+_PROGRAM = f"""#!{{python}} -B
+# Written by numaforge {{version}}: the packages are those of {{digest}}.
+import sys
+
+sys.path.insert(0, "{HOME}/lib")
+from numaforge.cli import main
+
+main()
+"""
+_PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "linux")
+_LEFT_OUT = ("__pycache__", ".pyc")
+_OLDEST = (3, 11)
+OLDEST_PYTHON = ".".join(map(str, _OLDEST))
+
+
+def wanted(python: str, machine: str) -> str:
+    """Return the digest of what `packages` packs: of the versions of everything, and of our own files."""
+    digest = hashlib.sha256(f"{python} {machine} {__version__}\n".encode())
+    for name, version in sorted(_closure().items()):
+        digest.update(f"{name} {version}\n".encode())
+    for name, file in _own_files():
+        digest.update(f"{name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def program(digest: str, python: str) -> str:
+    """Return the text of the program that an image has as /opt/numaforge/numaforge."""
+    return _PROGRAM.format(version=__version__, digest=digest, python=python)
+
+
+def libraries() -> dict[str, str]:
+    """Return the packages of others that an image has with numaforge, with their versions."""
+    return _closure()
+
+
+def is_new_enough(python: str) -> bool:
+    """Say whether numaforge runs with a Python such as "3.12"."""
+    return tuple(int(each) for each in python.split(".") if each.isdecimal()) >= _OLDEST
+
+
+def packages(python: str, machine: str) -> bytes:
+    """Return a compressed archive of all packages for a Python ("3.12") on a kind of machine ("x86_64").
+
+    pip fetches those of others, in the versions that run here. Raises HostError with what pip says.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numaforge" / "image"
+    kept = cache / f"{wanted(python, machine)}.tar.gz"
+    if not kept.exists():
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            folder = Path(scratch, "lib")
+            _fetch(folder, python, machine)
+            new = Path(scratch, "new")
+            new.write_bytes(_packed(folder))
+            new.replace(kept)
+    return kept.read_bytes()
+
+
+def _fetch(folder: Path, python: str, machine: str) -> None:
+    platforms = [word for each in _PLATFORMS for word in ("--platform", f"{each}_{machine}")]
+    pinned = [f"{name}=={version}" for name, version in sorted(_closure().items())]
+    options = ["--no-deps", "--only-binary=:all:", "--implementation", "cp", "--python-version", python]
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command = [*pip, "install", "--no-compile", "--target", str(folder), *options, *platforms, *pinned]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HostError(
+            f"pip cannot fetch what numaforge needs for Python {python} on {machine}: "
+            f"{done.stderr.strip()[-500:]}",
+            remedy="pip needs its index; PIP_INDEX_URL or pip.conf name another one",
+        )
+
+
+def _packed(folder: Path) -> bytes:
+    """Pack the packages of others and our own: the same files are the same archive."""
+    others = ((str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file())
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as archive:
+        for name, file in sorted([*others, *_own_files()]):
+            if not any(part.endswith(_LEFT_OUT) for part in Path(name).parts) and not name.startswith("bin/"):
+                entry = tarfile.TarInfo(f"lib/{name}")
+                entry.size, entry.mode = file.stat().st_size, 0o644
+                with file.open("rb") as content:
+                    archive.addfile(entry, content)
+    return buffer.getvalue()
+
+
+def _own_files() -> Iterator[tuple[str, Path]]:
+    """Yield our files by their names below a folder of packages; a checkout has some of them behind links."""
+    package = Path(__file__).parents[2]
+    for folder, names, files in os.walk(package, followlinks=True):
+        names[:] = sorted(name for name in names if name not in _LEFT_OUT)
+        for name in sorted(files):
+            file = Path(folder, name)
+            if file.suffix != ".pyc":
+                yield f"numaforge/{file.relative_to(package)}", file
+    metadata = distribution("numaforge")
+    yield (
+        f"numaforge-{__version__}.dist-info/METADATA",
+        Path(str(metadata.locate_file(f"numaforge-{__version__}.dist-info/METADATA"))),
+    )
+
+
+def _closure() -> dict[str, str]:
+    """Return the packages of others that numaforge needs, with the versions that are installed here."""
+    found: dict[str, str] = {}
+    left = [distribution("numaforge")]
+    while left:
+        for need in _needs(left.pop()):
+            if need.metadata["Name"] not in found:
+                found[need.metadata["Name"]] = need.version
+                left.append(need)
+    return found
+
+
+def _needs(package: Distribution) -> Iterator[Distribution]:
+    for text in package.requires or ():
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            yield distribution(requirement.name)

@@ -1,0 +1,90 @@
+"""What an image is to be: the host data `numaforge_image`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from numaforge.errors import NumaforgeError
+from numaforge.first_boot.settings import BootSettings
+from numaforge.given import read_text
+from numaforge.sections.section import Section, validated
+from numaforge.sections.strict_yaml import read_yaml
+
+KEY = "numaforge_image"
+_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+_VERSION = re.compile(r"[A-Za-z0-9.+~:*-]+")
+_UNIT = re.compile(r"[A-Za-z0-9@:_.\\-]+\.(service|socket|timer|target|path|mount)")
+_DRIVER = re.compile(
+    r"(nvidia-(driver|kernel|open|headless|dkms)|cuda-drivers|linux-(modules|objects)-nvidia)"
+)
+
+
+def _named(pattern: re.Pattern[str], what: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(f"{text!r} is not {what}")
+        return text
+
+    return AfterValidator(check)
+
+
+Package = Annotated[str, _named(_PACKAGE, "the name of a Debian package")]
+Version = Annotated[str, _named(_VERSION, "a version, in which * stands for anything")]
+Unit = Annotated[str, _named(_UNIT, "a unit, such as kubelet.service")]
+
+
+class Image(Section):
+    """What is true on every node that is made of the image."""
+
+    boot: BootSettings = Field(
+        default=BootSettings(), description="What each node does before its kubelet starts."
+    )
+    profiles: tuple[str, ...] = Field(
+        default=(),
+        description="Files of profiles that the image has below /etc/numaforge/profiles.",
+        examples=[["profiles/own.yaml"]],
+    )
+    packages: dict[Package, Version] = Field(
+        default={},
+        description="Packages with their versions: installed, held, and kept from unattended upgrades.",
+        examples=[{"kubelet": "1.36.1-*", "containerd": "*"}],
+    )
+    enable: tuple[Unit, ...] = Field(
+        default=("kubelet.service",),
+        description="Units that start at boot. None is started while the image is made.",
+        examples=[["containerd.service", "kubelet.service"]],
+    )
+    driver: Literal["image", "gpu-operator", "none"] = Field(
+        default="none",
+        description="Who owns the GPU driver on these nodes; two owners replace each other's modules.",
+        examples=["image"],
+    )
+
+    @model_validator(mode="after")
+    def _one_owner(self) -> Image:
+        drivers = sorted(name for name in self.packages if _DRIVER.match(name))
+        if drivers and self.driver != "image":
+            raise ValueError(
+                f"driver is {self.driver}, and packages has {', '.join(drivers)}: name one owner"
+            )
+        return self
+
+
+def read_image(said: object) -> Image:
+    """Return what the host data say, a mapping or its file; raises NumaforgeError with each mistake."""
+    place, document = f"host data {KEY}", said
+    if isinstance(said, (str, Path)):
+        place, document = str(said), read_yaml(read_text(said), str(said))
+    if not isinstance(document, Mapping):
+        raise NumaforgeError(
+            "is no mapping",
+            where=place,
+            remedy="write what the image is to have, such as boot: {profile: training}",
+        )
+    found: dict[str, Any] = dict(document)
+    return validated(Image, found, place)

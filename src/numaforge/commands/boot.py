@@ -1,0 +1,55 @@
+"""`numaforge boot`: what a node of an image does before its kubelet starts."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode, HostError
+from numaforge.report.terminal import echo, show_json
+
+
+@click.command()
+@click.option("--dry", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("--replan", is_flag=True, help="Plan anew also where the image says to hold a changed machine.")
+@output_option("table", "json")
+def boot(dry: bool, replan: bool, output: str) -> int:
+    """Plan this node by its image's profile, and bring it to its plan before its kubelet starts.
+
+    An image's units run it at the first boot, and again when the machine, its driver or its profile has
+    changed. Exits with 0 when the kubelet may start, 1 or more when it must not, and says why.
+    """
+    if os.geteuid() != 0:
+        raise HostError("this changes the machine that it runs on, and needs root", remedy="run it with sudo")
+    from dataclasses import asdict
+
+    from numaforge.first_boot import run
+
+    def tell(sentence: str) -> None:
+        click.echo(sentence, err=True)
+
+    if dry:
+        found = run.foresee(tell, replan=replan, ends_what_was_left=False)
+        if output == "json":
+            show_json(
+                {
+                    "profile": found.goal.plan.profile,
+                    "named_by": found.chosen.by,
+                    "changed": list(found.changed),
+                    "does": list(found.does),
+                }
+            )
+            return ExitCode.YES
+        echo(f"profile {found.goal.plan.profile}, by {found.chosen.by}")
+        for sentence in found.does or ("the node is as planned",):
+            echo(sentence)
+        return ExitCode.YES
+    verdict = run.prepare(tell, replan=replan)
+    if output == "json":
+        show_json(asdict(verdict))
+    else:
+        did = verdict.did or "nothing had to change"
+        echo(f"planned by profile {verdict.profile}, which {verdict.named_by} names: {did}")
+    return ExitCode.YES

@@ -1,0 +1,131 @@
+"""Which profile a node plans itself with: who may say so, and who wins."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from numaforge.errors import NumaforgeError, ProfileError
+from numaforge.first_boot.settings import SETTINGS, BootSettings
+from numaforge.given import read_text
+from numaforge.profile import NodeProfile, load_profile
+
+PARAMETER = "numaforge.profile"
+WRITTEN = "etc/numaforge/profile.yaml"
+"""What cloud-init's `write_files`, Ignition or an agent of a cloud writes."""
+PROFILES = "etc/numaforge/profiles"
+ON_DRIVE = "numaforge.yaml"
+LABELS = ("NUMAFORGE", "config-2", "CIDATA", "cidata")
+"""Of file systems on which a profile is looked for: ours, OpenStack's and cloud-init's config drives."""
+_OEM_STRINGS = "sys/firmware/dmi/entries"
+_MOST_BYTES = 4096
+_MOUNT_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A profile, and who has said it."""
+
+    profile: NodeProfile
+    by: str
+
+
+def chosen_profile(settings: BootSettings, root: Path = Path("/")) -> Chosen:
+    """Return the profile of this node.
+
+    The first that says one wins: the kernel parameter numaforge.profile, /etc/numaforge/profile.yaml, a
+    config drive, an OEM string of the firmware, the image's own boot.yaml. What is said and cannot be had is
+    an error, and no reason to ask the next. Raises ProfileError with who has said it.
+    """
+    sources: tuple[Callable[[], tuple[str, str] | None], ...] = (
+        partial(_of_kernel, root),
+        partial(_of_file, root),
+        partial(_of_drive, root),
+        partial(_of_firmware, root),
+        lambda: (settings.profile, f"{SETTINGS}: profile") if settings.profile else None,
+    )
+    for source in sources:
+        if said := source():
+            return Chosen(_load(*said, root), said[1])
+    raise ProfileError(
+        "no profile is named",
+        where=str(SETTINGS),
+        remedy=f"name one: profile in that file, /{WRITTEN}, {PARAMETER}= on the kernel's command line, "
+        f"{ON_DRIVE} on a drive labelled {LABELS[0]}, or an OEM string {PARAMETER}=NAME",
+    )
+
+
+def _load(said: str, by: str, root: Path) -> NodeProfile:
+    if "\n" in said:  # a profile itself, which a drive had
+        with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+            file = Path(folder, ON_DRIVE)
+            file.write_text(said, encoding="utf-8")
+            try:
+                return load_profile(file)
+            except ProfileError as error:
+                raise ProfileError(error.message, where=by, remedy=error.remedy) from error
+    own = root / PROFILES / f"{said}.yaml"
+    return load_profile(own if "/" not in said and own.is_file() else said, where=by)
+
+
+def _of_kernel(root: Path) -> tuple[str, str] | None:
+    try:
+        words = (root / "proc/cmdline").read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return None
+    named = [word.partition("=")[2] for word in words if word.startswith(f"{PARAMETER}=")]
+    return (named[-1], f"kernel parameter {PARAMETER}") if named else None
+
+
+def _of_file(root: Path) -> tuple[str, str] | None:
+    file = root / WRITTEN
+    return (str(file), f"/{WRITTEN}") if file.exists() else None
+
+
+def _of_drive(root: Path) -> tuple[str, str] | None:
+    for label in LABELS:
+        device = root / "dev/disk/by-label" / label
+        if device.exists():
+            with _mounted(device) as drive:
+                file = drive / ON_DRIVE
+                if file.is_file():
+                    text = read_text(file, error=ProfileError)
+                    return (f"{text.rstrip()}\n", f"{ON_DRIVE} on the drive {label}")
+    return None
+
+
+@contextmanager
+def _mounted(device: Path) -> Iterator[Path]:
+    """Mount a drive where nobody else looks, for reading."""
+    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+        options = "ro,nosuid,nodev,noexec"
+        mount = ["mount", "-o", options, str(device), folder]
+        try:
+            done = subprocess.run(mount, capture_output=True, text=True, check=False, timeout=_MOUNT_SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ProfileError(f"cannot be mounted: {error}", where=str(device)) from error
+        if done.returncode != 0:
+            raise ProfileError(f"cannot be mounted: {done.stderr.strip()}", where=str(device))
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True, timeout=_MOUNT_SECONDS)
+
+
+def _of_firmware(root: Path) -> tuple[str, str] | None:
+    """Read the OEM strings (SMBIOS type 11), which follow the formatted part and end with a NUL each."""
+    for entry in sorted((root / _OEM_STRINGS).glob("11-*/raw")):
+        try:
+            raw = entry.read_bytes()[:_MOST_BYTES]
+        except OSError as error:
+            raise NumaforgeError(f"cannot be read: {error.strerror}", where=str(entry)) from error
+        strings = raw[raw[1] if len(raw) > 1 else len(raw) :].decode("utf-8", "replace").split("\0")
+        named = [text.partition("=")[2] for text in strings if text.startswith(f"{PARAMETER}=")]
+        if named:
+            return named[0], f"OEM string {PARAMETER} of the firmware"
+    return None

@@ -1,0 +1,31 @@
+"""The machine that this program runs on, asked as a node is."""
+
+from __future__ import annotations
+
+import subprocess
+from tempfile import TemporaryFile
+
+from numaforge import bounded
+from numaforge.errors import HostError
+from numaforge.framing import Answer
+
+_SECONDS = 900
+
+
+def ask(script: str) -> Answer:
+    """Run a script here, and return its answer.
+
+    Raises HostError with what it complains of where it fails, HostUnreachableError where it does not end.
+    """
+    try:
+        with TemporaryFile() as stdin:
+            stdin.write(script.encode("utf-8", "surrogateescape"))
+            stdin.seek(0)
+            done = bounded.run(["sh", "-s"], stdin=stdin, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"the node does not answer itself: {error}") from error
+    answer = Answer.of(done.stdout.decode("utf-8", "surrogateescape"))
+    if answer.status != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise HostError(said or f"the script failed with {answer.status}")
+    return answer

@@ -1,0 +1,176 @@
+"""What a node does before its kubelet starts: it plans itself, and brings itself there by one transaction."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from numaforge import __version__
+from numaforge.errors import HostError, PlanError
+from numaforge.first_boot.chosen import Chosen, chosen_profile
+from numaforge.first_boot.here import ask
+from numaforge.first_boot.settings import BootSettings, read_settings
+from numaforge.first_boot.stamp import (
+    NOW,
+    STATE,
+    Verdict,
+    differences,
+    is_another_machine,
+    read_inputs,
+    read_verdict,
+    save,
+)
+from numaforge.maintenance.bundle import checksum
+from numaforge.maintenance.carry import carry_out, settle
+from numaforge.maintenance.look import look, question
+from numaforge.maintenance.need import digest, need
+from numaforge.maintenance.part import Goal
+from numaforge.maintenance.transaction import Transaction
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import files_of
+from numaforge.roles import ROLES
+from numaforge.shell import line
+from numaforge.snapshot import from_local
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
+
+UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
+"""The profile of a node whose kubelet starts as the distribution has it: what was set is taken back."""
+_EVERYTHING = frozenset(role.called for role in ROLES)
+_CONFIRM_SECONDS = 120
+_PAUSE_SECONDS = 1.0
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a node would do to itself: `changed` says what is not as it was when it planned itself last."""
+
+    chosen: Chosen
+    goal: Goal
+    changed: tuple[str, ...]
+    transaction: Transaction | None
+
+    @property
+    def does(self) -> tuple[str, ...]:
+        """A line for each thing that it would change."""
+        if self.transaction is None:
+            return ()
+        written = [f"{each.path} is written" for part in self.transaction.parts for each in part.changed]
+        return (*self.transaction.sentences, *self.transaction.moves, *written)
+
+
+def prepare(tell: Tell, *, replan: bool = False) -> Verdict:
+    """Bring this node to its plan, and return how; the kubelet may start then.
+
+    Raises NumaforgeError where it must not: a profile that cannot be had or met, a machine that has changed
+    and is to be held, pods that are alive and would be disturbed, a change that was undone.
+    """
+    found = foresee(tell, replan=replan)
+    if found.transaction is not None:
+        _refuse_with_pods(found.transaction)
+        for sentence in found.does:
+            tell(sentence)
+        unit = found.goal.plan.kubelet.unit if found.goal.plan.kubelet else "kubelet.service"
+        carry_out(found.transaction, unit, ask, ask, tell)
+    _list_files(found.goal)
+    verdict = Verdict(
+        profile=found.goal.plan.profile,
+        named_by=found.chosen.by,
+        plan=digest(found.goal),
+        at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        version=__version__,
+        did="; ".join(found.transaction.sentences) if found.transaction else "",
+        changed=found.changed,
+    )
+    save(verdict)
+    return verdict
+
+
+def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True) -> Change:
+    """Return what this node needs to be as planned; raises as `prepare` does.
+
+    With `replan` a machine that has changed is planned anew also where it is to be held.
+    """
+    settings = read_settings()
+    was, now = read_inputs(STATE / "inputs"), read_inputs(NOW / "inputs")
+    again = read_verdict() is not None and not is_another_machine(was, now)
+    changed = differences(was, now) if again else ()
+    for sentence in changed:
+        tell(sentence)
+    if changed and settings.on_change == "hold" and not replan:
+        raise HostError(
+            "the machine is not what it was planned on: " + "; ".join(changed),
+            remedy="bring it back, or have it planned anew: numaforge boot --replan",
+        )
+    machine = _whole(settings, tell)
+    chosen = chosen_profile(settings)
+    try:
+        goal = _goal(chosen, machine)
+    except PlanError:
+        if not (changed and settings.on_change == "start-unaligned"):
+            raise
+        chosen = Chosen(load_profile(UNALIGNED), f"on_change: {settings.on_change}")
+        goal = _goal(chosen, machine)
+    asked = question(goal)
+    state = look(ask, asked)
+    if state.unfinished and ends_what_was_left:
+        tell(f"the transaction {state.unfinished} of an earlier boot has not ended: ending it")
+        settle(ask, ask)
+        return foresee(tell, replan=replan, ends_what_was_left=False)
+    if state.unfinished:
+        raise HostError(f"the transaction {state.unfinished} of an earlier boot does not end")
+    return Change(chosen, goal, changed, need(goal, state))
+
+
+def _goal(chosen: Chosen, machine: NodeTopology) -> Goal:
+    plan = plan_node(machine, chosen.profile)
+    return Goal(plan, machine, _EVERYTHING, confirm_seconds=_CONFIRM_SECONDS)
+
+
+def _whole(settings: BootSettings, tell: Tell) -> NodeTopology:
+    """Return the machine once it has the GPUs that each node of its image has."""
+    deadline = time.monotonic() + settings.wait_seconds
+    machine = read_topology(from_local())
+    while settings.gpus is not None and len(machine.gpus) < settings.gpus:
+        if time.monotonic() >= deadline:
+            raise HostError(
+                f"{len(machine.gpus)} of {settings.gpus} GPUs are there after {settings.wait_seconds} s",
+                remedy="look at lspci and dmesg; a node that has fewer needs an image that says so (gpus)",
+            )
+        tell(f"{len(machine.gpus)} of {settings.gpus} GPUs are there")
+        time.sleep(_PAUSE_SECONDS)
+        machine = read_topology(from_local())
+    return machine
+
+
+def _refuse_with_pods(transaction: Transaction) -> None:
+    """Refuse a change that disturbs pods while some are alive, which outlive a kubelet that restarts."""
+    if transaction.disturbs and transaction.pods.may_run:
+        raise HostError(
+            f"the node has to change, and pods are alive: {transaction.pods.evidence}",
+            remedy="drain it and end its pods, or reboot it",
+        )
+
+
+def _list_files(goal: Goal) -> None:
+    """List what was written for the kubelet, as `sha256sum -c` reads it."""
+    install = goal.machine.kubelet
+    config = install.config_text if install else None
+    written = [
+        file
+        for role in ROLES
+        if role.called == "kubelet" and role.files
+        for file in files_of(role, goal.plan, config)
+    ]
+    rows = _rows([(checksum(file.text), file.path) for file in written])
+    NOW.mkdir(parents=True, exist_ok=True)
+    Path(NOW, "files").write_text(rows, encoding="utf-8")
+
+
+def _rows(sums: Sequence[tuple[str, str]]) -> str:
+    return "".join(f"{total}  {line(path)}\n" for total, path in sums)

@@ -1,0 +1,52 @@
+"""What an image says of the boots of its nodes: /etc/numaforge/boot.yaml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from numaforge.errors import NumaforgeError
+from numaforge.given import read_text
+from numaforge.sections.section import Section, validated
+from numaforge.sections.strict_yaml import read_yaml
+
+SETTINGS = Path("/etc/numaforge/boot.yaml")
+
+
+class BootSettings(Section):
+    """What a node does before its kubelet starts."""
+
+    profile: str | None = Field(
+        default=None,
+        description="What the node is for, where nothing else names a profile: a ready one, one of the "
+        "image's below /etc/numaforge/profiles, or a file.",
+        examples=["training"],
+    )
+    on_change: Literal["replan", "hold", "start-unaligned"] = Field(
+        default="replan",
+        description="What becomes of a node whose machine is not what it was planned on any more: it plans "
+        "itself anew, its kubelet is not started, or its kubelet starts as the distribution has it.",
+        examples=["hold"],
+    )
+    gpus: int | None = Field(
+        default=None,
+        ge=0,
+        le=64,
+        description="How many GPUs each node has; fewer are waited for.",
+        examples=[8],
+    )
+    wait_seconds: int = Field(
+        default=60, ge=0, le=600, description="How long GPUs that are missing are waited for.", examples=[120]
+    )
+
+
+def read_settings(path: Path = SETTINGS) -> BootSettings:
+    """Return what the image says, and defaults for the rest; raises NumaforgeError with each mistake."""
+    if not path.exists():
+        return BootSettings()
+    document = read_yaml(read_text(path), str(path))
+    if document is not None and not isinstance(document, dict):
+        raise NumaforgeError("is no mapping", where=str(path), remedy="write keys such as profile: training")
+    return validated(BootSettings, document or {}, str(path))

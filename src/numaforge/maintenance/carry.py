@@ -1,0 +1,70 @@
+"""A transaction taken to its end by whoever can ask the node: over a connection, or on the node itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from numaforge.errors import ExitCode, HostError
+from numaforge.maintenance.look import Ask
+from numaforge.maintenance.transaction import (
+    Result,
+    Status,
+    Transaction,
+    confirm_script,
+    read_status,
+    read_waiting,
+    settle_script,
+    start_script,
+    status_script,
+)
+
+UNIT_OF_NONE = "kubelet.service"
+"""The unit where the kubelet's process is not what is asked for."""
+_EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
+
+
+def settle(ask: Ask, ask_anew: Ask) -> None:
+    """End a transaction that was left: one that waits for its confirmation gets it, a broken one is undone.
+
+    Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
+    """
+    for transaction in read_waiting(ask(settle_script())):
+        status = read_status(ask(status_script(transaction, UNIT_OF_NONE)))
+        ask_anew(confirm_script(transaction, status.token))
+        ask(settle_script())
+
+
+def carry_out(
+    transaction: Transaction, unit: str, ask: Ask, ask_anew: Ask, tell: Callable[[str], object]
+) -> Result:
+    """Hand a transaction to the node, confirm it when the node waits for that, and return how it was applied.
+
+    `unit` is the kubelet's. Raises HostError where it ends in any other way, with the exit code of that way.
+    """
+    ask(start_script(transaction))
+    how_far = partial(ask, status_script(transaction.id, unit))
+    while (result := (status := read_status(how_far())).result) is None:
+        if status.waits:
+            _confirm(transaction, status, ask_anew, tell)
+        elif status.broken_off and status.phase != "reboot":
+            raise HostError(
+                f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
+            )
+        time.sleep(1)
+    if result.outcome == "void":
+        raise HostError(result.reason, remedy="run again")
+    if result.outcome != "applied":
+        failed = HostError(result.message)
+        failed.exit_code = _EXIT_CODES.get(result.outcome, failed.exit_code)
+        raise failed
+    return result
+
+
+def _confirm(transaction: Transaction, status: Status, ask_anew: Ask, tell: Callable[[str], object]) -> None:
+    """Confirm a transaction whose node waits for it; without a new connection it goes back by itself."""
+    try:
+        ask_anew(confirm_script(transaction.id, status.token))
+    except HostError as error:
+        tell(f"the change could not be confirmed yet: {error.message}")

@@ -1,0 +1,86 @@
+# shellcheck shell=sh
+# What stands before each start of the kubelet on a node that plans itself: `boot` once in a boot, `guard` before
+# each start. Where everything on which the plan rests is as it was, and what was written is there, that is all;
+# else numaforge plans the node anew. PROGRAM, STATE and RUN are variables.
+
+# Prints a line "NAME TEXT" for everything on which a plan rests. Only the kernel and files are asked, no driver.
+inputs() {
+    tell_first machine-id /etc/machine-id
+    tell_first system-uuid /sys/class/dmi/id/product_uuid
+    tell_first cpus /sys/devices/system/cpu/present
+    tell_first kernel /proc/sys/kernel/osrelease
+    for meminfo in /sys/devices/system/node/node*/meminfo; do
+        node=${meminfo%/meminfo}
+        while read -r _ _ what amount _; do
+            if [ "$what" = MemTotal: ]; then echo "memory-of-NUMA-node-${node##*/node} $amount kB"; fi
+        done < "$meminfo"
+    done 2> /dev/null
+    for device in /sys/bus/pci/devices/*; do
+        class=
+        read -r class < "$device/class"
+        case $class in
+        0x0300* | 0x0302* | 0x0380* | 0x1200* | 0x0200* | 0x0207*)
+            if [ ! -e "$device/physfn" ]; then # a virtual function is made later, or not
+                read -r vendor < "$device/vendor" && read -r model < "$device/device" &&
+                    echo "PCI-function-${device##*/} ${vendor#0x}:${model#0x}"
+            fi
+            ;;
+        esac
+    done 2> /dev/null
+    for module in nvidia amdgpu; do tell_first "driver-$module" "/sys/module/$module/version"; done
+    while IFS=': ' read -r name value; do
+        if [ "$name" = CoherentGPUMemoryMode ]; then echo "GPU-memory-mode ${value:-default}"; fi
+    done 2> /dev/null < /proc/driver/nvidia/params
+    read -r arguments < /proc/cmdline
+    for word in $arguments; do
+        case $word in numaforge.profile=*) echo "profile-of-kernel ${word#*=}" ;; esac
+    done
+    for file in /etc/numaforge/boot.yaml /etc/numaforge/profile.yaml /etc/numaforge/profiles/*.yaml \
+        "$PROGRAM" "$(command -v kubelet)" /var/lib/kubelet/config.yaml; do
+        [ ! -f "$file" ] || cksum < "$file" | { read -r sum size && echo "file-$file $sum-$size"; }
+    done
+}
+tell_first() { # NAME FILE
+    text=
+    if IFS= read -r text < "$2" && [ -n "$text" ]; then echo "$1 $text"; fi
+} 2> /dev/null
+
+as_planned() { # everything on which the plan rests is as it was, and what it had written is there
+    cmp -s "$RUN/inputs" "$STATE/inputs" && sha256sum -c --status "$STATE/files" 2> /dev/null
+}
+stamp() { # after a plan was carried out: what it rests on, and what was written
+    {
+        mkdir -p "$STATE" && cp "$RUN/inputs" "$STATE/inputs.new" && cp "$RUN/files" "$STATE/files.new" &&
+            sync "$STATE/inputs.new" "$STATE/files.new" &&
+            mv -f "$STATE/files.new" "$STATE/files" && mv -f "$STATE/inputs.new" "$STATE/inputs" && sync -f "$STATE"
+    } 2> "$RUN/said" && return
+    complain "what the node was planned on cannot be kept: $(cat "$RUN/said")"
+}
+complain() { # WHY: where a person looks who has no login
+    set -- "numaforge: the kubelet is not started: $1"
+    printf '%s\n' "$1" >&2
+    {
+        mkdir -p /run/issue.d /run/motd.d
+        printf '%s\n' "$1" > /run/issue.d/numaforge.issue
+        printf '%s\n' "$1" > /run/motd.d/numaforge
+        printf '\n%s\n' "$1" > /dev/console
+    } 2> /dev/null
+    return 1
+}
+quiet() { rm -f /run/issue.d/numaforge.issue /run/motd.d/numaforge; }
+
+before_kubelet() {
+    umask 022
+    mkdir -p "$RUN" || return 1
+    exec 9> "$RUN/lock" && flock 9 || return 1
+    inputs > "$RUN/inputs"
+    if ! as_planned; then
+        if ! "$PROGRAM" boot 2> "$RUN/said"; then
+            complain "$(cat "$RUN/said")"
+            return 1
+        fi
+        cat "$RUN/said" >&2
+        stamp || return 1
+    fi
+    quiet
+}
