@@ -66,10 +66,16 @@ class Lab:
     """The lab of one state directory."""
 
     def __init__(
-        self, state: Path | None = None, choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve
+        self,
+        state: Path | None = None,
+        choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve,
+        *,
+        baked: bool = False,
     ) -> None:
+        """Take the lab of a folder; that of a `baked` image has nodes that plan themselves."""
         self.state = state or state_directory()
         self._choose_ports = choose
+        self._baked = baked
 
     @property
     def kubeconfig(self) -> Path:
@@ -114,7 +120,7 @@ class Lab:
         With `boot` no state that another lab has saved is taken. What has been started ends with a failure
         or an interrupt.
         """
-        image = build()
+        image = build(baked=self._baked)
         recipe = _recipe(image, count)
         with self._locked():
             if self._has_recipe(recipe) and self.running():
@@ -128,7 +134,7 @@ class Lab:
 
     def prepare(self, count: int) -> None:
         """Have a saved state of `count` workers to return to; a lab that is running is left as it is."""
-        image = build()
+        image = build(baked=self._baked)
         recipe = _recipe(image, count)
         with self._locked():
             if self.running():
@@ -526,14 +532,14 @@ class Lab:
             yield
 
 
-def build() -> Image:
+def build(*, baked: bool = False) -> Image:
     """Return the image, with every binary built; Debian's files are fetched while Go compiles."""
     with ThreadPoolExecutor() as pool:
         base = pool.submit(images.build_base)
         for component in gobuild.COMPONENTS:
             gobuild.build(component)
         base.result()
-    return images.build()
+    return images.build(baked=baked)
 
 
 def _copy(saved: Path, place: Path) -> None:

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Make root.img in the folder $3 from the archives $1 (Debian) and $2 (what is laid over it): $4 bytes, with the file system
 # from byte $5 on. What belongs before it, GRUB's boot.img and core.img, is put beside it. Runs as root, or as root of a
-# user namespace.
+# user namespace. What follows, with {root} for its path, is called once the root is made.
 set -eu
 base=$1 overlay=$2 folder=$3 bytes=$4 partition=$5
+shift 5
 root=$folder/root
 trap 'rm -rf "$root"' EXIT
 
@@ -69,6 +70,15 @@ mv "$root/usr/sbin/grub-probe.real" "$root/usr/sbin/grub-probe"
 chroot "$root" grub-mkimage -O i386-pc -o /core.img -p '(hd0,msdos1)/boot/grub' biosdisk part_msdos ext2
 mv "$root/core.img" "$folder/core.img"
 cp "$root$modules/boot.img" "$folder/boot.img"
+
+if [ $# -gt 0 ]; then
+    for word; do
+        shift
+        case $word in *"{root}"*) word=${word%%"{root}"*}$root${word#*"{root}"} ;; esac
+        set -- "$@" "$word"
+    done
+    "$@" >&2
+fi
 
 # With the node's own mke2fs.conf, so that a newer mke2fs uses no feature that the node's GRUB cannot read.
 truncate -s "$bytes" "$folder/root.img"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
+import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import cache, gobuild, mbr, oci
 from lab.errors import LabError
-from lab.paths import LAB
+from lab.paths import LAB, REPOSITORY
 from lab.requirements import command
 
 SUITE = "bookworm"
@@ -90,6 +92,13 @@ IMAGES = {
 }
 
 
+_BAKE = (
+    *(str(Path(sys.executable).parent / "pyinfra"), "-y", "@chroot/{root}", "deploys/bake.py"),
+    *("--data", "numaforge_image=lab/baked/image.yaml"),
+)
+"""What makes of a root file system one whose nodes plan themselves, as an image builder calls it."""
+
+
 @dataclass(frozen=True)
 class Image:
     """What QEMU boots."""
@@ -113,8 +122,11 @@ def build_base() -> Path:
     return cache.obtain("debian", cache.digest(recipe), _bootstrap)
 
 
-def build() -> Image:
-    """Return the image, made from Debian's files, our binaries and the files below `lab/rootfs`."""
+def build(*, baked: bool = False) -> Image:
+    """Return the image, made from Debian's files, our binaries and the files below `lab/rootfs`.
+
+    One that is `baked` has numaforge itself, and its nodes plan themselves.
+    """
     base = build_base()
     programs = {
         target: gobuild.build(component) / name for target, (component, name) in NODE_PROGRAMS.items()
@@ -127,8 +139,18 @@ def build() -> Image:
         *((LAB / name).read_bytes() for name in ("image-assemble.sh", "mbr.py", "oci.py")),
         repr(IMAGES),
     ]
-    folder = cache.obtain("image", cache.digest(recipe), lambda making: _assemble(making, base, programs))
-    return Image(folder)
+    if not baked:
+        folder = cache.obtain("image", cache.digest(recipe), lambda making: _assemble(making, base, programs))
+        return Image(folder)
+    recipe += [*cache.tree_parts(LAB / "baked"), _own_digest()]
+    key = cache.digest(recipe)
+    return Image(cache.obtain("baked", key, lambda making: _assemble(making, base, programs, baked=True)))
+
+
+def _own_digest() -> str:
+    from numaforge.roles.image.program import wanted
+
+    return wanted("3.11", platform.machine())  # of Debian 12
 
 
 def _bootstrap(folder: Path) -> None:
@@ -149,7 +171,7 @@ def _bootstrap(folder: Path) -> None:
     )
 
 
-def _assemble(folder: Path, base: Path, programs: dict[str, Path]) -> None:
+def _assemble(folder: Path, base: Path, programs: dict[str, Path], *, baked: bool = False) -> None:
     """Lay the parts over Debian's files and make the disk, as root or as root of a user namespace."""
     overlay = folder / "overlay.tar"
     images = folder / "images.tar"
@@ -169,6 +191,7 @@ def _assemble(folder: Path, base: Path, programs: dict[str, Path]) -> None:
         str(folder),
         str(DISK_BYTES),
         str(mbr.PARTITION_AT_BYTE),
+        *(_BAKE if baked else ()),
     )
     boot_code, core_image = folder / "boot.img", folder / "core.img"
     mbr.write(folder / "root.img", boot_code.read_bytes(), core_image.read_bytes())
@@ -195,7 +218,13 @@ def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def _run(*arguments: str) -> None:
     environment = os.environ | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     done = subprocess.run(
-        arguments, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        arguments,
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         output = (done.stdout + done.stderr)[-4000:]

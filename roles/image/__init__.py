@@ -196,6 +196,13 @@ def _make(on: Host, recipe: Recipe) -> None:
         ask(_script("unpack", program.HOME, command, data=packed))
         found = read_found(ask(_look(recipe)))
     _put(ask, found, files)
+    found = read_found(ask(_look(recipe)))
+    if absent := [unit for unit in recipe.units if found.units.get(unit, "") in ("", "not-found")]:
+        raise HostError(
+            f"the image has no {', '.join(absent)}",
+            where=f"{KEY}: enable",
+            remedy="name the package that has it in packages, or leave it out of enable",
+        )
     if disabled := recipe.disabled(found):
         ask(_script("enable", *disabled))
     _put(ask, found, recipe.records(found))
