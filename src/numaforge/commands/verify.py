@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -30,7 +31,12 @@ _HOSTS_OF_PROCESS = 8  # so many take as long as a process to begin
 
 
 @click.command()
-@click.argument("inventory", type=click.Path())
+@click.argument("inventory", type=click.Path(), required=False)
+@click.option(
+    "--image",
+    metavar="DIR",
+    help="Instead of nodes: the root of an image, which may hold nothing of one machine. Needs root.",
+)
 @click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
 @click.option(
     "--kubeconfig",
@@ -52,7 +58,8 @@ _HOSTS_OF_PROCESS = 8  # so many take as long as a process to begin
 @output_option("table", "json")
 @click.argument("arguments", metavar="[-- PYTEST-ARGUMENTS]", nargs=-1, type=click.UNPROCESSED)
 def verify(
-    inventory: str,
+    inventory: str | None,
+    image: str | None,
     limits: tuple[str, ...],
     kubeconfig: str | None,
     roles: str | None,
@@ -64,16 +71,18 @@ def verify(
     """Hold live nodes to the plans saved on them.
 
     INVENTORY is pyinfra's. Hosts that are alike are shown together. What follows `--` goes to pytest, such as
-    -k governor or --junitxml=FILE, and it shows each test. Exits with 0 when every promise is kept, 1 when
-    something differs, 2 when only the data of a host are refused, 6 when all that is wrong is a host that
-    does not answer.
+    -k governor or --junitxml=FILE, and it shows each test. With --image no node is asked: the root of an
+    image is held to what every image has to be. Exits with 0 when every promise is kept, 1 when something
+    differs, 2 when only the data of a host are refused, 6 when all that is wrong is a host that does not
+    answer.
     """
-    if kubeconfig and not Path(kubeconfig).expanduser().is_file():
-        raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
-    if unknown := [name for name in (roles or "").split(",") if roles and name not in ROLES]:
-        raise click.BadParameter(
-            f"{unknown[0]!r} is no role; write some of {','.join(ROLES)}", param_hint="--roles"
-        )
+    if image is not None:
+        if limits or kubeconfig or roles or active or drained:
+            raise click.UsageError("with --image there are no nodes: leave out what is said of them")
+        return _image(image, output, [*filter(None, [inventory]), *arguments])
+    if inventory is None:
+        raise click.UsageError("name an inventory, or with --image the root of an image")
+    _check(kubeconfig, roles)
     from numaforge.commands.over_inventory import connections
     from numaforge.report import verification
     from numaforge.verification import suite
@@ -108,6 +117,45 @@ def verify(
     if code not in _ANSWERS:
         raise HostError(f"the verification suite could not run: pytest ended with {code}", where=inventory)
     return ExitCode.BAD_INPUT if hosts.refused and not code else code
+
+
+def _check(kubeconfig: str | None, roles: str | None) -> None:
+    """Refuse a kubeconfig and names of roles that there are not."""
+    if kubeconfig and not Path(kubeconfig).expanduser().is_file():
+        raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
+    if unknown := [name for name in (roles or "").split(",") if roles and name not in ROLES]:
+        raise click.BadParameter(
+            f"{unknown[0]!r} is no role; write some of {','.join(ROLES)}", param_hint="--roles"
+        )
+
+
+def _image(root: str, output: str, arguments: Sequence[str]) -> int:
+    """Hold the root of an image to what every image has to be."""
+    from numaforge.report import verification
+    from numaforge.verification import suite
+
+    if not Path(root, "etc").is_dir():
+        raise NumaforgeError("is no root of an image: it has no etc", where=root)
+    if os.geteuid() != 0:
+        raise NumaforgeError("only root enters the root of an image", where=root, remedy="run it with sudo")
+    command = suite.image_command(Path(root).absolute(), *arguments)
+    if arguments and output == "table":
+        code = _as_pytest_shows_it(command)
+    else:
+        with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+            report = Path(folder, "report.xml")
+            code = subprocess.run(
+                [*command, f"--junitxml={report}"], env=suite.environment(), capture_output=True, check=False
+            ).returncode
+            found = suite.results(report) if report.exists() else ()
+        if output == "json":
+            show_json(verification.document(found))
+        else:
+            for line in verification.image_lines(found, screen()):
+                echo(line)
+    if code not in (ExitCode.YES, ExitCode.NO):
+        raise NumaforgeError(f"the rules could not be tested: pytest ended with {code}", where=root)
+    return code
 
 
 def _as_pytest_shows_it(command: Sequence[str]) -> int:

@@ -55,6 +55,16 @@ def lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
     return shown
 
 
+def image_lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
+    """Return what was found of an image for a person, styled: the rules that it breaks."""
+    broken = failures([*found])
+    kept = f"{counted(len(found) - len(broken), 'rule')} kept, {len(broken)} broken"
+    shown = [click.style(kept, bold=True, fg="red" if broken else "green")]
+    for each in broken:
+        shown += wrapped(_FAILURE.sub("", each.reason), screen.width)
+    return shown
+
+
 def document(found: Sequence[CaseResult]) -> dict[str, Any]:
     """Return the same for programs: every test."""
     return {"tests": [vars(result) for result in found], "failed": len(failures(found))}

@@ -59,6 +59,15 @@ def command(logins: Iterable[Login], ssh_config: Path, *arguments: str) -> list[
     ]
 
 
+def image_command(root: Path, *arguments: str) -> list[str]:
+    """Return the command that holds the root of an image to its rules, as `command` does nodes."""
+    folder = FOLDER.parent / "roles" / "image"
+    return [
+        *(sys.executable, "-P", "-m", "pytest", "-c", str(folder / "pytest.ini"), f"--rootdir={folder}"),
+        *("-q", "--connection=chroot", f"--hosts={root}", *arguments, str(folder / "hygiene.py")),
+    ]
+
+
 def why_unusable() -> str | None:
     """Say why the suite cannot run on this machine, in one line; None where it can. Takes about a second."""
     done = subprocess.run(

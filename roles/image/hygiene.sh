@@ -1,0 +1,68 @@
+# shellcheck shell=sh
+# What belongs to one machine, or to the making of the image, and is in it all the same: lines "RULE WHAT".
+
+export LC_ALL=C SYSTEMD_OFFLINE=1
+each() { # RULE PATH...: those that are there
+    rule=$1
+    shift
+    for path; do
+        if [ -e "$path" ] || [ -L "$path" ]; then printf '%s %s\n' "$rule" "$path"; fi
+    done
+}
+filled() { # RULE PATH...: those that hold anything
+    rule=$1
+    shift
+    for path; do
+        if [ -s "$path" ]; then printf '%s %s\n' "$rule" "$path"; fi
+    done
+}
+say() { printf '%s %s\n' "$1" "$2"; } # RULE WHAT
+
+tell_leftovers() {
+    each ssh-host-keys /etc/ssh/ssh_host_*
+    if [ ! -e /etc/machine-id ]; then
+        say machine-id "/etc/machine-id is missing, and systemd makes none where / is read-only"
+    else
+        read -r id < /etc/machine-id
+        case ${id-} in '' | uninitialized) ;; *) say machine-id "/etc/machine-id is $id, on every node" ;; esac
+    fi
+    each identity /var/lib/systemd/random-seed /var/lib/systemd/credential.secret /etc/hostid
+    each kubelet-state /var/lib/kubelet/*_state /var/lib/kubelet/pki/* /var/lib/kubelet/pods/* \
+        /var/lib/kubelet/device-plugins/*checkpoint* /var/lib/kubelet/plugins_registry/* /var/lib/kubelet/*checkpoint*
+    each cluster-login /etc/kubernetes/*.conf /etc/kubernetes/pki/*.key /var/lib/rancher/*/agent/*.key
+    each generated-configuration /etc/numaforge/plan.json /var/lib/numaforge/txn /var/lib/numaforge/boot \
+        /etc/systemd/system/numaforge-recover.service /etc/systemd/system/numaforge-rescue.service
+    each cdi /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*
+    filled imex-nodes /etc/nvidia-imex/nodes_config.cfg
+    each mig-placements /etc/numaforge/mig.json /var/lib/nvidia-mig-manager/*
+    for home in /root /home/*; do filled login-keys "$home/.ssh/authorized_keys" "$home"/.ssh/id_*; done
+    each cloud-init /var/lib/cloud/instance /var/lib/cloud/instances/*
+    each leases /var/lib/dhcp/*.leases /var/lib/dhclient/* /run/systemd/netif/leases/* /var/lib/NetworkManager/*lease*
+    each builder /usr/sbin/policy-rc.d /opt/numaforge.new /opt/numaforge.old /tmp/* /var/tmp/* /root/.bash_history \
+        /root/.cache/* /etc/apt/apt.conf.d/99mmdebstrap
+    each crashes /var/crash/* /var/lib/systemd/coredump/*
+    each journal /var/log/journal/*
+    size=$(du -sk /var/log 2> /dev/null)
+    if [ "${size%%[!0-9]*}" -gt 20480 ]; then say logs "/var/log has ${size%%[!0-9]*} KiB"; fi
+    each started /var/lib/containerd/io.containerd.metadata* /var/lib/docker/containers /var/lib/crio/version
+    for unit in numaforge-boot.service kubelet.service; do
+        state=$(systemctl is-enabled "$unit" 2> /dev/null)
+        case $state in enabled | static) ;; *) say enabled "$unit is ${state:-not there}" ;; esac
+    done
+    if ! said=$(/opt/numaforge/numaforge --version 2>&1); then
+        say program "/opt/numaforge/numaforge does not run: $(printf '%s\n' "$said" | tail -n 1)"
+    fi
+    tell_manifest
+}
+tell_manifest() {
+    manifest=/etc/numaforge/image/manifest.json
+    if [ ! -s "$manifest" ]; then
+        say manifest "$manifest is missing"
+        return
+    fi
+    sed -n 's/^    "\(\/[^"]*\)": "\([0-9a-f]\{64\}\)",\{0,1\}$/\2  \1/p' "$manifest" |
+        sha256sum -c --quiet 2> /dev/null | sed 's/^/manifest /'
+    sed -n '/^  "held": \[$/,/^  \]/s/^    "\([^"]*\)",\{0,1\}$/\1/p' "$manifest" | while read -r package; do
+        if [ "$(apt-mark showhold "$package" 2> /dev/null)" != "$package" ]; then say held "$package is not held"; fi
+    done
+}
