@@ -17,7 +17,7 @@ from pyinfra import host
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.first_boot.settings import SETTINGS
-from numaforge.first_boot.stamp import NOW, STATE
+from numaforge.first_boot.stamp import PROGRAM, boot_script
 from numaforge.framing import Answer, asking
 from numaforge.given import read_text
 from numaforge.hosts import Commands, host_command, host_operation, reached, role, script_output, show_alone
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["image"]
 
 _HERE = Path(__file__).parent
-_PROGRAM = f"{program.HOME}/numaforge"
 _BOOT = f"{program.HOME}/boot"
 _UNIT = "/etc/systemd/system/numaforge-boot.service"
 _GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
@@ -91,10 +90,9 @@ class Recipe:
     def files(self, found: Found) -> dict[str, str]:
         """Return the files of the image by path, but its manifest, which has their checksums."""
         python, machine, command = best_python(found)
-        boot = shell.assignments({"PROGRAM": _PROGRAM, "STATE": str(STATE), "RUN": str(NOW)})
         files = {
-            _PROGRAM: program.program(program.wanted(python, machine), command),
-            _BOOT: f"#!/bin/sh\n{boot}{shell.library('node/boot')}before_kubelet\n",
+            PROGRAM: program.program(program.wanted(python, machine), command),
+            _BOOT: boot_script(),
             _UNIT: (_HERE / "numaforge-boot.service").read_text(),
             _GUARD: (_HERE / "guard.conf").read_text(),
             str(SETTINGS): json.dumps(self.wish.boot.model_dump(exclude_none=True), indent=2) + "\n",
@@ -191,7 +189,7 @@ def _make(on: Host, recipe: Recipe) -> None:
         raise HostError(f"apt has installed {has}", where=f"{KEY}: packages")
     python, machine, command = best_python(found)
     files = recipe.files(found)
-    if found.files.get(_PROGRAM) != checksum(files[_PROGRAM]):
+    if found.files.get(PROGRAM) != checksum(files[PROGRAM]):
         packed = base64.encodebytes(program.packages(python, machine)).decode()
         ask(_script("unpack", program.HOME, command, data=packed))
         found = read_found(ask(_look(recipe)))
@@ -211,7 +209,7 @@ def _make(on: Host, recipe: Recipe) -> None:
 def _put(ask: partial[Answer], found: Found, files: Mapping[str, str]) -> None:
     for path, text in files.items():
         if found.files.get(path) != checksum(text):
-            mode = "0755" if path in (_PROGRAM, _BOOT) else "0644"
+            mode = "0755" if path in (PROGRAM, _BOOT) else "0644"
             ask(_script("put", path, mode, data=base64.encodebytes(text.encode()).decode()))
 
 
@@ -257,7 +255,7 @@ def _apts(name: str, version: str) -> str:
 
 
 def _look(recipe: Recipe) -> str:
-    paths = [_PROGRAM, _BOOT, _UNIT, _GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM, *recipe.profiles]
+    paths = [PROGRAM, _BOOT, _UNIT, _GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM, *recipe.profiles]
     lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
     return _script("tell_image", *(" ".join(each) for each in lists))
 

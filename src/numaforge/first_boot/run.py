@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from numaforge import __version__
 from numaforge.errors import HostError, PlanError
 from numaforge.first_boot.chosen import Chosen, chosen_profile
 from numaforge.first_boot.here import ask
 from numaforge.first_boot.settings import BootSettings, read_settings
-from numaforge.first_boot.stamp import (
-    NOW,
-    STATE,
-    Verdict,
-    differences,
-    is_another_machine,
-    read_inputs,
-    read_verdict,
-    save,
-)
+from numaforge.first_boot.stamp import Inputs, Verdict, inputs_script, stamp
 from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import look, question
@@ -33,7 +23,6 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import files_of
 from numaforge.roles import ROLES
-from numaforge.shell import line
 from numaforge.snapshot import from_local
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
@@ -48,10 +37,11 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Change:
-    """What a node would do to itself: `changed` says what is not as it was when it planned itself last."""
+    """What a node would do to itself; `changed` says what is not as it was when it planned itself last."""
 
     chosen: Chosen
     goal: Goal
+    inputs: Inputs
     changed: tuple[str, ...]
     transaction: Transaction | None
 
@@ -77,7 +67,6 @@ def prepare(tell: Tell, *, replan: bool = False) -> Verdict:
             tell(sentence)
         unit = found.goal.plan.kubelet.unit if found.goal.plan.kubelet else "kubelet.service"
         carry_out(found.transaction, unit, ask, ask, tell)
-    _list_files(found.goal)
     verdict = Verdict(
         profile=found.goal.plan.profile,
         named_by=found.chosen.by,
@@ -87,7 +76,7 @@ def prepare(tell: Tell, *, replan: bool = False) -> Verdict:
         did="; ".join(found.transaction.sentences) if found.transaction else "",
         changed=found.changed,
     )
-    save(verdict)
+    stamp(verdict, found.inputs, _sums(found.goal))
     return verdict
 
 
@@ -97,9 +86,9 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     With `replan` a machine that has changed is planned anew also where it is to be held.
     """
     settings = read_settings()
-    was, now = read_inputs(STATE / "inputs"), read_inputs(NOW / "inputs")
-    again = read_verdict() is not None and not is_another_machine(was, now)
-    changed = differences(was, now) if again else ()
+    was, now = Inputs.kept(), Inputs("".join(f"{each}\n" for each in ask(inputs_script()).lines if each))
+    again = was is not None and not now.is_of_another_machine(was)
+    changed = now.differences(was) if was and again else ()
     for sentence in changed:
         tell(sentence)
     if changed and settings.on_change == "hold" and not replan:
@@ -124,7 +113,7 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
         return foresee(tell, replan=replan, ends_what_was_left=False)
     if state.unfinished:
         raise HostError(f"the transaction {state.unfinished} of an earlier boot does not end")
-    return Change(chosen, goal, changed, need(goal, state))
+    return Change(chosen, goal, now, changed, need(goal, state))
 
 
 def _goal(chosen: Chosen, machine: NodeTopology) -> Goal:
@@ -157,20 +146,9 @@ def _refuse_with_pods(transaction: Transaction) -> None:
         )
 
 
-def _list_files(goal: Goal) -> None:
-    """List what was written for the kubelet, as `sha256sum -c` reads it."""
+def _sums(goal: Goal) -> dict[str, str]:
+    """Return the checksums of what was written for the kubelet, by path."""
     install = goal.machine.kubelet
     config = install.config_text if install else None
-    written = [
-        file
-        for role in ROLES
-        if role.called == "kubelet" and role.files
-        for file in files_of(role, goal.plan, config)
-    ]
-    rows = _rows([(checksum(file.text), file.path) for file in written])
-    NOW.mkdir(parents=True, exist_ok=True)
-    Path(NOW, "files").write_text(rows, encoding="utf-8")
-
-
-def _rows(sums: Sequence[tuple[str, str]]) -> str:
-    return "".join(f"{total}  {line(path)}\n" for total, path in sums)
+    roles = (role for role in ROLES if role.called == "kubelet" and role.files)
+    return {file.path: checksum(file.text) for role in roles for file in files_of(role, goal.plan, config)}

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from numaforge import shell
 from numaforge.errors import NumaforgeError
-from numaforge.given import parse_json, read_text
+from numaforge.framing import asking
+from numaforge.given import read_text
 
 STATE = Path("/var/lib/numaforge/boot")
-NOW = Path("/run/numaforge/boot")
-"""What `inputs` in boot.sh says now; the shell has written it, and keeps it where this ends well."""
+"""Has what boot.sh compares with: `inputs` as it prints them, and `files` as sha256sum does."""
+RUN = Path("/run/numaforge/boot")
+PROGRAM = "/opt/numaforge/numaforge"
 _MACHINE = ("machine-id", "system-uuid")
 
 
@@ -33,53 +36,77 @@ class Verdict:
     changed: tuple[str, ...] = ()
 
 
-def read_inputs(file: Path) -> dict[str, str]:
-    """Return what a plan rests on, by name; nothing where there is no such file."""
-    if not file.exists():
-        return {}
-    pairs = (line.partition(" ")[::2] for line in read_text(file).splitlines() if line)
-    return dict(pairs)
+@dataclass(frozen=True)
+class Inputs:
+    """Everything on which a plan rests, as `inputs` in boot.sh prints it: a line "NAME TEXT" for each."""
+
+    text: str
+
+    @classmethod
+    def kept(cls, folder: Path = STATE) -> Inputs | None:
+        """Return what this node was planned on last; None where it has not planned itself."""
+        file = folder / "inputs"
+        return cls(read_text(file)) if file.exists() else None
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The texts by name."""
+        return dict(line.partition(" ")[::2] for line in self.text.splitlines())
+
+    def differences(self, was: Inputs) -> tuple[str, ...]:
+        """Return a sentence for each thing that is not as it was."""
+        then, now = was.values, self.values
+        return tuple(
+            _difference(name, then.get(name), now.get(name))
+            for name in dict.fromkeys([*then, *now])
+            if then.get(name) != now.get(name)
+        )
+
+    def is_of_another_machine(self, was: Inputs) -> bool:
+        """Say whether a disk was planned in another machine: it was cloned, or moved."""
+        return any(was.values.get(name) != self.values.get(name) for name in _MACHINE)
 
 
-def differences(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence for each of the things on which a plan rests that is not as it was."""
-    return tuple(
-        _difference(name, was.get(name), now.get(name))
-        for name in dict.fromkeys([*was, *now])
-        if was.get(name) != now.get(name)
-    )
+def boot_script() -> str:
+    """Return the program that stands before each start of the kubelet."""
+    return f"#!/bin/sh\n{_library()}before_kubelet\n"
 
 
-def is_another_machine(was: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Say whether a disk was planned in another machine: it was cloned, or moved."""
-    return any(was.get(name) != now.get(name) for name in _MACHINE)
+def inputs_script() -> str:
+    """Return the script whose answer's lines are the inputs."""
+    return asking(_library() + shell.call("inputs"))
 
 
-def save(verdict: Verdict, folder: Path = STATE) -> None:
-    """Write the verdict beside the inputs, atomically. Raises NumaforgeError where it cannot be written."""
-    file, new = folder / "verdict.json", folder / "verdict.json.new"
+def _library() -> str:
+    values = {"PROGRAM": PROGRAM, "STATE": str(STATE), "RUN": str(RUN)}
+    return shell.assignments(values) + shell.library("node/boot")
+
+
+def stamp(verdict: Verdict, inputs: Inputs, sums: Mapping[str, str], folder: Path = STATE) -> None:
+    """Keep how a node has planned itself, and what each start of its kubelet compares with.
+
+    `sums` are those of files by path. The inputs come last: without them the node plans itself again. Raises
+    NumaforgeError where it cannot be kept.
+    """
+    files = "".join(f"{total}  {shell.line(path)}\n" for path, total in sums.items())
+    texts = {
+        "verdict.json": json.dumps(asdict(verdict), indent=2) + "\n",
+        "files": files,
+        "inputs": inputs.text,
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with new.open("w", encoding="utf-8") as opened:
-            json.dump(asdict(verdict), opened, indent=2)
-            opened.write("\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        new.replace(file)
+        for name, text in texts.items():
+            new = folder / f"{name}.new"
+            with new.open("w", encoding="utf-8") as opened:
+                opened.write(text)
+                opened.flush()
+                os.fsync(opened.fileno())
+            new.replace(folder / name)
     except OSError as error:
-        raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(file)) from error
-
-
-def read_verdict(folder: Path = STATE) -> Verdict | None:
-    """Return the last verdict, None where the node has not planned itself."""
-    file = folder / "verdict.json"
-    if not file.exists():
-        return None
-    try:
-        document = parse_json(read_text(file))
-        return Verdict(**{**document, "changed": tuple(document["changed"])})
-    except (ValueError, TypeError, KeyError) as error:
-        raise NumaforgeError("is no verdict of numaforge", where=str(file)) from error
+        raise NumaforgeError(
+            f"what the node was planned on cannot be kept: {error.strerror}", where=str(folder)
+        ) from error
 
 
 def _difference(name: str, was: str | None, now: str | None) -> str:

@@ -48,14 +48,6 @@ tell_first() { # NAME FILE
 as_planned() { # everything on which the plan rests is as it was, and what it had written is there
     cmp -s "$RUN/inputs" "$STATE/inputs" && sha256sum -c --status "$STATE/files" 2> /dev/null
 }
-stamp() { # after a plan was carried out: what it rests on, and what was written
-    {
-        mkdir -p "$STATE" && cp "$RUN/inputs" "$STATE/inputs.new" && cp "$RUN/files" "$STATE/files.new" &&
-            sync "$STATE/inputs.new" "$STATE/files.new" &&
-            mv -f "$STATE/files.new" "$STATE/files" && mv -f "$STATE/inputs.new" "$STATE/inputs" && sync -f "$STATE"
-    } 2> "$RUN/said" && return
-    complain "what the node was planned on cannot be kept: $(cat "$RUN/said")"
-}
 complain() { # WHY: where a person looks who has no login
     set -- "numaforge: the kubelet is not started: $1"
     printf '%s\n' "$1" >&2
@@ -80,7 +72,6 @@ before_kubelet() {
             return 1
         fi
         cat "$RUN/said" >&2
-        stamp || return 1
     fi
     quiet
 }

@@ -1,0 +1,238 @@
+"""A node that plans itself before its kubelet starts, in a sandbox: what stands before each start is run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from numaforge.first_boot.stamp import PROGRAM, boot_script
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files
+from tests.ssh.machine import governor
+from tests.ssh.sandbox import Sandbox
+from tests.ssh.standin_systemd import DROP_IN, STATE
+
+NUMAFORGE = Path(sys.executable).parent / "numaforge"
+SETTINGS = "/etc/numaforge/boot.yaml"
+OWN = "/etc/numaforge/profiles/own.yaml"
+WRITTEN = "/etc/numaforge/profile.yaml"
+VERDICT = "/var/lib/numaforge/boot/verdict.json"
+ISSUE = "/run/issue.d/numaforge.issue"
+MACHINE_ID = "/etc/machine-id"
+MEMINFO = "/sys/devices/system/node/node1/meminfo"
+GPU = "/sys/bus/pci/devices/0000:17:00.0"
+PROFILE = """
+name: own
+cpus: {reserved: {cores_per_numa_node: 1}}
+memory: {system_reserved: 1Gi}
+kubelet: {cpu_manager_policy: static}
+tuning: {governor: performance}
+"""
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node of an image: its kubelet was never started. It counts how often numaforge itself is."""
+    node = start_sandbox(
+        {
+            **kubeadm_files(port),
+            "/sys/class/dmi/id/product_uuid": "1-2-3\n",
+            f"{GPU}/class": "0x030200\n",
+            f"{GPU}/vendor": "0x10de\n",
+            f"{GPU}/device": "0x2330\n",
+            SETTINGS: "profile: own\n",
+            OWN: PROFILE,
+        }
+    )
+    # the sandbox drops what this machine has there, and lays its own over it before: once more
+    node.run("mkdir -p /run/systemd/system /opt/numaforge /etc/numaforge/profiles")
+    write(node, SETTINGS, "profile: own\n")
+    write(node, OWN, PROFILE)
+    write(node, PROGRAM, f'#!/bin/sh\necho >> /run/planned\nexec {NUMAFORGE} "$@"\n')
+    node.run(f"chmod 755 {PROGRAM}")
+    return node
+
+
+def write(node: Sandbox, path: str, text: str) -> None:
+    node.path(path).write_text(text)
+
+
+def before_kubelet(node: Sandbox) -> CompletedProcess[str]:
+    """Do what the unit does before the kubelet, and the kubelet's own condition."""
+    return node.run(boot_script())
+
+
+def planned(node: Sandbox) -> int:
+    """Return how often numaforge was started."""
+    file = node.path("/run/planned")
+    return len(file.read_text()) if file.exists() else 0
+
+
+def held(node: Sandbox) -> str:
+    """Return why the kubelet is not started, as a person reads it without a login."""
+    done = before_kubelet(node)
+    assert done.returncode != 0
+    said = node.path(ISSUE).read_text()
+    assert said.startswith("numaforge: the kubelet is not started: ")
+    assert said in done.stderr
+    assert "Traceback" not in said
+    return said
+
+
+def test_the_first_boot_plans_the_node_and_leaves_the_kubelet_to_systemd(node: Sandbox) -> None:
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
+    assert node.path(governor(0)).read_text() == "performance\n"
+    assert json.loads(node.path("/etc/numaforge/plan.json").read_text())["profile"] == "own"
+    assert not node.path(STATE).exists(), "the kubelet was started"
+    verdict = json.loads(node.path(VERDICT).read_text())
+    assert (verdict["profile"], verdict["named_by"]) == ("own", f"{SETTINGS}: profile")
+
+
+def test_where_everything_is_as_it_was_only_a_shell_runs(node: Sandbox) -> None:
+    assert before_kubelet(node).returncode == 0
+    done = before_kubelet(node)
+    assert (done.returncode, planned(node)) == (0, 1), done.stderr
+
+
+def lose_memory(node: Sandbox) -> None:
+    write(
+        node,
+        MEMINFO,
+        node.path(MEMINFO).read_text().replace("MemTotal: 8388608", "MemTotal: 4194304"),
+    )
+
+
+CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
+    "less memory in a NUMA node": (lose_memory, "memory-of-NUMA-node-1 was "),
+    "a GPU less": (lambda node: node.run(f"rm -r {GPU}"), "PCI-function-0000:17:00.0 is gone: 10de:2330"),
+    "another driver": (
+        lambda node: node.run("mkdir -p /sys/module/nvidia && echo 615.1 > /sys/module/nvidia/version"),
+        "driver-nvidia is new: 615.1",
+    ),
+    "another kernel": (
+        lambda node: write(node, "/proc/sys/kernel/osrelease", "6.12.0\n"),
+        "kernel was 6.1.0, and is 6.12.0",
+    ),
+    "another profile": (
+        lambda node: write(node, OWN, PROFILE.replace("1Gi", "2Gi")),
+        f"file-{OWN} was ",
+    ),
+    "another profile by the kernel's command line": (
+        lambda node: write(node, "/proc/cmdline", "ro numaforge.profile=cpu-only\n"),
+        "profile-of-kernel is new: cpu-only",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_has_changed_is_named_and_planned_anew(change: str, node: Sandbox) -> None:
+    assert before_kubelet(node).returncode == 0
+    CHANGES[change][0](node)
+    done = before_kubelet(node)
+    assert (done.returncode, planned(node)) == (0, 2), done.stderr
+    assert CHANGES[change][1] in done.stderr
+    assert (before_kubelet(node).returncode, planned(node)) == (0, 2)
+
+
+def test_a_file_of_ours_that_was_edited_is_put_right(node: Sandbox) -> None:
+    assert before_kubelet(node).returncode == 0
+    as_planned = node.path(DROP_IN).read_text()
+    write(node, DROP_IN, "edited\n")
+    assert before_kubelet(node).returncode == 0
+    assert node.path(DROP_IN).read_text() == as_planned
+
+
+def test_a_changed_machine_is_held_where_its_image_says_so_until_it_is_planned_by_hand(node: Sandbox) -> None:
+    write(node, SETTINGS, "{profile: own, on_change: hold}\n")
+    assert before_kubelet(node).returncode == 0
+    node.run(f"rm -r {GPU}")
+    assert "PCI-function-0000:17:00.0 is gone" in held(node)
+    assert node.run(f"{NUMAFORGE} boot --replan").returncode == 0
+    assert before_kubelet(node).returncode == 0
+    assert not node.path(ISSUE).exists(), "what was complained of is mended"
+
+
+def test_a_disk_in_another_machine_is_planned_also_where_changes_are_held(node: Sandbox) -> None:
+    write(node, SETTINGS, "{profile: own, on_change: hold}\n")
+    assert before_kubelet(node).returncode == 0
+    write(node, MACHINE_ID, "0123456789abcdef0123456789abcdef\n")
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_kubelet_starts_unaligned_where_the_changed_machine_cannot_be_planned(node: Sandbox) -> None:
+    write(node, SETTINGS, "{profile: own, on_change: start-unaligned}\n")
+    assert before_kubelet(node).returncode == 0
+    write(node, OWN, PROFILE.replace("1Gi", "900Gi"))
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    assert not node.path(DROP_IN).exists()
+    assert json.loads(node.path(VERDICT).read_text())["named_by"] == "on_change: start-unaligned"
+
+
+MISTAKES = {
+    "a profile that there is not": ({SETTINGS: "profile: trianing\n"}, "trianing"),
+    "a profile that is not valid": ({OWN: PROFILE.replace("cpus", "cpsu")}, "cpsu"),
+    "a profile that the machine cannot meet": ({OWN: PROFILE.replace("1Gi", "900Gi")}, "900Gi"),
+    "settings that are not valid": ({SETTINGS: "profil: own\n"}, "profil"),
+    "no profile": ({SETTINGS: "{}\n"}, "no profile is named"),
+    "GPUs that do not come": (
+        {SETTINGS: "{profile: own, gpus: 8, wait_seconds: 1}\n"},
+        "1 of 8 GPUs are there after 1 s",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_node_that_cannot_be_planned_is_left_as_it_was_and_says_why(mistake: str, node: Sandbox) -> None:
+    files, why = MISTAKES[mistake]
+    for path, text in files.items():
+        write(node, path, text)
+    assert why in held(node)
+    assert not node.path(DROP_IN).exists()
+    assert not node.path(VERDICT).exists()
+
+
+def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:
+    node.run(f"rm {PROGRAM}")
+    assert "not found" in held(node)
+
+
+def test_where_nothing_can_be_written_the_kubelet_is_held(node: Sandbox) -> None:
+    node.run("mkdir -p /var/lib/numaforge && mount -t tmpfs -o ro tmpfs /var/lib/numaforge")
+    assert "ead-only" in held(node)
+
+
+SAYS = {
+    "the kernel's command line": ("/proc/cmdline", "ro numaforge.profile=cpu-only\n", "cpu-only"),
+    "what cloud-init has written": (WRITTEN, PROFILE.replace("own", "written"), "written"),
+    "the image": (SETTINGS, "profile: own\n", "own"),
+}
+
+
+@pytest.mark.parametrize("who", SAYS)
+def test_who_comes_first_names_the_profile(who: str, node: Sandbox) -> None:
+    later = [*SAYS][[*SAYS].index(who) :]
+    for each in later:
+        path, text, _ = SAYS[each]
+        write(node, path, text)
+    done = node.run(f"{NUMAFORGE} boot --dry -o json")
+    assert json.loads(done.stdout)["profile"] == SAYS[who][2], done.stderr
+
+
+def test_a_change_that_was_broken_off_is_ended_at_the_next_start(node: Sandbox) -> None:
+    node.run("mkdir -p /run/when")
+    write(node, "/run/when/apply kernel_values", "#!/bin/sh\nkill -9 $PPID\n")
+    node.run("chmod 755 /run/when/*")
+    before_kubelet(node)
+    node.run("rm -rf /run/when")
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
