@@ -77,7 +77,9 @@ if [ $# -gt 0 ]; then
         case $word in *"{root}"*) word=${word%%"{root}"*}$root${word#*"{root}"} ;; esac
         set -- "$@" "$word"
     done
+    mknod -m 666 "$root/dev/null" c 1 3
     "$@" >&2
+    rm "$root/dev/null"
 fi
 
 # With the node's own mke2fs.conf, so that a newer mke2fs uses no feature that the node's GRUB cannot read.

@@ -42,7 +42,7 @@ _SECONDS = 3600  # packages are fetched over a slow line
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundImage:
     """An image as it is.
 
     `node` says why it is none. `pythons` are those that can run: version, machine, path. `files` has
@@ -71,7 +71,7 @@ class Recipe:
         """The units that start at boot."""
         return ("numaforge-boot.service", *self.wish.enable)
 
-    def missing(self, found: Found) -> tuple[str, ...]:
+    def missing(self, found: FoundImage) -> tuple[str, ...]:
         """Return the packages that are not there in the version that is asked for."""
         return tuple(
             name
@@ -79,15 +79,15 @@ class Recipe:
             if not fnmatchcase(found.packages.get(name, ("", ""))[0], version)
         )
 
-    def unheld(self, found: Found) -> tuple[str, ...]:
+    def unheld(self, found: FoundImage) -> tuple[str, ...]:
         """Return the packages that an upgrade could replace."""
         return tuple(name for name in self.wish.packages if found.packages.get(name, ("", ""))[1] != "held")
 
-    def disabled(self, found: Found) -> tuple[str, ...]:
+    def disabled(self, found: FoundImage) -> tuple[str, ...]:
         """Return the units that would not start at boot."""
         return tuple(unit for unit in self.units if found.units.get(unit) not in _ENABLED)
 
-    def files(self, found: Found) -> dict[str, str]:
+    def files(self, found: FoundImage) -> dict[str, str]:
         """Return the files of the image by path, but its manifest, which has their checksums."""
         python, machine, command = best_python(found)
         files = {
@@ -105,7 +105,7 @@ class Recipe:
             files[_HOLDS] = f"Unattended-Upgrade::Package-Blacklist {{\n{blacklist}}};\n"
         return files
 
-    def records(self, found: Found) -> dict[str, str]:
+    def records(self, found: FoundImage) -> dict[str, str]:
         """Return the manifest and the bill of materials of an image that is otherwise made."""
         python, machine, _ = best_python(found)
         sums = {path: checksum(text) for path, text in self.files(found).items()}
@@ -120,7 +120,7 @@ class Recipe:
         materials = bill(found.release, found.installed, program.libraries())
         return {MANIFEST: text, **({BOM: materials} if materials else {})}
 
-    def lacks(self, found: Found) -> Iterator[str]:
+    def lacks(self, found: FoundImage) -> Iterator[str]:
         """Yield a sentence for everything that the image is not yet."""
         for name in self.missing(found):
             has = found.packages.get(name, ("", ""))[0]
@@ -206,14 +206,14 @@ def _make(on: Host, recipe: Recipe) -> None:
     _put(ask, found, recipe.records(found))
 
 
-def _put(ask: partial[Answer], found: Found, files: Mapping[str, str]) -> None:
+def _put(ask: partial[Answer], found: FoundImage, files: Mapping[str, str]) -> None:
     for path, text in files.items():
         if found.files.get(path) != checksum(text):
             mode = "0755" if path in (PROGRAM, _BOOT) else "0644"
             ask(_script("put", path, mode, data=base64.encodebytes(text.encode()).decode()))
 
 
-def read_found(answer: Answer) -> Found:
+def read_found(answer: Answer) -> FoundImage:
     """Read what `tell_image` in image.sh printed."""
     rows: dict[str, list[str]] = {}
     for line in answer.lines:
@@ -221,7 +221,7 @@ def read_found(answer: Answer) -> Found:
         rows.setdefault(kind, []).append(rest)
     pythons = [row.split(" ") for row in rows.get("python", ())]
     packages = [row.split(" ") for row in rows.get("package", ())]
-    return Found(
+    return FoundImage(
         node="".join(rows.get("node", ())[:1]),
         pythons=tuple((version, machine, path) for version, machine, path in pythons),
         files={path: total for total, path in (row.split(" ", 1) for row in rows.get("file", ()))},
@@ -232,7 +232,7 @@ def read_found(answer: Answer) -> Found:
     )
 
 
-def best_python(found: Found) -> tuple[str, str, str]:
+def best_python(found: FoundImage) -> tuple[str, str, str]:
     """Return the version, the machine and the path of the first Python that numaforge runs with."""
     for python, machine, path in found.pythons:
         if program.is_new_enough(python):

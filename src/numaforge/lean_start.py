@@ -76,5 +76,5 @@ class _Mocks(ModuleType):
 
     @staticmethod
     def patch(*args: Any, **kwargs: Any) -> Any:
-        """Patch by the real one: typeguard's hook for imports, which nobody installs, would."""
+        """Patch by the real one: typeguard's hook for imports would, which is not installed here."""
         return import_module("unittest.mock").patch(*args, **kwargs)

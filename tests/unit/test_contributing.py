@@ -57,7 +57,7 @@ def test_a_role_is_a_folder_that_has_what_the_contract_names(role):
 
 def test_every_folder_of_roles_is_a_role_or_what_a_deploy_calls():
     folders = {path.parent.name for path in (REPOSITORY / "roles").glob("*/__init__.py")}
-    called = {"forget", "maintenance", "system", "topology", "tuning"}
+    called = {"forget", "image", "maintenance", "system", "topology", "tuning"}
     assert folders == {role.name for role in ROLES} | called
 
 

@@ -37,7 +37,8 @@ def normal(name: str) -> str:
 
 def declared() -> set[str]:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["pictures"]]
+    extras = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *extras["images"], *extras["pictures"]]
     return {normal(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
 
 

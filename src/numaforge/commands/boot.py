@@ -46,10 +46,10 @@ def boot(dry: bool, replan: bool, output: str) -> int:
         for sentence in found.does or ("the node is as planned",):
             echo(sentence)
         return ExitCode.YES
-    verdict = run.prepare(tell, replan=replan)
+    record = run.prepare(tell, replan=replan)
     if output == "json":
-        show_json(asdict(verdict))
+        show_json(asdict(record))
     else:
-        did = verdict.did or "nothing had to change"
-        echo(f"planned by profile {verdict.profile}, which {verdict.named_by} names: {did}")
+        did = record.did or "nothing had to change"
+        echo(f"planned by profile {record.profile}, which {record.named_by} names: {did}")
     return ExitCode.YES

@@ -28,14 +28,14 @@ _MOUNT_SECONDS = 20
 
 
 @dataclass(frozen=True)
-class Chosen:
+class NamedProfile:
     """A profile, and who has said it."""
 
     profile: NodeProfile
     by: str
 
 
-def chosen_profile(settings: BootSettings, root: Path = Path("/")) -> Chosen:
+def chosen_profile(settings: BootSettings, root: Path = Path("/")) -> NamedProfile:
     """Return the profile of this node.
 
     The first that says one wins: the kernel parameter numaforge.profile, /etc/numaforge/profile.yaml, a
@@ -51,7 +51,7 @@ def chosen_profile(settings: BootSettings, root: Path = Path("/")) -> Chosen:
     )
     for source in sources:
         if said := source():
-            return Chosen(_load(*said, root), said[1])
+            return NamedProfile(_load(*said, root), said[1])
     raise ProfileError(
         "no profile is named",
         where=str(SETTINGS),
@@ -101,7 +101,7 @@ def _of_drive(root: Path) -> tuple[str, str] | None:
 
 @contextmanager
 def _mounted(device: Path) -> Iterator[Path]:
-    """Mount a drive where nobody else looks, for reading."""
+    """Mount a drive in a folder of its own, for reading."""
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         options = "ro,nosuid,nodev,noexec"
         mount = ["mount", "-o", options, str(device), folder]

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 from numaforge import __version__
 from numaforge.errors import HostError, PlanError
-from numaforge.first_boot.chosen import Chosen, chosen_profile
+from numaforge.first_boot.chosen import NamedProfile, chosen_profile
 from numaforge.first_boot.here import ask
 from numaforge.first_boot.settings import BootSettings, read_settings
-from numaforge.first_boot.stamp import Inputs, Verdict, inputs_script, stamp
+from numaforge.first_boot.stamp import BootRecord, Inputs, inputs_script, stamp
 from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import look, question
@@ -39,7 +39,7 @@ Tell = Callable[[str], object]
 class Change:
     """What a node would do to itself; `changed` says what is not as it was when it planned itself last."""
 
-    chosen: Chosen
+    chosen: NamedProfile
     goal: Goal
     inputs: Inputs
     changed: tuple[str, ...]
@@ -54,7 +54,7 @@ class Change:
         return (*self.transaction.sentences, *self.transaction.moves, *written)
 
 
-def prepare(tell: Tell, *, replan: bool = False) -> Verdict:
+def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
     """Bring this node to its plan, and return how; the kubelet may start then.
 
     Raises NumaforgeError where it must not: a profile that cannot be had or met, a machine that has changed
@@ -67,7 +67,7 @@ def prepare(tell: Tell, *, replan: bool = False) -> Verdict:
             tell(sentence)
         unit = found.goal.plan.kubelet.unit if found.goal.plan.kubelet else "kubelet.service"
         carry_out(found.transaction, unit, ask, ask, tell)
-    verdict = Verdict(
+    record = BootRecord(
         profile=found.goal.plan.profile,
         named_by=found.chosen.by,
         plan=digest(found.goal),
@@ -76,8 +76,8 @@ def prepare(tell: Tell, *, replan: bool = False) -> Verdict:
         did="; ".join(found.transaction.sentences) if found.transaction else "",
         changed=found.changed,
     )
-    stamp(verdict, found.inputs, _sums(found.goal))
-    return verdict
+    stamp(record, found.inputs, _sums(found.goal))
+    return record
 
 
 def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True) -> Change:
@@ -103,7 +103,7 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     except PlanError:
         if not (changed and settings.on_change == "start-unaligned"):
             raise
-        chosen = Chosen(load_profile(UNALIGNED), f"on_change: {settings.on_change}")
+        chosen = NamedProfile(load_profile(UNALIGNED), f"on_change: {settings.on_change}")
         goal = _goal(chosen, machine)
     asked = question(goal)
     state = look(ask, asked)
@@ -116,7 +116,7 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     return Change(chosen, goal, now, changed, need(goal, state))
 
 
-def _goal(chosen: Chosen, machine: NodeTopology) -> Goal:
+def _goal(chosen: NamedProfile, machine: NodeTopology) -> Goal:
     plan = plan_node(machine, chosen.profile)
     return Goal(plan, machine, _EVERYTHING, confirm_seconds=_CONFIRM_SECONDS)
 

@@ -21,7 +21,7 @@ _MACHINE = ("machine-id", "system-uuid")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BootRecord:
     """How a node has planned itself: by which profile, named by whom, to the plan of which digest, and when.
 
     `did` is what was changed, "" where nothing was; `changed` is what was not as before.
@@ -82,7 +82,7 @@ def _library() -> str:
     return shell.assignments(values) + shell.library("node/boot")
 
 
-def stamp(verdict: Verdict, inputs: Inputs, sums: Mapping[str, str], folder: Path = STATE) -> None:
+def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: Path = STATE) -> None:
     """Keep how a node has planned itself, and what each start of its kubelet compares with.
 
     `sums` are those of files by path. The inputs come last: without them the node plans itself again. Raises
@@ -90,7 +90,7 @@ def stamp(verdict: Verdict, inputs: Inputs, sums: Mapping[str, str], folder: Pat
     """
     files = "".join(f"{total}  {shell.line(path)}\n" for path, total in sums.items())
     texts = {
-        "verdict.json": json.dumps(asdict(verdict), indent=2) + "\n",
+        "verdict.json": json.dumps(asdict(record), indent=2) + "\n",
         "files": files,
         "inputs": inputs.text,
     }

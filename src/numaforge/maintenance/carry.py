@@ -1,4 +1,4 @@
-"""A transaction taken to its end by whoever can ask the node: over a connection, or on the node itself."""
+"""A transaction taken to its end: asked over a connection, or on the node itself."""
 
 from __future__ import annotations
 
