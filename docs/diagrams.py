@@ -25,6 +25,7 @@ from numaforge.maintenance.transaction import Transaction
 from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
+from numaforge.roles import image
 from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.rollout import phases
 from numaforge.rollout.fleet import Fleet, FleetSettings, Member
@@ -135,6 +136,60 @@ def path() -> str:
     elements += Block("plain", x, 14, width, 48, NodeProfile.__name__, ("what you want",)).svg()
     elements.append(_arrow(f"M{x + width / 2} 62V{top - 1}"))
     return _document("The path from a snapshot to a verified node", 20 + 5 * (width + gap), 186, elements)
+
+
+# ---- what happens before a kubelet starts ----
+
+
+def boot() -> str:
+    """Return the order of a boot on a node that plans itself, from its unit and from boot.sh."""
+    before, after = _ordered()
+    width, height, gap, top = 204, 96, 36, 22
+    stations = (
+        ("plain", "before", before),
+        ("forwards", "numaforge-boot.service", ("is everything on which", "the plan rests as it was?")),
+        ("plain", "container runtime", tuple(unit for unit in after if unit != "kubelet.service")),
+        ("good", "kubelet.service", ("asks the same before", "each of its starts")),
+    )
+    elements: list[str] = []
+    for number, (kind, name, lines) in enumerate(stations):
+        x = 20 + number * (width + gap)
+        elements += Block(kind, x, top, width, height, name, lines).svg()
+        if number:
+            elements.append(_arrow(f"M{x - gap} {top + height / 2}H{x - 1}"))
+    elements.append(_text("yes", 20 + 2 * (width + gap) - gap / 2, top + height / 2 - 6, anchor="middle"))
+    here, low = 20 + width + gap, top + height + 46
+    lines = ("looks, plans itself, and", "carries out the plan,", "with one reboot at most")
+    elements += Block("forwards", here, low, width, height, "numaforge boot", lines).svg()
+    elements.append(_arrow(f"M{here + width / 2} {top + height}V{low - 1}"))
+    elements.append(_text("no", here + width / 2 + 8, top + height + 26))
+    elements.append(
+        _arrow(f"M{here + width} {low + height / 2}H{here + 1.5 * width + gap}V{top + height + 1}")
+    )
+    elements.append(_text("as planned", here + width + 12, low + height / 2 - 6))
+    why = ("console, journal, issue", "what was begun is undone")
+    elements += Block("bad", here, low + height + 40, width, 66, "kubelet not started", why).svg()
+    elements.append(_arrow(f"M{here + width / 2} {low + height}V{low + height + 39}"))
+    elements.append(_text("refused", here + width / 2 + 8, low + height + 24))
+    return _document(
+        "What a node does before its kubelet starts", 4 * (width + gap), int(low + height + 126), elements
+    )
+
+
+def _ordered() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what the unit of a node's boot comes after, as far as it has room, and before."""
+    unit = (Path(image.__file__).parent / "numaforge-boot.service").read_text()
+    after = [name for line in re.findall("^After=(.*)$", unit, re.MULTILINE) for name in line.split()]
+    before = [name for line in re.findall("^Before=(.*)$", unit, re.MULTILINE) for name in line.split()]
+    shown = (
+        "local-fs.target",
+        "systemd-modules-load.service",
+        "cloud-init.service",
+        "nvidia-persistenced.service",
+    )
+    if not {*shown} <= {*after}:
+        raise ValueError(f"the unit comes after {', '.join(after)}")
+    return shown, tuple(before)
 
 
 # ---- the phases of a node ----
@@ -457,6 +512,7 @@ def live() -> str:
 def diagrams() -> dict[str, str]:
     """Return each diagram by its file's name."""
     return {
+        "boot.svg": boot(),
         "path.svg": path(),
         "node-phases.svg": node_phases(),
         "transaction.svg": transaction(),

@@ -4,6 +4,7 @@
 
 RECORDS=/etc/numaforge
 PROGRAMS=/usr/local/lib/numaforge
+GUARD=/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf
 kept() { # say whether there is anything to forget
     for each in "$RECORDS" "$PROGRAMS" "$STATE" "$RUN" "$MODPROBE"; do
         if [ -e "$each" ]; then
@@ -21,7 +22,13 @@ forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
         echo "a change of this node has not ended: run again, which ends it first" >&2
         return 1
     fi
-    left=$(find "$RECORDS" "$MODPROBE" ! -type d ! -path "$PLAN" 2> /dev/null | LC_ALL=C sort | tr '\n' ' ')
+    if [ -e "$GUARD" ]; then
+        echo "this node plans itself before its kubelet starts, and would do so again: first" \
+            "systemctl disable numaforge-boot.service, rm $GUARD and systemctl daemon-reload" >&2
+        return 1
+    fi
+    left=$(find "$RECORDS" "$MODPROBE" ! -type d ! -path "$PLAN" ! -path "$RECORDS/boot.yaml" ! -path "$RECORDS/profile*" \
+        ! -path "$RECORDS/image/*" 2> /dev/null | LC_ALL=C sort | tr '\n' ' ')
     if [ -n "$left" ]; then
         echo "${left% }: not taken back yet, because it waits for a reboot or could not be: see above, then run again" >&2
         return 1
@@ -29,5 +36,5 @@ forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
     if [ -z "$1" ] && [ -d "$CONFIG_DIR" ]; then rmdir "$CONFIG_DIR" 2> /dev/null || :; fi # others' files stay
     if [ -d "$PROGRAMS" ]; then rmdir "$PROGRAMS" || return 1; fi
     rm -rf "$RUN" "$STATE" && rm -f "$PLAN" || return 1
-    if [ -d "$RECORDS" ]; then rmdir "$RECORDS" || return 1; fi
+    if [ -d "$RECORDS" ] && [ ! -d "$RECORDS/image" ]; then rmdir "$RECORDS" || return 1; fi
 }

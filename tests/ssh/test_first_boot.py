@@ -21,7 +21,7 @@ NUMAFORGE = Path(sys.executable).parent / "numaforge"
 SETTINGS = "/etc/numaforge/boot.yaml"
 OWN = "/etc/numaforge/profiles/own.yaml"
 WRITTEN = "/etc/numaforge/profile.yaml"
-VERDICT = "/var/lib/numaforge/boot/verdict.json"
+RECORD = "/var/lib/numaforge/boot/record.json"
 ISSUE = "/run/issue.d/numaforge.issue"
 MACHINE_ID = "/etc/machine-id"
 MEMINFO = "/sys/devices/system/node/node1/meminfo"
@@ -91,8 +91,8 @@ def test_the_first_boot_plans_the_node_and_leaves_the_kubelet_to_systemd(node: S
     assert node.path(governor(0)).read_text() == "performance\n"
     assert json.loads(node.path("/etc/numaforge/plan.json").read_text())["profile"] == "own"
     assert not node.path(STATE).exists(), "the kubelet was started"
-    verdict = json.loads(node.path(VERDICT).read_text())
-    assert (verdict["profile"], verdict["named_by"]) == ("own", f"{SETTINGS}: profile")
+    record = json.loads(node.path(RECORD).read_text())
+    assert (record["profile"], record["named_by"]) == ("own", f"{SETTINGS}: profile")
 
 
 def test_where_everything_is_as_it_was_only_a_shell_runs(node: Sandbox) -> None:
@@ -174,7 +174,7 @@ def test_a_kubelet_starts_unaligned_where_the_changed_machine_cannot_be_planned(
     done = before_kubelet(node)
     assert done.returncode == 0, done.stderr
     assert not node.path(DROP_IN).exists()
-    assert json.loads(node.path(VERDICT).read_text())["named_by"] == "on_change: start-unaligned"
+    assert json.loads(node.path(RECORD).read_text())["named_by"] == "on_change: start-unaligned"
 
 
 MISTAKES = {
@@ -197,7 +197,7 @@ def test_a_node_that_cannot_be_planned_is_left_as_it_was_and_says_why(mistake: s
         write(node, path, text)
     assert why in held(node)
     assert not node.path(DROP_IN).exists()
-    assert not node.path(VERDICT).exists()
+    assert not node.path(RECORD).exists()
 
 
 def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:

@@ -90,7 +90,7 @@ def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: P
     """
     files = "".join(f"{total}  {shell.line(path)}\n" for path, total in sums.items())
     texts = {
-        "verdict.json": json.dumps(asdict(record), indent=2) + "\n",
+        "record.json": json.dumps(asdict(record), indent=2) + "\n",
         "files": files,
         "inputs": inputs.text,
     }
