@@ -156,7 +156,9 @@ MISTAKES = {
         ExitCode.YES,
     ),
     # the device plugin
-    "a million replicas of a GPU": Mistake(PLUGIN, SHARING % 1000000, "write 1024 or less"),
+    "a million replicas of a GPU": Mistake(
+        PLUGIN, SHARING % 1000000, "write replicas: 8209 or less", ExitCode.YES
+    ),
     "replicas of 5,000 digits": Mistake(PLUGIN, SHARING % LONG, "digits"),
     "replicas as a text": Mistake(PLUGIN, SHARING % '"4"', "is not a whole number"),
     "one replica": Mistake(PLUGIN, SHARING % 1, "must be >= 2"),
