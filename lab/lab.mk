@@ -6,7 +6,7 @@ SEED ?= 1
 FUZZ ?= 120
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance roots fuzz
+PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance images roots fuzz
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -36,7 +36,7 @@ lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 kubelets: setup ## build kubelets 1.30 to 1.36
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance roots fuzz")
+test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance images roots fuzz")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
 test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
@@ -60,6 +60,9 @@ test-workers: setup ## three virtual workers, pods that move between them
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
 	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py transaction.py configz.py site.py verify.py wheel.py devices.py)
+
+test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss
+	@$(LONG) tests/lab/test_image.py
 
 test-roots: setup ## what is written, read by the programs of Debian 12 and 13, Ubuntu 22.04, 24.04 and 26.04; a kernel with config_acs
 	@$(LONG) tests/roots

@@ -16,6 +16,7 @@ from tests.ssh.kubeadm import kubeadm_files
 from tests.ssh.machine import governor
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import DROP_IN, STATE
+from tests.ssh.test_pods import pod
 
 NUMAFORGE = Path(sys.executable).parent / "numaforge"
 SETTINGS = "/etc/numaforge/boot.yaml"
@@ -236,3 +237,14 @@ def test_a_change_that_was_broken_off_is_ended_at_the_next_start(node: Sandbox) 
     done = before_kubelet(node)
     assert done.returncode == 0, done.stderr
     assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
+
+
+def test_pods_that_outlive_a_restart_of_the_kubelet_are_not_disturbed(node: Sandbox) -> None:
+    assert before_kubelet(node).returncode == 0
+    process = pod(node)
+    write(node, OWN, PROFILE.replace("1Gi", "2Gi"))
+    said = held(node)
+    assert f"pods are alive: process {process}" in said
+    node.run(f"kill -9 {process}")
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,232 @@
+"""An image whose nodes plan themselves: two machines boot from it, join, and stay as they have planned it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab import requirements
+from lab.cluster import Lab, build
+from lab.machines import NumaNode
+from lab.node import Node
+from lab.paths import REPOSITORY
+from numaforge.cpulist import parse_cpulist
+from numaforge.first_boot.stamp import STATE
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import loads
+from numaforge.snapshot import parse_output, script
+from numaforge.topology import read_topology
+from tests.lab.rollouts import in_repository
+from tests.lab.test_pods import kubectl, pod, uid_of_running
+
+pytestmark = [pytest.mark.long, pytest.mark.vm]
+DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
+PLANNED = f"cat {STATE}/record.json"
+WITHIN_S = 1800
+PROFILE = REPOSITORY / "lab/baked/profiles/lab.yaml"
+CUTS = 10
+
+
+@pytest.fixture(scope="module")
+def image_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Two machines, of 4 and of 2 NUMA nodes, that have booted from one image, and are Ready."""
+    requirements.ensure()
+    lab = Lab(tmp_path_factory.mktemp("i"), baked=True)
+    lab.up(2, boot=True)
+    yield lab
+    lab.down()
+
+
+@pytest.fixture(params=[0, 1], ids=["4 NUMA nodes", "2 NUMA nodes"])
+def node(request: pytest.FixtureRequest, image_lab: Lab) -> Node:
+    return image_lab.nodes[request.param]
+
+
+def wait_until(node: Node, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        if time.monotonic() > deadline:
+            pytest.fail((node.folder / "console.log").read_text(errors="replace")[-3000:])
+        time.sleep(1)
+
+
+def answers(node: Node, command: str) -> bool:
+    return node.try_run(command).returncode == 0
+
+
+def record(node: Node) -> dict[str, object]:
+    return dict(json.loads(node.run(PLANNED)))
+
+
+def test_each_has_planned_itself_for_its_own_machine(node: Node) -> None:
+    assert record(node)["named_by"] == "/etc/numaforge/boot.yaml: profile"
+    drop_in = yaml.safe_load(node.run(f"cat {DROP_IN}"))
+    assert len(drop_in["reservedMemory"]) == len(node.machine.numa_nodes)
+    machine = read_topology(parse_output(node.run("sh -s", input_text=script())))
+    planned = plan_node(machine, load_profile(PROFILE))
+    saved = loads(node.run("cat /etc/numaforge/plan.json"))
+    assert saved.kubelet == planned.kubelet
+    assert saved.cpus == planned.cpus
+
+
+def test_verification_is_green_without_a_change(image_lab: Lab, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.py"
+    inventory.write_text(f"nodes = {[*image_lab.inventory().items()]!r}\n")
+    said = in_repository("numaforge", "verify", str(inventory))
+    assert "2 as planned" in said
+
+
+def test_a_pod_gets_whole_cores_that_are_not_reserved(image_lab: Lab, node: Node) -> None:
+    name = f"pinned-{node.name}"
+    wish = pod(name, {"cpu": "2", "memory": "64Mi", "nvidia.com/gpu": "1"})
+    wish["spec"]["nodeName"] = node.name  # type: ignore[index]
+    kubectl(image_lab, "create", "-f", "-", manifest=wish)
+    try:
+        uid = uid_of_running(image_lab, name)
+        state = json.loads(node.run("cat /var/lib/kubelet/cpu_manager_state"))
+        cpus = parse_cpulist(state["entries"][uid]["work"])
+    finally:
+        kubectl(image_lab, "delete", "pod", name, "--wait=true")
+    reserved = parse_cpulist(yaml.safe_load(node.run(f"cat {DROP_IN}"))["reservedSystemCPUs"])
+    assert len(cpus) == 2
+    assert not {*cpus} & {*reserved}
+
+
+def test_a_second_boot_changes_nothing_and_starts_no_python(node: Node) -> None:
+    before, boot_id = record(node), node.run("cat /proc/sys/kernel/random/boot_id")
+    node.try_run("systemctl reboot")
+    wait_until(
+        node,
+        lambda: (
+            answers(node, f"test $(cat /proc/sys/kernel/random/boot_id) != {boot_id.strip()}")
+            and answers(node, "systemctl is-active -q kubelet && curl -fs http://127.0.0.1:10248/healthz")
+        ),
+    )
+    assert record(node) == before
+    assert not answers(node, "test -e /run/numaforge/boot/said"), "numaforge was started"
+
+
+# ---- one machine, booted as often as a test likes ----
+
+
+@dataclass(frozen=True)
+class Odd(Node):
+    """A node that QEMU starts otherwise: `replaced` are arguments by those that they take the place of."""
+
+    replaced: tuple[tuple[str, str], ...] = ()
+
+    def qemu_arguments(self) -> list[str]:
+        instead = dict(self.replaced)
+        return [instead.get(argument, argument) for argument in super().qemu_arguments()]
+
+
+@pytest.fixture
+def fresh(image_lab: Lab) -> Iterator[Node]:
+    """The small machine, with a disk that has never booted; at the end it is as it was, but planned anew."""
+    node = image_lab.nodes[1]
+    node.power_off()
+    empty(node)
+    yield node
+    node.power_off()
+
+
+def empty(node: Node) -> None:
+    """Give a machine a disk that has never booted."""
+    node.disk.unlink()
+    image = build(baked=True).disk
+    subprocess.run(
+        ["qemu-img", "create", "-q", "-f", "qcow2", "-b", str(image), "-F", "raw", str(node.disk)], check=True
+    )
+
+
+def write_before_boot(node: Node, path: str, text: str) -> None:
+    """Have the machine find a file at its first boot, as cloud-init would write it."""
+    content = text.encode()
+    with tarfile.open(node.folder / "identity.tar", "a") as tar:
+        entry = tarfile.TarInfo(path)
+        entry.size, entry.mode = len(content), 0o644
+        tar.addfile(entry, BytesIO(content))
+
+
+def booted(node: Node) -> None:
+    """Power on, and wait until the node's kubelet is healthy."""
+    node.power_on()
+    wait_until(node, lambda: answers(node, "curl -fs http://127.0.0.1:10248/healthz"))
+
+
+def test_a_first_boot_whose_power_is_cut_at_any_moment_ends_as_planned(fresh: Node) -> None:
+    moments = random.Random(27)  # noqa: S311 (moments, no secrets)
+    for cut in range(CUTS):
+        empty(fresh)
+        fresh.power_on()
+        after = moments.uniform(5, 120)
+        time.sleep(after)
+        fresh.power_off()
+        booted(fresh)
+        done = record(fresh)
+        assert done["profile"] == "lab", f"cut {cut} after {after:.1f} s"
+        assert not answers(fresh, "test -e /var/lib/numaforge/txn/current"), f"cut {cut} after {after:.1f} s"
+
+
+MISTAKES = {
+    "a profile that there is not": ("extends: trianing\n", "trianing"),
+    "a profile that the machine cannot meet": (
+        "{extends: training, memory: {system_reserved: 900Gi}}\n",
+        "900Gi",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_node_that_cannot_be_planned_says_so_on_its_console_and_starts_no_kubelet(
+    mistake: str, fresh: Node
+) -> None:
+    text, why = MISTAKES[mistake]
+    write_before_boot(fresh, "etc/numaforge/profile.yaml", text)
+    fresh.power_on()
+    console = fresh.folder / "console.log"
+    wait_until(fresh, lambda: "the kubelet is not started" in console.read_text(errors="replace"))
+    wait_until(fresh, lambda: answers(fresh, "true"))
+    assert why in fresh.run("cat /run/issue.d/numaforge.issue")
+    assert not answers(fresh, "systemctl is-active -q kubelet")
+    assert not answers(fresh, f"test -e {DROP_IN}")
+
+
+def test_a_clock_in_1970_changes_nothing(fresh: Node) -> None:
+    then = Odd(**vars(fresh), replaced=(("base=utc", "base=1970-01-01T00:10:00"),))
+    then.power_on()
+    wait_until(fresh, lambda: answers(fresh, PLANNED))
+    assert str(record(fresh)["at"]).startswith("1970")
+    assert answers(fresh, f"test -e {DROP_IN}")
+
+
+LOST = {
+    "memory": (NumaNode(1024, gpus=1), "memory-of-NUMA-node-1 was"),
+    "a GPU": (NumaNode(1536, gpus=0), "PCI-function-"),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_machine_that_has_lost_something_is_planned_anew(lost: str, fresh: Node) -> None:
+    booted(fresh)
+    before = record(fresh)
+    fresh.run("sync")
+    fresh.power_off()
+    less, said = LOST[lost]
+    first, _ = fresh.machine.numa_nodes
+    smaller = replace(fresh, machine=replace(fresh.machine, numa_nodes=(first, less)))
+    booted(smaller)
+    after = record(smaller)
+    assert after["at"] != before["at"]
+    assert any(each.startswith(said) for each in after["changed"])  # type: ignore[attr-defined]
