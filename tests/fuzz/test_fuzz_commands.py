@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -14,8 +16,9 @@ from random import Random
 import click
 import pytest
 
+from lab.paths import REPOSITORY
 from numaforge.cli import numaforge, run
-from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.errors import ExitCode
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.resources import template_dir
@@ -45,10 +48,6 @@ kind: KubeletConfiguration
 cpuManagerPolicy: static
 reservedSystemCPUs: "0"
 evictionHard: {memory.available: 100Mi}
-"""
-INVENTORY = """\
-nodes = ["gpu-01", ("gpu-02", {"numaforge_profile": "training", "ssh_port": 22})]
-spare = (["gpu-03"], {"numaforge_rollout": {"canaries": 1}})
 """
 SOUND = {
     "lab.json": json.dumps(LAB_DOCUMENT),
@@ -170,6 +169,8 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "device-plugin config dgx.json --profile FILE": profile,
     "rdma check FILE": rdma,
     "rdma check rdma.json --machine FILE": machine,
+    "rdma check rdma.json --plan FILE": plan,
+    "rdma check rdma.json dgx.json --profile FILE": profile,
     "rdma config FILE": machine,
     "rdma config --machine FILE": plan,
     "rdma config dgx.json --profile FILE": profile,
@@ -188,6 +189,7 @@ ELSEWHERE = {
     "apply": "an inventory: the target of that name; its hosts' answers: test_fuzz_hosts.py",
     "doctor": "as apply",
     "verify": "as apply",
+    "boot": "it plans the machine that it runs on; its files: tests/unit/first_boot",
     "capture": "it writes; what hosts say: test_fuzz_hosts.py",
     "init": "takes names alone",
     "mig explain": "takes names alone",
@@ -233,24 +235,6 @@ def test_whatever_a_file_holds_a_command_answers_or_refuses(door: str, folder: P
     assert troubles(Target(name, partial(answered, door), DOORS[door], CASES)) == []
 
 
-def read_inventory(text: str) -> None:
-    """Read an inventory as `pyinfra`, `apply`, `doctor` and the others do; no host is asked."""
-    from pyinfra.api import Config, State
-    from pyinfra.context import ctx_config, ctx_state
-
-    from numaforge.hosts.inventories import InventoryError
-    from numaforge.pyinfra_cli import adapt
-    from numaforge.pyinfra_cli import read_inventory as read
-
-    adapt()
-    Path("inventory.py").write_bytes(text.encode("utf-8", "surrogateescape"))
-    try:
-        with ctx_state.use(State()), ctx_config.use(Config()):
-            read("./inventory.py")
-    except InventoryError as refusal:
-        raise NumaforgeError(refusal.message) from refusal
-
-
 def render(text: str) -> None:
     """Render a plan with an own template; the first line of the text is which one."""
     name, _, content = text.partition("\n")
@@ -268,8 +252,10 @@ def template(random: Random) -> str:
 
 
 def test_whatever_an_inventory_says_it_is_read_or_refused(folder: Path) -> None:
-    target = Target("inventory", read_inventory, lambda random: mutated_text(random, INVENTORY), 10 * CASES)
-    assert troubles(target) == []
+    command = [sys.executable, "-m", "tests.fuzz.inventories", str(10 * CASES)]
+    here = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(command, env=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_whatever_an_own_template_says_it_is_rendered_or_refused(

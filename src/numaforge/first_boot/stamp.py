@@ -79,7 +79,7 @@ def inputs_script() -> str:
 
 def _library() -> str:
     values = {"PROGRAM": PROGRAM, "STATE": str(STATE), "RUN": str(RUN)}
-    return shell.assignments(values) + shell.library("node/boot")
+    return shell.assignments(values) + shell.library("first_boot/boot")
 
 
 def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: Path = STATE) -> None:

@@ -33,7 +33,10 @@ def test_it_writes_inventory_data_profile_deploys_and_the_next_commands(tmp_path
         "inventory.py",
         "group_data/all.py",
         "profiles/nodes.yaml",
-        *(f"deploys/{name}.py" for name in ("detect", "kubelet", "mig", "rdma", "site", "tune", "uninstall")),
+        *(
+            f"deploys/{name}.py"
+            for name in ("bake", "detect", "kubelet", "mig", "rdma", "site", "tune", "uninstall")
+        ),
     }
 
 
