@@ -142,6 +142,14 @@ def test_what_has_changed_is_named_and_planned_anew(change: str, node: Sandbox) 
     assert (before_kubelet(node).returncode, planned(node)) == (0, 2)
 
 
+def test_memory_that_the_kernel_has_taken_elsewhere_is_no_change(node: Sandbox) -> None:
+    write(node, SETTINGS, "{profile: own, on_change: hold}\n")
+    assert before_kubelet(node).returncode == 0
+    write(node, MEMINFO, node.path(MEMINFO).read_text().replace("MemTotal: 8388608", "MemTotal: 8343336"))
+    done = before_kubelet(node)
+    assert (done.returncode, planned(node)) == (0, 1), done.stderr
+
+
 def test_a_file_of_ours_that_was_edited_is_put_right(node: Sandbox) -> None:
     assert before_kubelet(node).returncode == 0
     as_planned = node.path(DROP_IN).read_text()

@@ -9,10 +9,11 @@ inputs() {
     tell_first system-uuid /sys/class/dmi/id/product_uuid
     tell_first cpus /sys/devices/system/cpu/present
     tell_first kernel /proc/sys/kernel/osrelease
+    kept=$(cat "$STATE/inputs" 2> /dev/null)
     for meminfo in /sys/devices/system/node/node*/meminfo; do
         node=${meminfo%/meminfo}
         while read -r _ _ what amount _; do
-            if [ "$what" = MemTotal: ]; then echo "memory-of-NUMA-node-${node##*/node} $amount kB"; fi
+            if [ "$what" = MemTotal: ]; then tell_memory "memory-of-NUMA-node-${node##*/node}" "$amount"; fi
         done < "$meminfo"
     done 2> /dev/null
     for device in /sys/bus/pci/devices/*; do
@@ -39,6 +40,18 @@ inputs() {
         "$PROGRAM" "$(command -v kubelet)" /var/lib/kubelet/config.yaml; do
         [ ! -f "$file" ] || cksum < "$file" | { read -r sum size && echo "file-$file $sum-$size"; }
     done
+}
+# Where the kernel takes its own memory differs from boot to boot: by 45 MiB between two NUMA nodes was seen. What has moved
+# by no more than that, or by a 64th, is as it was; the kubelet's own state is seen to before each of its starts.
+tell_memory() { # NAME KIB
+    case $kept in
+    *"$1 "*)
+        was=${kept#*"$1 "} was=${was%% *}
+        moved=$(($2 - was)) moved=${moved#-} near=$((was / 64))
+        if [ "$moved" -le 65536 ] || [ "$moved" -le "$near" ]; then set -- "$1" "$was"; fi
+        ;;
+    esac
+    echo "$1 $2 kB"
 }
 tell_first() { # NAME FILE
     text=
