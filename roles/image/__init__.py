@@ -38,6 +38,7 @@ _GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
 _HOLDS = "/etc/apt/apt.conf.d/52numaforge"
 _PROFILES = "/etc/numaforge/profiles"
 _ENABLED = ("enabled", "static", "alias", "indirect", "generated")
+_EMPTIED = ("/etc/machine-id", "/var/log", "/var/cache/apt/archives")
 _SECONDS = 3600  # packages are fetched over a slow line
 
 
@@ -47,7 +48,7 @@ class FoundImage:
 
     `node` says why it is none. `pythons` are those that can run: version, machine, path. `files` has
     checksums by path, `units` whether they are enabled, `packages` of those that were asked for the version
-    and whether it is held.
+    and whether it is held. `left` are the paths that sysprep would remove.
     """
 
     node: str = ""
@@ -56,6 +57,7 @@ class FoundImage:
     units: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     installed: tuple[Installed, ...] = ()
+    left: tuple[str, ...] = ()
     release: str = ""
 
 
@@ -76,7 +78,7 @@ class Recipe:
         return tuple(
             name
             for name, version in self.wish.packages.items()
-            if not fnmatchcase(found.packages.get(name, ("", ""))[0], version)
+            if name not in found.packages or not fnmatchcase(found.packages[name][0], version)
         )
 
     def unheld(self, found: FoundImage) -> tuple[str, ...]:
@@ -138,6 +140,8 @@ class Recipe:
                 yield f"{path} is written"
         for unit in self.disabled(found):
             yield f"{unit} is enabled, and not started"
+        for path in found.left:
+            yield f"{path} is emptied" if path in _EMPTIED else f"{path} is removed"
 
 
 @role("Image")
@@ -204,6 +208,8 @@ def _make(on: Host, recipe: Recipe) -> None:
     if disabled := recipe.disabled(found):
         ask(_script("enable", *disabled))
     _put(ask, found, recipe.records(found))
+    if recipe.wish.sysprep:
+        ask(_script("sysprep"))
 
 
 def _put(ask: partial[Answer], found: FoundImage, files: Mapping[str, str]) -> None:
@@ -228,6 +234,7 @@ def read_found(answer: Answer) -> FoundImage:
         units={unit: state for state, unit in (row.split(" ", 1) for row in rows.get("unit", ()))},
         packages={name: (version, held) for held, version, name in packages},
         installed=tuple(Installed(*row.split(" ")) for row in rows.get("installed", ())),
+        left=tuple(rows.get("left", ())),
         release="".join(rows.get("release", ())[:1]),
     )
 
@@ -257,8 +264,10 @@ def _apts(name: str, version: str) -> str:
 def _look(recipe: Recipe) -> str:
     paths = [PROGRAM, _BOOT, _UNIT, _GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM, *recipe.profiles]
     lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
-    return _script("tell_image", *(" ".join(each) for each in lists))
+    left = "sysprep" if recipe.wish.sysprep else ""
+    return _script("tell_image", *(" ".join(each) for each in lists), left)
 
 
 def _script(function: str, *arguments: str, data: str = "") -> str:
-    return asking(shell.library("roles/image/image") + shell.call(function, arguments, data))
+    libraries = shell.library("roles/image/hygiene") + shell.library("roles/image/image")
+    return asking(libraries + shell.call(function, arguments, data))

@@ -2,11 +2,12 @@
 # What belongs to one machine, or to the making of the image, and is in it all the same: lines "RULE WHAT".
 
 export LC_ALL=C SYSTEMD_OFFLINE=1
-each() { # RULE PATH...: those that are there
+act=say
+each() { # RULE PATH...: $act RULE PATH for those that are there
     rule=$1
     shift
     for path; do
-        if [ -e "$path" ] || [ -L "$path" ]; then printf '%s %s\n' "$rule" "$path"; fi
+        if [ -e "$path" ] || [ -L "$path" ]; then "$act" "$rule" "$path"; fi
     done
 }
 filled() { # RULE PATH...: those that hold anything
@@ -17,16 +18,36 @@ filled() { # RULE PATH...: those that hold anything
     done
 }
 say() { printf '%s %s\n' "$1" "$2"; } # RULE WHAT
+has_machine_id() {
+    id=
+    read -r id < /etc/machine-id
+    case $id in '' | uninitialized) return 1 ;; esac
+}
+
+# What sysprep removes: ACTION RULE PATH for each.
+left_by_making() { # ACTION
+    act=$1
+    each ssh-host-keys /etc/ssh/ssh_host_*
+    each identity /var/lib/systemd/random-seed /var/lib/systemd/credential.secret /etc/hostid
+    # systemd takes the machine-id from here where /etc has none, on all nodes the same
+    if [ ! -L /var/lib/dbus/machine-id ]; then each identity /var/lib/dbus/machine-id; fi
+    each cloud-init /var/lib/cloud/instance /var/lib/cloud/instances/*
+    each leases /var/lib/dhcp/*.leases /var/lib/dhclient/* /run/systemd/netif/leases/* /var/lib/NetworkManager/*lease*
+    each builder /opt/numaforge.new /opt/numaforge.old /tmp/* /var/tmp/* /root/.bash_history /root/.cache/* \
+        /etc/apt/apt.conf.d/99mmdebstrap
+    each crashes /var/crash/* /var/lib/systemd/coredump/*
+    each journal /var/log/journal/*
+    act=say
+}
 
 tell_leftovers() {
-    each ssh-host-keys /etc/ssh/ssh_host_*
+    left_by_making say
+    each builder /usr/sbin/policy-rc.d # which the builder needs until it has ended, and removes itself
     if [ ! -e /etc/machine-id ]; then
         say machine-id "/etc/machine-id is missing, and systemd makes none where / is read-only"
-    else
-        read -r id < /etc/machine-id
-        case ${id-} in '' | uninitialized) ;; *) say machine-id "/etc/machine-id is $id, on every node" ;; esac
+    elif has_machine_id; then
+        say machine-id "/etc/machine-id is $id, on every node"
     fi
-    each identity /var/lib/systemd/random-seed /var/lib/systemd/credential.secret /etc/hostid
     each kubelet-state /var/lib/kubelet/*_state /var/lib/kubelet/pki/* /var/lib/kubelet/pods/* \
         /var/lib/kubelet/device-plugins/*checkpoint* /var/lib/kubelet/plugins_registry/* /var/lib/kubelet/*checkpoint*
     each cluster-login /etc/kubernetes/*.conf /etc/kubernetes/pki/*.key /var/lib/rancher/*/agent/*.key
@@ -36,12 +57,6 @@ tell_leftovers() {
     filled imex-nodes /etc/nvidia-imex/nodes_config.cfg
     each mig-placements /etc/numaforge/mig.json /var/lib/nvidia-mig-manager/*
     for home in /root /home/*; do filled login-keys "$home/.ssh/authorized_keys" "$home"/.ssh/id_*; done
-    each cloud-init /var/lib/cloud/instance /var/lib/cloud/instances/*
-    each leases /var/lib/dhcp/*.leases /var/lib/dhclient/* /run/systemd/netif/leases/* /var/lib/NetworkManager/*lease*
-    each builder /usr/sbin/policy-rc.d /opt/numaforge.new /opt/numaforge.old /tmp/* /var/tmp/* /root/.bash_history \
-        /root/.cache/* /etc/apt/apt.conf.d/99mmdebstrap
-    each crashes /var/crash/* /var/lib/systemd/coredump/*
-    each journal /var/log/journal/*
     size=$(du -sk /var/log 2> /dev/null)
     if [ "${size%%[!0-9]*}" -gt 20480 ]; then say logs "/var/log has ${size%%[!0-9]*} KiB"; fi
     each started /var/lib/containerd/io.containerd.metadata* /var/lib/docker/containers /var/lib/crio/version

@@ -5,7 +5,7 @@
 export DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 LC_ALL=C
 PYTHONS="python3 python3.14 python3.13 python3.12 python3.11"
 
-tell_image() { # PATHS UNITS PACKAGES, each with spaces between
+tell_image() { # PATHS UNITS PACKAGES, each with spaces between; "sysprep", or ""
     if [ -e /var/lib/kubelet/pki ] || [ -e /etc/kubernetes/kubelet.conf ]; then echo "node a kubelet has joined a cluster"; fi
     for each in $PYTHONS; do
         "$each" -c 'import platform, shutil, sys
@@ -16,6 +16,7 @@ print("python", "%d.%d" % sys.version_info[:2], platform.machine(), shutil.which
     done
     for unit in $2; do printf 'unit %s %s\n' "$(systemctl is-enabled "$unit" 2> /dev/null || :)" "$unit"; done
     for package in $3; do tell_package "$package"; done
+    if [ "$4" = sysprep ]; then tell_left; fi
     tell_all
 }
 tell_package() {
@@ -58,4 +59,28 @@ disabled() {
     for unit; do
         case $(systemctl is-enabled "$unit" 2> /dev/null) in enabled | static | alias | indirect | generated) ;; *) echo "$unit" ;; esac
     done
+}
+
+# What belongs to the machine that made the image is removed; left_by_making in hygiene.sh says what.
+tell_left() {
+    left_by_making tell_path
+    if [ ! -e /etc/machine-id ] || has_machine_id; then tell_path machine-id /etc/machine-id; fi
+    if [ -n "$(filled_logs)" ]; then tell_path logs /var/log; fi
+    for path in /var/cache/apt/archives/*.deb; do
+        if [ -e "$path" ]; then tell_path builder /var/cache/apt/archives && break; fi
+    done
+}
+tell_path() { printf 'left %s\n' "$2"; }    # RULE PATH
+remove_path() { rm -rf "$2" || failed=$2; } # RULE PATH
+filled_logs() { find /var/log -type f -size +0 2> /dev/null; }
+sysprep() {
+    failed=
+    left_by_making remove_path
+    if [ ! -e /etc/machine-id ] || has_machine_id; then
+        chmod u+w /etc/machine-id 2> /dev/null
+        : > /etc/machine-id && chmod 444 /etc/machine-id || failed=/etc/machine-id
+    fi
+    find /var/log -type f -size +0 -exec truncate -s 0 {} + || failed=/var/log
+    rm -f /var/cache/apt/archives/*.deb || failed=/var/cache/apt/archives
+    [ -z "$failed" ] || { echo "$failed cannot be removed" >&2 && return 1; }
 }

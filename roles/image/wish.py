@@ -65,6 +65,13 @@ class Image(Section):
         examples=["image"],
     )
 
+    sysprep: bool = Field(
+        default=False,
+        description="Remove what belongs to the machine that makes the image: SSH host keys, the machine-id, "
+        "seeds, leases, instances of cloud-init, logs, caches, temporary files.",
+        examples=[True],
+    )
+
     @model_validator(mode="after")
     def _one_owner(self) -> Image:
         drivers = sorted(name for name in self.packages if _DRIVER.match(name))
