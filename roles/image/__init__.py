@@ -20,7 +20,7 @@ from numaforge.first_boot.settings import SETTINGS
 from numaforge.first_boot.stamp import PROGRAM, boot_script
 from numaforge.framing import Answer, asking
 from numaforge.given import read_text
-from numaforge.hosts import Commands, host_command, host_operation, reached, role, script_output, show_alone
+from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role, script_output
 from numaforge.profile import load_profile
 from numaforge.roles.image import program
 from numaforge.roles.image.manifest import BOM, MANIFEST, Installed, bill, manifest
@@ -174,8 +174,7 @@ def _bake(recipe: Recipe) -> Commands:
     if not lacks:
         host.noop("the image is as it is to be")
         return
-    for sentence in lacks:
-        show_alone(host, sentence)
+    announce(host, lacks)
     yield host_command(_make, recipe)
 
 

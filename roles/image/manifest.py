@@ -55,7 +55,9 @@ def bill(release: str, installed: Sequence[Installed], libraries: Mapping[str, s
     except ImportError:
         return None
     name, _, version = release.partition(" ")
-    system = Component(name=name or "linux", version=version, type=ComponentType.OPERATING_SYSTEM)
+    system = Component(
+        name=name or "linux", version=version, type=ComponentType.OPERATING_SYSTEM, bom_ref="system"
+    )
     components = [
         Component(
             name=each.name,
@@ -84,6 +86,7 @@ def bill(release: str, installed: Sequence[Installed], libraries: Mapping[str, s
     ]
     bom = Bom(components=components)
     bom.metadata.component = system
+    bom.register_dependency(system, components)
     bom.metadata.timestamp = _MADE
     text = "\n".join(f"{each.name} {each.version}" for each in components)
     bom.serial_number = uuid5(NAMESPACE_URL, f"numaforge:image:{release}:{text}")
