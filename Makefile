@@ -24,7 +24,7 @@ export PYTEST_DEBUG_TEMPROOT
 
 include lab/lab.mk
 
-.PHONY: bundle release help setup demo test test-fast lint lock bench bench-plans clean
+.PHONY: bundle image release help setup demo test test-fast lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -50,7 +50,7 @@ lint: setup ## format, lint, imports and types; shell too
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/lint-imports --no-cache --no-logo
-	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests -name '*.sh' -not -path 'src/numaforge/roles/*') $$(find lab/rootfs/usr/lib/lab -type f -not -name '*.py')
+	@$(VENV)/bin/shellcheck .ci/run $$(find src roles lab tests docs/examples -name '*.sh' -not -path 'src/numaforge/roles/*') $$(find lab/rootfs/usr/lib/lab -type f -not -name '*.py')
 	@$(VENV)/bin/mypy
 
 bench: setup ## measure the figures of docs/figures.md
@@ -58,6 +58,14 @@ bench: setup ## measure the figures of docs/figures.md
 
 bundle: setup ## dist/numaforge.pyz: numaforge with all that it needs, in one file, for this Python and machine
 	@$(PYTHON) packaging/bundle.py dist/numaforge.pyz
+
+# Its kubelet is KUBELET, or none: the unit alone, as kubeadm's package has it.
+image: setup ## dist/image.tar: a root file system whose nodes plan themselves, and dist/image.xml, its tests (SUITE=trixie KUBELET=FILE)
+	@rm -rf dist/kubelet && mkdir -p dist/kubelet/usr/bin
+	@cd lab/rootfs && cp -r --parents usr/lib/systemd/system/kubelet.service* "$(CURDIR)/dist/kubelet"
+	@$(if $(KUBELET),install -m 755 "$(KUBELET)" dist/kubelet/usr/bin/kubelet,true)
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH:/usr/sbin:/sbin" MIRROR="$$NUMAFORGE_DEBIAN_MIRROR" SUITE="$(SUITE)" FILES=dist/kubelet \
+	  WISH=docs/examples/image/image.yaml sh docs/examples/image/bake.sh dist/image.tar dist/image.xml
 
 release: setup ## dist/release: the wheel, the sdist, the bundle, their SBOM and checksums, and the tag's message
 	@$(PYTHON) packaging/release.py dist/release
