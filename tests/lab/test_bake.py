@@ -1,0 +1,224 @@
+"""`deploys/bake.py` on copies of the releases' roots, by @chroot: what is made, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab.paths import REPOSITORY
+from lab.roots import RELEASES, UnavailableError, build
+
+PROGRAMS = Path(sys.executable).parent
+KUBELET = """[Unit]
+Description=a kubelet
+[Service]
+ExecStart=/bin/true
+[Install]
+WantedBy=multi-user.target
+"""
+WISH: dict[str, object] = {
+    "boot": {"profile": "training"},
+    "enable": ["containerd.service", "kubelet.service"],
+    "sysprep": True,
+}
+OUTSIDE = Path("/srv/numaforge-outside")
+"""Where absolute links of the roots lead: nothing of that name may come to be on the machine that bakes."""
+REPLACED = "opt/numaforge"
+LINKS = {
+    REPLACED: f"{OUTSIDE}/program",
+    "etc/systemd/system/kubelet.service.d": f"{OUTSIDE}/drop-ins",
+    "etc/numaforge": f"{OUTSIDE}/etc",
+    "etc/resolv.conf": f"{OUTSIDE}/resolv.conf",
+}
+SYSCTLS = (
+    "vm/nr_hugepages",
+    "vm/overcommit_memory",
+    "kernel/panic",
+    "net/ipv4/ip_forward",
+    "vm/compaction_proactiveness",
+)
+START = 'exec "$@"'
+MOUNTED = f'for each in proc sys; do mount --rbind "/$each" "$0/$each"; done; {START}'
+EARLY = ("bookworm", "trixie")
+LATE = ("noble", "resolute")
+TOO_OLD = "jammy"
+
+
+@dataclass(frozen=True)
+class Baked:
+    """A root that was baked twice; `before` and `after` are of the machine that bakes."""
+
+    root: Path
+    first: subprocess.CompletedProcess[str]
+    second: subprocess.CompletedProcess[str]
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+def root_of(suite: str, folder: Path) -> Path:
+    """Return a copy of a release's root, with the unit of a kubelet."""
+    try:
+        kept = build(suite)
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    root = folder / suite
+    subprocess.run(["cp", "-a", str(kept), str(root)], check=True)
+    (root / "etc/systemd/system/kubelet.service").write_text(KUBELET)
+    return root
+
+
+def bake(root: Path, wish: Mapping[str, object], start: str = START) -> subprocess.CompletedProcess[str]:
+    file = root.with_name(f"{root.name}.yaml")
+    file.write_text(json.dumps(wish))
+    pyinfra = (str(PROGRAMS / "pyinfra"), "-y", f"@chroot/{root}", "deploys/bake.py")
+    return subprocess.run(
+        ["unshare", "--mount", "sh", "-euc", start, str(root), *pyinfra, "--data", f"numaforge_image={file}"],
+        cwd=REPOSITORY,
+        env={**os.environ, "COLUMNS": "1000"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def refused(root: Path, wish: Mapping[str, object]) -> str:
+    """Return why a root cannot be baked."""
+    done = bake(root, wish)
+    assert done.returncode != 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    return said
+
+
+def of_the_builder() -> dict[str, str]:
+    """Return what the machine that bakes has set, and what it has mounted."""
+    values = {name: Path("/proc/sys", name).read_text() for name in SYSCTLS}
+    return {
+        **values,
+        "hostname": Path("/etc/hostname").read_text(),
+        "resolv.conf": Path("/etc/resolv.conf").read_text(),
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root enters a root file system")
+
+
+@pytest.fixture(
+    scope="module", params=[*EARLY, *(pytest.param(suite, marks=pytest.mark.long) for suite in LATE)]
+)
+def baked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Baked]:
+    """A root with links that lead out, while the builder's /proc and /sys are mounted in it."""
+    root = root_of(request.param, tmp_path_factory.mktemp("bake"))
+    for name, target in LINKS.items():
+        link = root / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        (root / target.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        if name != "etc/resolv.conf":
+            (root / target.lstrip("/")).mkdir()
+    (root / "etc/machine-id").chmod(0o644)
+    (root / "etc/machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    (root / "tmp/builder").write_text("left\n")
+    before = of_the_builder()
+    first, second = bake(root, WISH, MOUNTED), bake(root, WISH, MOUNTED)
+    yield Baked(root, first, second, before, of_the_builder())
+    shutil.rmtree(root)
+
+
+def test_a_root_is_baked(baked: Baked) -> None:
+    assert baked.first.returncode == 0, baked.first.stdout + baked.first.stderr
+
+
+def test_a_second_run_changes_nothing(baked: Baked) -> None:
+    assert baked.second.returncode == 0, baked.second.stdout + baked.second.stderr
+    assert "No changes" in baked.second.stdout + baked.second.stderr
+
+
+def test_every_rule_of_an_image_is_kept(baked: Baked) -> None:
+    command = [PROGRAMS / "numaforge", "verify", "--image", str(baked.root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_identities_of_the_builder_are_removed(baked: Baked) -> None:
+    assert not [*(baked.root / "etc/ssh").glob("ssh_host_*")]
+    assert (baked.root / "etc/machine-id").read_text() == ""
+    assert not (baked.root / "tmp/builder").exists()
+    assert "/etc/machine-id is emptied" in baked.first.stdout + baked.first.stderr
+
+
+def test_links_that_lead_out_lead_inside(baked: Baked) -> None:
+    inside = baked.root / str(OUTSIDE).lstrip("/")
+    assert (inside / "drop-ins/05-numaforge-boot.conf").is_file()
+    assert (inside / "etc/boot.yaml").is_file()
+    assert all((baked.root / name).is_symlink() for name in LINKS if name != REPLACED)
+
+
+def test_a_link_in_the_place_of_the_program_is_replaced(baked: Baked) -> None:
+    assert not (baked.root / REPLACED).is_symlink()
+    assert (baked.root / REPLACED / "numaforge").is_file()
+    assert not [*(baked.root / LINKS[REPLACED].lstrip("/")).iterdir()]
+
+
+def test_nothing_comes_to_be_outside_of_the_root(baked: Baked) -> None:
+    assert not OUTSIDE.exists()
+    assert baked.after == baked.before
+
+
+def test_the_manifest_names_every_package_of_the_root(baked: Baked) -> None:
+    manifest = json.loads((baked.root / str(OUTSIDE).lstrip("/") / "etc/image/manifest.json").read_text())
+    names = subprocess.run(
+        ["chroot", baked.root, "dpkg-query", "-W", "-f", "${Package}\n"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {*manifest["packages"]} == {*names.stdout.split()}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root that no test may change, except where it takes that back."""
+    return root_of(EARLY[0], tmp_path_factory.mktemp("plain"))
+
+
+def test_a_root_with_the_keys_of_a_kubelet_is_a_node_and_refused(plain: Path) -> None:
+    keys = plain / "var/lib/kubelet/pki"
+    keys.mkdir(parents=True)
+    try:
+        assert "a kubelet has joined a cluster: this is a node, and no image" in refused(plain, WISH)
+    finally:
+        keys.rmdir()
+    assert not (plain / "opt/numaforge").exists()
+
+
+def test_why_apt_has_no_such_version_is_said(plain: Path) -> None:
+    said = refused(plain, {**WISH, "packages": {"containerd": "0.1.2-3"}})
+    assert "Version '0.1.2-3' for 'containerd' was not found" in said
+    assert not (plain / "usr/sbin/policy-rc.d").exists()
+    assert not (plain / "opt/numaforge").exists()
+
+
+def test_a_unit_that_there_is_not_is_named(plain: Path) -> None:
+    assert "the image has no crio.service" in refused(
+        plain, {**WISH, "enable": ["crio.service", "kubelet.service"]}
+    )
+
+
+@pytest.mark.long
+def test_a_python_that_is_too_old_is_named_with_what_helps(tmp_path: Path) -> None:
+    assert TOO_OLD in RELEASES
+    said = refused(root_of(TOO_OLD, tmp_path), WISH)
+    assert "the image has 3.10, and numaforge needs 3.11" in said
+    assert "on Ubuntu 22.04 python3.11" in said
