@@ -18,7 +18,7 @@ from numaforge.sections.strict_yaml import read_yaml
 KEY = "numaforge_image"
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _VERSION = re.compile(r"[A-Za-z0-9.+~:*-]+")
-_UNIT = re.compile(r"[A-Za-z0-9@:_.\\-]+\.(service|socket|timer|target|path|mount)")
+_UNIT = re.compile(r"[A-Za-z0-9@:_.][A-Za-z0-9@:_.\\-]*\.(service|socket|timer|target|path|mount)")
 _DRIVER = re.compile(
     r"(nvidia-(driver|kernel|open|headless|dkms)|cuda-drivers|linux-(modules|objects)-nvidia)"
 )
