@@ -24,6 +24,7 @@ mmdebstrap --variant=minbase --dpkgopt=force-unsafe-io --include="$packages" \
 
 # As it is after mmdebstrap has taken away what it needed itself.
 # shellcheck disable=SC2086  # two words, or none
+# shellcheck disable=SC2016 # the shell within expands it
 $as_root sh -euc '
     mkdir "$1/root"
     tar -C "$1/root" --exclude="./dev/*" -xf "$2"
