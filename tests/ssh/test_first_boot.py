@@ -36,26 +36,31 @@ tuning: {governor: performance}
 """
 
 
-@pytest.fixture
-def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
-    """A node of an image: its kubelet was never started. It counts how often numaforge itself is."""
-    node = start_sandbox(
-        {
-            **kubeadm_files(port),
-            "/sys/class/dmi/id/product_uuid": "1-2-3\n",
-            f"{GPU}/class": "0x030200\n",
-            f"{GPU}/vendor": "0x10de\n",
-            f"{GPU}/device": "0x2330\n",
-            SETTINGS: "profile: own\n",
-            OWN: PROFILE,
-        }
-    )
-    # the sandbox drops what this machine has there, and lays its own over it before: once more
+def image_files(port: int) -> dict[str, str]:
+    """Return the files of a node that was never started, by path."""
+    return {
+        **kubeadm_files(port),
+        "/sys/class/dmi/id/product_uuid": "1-2-3\n",
+        f"{GPU}/class": "0x030200\n",
+        f"{GPU}/vendor": "0x10de\n",
+        f"{GPU}/device": "0x2330\n",
+    }
+
+
+def prepare(node: Sandbox) -> None:
+    """Lay what an image has into a sandbox, and count how often numaforge itself is started."""
     node.run("mkdir -p /run/systemd/system /opt/numaforge /etc/numaforge/profiles")
     write(node, SETTINGS, "profile: own\n")
     write(node, OWN, PROFILE)
     write(node, PROGRAM, f'#!/bin/sh\necho >> /run/planned\nexec {NUMAFORGE} "$@"\n')
     node.run(f"chmod 755 {PROGRAM}")
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node of an image: its kubelet was never started."""
+    node = start_sandbox(image_files(port))
+    prepare(node)
     return node
 
 
