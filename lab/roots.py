@@ -106,6 +106,17 @@ def build_kernel() -> Path:
     return cache.obtain("root-kernel", key, make) / "root"
 
 
+def build_tools(suite: str, packages: tuple[str, ...]) -> Path:
+    """Return the root of a release of Debian with programs; raises UnavailableError as `build` does."""
+    key = cache.digest([suite, *packages, *mirror(), *UNUSED_DOCUMENTS])
+
+    def make(folder: Path) -> None:
+        options = [f"--include={','.join(('ca-certificates', *packages))}"]
+        _bootstrap(RELEASES[suite], options, folder / "root", mirror())
+
+    return cache.obtain(f"root-tools-{suite}", key, make) / "root"
+
+
 def _ubuntu_sources(suite: str) -> list[str]:
     url = os.environ.get("NUMAFORGE_UBUNTU_MIRROR", UBUNTU_MIRROR)
     return [f"deb {url} {pocket} main universe" for pocket in (suite, f"{suite}-updates")]
