@@ -34,11 +34,17 @@ class BootSettings(Section):
         default=None,
         ge=0,
         le=64,
+        strict=True,
         description="How many GPUs each node has; fewer are waited for.",
         examples=[8],
     )
     wait_seconds: int = Field(
-        default=60, ge=0, le=600, description="How long GPUs that are missing are waited for.", examples=[120]
+        default=60,
+        ge=0,
+        le=600,
+        strict=True,
+        description="How long GPUs that are missing are waited for.",
+        examples=[120],
     )
 
 

@@ -26,6 +26,7 @@ MISTAKES = {
     "another policy": ("on_change: maybe", "on_change: 'maybe' is not accepted; write 'replan', 'hold' or"),
     "fewer GPUs than none": ("gpus: -1", "gpus: -1 is too small"),
     "more GPUs than a machine has": ("gpus: 65", "gpus: 65 is not accepted"),
+    "yes as a number of GPUs": ("gpus: yes", "gpus: True is not a whole number"),
     "a wait that holds a node up": ("wait_seconds: 601", "wait_seconds: 601 is not accepted"),
     "a list as a profile": ("profile: [a]", "profile: ['a'] is not a text"),
     "a list": ("- profile", "is no mapping"),
