@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from numaforge.first_boot.stamp import PROGRAM, boot_script
 from numaforge.framing import Answer, asking
 from numaforge.given import read_text
 from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role, script_output
+from numaforge.maintenance.bundle import checksum
 from numaforge.profile import load_profile
 from numaforge.roles.image import program
 from numaforge.roles.image.manifest import BOM, MANIFEST, Installed, bill, manifest
@@ -249,11 +249,6 @@ def best_python(found: FoundImage) -> tuple[str, str, str]:
         where=f"{KEY}: packages",
         remedy="name one: python3, or on Ubuntu 22.04 python3.11",
     )
-
-
-def checksum(text: str) -> str:
-    """Return the checksum of a file with this text."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _apts(name: str, version: str) -> str:

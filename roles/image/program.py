@@ -10,6 +10,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -34,10 +35,11 @@ _OLDEST = (3, 11)
 OLDEST_PYTHON = ".".join(map(str, _OLDEST))
 
 
+@cache
 def wanted(python: str, machine: str) -> str:
     """Return the digest of what `packages` packs: of the versions of everything, and of our own files."""
     digest = hashlib.sha256(f"{python} {machine} {__version__}\n".encode())
-    for name, version in sorted(_closure().items()):
+    for name, version in sorted(libraries().items()):
         digest.update(f"{name} {version}\n".encode())
     for name, file in _own_files():
         digest.update(f"{name}\n".encode() + file.read_bytes())
@@ -47,11 +49,6 @@ def wanted(python: str, machine: str) -> str:
 def program(digest: str, python: str) -> str:
     """Return the text of the program that an image has as /opt/numaforge/numaforge."""
     return _PROGRAM.format(version=__version__, digest=digest, python=python)
-
-
-def libraries() -> dict[str, str]:
-    """Return the packages of others that an image has with numaforge, with their versions."""
-    return _closure()
 
 
 def is_new_enough(python: str) -> bool:
@@ -79,7 +76,7 @@ def packages(python: str, machine: str) -> bytes:
 
 def _fetch(folder: Path, python: str, machine: str) -> None:
     platforms = [word for each in _PLATFORMS for word in ("--platform", f"{each}_{machine}")]
-    pinned = [f"{name}=={version}" for name, version in sorted(_closure().items())]
+    pinned = [f"{name}=={version}" for name, version in sorted(libraries().items())]
     options = ["--no-deps", "--only-binary=:all:", "--implementation", "cp", "--python-version", python]
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
     command = [*pip, "install", "--no-compile", "--target", str(folder), *options, *platforms, *pinned]
@@ -122,7 +119,8 @@ def _own_files() -> Iterator[tuple[str, Path]]:
     )
 
 
-def _closure() -> dict[str, str]:
+@cache
+def libraries() -> dict[str, str]:
     """Return the packages of others that numaforge needs, with the versions that are installed here."""
     found: dict[str, str] = {}
     left = [distribution("numaforge")]

@@ -98,7 +98,7 @@ class PyinfraMachine:
 
     def status(self, transaction: str | None) -> Status:
         """Return how far a transaction is, and the kubelet's process."""
-        script = status_script(transaction or _NO_TRANSACTION, self._target.kubelet_unit)
+        script = status_script(transaction or _NO_TRANSACTION, self._target.goal.kubelet_unit)
         status = read_status(self._ask(script))
         if transaction is not None:
             self._tokens[transaction] = status.token

@@ -99,7 +99,7 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     elif transaction is None:
         host.noop("the node is already as planned")
     else:
-        yield host_command(_change, transaction, options.unreachable_seconds, target.kubelet_unit)
+        yield host_command(_change, transaction, options.unreachable_seconds, target.goal.kubelet_unit)
 
 
 def _settle(on: Host) -> None:

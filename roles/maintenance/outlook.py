@@ -42,8 +42,9 @@ def outlook(
     more = (*labels, *([f"the transaction {unproved} is not proved yet"] if unproved else ()))
     if transaction is None:
         return Outlook(more, unfinished=bool(unproved), unreadable=unreadable)
-    files = (f"{change.path} is written" for part in transaction.parts for change in part.changed)
-    does = (*transaction.sentences, *transaction.moves) or tuple(files) or ("what it runs with changes",)
+    does = (
+        (*transaction.sentences, *transaction.moves) or transaction.writes or ("what it runs with changes",)
+    )
     return Outlook(
         (*does, *more), transaction.drains, transaction.reboots, bool(unproved), unreadable=unreadable
     )

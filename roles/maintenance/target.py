@@ -52,12 +52,6 @@ class Target:
         return self.goal.machine.kubelet.distribution if self.goal.machine.kubelet else None
 
     @property
-    def kubelet_unit(self) -> str:
-        """The unit of the kubelet whose process has to stay the same while the node is proved."""
-        kubelet = self.goal.plan.kubelet
-        return kubelet.unit if kubelet else "kubelet.service"
-
-    @property
     def expected(self) -> Expected:
         """What the cluster is to say of the node afterwards: what the roles that were called are to bring."""
         plan, roles = self.goal.plan, self.goal.roles

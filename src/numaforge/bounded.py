@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 from typing import IO
 
 from numaforge.errors import HostError
@@ -108,6 +109,14 @@ def run(
             raise
     out, err = (b"".join(parts[stream]) for stream in (process.stdout, process.stderr))
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def run_script(script: str, *arguments: str, timeout: float) -> subprocess.CompletedProcess[bytes]:
+    """Run a script by the shell of this machine; raises as `run` does."""
+    with TemporaryFile() as stdin:
+        stdin.write(script.encode("utf-8", "surrogateescape"))
+        stdin.seek(0)
+        return run(["sh", "-s", *arguments], stdin=stdin, timeout=timeout)
 
 
 def _wait_until(deadline: float | None, command: Sequence[str] | bytes, timeout: float | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from tempfile import TemporaryFile
 
 from numaforge import bounded
 from numaforge.errors import HostError
@@ -18,10 +17,7 @@ def ask(script: str) -> Answer:
     Raises HostError with what it complains of where it fails, HostUnreachableError where it does not end.
     """
     try:
-        with TemporaryFile() as stdin:
-            stdin.write(script.encode("utf-8", "surrogateescape"))
-            stdin.seek(0)
-            done = bounded.run(["sh", "-s"], stdin=stdin, timeout=_SECONDS)
+        done = bounded.run_script(script, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"the node does not answer itself: {error}") from error
     answer = Answer.of(done.stdout.decode("utf-8", "surrogateescape"))

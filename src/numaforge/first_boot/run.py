@@ -50,8 +50,7 @@ class Change:
         """A line for each thing that it would change."""
         if self.transaction is None:
             return ()
-        written = [f"{each.path} is written" for part in self.transaction.parts for each in part.changed]
-        return (*self.transaction.sentences, *self.transaction.moves, *written)
+        return (*self.transaction.sentences, *self.transaction.moves, *self.transaction.writes)
 
 
 def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
@@ -65,8 +64,7 @@ def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
         _refuse_with_pods(found.transaction)
         for sentence in found.does:
             tell(sentence)
-        unit = found.goal.plan.kubelet.unit if found.goal.plan.kubelet else "kubelet.service"
-        carry_out(found.transaction, unit, ask, ask, tell)
+        carry_out(found.transaction, found.goal.kubelet_unit, ask, ask, tell)
     record = BootRecord(
         profile=found.goal.plan.profile,
         named_by=found.chosen.by,
@@ -148,7 +146,6 @@ def _refuse_with_pods(transaction: Transaction) -> None:
 
 def _sums(goal: Goal) -> dict[str, str]:
     """Return the checksums of what was written for the kubelet, by path."""
-    install = goal.machine.kubelet
-    config = install.config_text if install else None
+    config = goal.machine.kubelet_config
     roles = (role for role in ROLES if role.called == "kubelet" and role.files)
     return {file.path: checksum(file.text) for role in roles for file in files_of(role, goal.plan, config)}

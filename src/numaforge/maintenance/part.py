@@ -32,6 +32,11 @@ class Goal:
     confirm_seconds: int = 300
     retry_failed: bool = False
 
+    @property
+    def kubelet_unit(self) -> str:
+        """The unit of the kubelet whose process has to stay the same while the node is proved."""
+        return self.plan.kubelet.unit if self.plan.kubelet else "kubelet.service"
+
 
 @dataclass(frozen=True)
 class Look:

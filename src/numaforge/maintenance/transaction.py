@@ -132,6 +132,11 @@ class Transaction:
         return tuple(line for part in self.parts for line in part.moves)
 
     @property
+    def writes(self) -> tuple[str, ...]:
+        """A line for each file that it replaces."""
+        return tuple(f"{change.path} is written" for part in self.parts for change in part.changed)
+
+    @property
     def change_seconds(self) -> int:
         """How long the change may take, with the wait for its confirmation."""
         return self.confirm_seconds + sum(part.apply_seconds + part.commit_seconds for part in self.parts)

@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from numaforge import bounded, shell
@@ -80,10 +79,7 @@ def script(root: str = "") -> str:
 def from_local() -> Snapshot:
     """Capture the machine that this program runs on."""
     try:
-        with TemporaryFile() as stdin:
-            stdin.write(script().encode())
-            stdin.seek(0)
-            finished = bounded.run(["sh", "-s", "packed"], stdin=stdin, timeout=_LOCAL_LIMIT_SECONDS)
+        finished = bounded.run_script(script(), "packed", timeout=_LOCAL_LIMIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SnapshotError(f"the local capture failed: {error}") from error
     return parse_output(finished.stdout.decode("utf-8", "surrogateescape"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from numaforge.cpulist import parse_cpulist
 from numaforge.errors import NumaforgeError, TopologyError
@@ -37,6 +37,11 @@ class Inventory:
     online: CpuSet
     offline: CpuSet
     isolated: CpuSet
+
+    @cached_property
+    def caches(self) -> dict[int, list[tuple[str, L3Cache]]]:
+        """The caches of each CPU that is online, whatever their level, with their kinds."""
+        return {cpu: _caches(self.files.get(cpu, {})) for cpu in self.online}
 
 
 def read_inventory(files: Mapping[str, str]) -> Inventory:
@@ -118,7 +123,7 @@ def read_packages(inventory: Inventory) -> tuple[Package, ...]:
 
 def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
     """Return the groups of CPUs that share the deepest cache that each of them has."""
-    deepest = {cpu: _deepest_cache(inventory.files.get(cpu, {})) for cpu in inventory.online}
+    deepest = {cpu: _deepest(held) for cpu, held in inventory.caches.items()}
     cached = frozenset(cpu for cpu, cache in deepest.items() if cache is not None)
     groups = _partition(
         cached,
@@ -135,8 +140,7 @@ def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
 def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
     """Return the caches of every kind and size above the last level that each CPU has, the deepest first."""
     found: dict[tuple[int, str, int | None], set[CpuSet]] = {}
-    for cpu in inventory.online:
-        held = _caches(inventory.files.get(cpu, {}))
+    for held in inventory.caches.values():
         last = max((cache.level for kind, cache in held if kind != _INSTRUCTION), default=0)
         for kind, cache in held:
             if cache.level < last:
@@ -147,8 +151,8 @@ def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
     )
 
 
-def _deepest_cache(held: Mapping[str, str]) -> L3Cache | None:
-    known = (cache for kind, cache in _caches(held) if kind != _INSTRUCTION)
+def _deepest(held: Iterable[tuple[str, L3Cache]]) -> L3Cache | None:
+    known = (cache for kind, cache in held if kind != _INSTRUCTION)
     return max(known, key=lambda cache: cache.level, default=None)
 
 
