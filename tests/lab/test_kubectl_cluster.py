@@ -32,6 +32,7 @@ from numaforge.rollout.cluster import (
 )
 from numaforge.rollout.kubectl import KubectlCluster, permissions
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
+from tests.fixtures.processes import halted
 from tests.lab.fleet import Observer
 from tests.lab.front import Front
 
@@ -553,12 +554,9 @@ def test_greenlets_share_a_cluster_and_wait_together(fleet):
     command = [sys.executable, "-c", GREENLETS, str(fleet.kubeconfig), str(fleet.control_plane.kubectl())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "100 answers\n"
-        os.kill(api_server, signal.SIGSTOP)
-        try:
+        with halted(api_server):
             print("go", file=process.stdin, flush=True)
             away, seconds = process.stdout.readline().split()
-        finally:
-            os.kill(api_server, signal.SIGCONT)
     assert int(away) == 20
     assert 2 <= float(seconds) < 10
     assert process.returncode == 0

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
-import signal
 import subprocess
 import threading
 import time
@@ -36,6 +34,7 @@ from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.slots import held_slots
+from tests.fixtures.processes import halted
 from tests.fixtures.virtual_time import Killed
 from tests.lab.fleet import Observer, ScriptedMachine, Thread
 from tests.lab.front import Front
@@ -523,11 +522,8 @@ def test_two_runners_that_may_take_one_node_each_never_have_two_out(scene: Scene
 def etcd_is_frozen(fleet: Fleet) -> Iterator[None]:
     etcd = Daemon("etcd", fleet.state).pid()
     assert etcd is not None
-    os.kill(etcd, signal.SIGSTOP)
-    try:
+    with halted(etcd):
         yield
-    finally:
-        os.kill(etcd, signal.SIGCONT)
 
 
 @contextlib.contextmanager
