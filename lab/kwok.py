@@ -94,10 +94,11 @@ class Fleet(Api):
         if self._reserved is not None:
             self._reserved.release()
 
-    def login(self, user: str, *, token: str | None = None) -> Path:
-        """Write the kubeconfig of a user without rights of their own, or of who owns a token."""
+    def login(self, user: str, *, organization: str | None = None, token: str | None = None) -> Path:
+        """Write the kubeconfig of a user with the rights of an organization, or of who owns a token."""
         server = f"https://{LOOPBACK}:{self.control_plane.ports['apiserver']}"
-        document = yaml.safe_load(pki.kubeconfig(server, self._ca, user, pki.issue(self._ca, user)))
+        pair = pki.issue(self._ca, user, organization=organization)
+        document = yaml.safe_load(pki.kubeconfig(server, self._ca, user, pair))
         if token is not None:
             document["users"][0]["user"] = {"token": token}
         path = self.state / f"{user}.kubeconfig"

@@ -19,6 +19,7 @@ from numaforge.hosts import (
     script_output,
     show_beside,
 )
+from numaforge.maintenance.look import GUARD
 from numaforge.maintenance.transaction import TRANSACTIONS
 from numaforge.roles.kubelet.delivery import DEFAULT_CONFIG_DIR
 from numaforge.roles.modules.files import MODPROBE_PATH
@@ -44,6 +45,7 @@ def _forget(flag_stays: bool) -> Commands:
     """
     values = {
         "ROOT": TRANSACTIONS,
+        "GUARD": GUARD,
         "STATE": str(PurePosixPath(TRANSACTIONS).parent),
         "RUN": _RUN,
         "PLAN": PLAN_PATH,

@@ -4,7 +4,6 @@
 
 RECORDS=/etc/numaforge
 PROGRAMS=/usr/local/lib/numaforge
-GUARD=/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf
 kept() { # say whether there is anything to forget
     for each in "$RECORDS" "$PROGRAMS" "$STATE" "$RUN" "$MODPROBE"; do
         if [ -e "$each" ]; then

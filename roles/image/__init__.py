@@ -16,11 +16,12 @@ from pyinfra import host
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.first_boot.settings import SETTINGS
-from numaforge.first_boot.stamp import PROGRAM, boot_script
+from numaforge.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
 from numaforge.framing import Answer, asking
 from numaforge.given import read_text
 from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role, script_output
 from numaforge.maintenance.bundle import checksum
+from numaforge.maintenance.look import GUARD
 from numaforge.profile import load_profile
 from numaforge.roles.image import program
 from numaforge.roles.image.manifest import BOM, MANIFEST, Installed, bill, manifest
@@ -33,8 +34,8 @@ __all__ = ["image"]
 
 _HERE = Path(__file__).parent
 _BOOT = f"{program.HOME}/boot"
-_UNIT = "/etc/systemd/system/numaforge-boot.service"
-_GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
+_UNITS = ("numaforge-boot.service", REPORT_UNIT)
+_UNIT_FOLDER = "/etc/systemd/system"
 _HOLDS = "/etc/apt/apt.conf.d/52numaforge"
 _PROFILES = "/etc/numaforge/profiles"
 _ENABLED = ("enabled", "static", "alias", "indirect", "generated")
@@ -71,7 +72,7 @@ class Recipe:
     @property
     def units(self) -> tuple[str, ...]:
         """The units that start at boot."""
-        return ("numaforge-boot.service", *self.wish.enable)
+        return (*_UNITS, *self.wish.enable)
 
     def missing(self, found: FoundImage) -> tuple[str, ...]:
         """Return the packages that are not there in the version that is asked for."""
@@ -95,8 +96,8 @@ class Recipe:
         files = {
             PROGRAM: program.program(program.wanted(python, machine), command),
             _BOOT: boot_script(),
-            _UNIT: (_HERE / "numaforge-boot.service").read_text(),
-            _GUARD: (_HERE / "guard.conf").read_text(),
+            **{f"{_UNIT_FOLDER}/{unit}": (_HERE / unit).read_text() for unit in _UNITS},
+            GUARD: (_HERE / "guard.conf").read_text(),
             str(SETTINGS): json.dumps(self.wish.boot.model_dump(exclude_none=True), indent=2) + "\n",
             **self.profiles,
         }
@@ -256,7 +257,8 @@ def _apts(name: str, version: str) -> str:
 
 
 def _look(recipe: Recipe) -> str:
-    paths = [PROGRAM, _BOOT, _UNIT, _GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM, *recipe.profiles]
+    units = [f"{_UNIT_FOLDER}/{unit}" for unit in _UNITS]
+    paths = [PROGRAM, _BOOT, *units, GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM, *recipe.profiles]
     lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
     left = "sysprep" if recipe.wish.sysprep else ""
     return _script("tell_image", *(" ".join(each) for each in lists), left)

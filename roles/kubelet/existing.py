@@ -42,7 +42,7 @@ _MAPPINGS = (
     "evictionHard",
     "featureGates",
 )
-_LISTS = ("reservedMemory",)
+_LISTS = ("reservedMemory", "registerWithTaints")
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from numaforge.quantity import format_bytes
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.cpus.plan import CpuPlan, uneven_smt
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
+from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.largest_pods.plan import admits_all_devices
 from numaforge.roles.memory.plan import NumaNodePlan, Reservations, holds_reservation
 from numaforge.roles.role import Turn
@@ -222,6 +223,7 @@ class _Chooser:
             "evictionHard": dict(self.decided.reservations.eviction_hard),
             "reservedMemory": self._reserved_memory(memory_policy),
             "featureGates": self._gates(cpu_chosen, topology_chosen),
+            "registerWithTaints": self._taints(),
         }
         return {
             name: value
@@ -611,6 +613,18 @@ class _Chooser:
             )
             self._decide_option(name, option, value, self.profile.choice(f"{field}.{option}"))
         return dict(wanted)
+
+    def _taints(self) -> list[dict[str, str]]:
+        wanted = self.wish.register_with_taints
+        if not wanted:
+            return []
+        name, field = "registerWithTaints", "kubelet.register_with_taints"
+        shown, taints = ", ".join(wanted), [read_taint(text) for text in wanted]
+        self.existing.settle(
+            (name,), wanted, subject=field, override=self.override, same=taints.__eq__, shown=shown
+        )
+        self.decisions.append(Decision(f"kubelet.{name}", shown, self.profile.choice(field)))
+        return taints
 
     def _decide_option(self, name: str, option: str, value: str, reason: str) -> None:
         self.decisions.append(Decision(f"kubelet.{name}.{option}", value, reason))

@@ -11,6 +11,9 @@ from numaforge.sections.section import ProfileKey, Removable
 from numaforge.sections.values import as_text
 
 _VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
+_NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_DOMAIN = "[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+_TAINT_TEXT = f"({_DOMAIN}/)?{_NAME}(={_NAME}|=)?:(NoSchedule|PreferNoSchedule|NoExecute)"
 
 
 def _kubelet_version(value: object) -> str:
@@ -32,12 +35,30 @@ def _option_text(value: object) -> str:
     raise ValueError(f"{value!r} is not an option's value; write true, false or a number")
 
 
+def _taint_text(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_TAINT_TEXT, value):
+        raise ValueError(
+            f"{value!r} is not a taint; write KEY=VALUE:EFFECT or KEY:EFFECT, such as "
+            "numaforge.io/unverified:NoSchedule"
+        )
+    return value
+
+
+def read_taint(text: str) -> dict[str, str]:
+    """Return a taint such as "key=value:NoSchedule" as the KubeletConfiguration has it."""
+    named, _, effect = text.rpartition(":")
+    key, _, value = named.partition("=")
+    return {"key": key, **({"value": value} if value else {}), "effect": effect}
+
+
 VersionText = Annotated[
     str, BeforeValidator(_kubelet_version), as_text("kubelet version", f"^{_VERSION.pattern}$")
 ]
 OptionText = Annotated[
     str, BeforeValidator(_option_text), as_text("option value", or_a=("boolean", "integer"))
 ]
+
+TaintText = Annotated[str, BeforeValidator(_taint_text), as_text("taint", f"^{_TAINT_TEXT}$")]
 
 
 class Kubelet(Removable):
@@ -85,6 +106,12 @@ class Kubelet(Removable):
         description="Static gives memory and huge pages of Guaranteed pods NUMA nodes of their own. "
         "Unset: Static with restricted and single-numa-node, else None.",
         examples=["Static"],
+    )
+    register_with_taints: list[TaintText] = Field(
+        default_factory=list,
+        description="Taints with which a Node is made that has not joined before. numaforge.io/unverified is "
+        "lifted by `numaforge rollout release` where a node that plans itself has verified itself.",
+        examples=[["numaforge.io/unverified:NoSchedule"]],
     )
     on_conflict: Literal["refuse", "override"] = Field(
         default="refuse",

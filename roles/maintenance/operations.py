@@ -23,7 +23,7 @@ from numaforge.hosts import (
     show_unfinished,
 )
 from numaforge.maintenance.carry import carry_out, settle
-from numaforge.maintenance.look import look
+from numaforge.maintenance.look import GUARD, look
 from numaforge.maintenance.need import need, pending
 from numaforge.rollout.configz import read_answer, why_unreadable
 from numaforge.rollout.node import START_KUBELET
@@ -71,6 +71,12 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         found = look(ask, target.question)
 
     transaction = need(target.goal, found)
+    if found.plans_itself and transaction is not None:
+        raise HostError(
+            "this node plans itself before each start of its kubelet, and would take back what is changed",
+            remedy="write its profile to /etc/numaforge/profile.yaml and reboot it, replace it by one of a "
+            f"newer image, or have it plan itself no more: rm {GUARD}; systemctl daemon-reload",
+        )
     refuse_undrained(target, options, transaction)
     resumes = by_rollout and (found.unproved is not None or led)
     if transaction is not None and transaction.failed_before and not resumes:

@@ -89,6 +89,10 @@ class KubectlWorld(World):
     def annotate(self, name, key, value):
         self.fleet.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {key: value}}})
 
+    def taint(self, name, *keys):
+        taints = [{"key": key, "effect": "NoSchedule"} for key in keys]
+        self.fleet.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": taints}})
+
     def delete_lease(self, name):
         self.fleet.send("DELETE", f"{LEASES}/{name}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import click
 
@@ -14,8 +15,14 @@ from numaforge.report.terminal import echo, show_json
 @click.command()
 @click.option("--dry", is_flag=True, help="Show what would change, and change nothing.")
 @click.option("--replan", is_flag=True, help="Plan anew also where the image says to hold a changed machine.")
+@click.option(
+    "--report",
+    "reports",
+    is_flag=True,
+    help="Verify this node when it has joined, and tell its Node.",
+)
 @output_option("table", "json")
-def boot(dry: bool, replan: bool, output: str) -> int:
+def boot(dry: bool, replan: bool, reports: bool, output: str) -> int:
     """Plan this node by its image's profile, and bring it to its plan before its kubelet starts.
 
     An image's units run it at the first boot, and again when the machine, its driver or its profile has
@@ -23,12 +30,17 @@ def boot(dry: bool, replan: bool, output: str) -> int:
     """
     if os.geteuid() != 0:
         raise HostError("this changes the machine that it runs on, and needs root", remedy="run it with sudo")
+    if reports and (dry or replan):
+        raise click.UsageError("--report changes nothing, and goes with no other option")
     from dataclasses import asdict
 
     from numaforge.first_boot import run
 
     def tell(sentence: str) -> None:
         click.echo(sentence, err=True)
+
+    if reports:
+        return _report(tell, output)
 
     if dry:
         found = run.foresee(tell, replan=replan, ends_what_was_left=False)
@@ -52,4 +64,23 @@ def boot(dry: bool, replan: bool, output: str) -> int:
     else:
         did = record.did or "nothing had to change"
         echo(f"planned by profile {record.profile}, which {record.named_by} names: {did}")
+    return ExitCode.YES
+
+
+def _report(tell: Callable[[str], None], output: str) -> int:
+    from dataclasses import asdict
+
+    from numaforge.first_boot.report import report
+    from numaforge.first_boot.settings import read_settings
+
+    if not read_settings().report:
+        echo("boot.yaml says that this node tells nothing")
+        return ExitCode.YES
+    told = report(tell)
+    if told is None:
+        echo("the node has joined no cluster: there is none to be told")
+    elif output == "json":
+        show_json(asdict(told))
+    else:
+        echo(f"the Node is told: {told.verdict}")
     return ExitCode.YES

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # What stands before each start of the kubelet on a node that plans itself: `boot` once in a boot, `guard` before
 # each start. Where everything on which the plan rests is as it was, and what was written is there, that is all;
-# else numaforge plans the node anew. PROGRAM, STATE and RUN are variables.
+# else numaforge plans the node anew. PROGRAM, STATE, RUN, ISSUE and REPORT_UNIT are variables.
 
 # Prints a line "NAME TEXT" for everything on which a plan rests. Only the kernel and files are asked, no driver.
 inputs() {
@@ -65,14 +65,15 @@ complain() { # WHY: where a person looks who has no login
     set -- "numaforge: the kubelet is not started: $1"
     printf '%s\n' "$1" >&2
     {
-        mkdir -p /run/issue.d /run/motd.d
-        printf '%s\n' "$1" > /run/issue.d/numaforge.issue
+        mkdir -p "${ISSUE%/*}" /run/motd.d
+        printf '%s\n' "$1" > "$ISSUE"
         printf '%s\n' "$1" > /run/motd.d/numaforge
         printf '\n%s\n' "$1" > /dev/console
+        systemctl --no-block start "$REPORT_UNIT" # the cluster learns it, where the node has joined before
     } 2> /dev/null
     return 1
 }
-quiet() { rm -f /run/issue.d/numaforge.issue /run/motd.d/numaforge; }
+quiet() { rm -f "$ISSUE" /run/motd.d/numaforge; }
 
 before_kubelet() {
     umask 022

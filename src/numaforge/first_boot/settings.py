@@ -46,6 +46,12 @@ class BootSettings(Section):
         description="How long GPUs that are missing are waited for.",
         examples=[120],
     )
+    report: bool = Field(
+        default=True,
+        strict=True,
+        description="Whether a node verifies itself once it has joined, and tells its Node how it is.",
+        examples=[False],
+    )
 
 
 def read_settings(path: Path = SETTINGS) -> BootSettings:

@@ -16,7 +16,11 @@ from numaforge.given import read_text
 STATE = Path("/var/lib/numaforge/boot")
 """Has what boot.sh compares with: `inputs` as it prints them, and `files` as sha256sum does."""
 RUN = Path("/run/numaforge/boot")
+ISSUE = Path("/run/issue.d/numaforge.issue")
+"""Why the kubelet is not started, while it is not."""
 PROGRAM = "/opt/numaforge/numaforge"
+REPORT_UNIT = "numaforge-report.service"
+_RECORD = "record.json"
 _MACHINE = ("machine-id", "system-uuid")
 
 
@@ -34,6 +38,15 @@ class BootRecord:
     version: str
     did: str = ""
     changed: tuple[str, ...] = ()
+
+    @classmethod
+    def kept(cls, folder: Path = STATE) -> BootRecord | None:
+        """Return how this node planned itself last; None where it has not, or where that cannot be read."""
+        try:
+            document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+            return cls(**{**document, "changed": tuple(document["changed"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,13 @@ def inputs_script() -> str:
 
 
 def _library() -> str:
-    values = {"PROGRAM": PROGRAM, "STATE": str(STATE), "RUN": str(RUN)}
+    values = {
+        "PROGRAM": PROGRAM,
+        "STATE": str(STATE),
+        "RUN": str(RUN),
+        "ISSUE": str(ISSUE),
+        "REPORT_UNIT": REPORT_UNIT,
+    }
     return shell.assignments(values) + shell.library("first_boot/boot")
 
 
@@ -90,7 +109,7 @@ def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: P
     """
     files = "".join(f"{total}  {shell.line(path)}\n" for path, total in sums.items())
     texts = {
-        "record.json": json.dumps(asdict(record), indent=2) + "\n",
+        _RECORD: json.dumps(asdict(record), indent=2) + "\n",
         "files": files,
         "inputs": inputs.text,
     }

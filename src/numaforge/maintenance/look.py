@@ -17,6 +17,8 @@ from numaforge.maintenance.pods import read_pods, root_dirs
 from numaforge.maintenance.transaction import TRANSACTIONS
 
 _LOOK = ("kernel_files", "node/fence", "node/trace", "node/pods", "node/bundle_read", "node/look")
+GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
+"""The kubelet's drop-in that has a node plan itself before each start of its kubelet: an image has it."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 Ask = Callable[[str], Answer]
 """Runs a script on a node, and returns its answer."""
@@ -46,7 +48,7 @@ class NodeQuery:
         """Return the script, which first has the node see a transaction announced that may follow."""
         names = parts.look_shell_of(part for part, *_ in self.calls)
         return asking(
-            shell.assignments({"ROOT": TRANSACTIONS})
+            shell.assignments({"ROOT": TRANSACTIONS, "GUARD": GUARD})
             + shell.library(*_LOOK, *names)
             + (shell.call("see", ["announced", announced]) if announced else "")
             + shell.call("tell_part", ["values", "tell_values", *self.values, _BOOT_ID])
@@ -105,6 +107,7 @@ def read_found(asked: NodeQuery, output: Output, unit: Callable[[], Unit]) -> Fo
         unfinished=next((name for kind, name in words if kind == "unfinished"), None),
         failure=_failure(dict(words)),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
+        plans_itself="plans-itself" in dict(words),
         values=values,
         pods=read_pods(answer.part("pods")),
         said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in asked.calls},

@@ -94,15 +94,17 @@ class Found:
     `values` and `files` are those that exist of the ones asked for, by path; `drop_ins` are the paths of the
     kubelet's drop-ins in the order in which it reads them. `said` are the lines of each part's own look, by
     part. `unfinished` is the id of a transaction that has not ended, `unproved` that of one whose node was
-    not proved yet and may still be cordoned. `failure` is what is not tried again by itself. `fingerprint` is
-    what a change has to find again when it begins. `pods` is the evidence of pods. `unit` asks systemd about
-    the kubelet; it costs a round trip, so only what changes asks.
+    not proved yet and may still be cordoned. `plans_itself` is true of a node of an image, which is brought
+    back to its own plan before each start of its kubelet. `failure` is what is not tried again by itself.
+    `fingerprint` is what a change has to find again when it begins. `pods` is the evidence of pods. `unit`
+    asks systemd about the kubelet; it costs a round trip, so only what changes asks.
     """
 
     files: Mapping[str, FileState]
     drop_ins: tuple[str, ...]
     unfinished: str | None = None
     unproved: str | None = None
+    plans_itself: bool = False
     failure: FailedPlan | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

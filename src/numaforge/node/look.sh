@@ -8,6 +8,7 @@ tell_transactions() {
     last
     if [ -e "$ROOT/failed" ]; then sed 's/^/failed-/' "$ROOT/failed"; fi
     if [ -L "$ROOT/current" ]; then echo "unfinished $(readlink "$ROOT/current")"; fi
+    if [ -e "$GUARD" ]; then echo "plans-itself $GUARD"; fi
     for folder in "$ROOT"/*/; do
         if [ -e "$folder/unproved" ]; then
             folder=${folder%/}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from numaforge.rollout.launch import Survey
     from numaforge.rollout.options import RolloutOptions
     from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
+    from numaforge.rollout.self_planned import SelfPlanned
     from numaforge.rollout.slots import Slot
 
 _ROWS = 12
@@ -44,6 +46,7 @@ def outlook_tables(
     options: RolloutOptions,
     undrained: Sequence[UndrainedOutlook] = (),
     refused: Mapping[str, str] = MappingProxyType({}),
+    own: Mapping[str, SelfPlanned] = MappingProxyType({}),
     *,
     verbose: bool = False,
 ) -> RenderableType:
@@ -60,6 +63,9 @@ def outlook_tables(
     ]
     silent = grouped_by_reason(survey.silent)
     parts += [_text(f"{in_short(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
+    told = {name: f"by profile {each.profile}: {each.verdict}" for name, each in own.items()}
+    alike = grouped_by_reason(told)
+    parts += [_text(f"Beside these plan themselves {in_short(nodes)}, {how}") for how, nodes in alike]
     return Group(*parts)
 
 
@@ -181,6 +187,7 @@ def outlook_document(
     survey: Survey,
     undrained: Sequence[UndrainedOutlook] = (),
     refused: Mapping[str, str] = MappingProxyType({}),
+    own: Mapping[str, SelfPlanned] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the same for programs."""
     return {
@@ -212,6 +219,7 @@ def outlook_document(
             for each in undrained
         ],
         "refused": dict(refused),
+        "plan_themselves": {name: asdict(said) for name, said in own.items()},
         "without_restart": [each.host for each in survey.needs if not each.restarts],
         "without_kubelet": list(survey.without_kubelet),
         "silent": dict(survey.silent),
@@ -258,18 +266,31 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Table:
     for each in nodes:
         marks = [
             _node_state(each),
+            *(["not released"] if each.tainted else []),
             *(["cordoned"] if each.unschedulable else []),
             *([] if each.ready else ["not Ready"]),
         ]
-        row = (each.node, ", ".join(dict.fromkeys(marks)), working(each), each.trouble or each.reason)
-        table.add_row(*(_text(cell) for cell in row))
+        table.add_row(
+            *(_text(cell) for cell in (each.node, ", ".join(dict.fromkeys(marks)), _by(each), _why(each)))
+        )
     return table
 
 
 def _node_state(each: NodeStatus) -> str:
     if each.trouble:
         return "unreadable"
-    return each.record.phase.value if each.record else each.ending
+    if each.record:
+        return each.record.phase.value
+    return each.ending or ("plans itself" if each.own else "has said nothing")
+
+
+def _by(each: NodeStatus) -> str:
+    """Say who works on a node, else by which profile one that plans itself is planned."""
+    return working(each) or (f"profile {each.own.profile}, plan {each.own.plan}" if each.own else "")
+
+
+def _why(each: NodeStatus) -> str:
+    return each.trouble or each.reason or (each.own.verdict if each.own else "")
 
 
 def _states(nodes: Iterable[NodeStatus]) -> str:
@@ -278,7 +299,8 @@ def _states(nodes: Iterable[NodeStatus]) -> str:
 
 def _is_open(each: NodeStatus) -> bool:
     """Say whether a node is in the middle of a roll-out, or out of service after one."""
-    return bool(each.trouble or each.record or each.unschedulable or not each.ready)
+    wrong = each.own is not None and not each.own.verified
+    return bool(each.trouble or each.record or each.unschedulable or not each.ready or each.tainted or wrong)
 
 
 def situation_document(found: RolloutStatus) -> dict[str, Any]:
@@ -300,6 +322,8 @@ def situation_document(found: RolloutStatus) -> dict[str, Any]:
                 "rollout": each.record.rollout if each.record else None,
                 "reason": each.reason,
                 "trouble": each.trouble or None,
+                "planned_itself": asdict(each.own) if each.own else None,
+                "tainted": each.tainted,
                 "unschedulable": each.unschedulable,
                 "ready": each.ready,
             }

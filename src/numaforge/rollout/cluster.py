@@ -237,6 +237,12 @@ class Cluster(Protocol):
         Raises ConflictError where the node is another version now, NotFoundError where it is gone.
         """
 
+    def lift_taint(self, node: ClusterNode, key: str) -> ClusterNode:
+        """Remove every taint of this key from a node as it was read, and leave the others as they are.
+
+        Raises ConflictError where the node is another version now, NotFoundError where it is gone.
+        """
+
     def pods(self, node: str) -> list[ClusterPod]:
         """Return the pods that are bound to a node."""
 

@@ -75,6 +75,8 @@ _TWO_BUDGETS = "more than one PodDisruptionBudget"
 # sh ends kubectl when this process has ended, however it ended: that closes the other end of its stdin.
 _UNTIL_STDIN_ENDS = 'exec 3<&0; "$@" 3<&- & k=$!; { read -r _ <&3; kill "$k"; } 2>/dev/null & wait "$k"'
 
+_Body = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
 
 def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
     """Return what every roll-out asks of the API server, with its Leases in `namespace`.
@@ -214,6 +216,15 @@ class KubectlCluster:
         if unschedulable is not None:
             patch["spec"] = {"unschedulable": unschedulable or None}
         return objects.node(self._do("PATCH", _node_path(node.name), f"patch node {node.name}", patch))
+
+    def lift_taint(self, node: ClusterNode, key: str) -> ClusterNode:
+        operations: list[dict[str, Any]] = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": node.resource_version}
+        ]
+        for place in reversed(range(len(node.taints))):
+            if node.taints[place].key == key:
+                operations.append({"op": "remove", "path": f"/spec/taints/{place}"})
+        return objects.node(self._do("PATCH", _node_path(node.name), f"patch node {node.name}", operations))
 
     def pods(self, node: str) -> list[ClusterPod]:
         query = {"fieldSelector": f"spec.nodeName={node_name(node)}"}
@@ -412,7 +423,7 @@ class KubectlCluster:
     def _get(self, path: str, doing: str) -> Mapping[str, Any]:
         return self._permitted(doing, self._ask("GET", path))
 
-    def _do(self, method: str, path: str, doing: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _do(self, method: str, path: str, doing: str, body: _Body) -> Mapping[str, Any]:
         return self._permitted(doing, self._ask(method, path, body))
 
     def _permitted(self, doing: str, answer: _Response) -> Mapping[str, Any]:
@@ -457,7 +468,7 @@ class KubectlCluster:
                 else "check the server's URL in the kubeconfig",
             )
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
+    def _ask(self, method: str, path: str, body: _Body | None = None) -> _Response:
         """Return the API server's answer.
 
         One that starts refuses for a while what it allows later: logins (401) while it cannot reach who
@@ -471,7 +482,7 @@ class KubectlCluster:
                 return self._ask_when_ready(answer, method, path, body)
         return answer
 
-    def _ask_with_new_login(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
+    def _ask_with_new_login(self, method: str, path: str, body: _Body | None) -> _Response:
         """Ask again after a 401: kubectl fetches a new token then, or the kubeconfig has a new login.
 
         A login that has worked and does not now is no answer about what was asked: raises
@@ -486,15 +497,13 @@ class KubectlCluster:
             )
         return answer
 
-    def _ask_when_ready(
-        self, refusal: _Response, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> _Response:
+    def _ask_when_ready(self, refusal: _Response, method: str, path: str, body: _Body | None) -> _Response:
         readiness = self._ask_at_once("GET", "/readyz")
         if readiness.status == http.HTTPStatus.FORBIDDEN or readiness.status >= 500:
             raise ApiUnreachableError(f"the API server is not ready: {refusal.message}")
         return self._ask_at_once(method, path, body)
 
-    def _ask_at_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Response:
+    def _ask_at_once(self, method: str, path: str, body: _Body | None = None) -> _Response:
         try:
             try:
                 return self._ask_once(method, path, body)
@@ -508,13 +517,12 @@ class KubectlCluster:
                 f"{method} {path.partition('?')[0]} has no answer: {silence}"
             ) from error
 
-    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> _Response:
+    def _ask_once(self, method: str, path: str, body: _Body | None) -> _Response:
         connection = self._connect()
         try:
             headers = {"Accept": "application/json"}
             if body is not None:
-                kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-                headers["Content-Type"] = kind
+                headers["Content-Type"] = _kind(method, body)
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             response = connection.getresponse()
             try:
@@ -634,6 +642,13 @@ class KubectlCluster:
                 os.killpg(self._proxy.pid, signal.SIGKILL)
             self._proxy.wait()
         self._proxy = None
+
+
+def _kind(method: str, body: _Body) -> str:
+    """Return the media type of a body: the operations of a JSON patch are a list, a merge patch is none."""
+    if method != "PATCH":
+        return "application/json"
+    return "application/merge-patch+json" if isinstance(body, Mapping) else "application/json-patch+json"
 
 
 class _UnixConnection(http.client.HTTPConnection):

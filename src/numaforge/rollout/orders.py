@@ -11,6 +11,7 @@ from numaforge.rollout.cluster import Cluster, ClusterNode, Lease, find_lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP, read_state
 from numaforge.rollout.record import RECORD, RESULT, Record, read_record, read_result, unreadable
 from numaforge.rollout.runner import owner_of
+from numaforge.rollout.self_planned import ANNOTATION, SelfPlanned, is_tainted, self_planned
 from numaforge.rollout.slots import NODE, SILENT_SECONDS, SLOT, LeaseWatch, Slot, held_slots, release
 from numaforge.rollout.steps import Clock, Steps
 
@@ -22,7 +23,8 @@ _RENEWAL_SEEN_SECONDS = 15.0  # a live runner renews every 10 s
 class NodeStatus:
     """A node as the cluster has it: its roll-out under way, or how the last one ended.
 
-    `trouble` says why neither can be read, and what to do.
+    `trouble` says why neither can be read, and what to do. `own` is what a node says that plans itself;
+    `tainted` says that no pod gets onto it yet.
     """
 
     node: str
@@ -32,6 +34,8 @@ class NodeStatus:
     unschedulable: bool
     ready: bool
     trouble: str = ""
+    own: SelfPlanned | None = None
+    tainted: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class RolloutStatus:
 def situation(cluster: Cluster) -> RolloutStatus:
     """Read it, from nothing but the cluster."""
     leases = cluster.leases()
-    nodes = [_standing(node) for node in cluster.nodes() if {RECORD, RESULT} & node.annotations.keys()]
+    nodes = [_standing(node) for node in cluster.nodes() if _concerned(node)]
     rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
     return RolloutStatus(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes), tuple(_troubles(leases)))
 
@@ -115,13 +119,20 @@ def _troubles(leases: Iterable[Lease]) -> Iterator[str]:
             yield f"the Lease {lease.name} is held by {lease.holder} for no node: it counts as free"
 
 
+def _concerned(node: ClusterNode) -> bool:
+    return bool({RECORD, RESULT, ANNOTATION} & node.annotations.keys()) or is_tainted(node)
+
+
 def _standing(node: ClusterNode) -> NodeStatus:
-    record, result = None, read_result(node)
+    record, result, own = None, read_result(node), self_planned(node)
+    of_rollouts = bool({RECORD, RESULT} & node.annotations.keys())
     trouble = unreadable(node) or ""
     if not trouble:
         record = read_record(node)
-    if record is None and not result and not trouble:
+    if record is None and not result and not trouble and of_rollouts:
         trouble = f"the annotation {RESULT} cannot be read"
+    if own is None and ANNOTATION in node.annotations and not trouble:
+        trouble = f"the annotation {ANNOTATION} cannot be read"
     return NodeStatus(
         node=node.name,
         record=record,
@@ -130,6 +141,8 @@ def _standing(node: ClusterNode) -> NodeStatus:
         unschedulable=node.unschedulable,
         ready=node.ready,
         trouble=trouble,
+        own=own,
+        tainted=is_tainted(node),
     )
 
 

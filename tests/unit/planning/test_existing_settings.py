@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from numaforge.cpulist import parse_cpulist
-from numaforge.errors import PlanError
+from numaforge.errors import PlanError, ProfileError
 from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
@@ -78,6 +78,43 @@ def test_parts_of_cores_that_are_there_are_kept_and_noticed():
     chosen = plan(node('reservedSystemCPUs: "0,4"\n'))
     assert chosen.cpus.reserved == {0, 4}
     assert [notice.id for notice in chosen.notices] == ["reserved-part-of-core"]
+
+
+UNVERIFIED = {"kubelet": {"register_with_taints": ["numaforge.io/unverified:NoSchedule", "a=b:NoExecute"]}}
+TAINTS = [
+    {"key": "numaforge.io/unverified", "effect": "NoSchedule"},
+    {"key": "a", "value": "b", "effect": "NoExecute"},
+]
+OTHER_TAINTS = "registerWithTaints:\n- {key: c, effect: NoSchedule}\n"
+
+
+def test_a_node_joins_with_the_taints_of_its_profile():
+    assert settings(node(), UNVERIFIED)["registerWithTaints"] == TAINTS
+
+
+def test_taints_that_are_there_are_left_to_their_file_when_the_profile_is_silent():
+    assert "registerWithTaints" not in settings(node(OTHER_TAINTS))
+
+
+def test_other_taints_that_are_there_are_a_conflict_unless_they_may_be_overridden():
+    assert "the profile says numaforge.io/unverified:NoSchedule, a=b:NoExecute" in refusal(
+        node(OTHER_TAINTS), UNVERIFIED
+    )
+    asked = {"kubelet": {**UNVERIFIED["kubelet"], "on_conflict": "override"}}
+    assert settings(node(OTHER_TAINTS), asked)["registerWithTaints"] == TAINTS
+
+
+def test_taints_of_a_flag_win_over_every_file_and_are_refused():
+    flagged = node(flags=("--register-with-taints=c=:NoSchedule",))
+    assert "a flag wins over every file" in refusal(flagged, UNVERIFIED)
+
+
+@pytest.mark.parametrize(
+    "text", ["unverified", "a=b=c:NoSchedule", ":NoSchedule", "a:Never", "a/b/c:NoSchedule", 7]
+)
+def test_what_is_no_taint_is_refused_with_how_one_is_written(text):
+    with pytest.raises(ProfileError, match="KEY=VALUE:EFFECT"):
+        load_profile({"kubelet": {"register_with_taints": [text]}})
 
 
 def test_memory_that_is_reserved_already_is_counted():

@@ -15,6 +15,7 @@ from numaforge.rollout.cluster import (
     Lease,
     Owner,
     Permission,
+    Taint,
     Toleration,
 )
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
@@ -76,6 +77,9 @@ class MemoryWorld(World):
     def annotate(self, name, key, value):
         node = self.cluster.node(name)
         self.cluster.change_node(name, annotations={**node.annotations, key: value})
+
+    def taint(self, name, *keys):
+        self.cluster.change_node(name, taints=tuple(Taint(key, "", "NoSchedule") for key in keys))
 
     def delete_lease(self, name):
         self.cluster.delete_lease(name)

@@ -6,7 +6,7 @@ import click
 
 from numaforge.commands.options import LazyGroup
 
-COMMANDS = ("plan", "run", "resume", "status", "abort", "unlock", "mig-labels")
+COMMANDS = ("plan", "run", "resume", "status", "abort", "unlock", "release", "mig-labels")
 
 
 @click.group(cls=LazyGroup, package=__name__, names=COMMANDS)

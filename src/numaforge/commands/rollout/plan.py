@@ -12,6 +12,7 @@ from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.report.terminal import show, show_json
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.outlook import look_ahead, look_further
+from numaforge.rollout.self_planned import plan_themselves
 
 
 @click.command()
@@ -30,8 +31,9 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
         refused = refused_hosts(cluster, options, nodes, survey)
         ahead = look_ahead(cluster, nodes, survey, options, refused)
         undrained = look_further(nodes, survey, options, refused)
+    own = plan_themselves(nodes.values(), {each.node for each in survey.needs})
     if output == "json":
-        show_json(outlook_document(ahead, survey, undrained, refused))
+        show_json(outlook_document(ahead, survey, undrained, refused, own))
     else:
-        show(outlook_tables(ahead, survey, options, undrained, refused, verbose=verbose))
+        show(outlook_tables(ahead, survey, options, undrained, refused, own, verbose=verbose))
     return ExitCode.YES

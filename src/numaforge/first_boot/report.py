@@ -1,0 +1,141 @@
+"""What a node says of itself to its cluster: by which profile it is planned, and whether it is as planned."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.first_boot.kubelet_login import KUBECONFIG, KubeletLogin, kubelet_login
+from numaforge.first_boot.stamp import ISSUE, BootRecord
+from numaforge.given import read_text
+from numaforge.kubelet.config.flags import flag_value
+from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, SelfPlanned
+from numaforge.snapshot import from_local
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
+from numaforge.verification import suite
+from numaforge.verification.login import Login
+
+_JOIN_SECONDS = 600.0
+_PAUSE_SECONDS = 2.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_HELD = "numaforge: the kubelet is not started: "
+Tell = Callable[[str], object]
+
+
+def report(tell: Tell, *, join_seconds: float = _JOIN_SECONDS) -> SelfPlanned | None:
+    """Verify this node, tell its Node, and return what was told; None where it has never joined a cluster.
+
+    Raises HostUnreachableError where the API server does not answer, or the kubelet does not register.
+    """
+    machine = read_topology(from_local())
+    flags = machine.kubelet.flags if machine.kubelet else ()
+    kubeconfig = Path(flag_value(flags, "kubeconfig") or KUBECONFIG)
+    held = read_text(ISSUE).strip().removeprefix(_HELD) if ISSUE.exists() else ""
+    if held and not kubeconfig.exists():
+        return None
+    deadline = time.monotonic() + join_seconds
+    while not kubeconfig.exists():  # kubeadm joins when cloud-init is through
+        if time.monotonic() > deadline:
+            raise HostUnreachableError(
+                f"the kubelet has no login after {join_seconds:.0f} s", where=str(kubeconfig)
+            )
+        time.sleep(_PAUSE_SECONDS)
+    login, name, boot_id = kubelet_login(kubeconfig), _node_name(machine), _BOOT_ID.read_text().strip()
+    if not held:
+        _until_joined(login, name, boot_id, tell, deadline)
+    said = held or _shortcomings(tell)
+    record = BootRecord.kept() or BootRecord(profile="", named_by="", plan="", at="", version="")
+    told = SelfPlanned(
+        profile=record.profile,
+        named_by=record.named_by,
+        plan=record.plan[:16],
+        version=record.version,
+        boot_id=boot_id,
+        verified=not said,
+        says=said[:MOST_SAID],
+        checked_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    )
+    _say(login, name, told, held=bool(held))
+    return told
+
+
+def _node_name(machine: NodeTopology) -> str:
+    flags = machine.kubelet.flags if machine.kubelet else ()
+    return (flag_value(flags, "hostname-override") or machine.hostname or "").lower()
+
+
+def _until_joined(login: KubeletLogin, name: str, boot_id: str, tell: Tell, deadline: float) -> None:
+    """Wait until the Node is there, and its kubelet has reported this boot of it."""
+    why = ""
+    while True:
+        try:
+            status = login.node(name).get("status") or {}
+            if (status.get("nodeInfo") or {}).get("bootID") == boot_id:
+                return
+            found = f"the Node {name} is of another boot: its kubelet has not reported this one"
+        except HostUnreachableError as error:
+            found = str(error)
+        if found != why:
+            tell(why := found)
+        if time.monotonic() > deadline:
+            raise HostUnreachableError(f"the kubelet has not joined: {why}")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _shortcomings(tell: Tell) -> str:
+    """Hold this node to its plan as `numaforge verify` does; return what is not as planned, "" for nothing.
+
+    Raises HostError where the suite could not run.
+    """
+    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+        found_in, config = Path(folder, "report.xml"), Path(folder, "ssh_config")
+        config.touch()
+        done = subprocess.run(
+            suite.command([Login("local://")], config, f"--junitxml={found_in}"),
+            env=suite.environment(),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode not in (ExitCode.YES, ExitCode.NO) or not found_in.exists():
+            last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+            raise HostError(f"the verification suite could not run: {''.join(last) or done.returncode}")
+        found = suite.results(found_in)
+    failed = suite.failures(found)
+    for failure in failed:
+        tell(str(failure))
+    if not failed:
+        return ""
+    why = "; ".join(each.reason for each in failed)
+    return f"{len(failed)} of {len(found)} promises are not kept: {why}"
+
+
+def _say(login: KubeletLogin, name: str, told: SelfPlanned, *, held: bool) -> None:
+    now, status = told.checked_at, "True" if told.verified else "False"
+    before = _condition(login.node(name))
+    condition = {
+        "type": CONDITION,
+        "status": status,
+        "reason": "AsPlanned" if told.verified else "KubeletHeld" if held else "NotAsPlanned",
+        "message": told.says or f"as planned by profile {told.profile}",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": before["lastTransitionTime"] if before.get("status") == status else now,
+    }
+    login.annotate(name, {ANNOTATION: json.dumps(asdict(told))})
+    login.set_condition(name, condition)
+
+
+def _condition(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == CONDITION), {})
