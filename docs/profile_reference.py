@@ -28,6 +28,7 @@ _FORMS = {
     "label value": "at most 63 letters, digits, `-`, `_`, `.`",
     "DNS subdomain": "small letters, digits, `-`, `.`",
     "PCI id": "`'15b3'`, `'15b3:1021'`",
+    "taint": "`KEY=VALUE:EFFECT`, `KEY:EFFECT`",
     "kernel parameter": "`NAME`, `NAME=VALUE`",
     "known kernel parameter": "a parameter of [the list](#parameters-by-purpose)",
     "risk": "what it may cost, as text",

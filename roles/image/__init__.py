@@ -15,7 +15,7 @@ from pyinfra import host
 
 from numaforge import shell
 from numaforge.errors import HostError
-from numaforge.first_boot.settings import SETTINGS
+from numaforge.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
 from numaforge.framing import Answer, asking
 from numaforge.given import read_text
@@ -24,7 +24,7 @@ from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.look import GUARD
 from numaforge.profile import load_profile
 from numaforge.roles.image import program
-from numaforge.roles.image.manifest import BOM, MANIFEST, Installed, bill, manifest
+from numaforge.roles.image.manifest import BOM, Installed, bill, manifest
 from numaforge.roles.image.wish import KEY, Image, read_image
 
 if TYPE_CHECKING:

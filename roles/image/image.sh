@@ -35,9 +35,10 @@ put() { # PATH MODE: what stands on stdin, in base64
     mkdir -p "${1%/*}" && base64 -d > "$1.numaforge-new" && chmod "$2" "$1.numaforge-new" &&
         mv -f "$1.numaforge-new" "$1"
 }
-unpack() { # FOLDER PYTHON: the archive on stdin takes the place of what is there; compiled for that Python
+# Compiled for that Python, whatever a builder makes of times: one that sets them all would have each start compile anew.
+unpack() { # FOLDER PYTHON: the archive on stdin takes the place of what is there
     rm -rf "$1.new" && mkdir -p "$1.new" && base64 -d | tar -xz --no-same-owner -C "$1.new" || return 1
-    "$2" -m compileall -q -j 0 -s "$1.new" -p "$1" "$1.new/lib" > /dev/null 2>&1 || : # a file for another Python
+    "$2" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$1.new" -p "$1" "$1.new/lib" > /dev/null 2>&1 || : # a file for another Python
     rm -rf "$1.old"
     if [ -e "$1" ]; then mv "$1" "$1.old" || return 1; fi
     mv "$1.new" "$1" && rm -rf "$1.old"

@@ -10,7 +10,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 from numaforge import __version__
 
-MANIFEST = "/etc/numaforge/image/manifest.json"
 BOM = "/etc/numaforge/image/bom.cdx.json"
 _MADE = datetime(1980, 1, 1, tzinfo=UTC)  # the same image has the same bill
 

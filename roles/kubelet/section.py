@@ -110,7 +110,7 @@ class Kubelet(Removable):
     register_with_taints: list[TaintText] = Field(
         default_factory=list,
         description="Taints with which a Node is made that has not joined before. numaforge.io/unverified is "
-        "lifted by `numaforge rollout release` where a node that plans itself has verified itself.",
+        "lifted by `numaforge rollout release` when a node that plans itself has verified itself.",
         examples=[["numaforge.io/unverified:NoSchedule"]],
     )
     on_conflict: Literal["refuse", "override"] = Field(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from lab import pki
 from lab.kwok import Fleet
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.first_boot.kubelet_login import KubeletLogin, kubelet_login
+from numaforge.first_boot.report import report
 from numaforge.rollout.cluster import ForbiddenError
 from numaforge.rollout.kubectl import KubectlCluster
-from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED, release_verified
+from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED, release_verified, self_planned
 
 pytestmark = pytest.mark.lab
 OWN, OTHER = "node-000", "node-001"
@@ -73,7 +75,7 @@ def test_a_kubelets_login_annotates_its_own_node_and_adds_a_condition(login: Kub
 
 
 def test_it_may_not_speak_for_another_node(login: KubeletLogin) -> None:
-    with pytest.raises(HostUnreachableError, match="not allowed to modify node|403"):
+    with pytest.raises(HostUnreachableError, match="403"):
         login.annotate(OTHER, {ANNOTATION: "{}"})
 
 
@@ -95,6 +97,21 @@ def test_it_may_not_lift_its_own_taint_which_a_roll_outs_login_does(
     with KubectlCluster(fleet.kubeconfig, kubectl=kubectl) as cluster:
         assert release_verified(cluster) == ([OWN], {})
         assert cluster.node(OWN).taints == ()
+
+
+def test_a_machine_that_has_no_plan_says_so_on_its_node(fleet: Fleet) -> None:
+    name = socket.gethostname().lower()
+    fleet.add_node(name)
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    fleet.patch(f"/api/v1/nodes/{name}/status", {"status": {"nodeInfo": {"bootID": boot_id}}})
+    said: list[str] = []
+    told = report(said.append, fleet.login(f"system:node:{name}", organization="system:nodes"))
+    assert told is not None
+    assert not told.verified
+    assert "promises are not kept: there is no plan" in told.says
+    assert said
+    with KubectlCluster(fleet.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
+        assert self_planned(cluster.node(name)) == told
 
 
 UNUSABLE = {

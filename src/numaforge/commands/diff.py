@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.machine import kubelet_version_option, plan_of, plan_or_machine, profile_option
+from numaforge.commands.machine import (
+    is_image_root,
+    kubelet_version_option,
+    plan_of,
+    plan_or_machine,
+    plan_with,
+    profile_option,
+)
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.report.terminal import show, show_json
@@ -34,12 +41,17 @@ def diff(
     """Say what differs between machines or plans A and B.
 
     Each is a MACHINE (a file, a folder, a ready machine, a host) or a PLAN file. The plans that
-    --profile gives to both are compared, too; without it, those that both carry. What is a host's own (its
-    name, UUIDs, processes) is left out. Exits with 0 when they are alike, 1 when not.
+    --profile gives to both are compared, too; without it, those that both carry. B may be the root of an
+    image: the plan that A has, or that --profile gives to it, is compared with the one that A would make of
+    itself with that image. What is a host's own (its name, UUIDs, processes) is left out. Exits with 0 when
+    they are alike, 1 when not.
     """
     from numaforge.report.difference import differences
 
-    documents = [_comparable(source, profile, kubelet_version) for source in (left, right)]
+    if is_image_root(right):
+        documents = _now_and_with_image(left, right, profile, kubelet_version)
+    else:
+        documents = [_comparable(source, profile, kubelet_version) for source in (left, right)]
     kinds = [kind for kind in documents[0] if kind in documents[1]]
     if not kinds:
         raise click.UsageError("a plan alone and a machine without one cannot be compared: give --profile")
@@ -50,6 +62,20 @@ def diff(
         for kind in kinds:
             _show_differences(kind, found[kind], _column_names(left, right))
     return ExitCode.NO if any(found.values()) else ExitCode.YES
+
+
+def _now_and_with_image(
+    source: str, image: str, profile: str | None, kubelet_version: str | None
+) -> list[dict[str, Any]]:
+    """Return the plan that a machine has, and the one that it would make of itself with an image."""
+    from numaforge.roles.document import to_document
+    from numaforge.roles.node import NodePlan
+
+    machine = plan_or_machine(source)
+    now = None if isinstance(machine, NodePlan) else plan_of(machine, profile, None)
+    if isinstance(machine, NodePlan) or now is None:
+        raise click.UsageError(f"{source} is no machine with a plan: --profile says which one it has")
+    return [{"plan": to_document(each)} for each in (now, plan_with(machine, image, kubelet_version))]
 
 
 def _comparable(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:

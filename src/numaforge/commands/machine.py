@@ -165,9 +165,9 @@ def _profiles(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
 
 profile_option = click.option(
     "--profile",
-    metavar="NAME|FILE",
+    metavar="NAME|FILE|IMAGE",
     shell_complete=_profiles,
-    help="A ready profile's name, or a YAML file with the intent.",
+    help="A ready profile's name, a YAML file with the intent, or the root of an image: what its nodes do.",
 )
 kubelet_version_option = click.option(
     "--kubelet-version",
@@ -353,4 +353,18 @@ def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) 
     from numaforge.profile import load_profile
 
     with step(f"planning {machine.hostname or 'the machine'} with {profile}"):
+        if is_image_root(profile):
+            from numaforge.first_boot.chosen import image_kubelet, image_profile
+
+            root = Path(profile)
+            return plan_node(machine, image_profile(root).profile, kubelet_version or image_kubelet(root))
         return plan_node(machine, load_profile(profile), kubelet_version)
+
+
+def is_image_root(named: str) -> bool:
+    """Say whether a name is that of the root of an image whose nodes plan themselves."""
+    if not Path(named).is_dir():
+        return False
+    from numaforge.first_boot.chosen import is_image
+
+    return is_image(Path(named))

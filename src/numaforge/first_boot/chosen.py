@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from numaforge.errors import NumaforgeError, ProfileError
-from numaforge.first_boot.settings import SETTINGS, BootSettings
-from numaforge.given import read_text
+from numaforge.first_boot.settings import MANIFEST, SETTINGS, BootSettings, read_settings
+from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.profile import NodeProfile, load_profile
 
 PARAMETER = "numaforge.profile"
@@ -25,6 +24,9 @@ LABELS = ("NUMAFORGE", "config-2", "CIDATA", "cidata")
 _OEM_STRINGS = "sys/firmware/dmi/entries"
 _MOST_BYTES = 4096
 _MOUNT_SECONDS = 20
+
+
+_Source = Callable[[Path], tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,40 @@ def chosen_profile(settings: BootSettings, root: Path = Path("/")) -> NamedProfi
     config drive, an OEM string of the firmware, the image's own boot.yaml. What is said and cannot be had is
     an error, and no reason to ask the next. Raises ProfileError with who has said it.
     """
-    sources: tuple[Callable[[], tuple[str, str] | None], ...] = (
-        partial(_of_kernel, root),
-        partial(_of_file, root),
-        partial(_of_drive, root),
-        partial(_of_firmware, root),
-        lambda: (settings.profile, f"{SETTINGS}: profile") if settings.profile else None,
-    )
+    of_machine = (_of_kernel, _of_file, _of_drive, _of_firmware)
+    return _first(settings, root, of_machine)
+
+
+def is_image(root: Path) -> bool:
+    """Say whether a folder is the root of an image whose nodes plan themselves."""
+    return _below(root, SETTINGS).is_file()
+
+
+def image_profile(root: Path) -> NamedProfile:
+    """Return the profile of an image's nodes where nothing beside the image names one."""
+    return _first(read_settings(_below(root, SETTINGS)), root, (_of_file,))
+
+
+def image_kubelet(root: Path) -> str | None:
+    """Return the version of an image's kubelet, as its manifest has it; None where it has none."""
+    try:
+        packages = parse_json(_below(root, Path(MANIFEST)).read_text(encoding="utf-8"))["packages"]
+        return str(packages["kubelet"]).partition("-")[0]
+    except (OSError, NotJsonError, UnicodeDecodeError, KeyError, TypeError):
+        return None
+
+
+def _below(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
+
+
+def _first(settings: BootSettings, root: Path, sources: Iterable[_Source]) -> NamedProfile:
     for source in sources:
-        if said := source():
+        if said := source(root):
             return NamedProfile(_load(*said, root), said[1])
+    if settings.profile:
+        by = f"{SETTINGS}: profile"
+        return NamedProfile(_load(settings.profile, by, root), by)
     raise ProfileError(
         "no profile is named",
         where=str(SETTINGS),

@@ -31,22 +31,23 @@ _HELD = "numaforge: the kubelet is not started: "
 Tell = Callable[[str], object]
 
 
-def report(tell: Tell, *, join_seconds: float = _JOIN_SECONDS) -> SelfPlanned | None:
+def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
     """Verify this node, tell its Node, and return what was told; None where it has never joined a cluster.
 
-    Raises HostUnreachableError where the API server does not answer, or the kubelet does not register.
+    `kubeconfig` is the kubelet's; by default the one that its command line names. Raises HostUnreachableError
+    where the API server does not answer, or the kubelet does not register.
     """
     machine = read_topology(from_local())
     flags = machine.kubelet.flags if machine.kubelet else ()
-    kubeconfig = Path(flag_value(flags, "kubeconfig") or KUBECONFIG)
+    kubeconfig = kubeconfig or Path(flag_value(flags, "kubeconfig") or KUBECONFIG)
     held = read_text(ISSUE).strip().removeprefix(_HELD) if ISSUE.exists() else ""
     if held and not kubeconfig.exists():
         return None
-    deadline = time.monotonic() + join_seconds
+    deadline = time.monotonic() + _JOIN_SECONDS
     while not kubeconfig.exists():  # kubeadm joins when cloud-init is through
         if time.monotonic() > deadline:
             raise HostUnreachableError(
-                f"the kubelet has no login after {join_seconds:.0f} s", where=str(kubeconfig)
+                f"the kubelet has no login after {_JOIN_SECONDS:.0f} s", where=str(kubeconfig)
             )
         time.sleep(_PAUSE_SECONDS)
     login, name, boot_id = kubelet_login(kubeconfig), _node_name(machine), _BOOT_ID.read_text().strip()

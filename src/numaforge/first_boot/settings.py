@@ -13,6 +13,8 @@ from numaforge.sections.section import Section, validated
 from numaforge.sections.strict_yaml import read_yaml
 
 SETTINGS = Path("/etc/numaforge/boot.yaml")
+MANIFEST = "/etc/numaforge/image/manifest.json"
+"""What an image was made of."""
 
 
 class BootSettings(Section):

@@ -85,9 +85,17 @@ def why_unusable() -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without what changes pytest, and with no plugin but testinfra."""
+    """Return this process's environment without what changes pytest, and with no plugin but testinfra.
+
+    The packages are found where this process has them: an image's are in a folder of their own.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "testinfra.plugin"}
+    packages = os.pathsep.join(filter(None, [str(FOLDER.parents[1]), kept.get("PYTHONPATH")]))
+    return kept | {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "testinfra.plugin",
+        "PYTHONPATH": packages,
+    }
 
 
 def results(report: Path) -> tuple[CaseResult, ...]:

@@ -75,3 +75,38 @@ def test_entries_of_one_side_are_counted_for_people(saved, capsys):
     assert run(["diff", saved("a", machines.lab_node()), saved("b", machines.dgx_h100())]) == ExitCode.NO
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["gpus[]", "0", "entries", "8", "entries"] in lines
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> str:
+    """The root of an image whose nodes plan themselves, with a profile and a kubelet of its own."""
+    files = {
+        "boot.yaml": "profile: own\n",
+        "profiles/own.yaml": "extends: best-effort-mixed\nmemory: {system_reserved: 3Gi}\n",
+        "image/manifest.json": json.dumps({"packages": {"kubelet": "1.35.2-1.1"}}),
+    }
+    for name, text in files.items():
+        file = tmp_path / "image/etc/numaforge" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return str(tmp_path / "image")
+
+
+def test_what_an_images_nodes_do_is_compared_with_a_machine_as_it_is(saved, image, capsys):
+    code, kinds = found(capsys, saved("a", machines.lab_node()), image, "--profile", "best-effort-mixed")
+    assert code == ExitCode.NO
+    assert kinds["plan"]["profile"] == ("best-effort-mixed", "own")
+    assert kinds["plan"]["kubelet.version"][1] == "1.35.2"
+    assert kinds["plan"]["memory.system_reserved_bytes"][1] == 3 * 2**30
+    assert "machine" not in kinds
+
+
+@pytest.mark.parametrize("left", ["a machine without one", "a plan alone"])
+def test_an_image_is_compared_with_a_machine_that_has_a_plan_and_with_nothing_else(
+    left, saved, image, tmp_path, capsys
+):
+    plan = tmp_path / "plan.json"
+    plan.write_text(dumps(plan_node(machines.lab_node(), load_profile("training"))))
+    source = str(plan) if left == "a plan alone" else saved("a", machines.lab_node())
+    assert run(["diff", source, image]) == ExitCode.BAD_INPUT
+    assert "is no machine with a plan" in capsys.readouterr().err
