@@ -14,18 +14,24 @@ from typing import TYPE_CHECKING
 from pyinfra import host
 
 from numaforge import shell
-from numaforge.errors import HostError
+from numaforge.errors import HostError, NumaforgeError, PlanError
+from numaforge.first_boot.hardware import MACHINES, written
 from numaforge.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
 from numaforge.framing import Answer, asking
-from numaforge.given import read_text
+from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role, script_output
 from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.look import GUARD
-from numaforge.profile import load_profile
+from numaforge.planning.node import plan_node
+from numaforge.profile import NodeProfile, load_profile
 from numaforge.roles.image import program
 from numaforge.roles.image.manifest import BOM, Installed, bill, manifest
 from numaforge.roles.image.wish import KEY, Image, read_image
+from numaforge.snapshot import Snapshot
+from numaforge.topology import read_topology
+from numaforge.topology.model import NodeTopology
+from numaforge.topology.ready import ready_machine, ready_machines
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
@@ -64,10 +70,11 @@ class FoundImage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an image is made of: the wish, and the texts of its own profiles by path."""
+    """What an image is made of: the wish, and by path the texts of its own profiles and of its machines."""
 
     wish: Image
     profiles: Mapping[str, str]
+    machines: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -100,6 +107,7 @@ class Recipe:
             GUARD: (_HERE / "guard.conf").read_text(),
             str(SETTINGS): json.dumps(self.wish.boot.model_dump(exclude_none=True), indent=2) + "\n",
             **self.profiles,
+            **self.machines,
         }
         if self.wish.packages:
             blacklist = "".join(
@@ -152,14 +160,43 @@ def image() -> None:
     It changes nothing outside of the image, starts nothing, and changes nothing that is so already.
     """
     wish = read_image(host.data.get(KEY) or {})
-    named = wish.boot.profile
     own = {Path(each).stem: each for each in wish.profiles}
-    if named and named not in own:
-        load_profile(named, where=f"{KEY}: boot.profile")
-    for each in own.values():
-        load_profile(Path(each))
+    loaded = {name: load_profile(Path(file)) for name, file in own.items()}
+    named = wish.boot.profile
+    profile = loaded.get(named or "")
+    if named and profile is None:
+        profile = load_profile(named, where=f"{KEY}: boot.profile")
     profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in own.items()}
-    _bake(name="Bake the image", recipe=Recipe(wish, profiles))
+    machines = {Path(each).stem: _machine(each) for each in wish.machines}
+    for name, machine in machines.items():
+        if profile is not None:
+            _plan(machine, profile, name)
+    expected = {f"{MACHINES}/{name}.json": written(machine) for name, machine in machines.items()}
+    _bake(name="Bake the image", recipe=Recipe(wish, profiles, expected))
+
+
+def _machine(named: str) -> NodeTopology:
+    """Return a ready machine, or the one in a snapshot's file."""
+    if named in ready_machines():
+        return ready_machine(named)
+    try:
+        return read_topology(Snapshot.from_document(parse_json(read_text(named))))
+    except NotJsonError as error:
+        raise NumaforgeError(f"is no JSON: {error}", where=named) from error
+    except NumaforgeError as error:
+        raise error.at(named) from error
+
+
+def _plan(machine: NodeTopology, profile: NodeProfile, name: str) -> None:
+    """Plan a machine that the image is for: what cannot be planned there is said before a node boots."""
+    try:
+        plan_node(machine, profile)
+    except PlanError as error:
+        raise PlanError(
+            f"the profile {profile.name} cannot be planned for {name}: {error.message}",
+            where=error.where,
+            remedy=error.remedy,
+        ) from error
 
 
 @host_operation
@@ -258,7 +295,18 @@ def _apts(name: str, version: str) -> str:
 
 def _look(recipe: Recipe) -> str:
     units = [f"{_UNIT_FOLDER}/{unit}" for unit in _UNITS]
-    paths = [PROGRAM, _BOOT, *units, GUARD, _HOLDS, str(SETTINGS), MANIFEST, BOM, *recipe.profiles]
+    paths = [
+        PROGRAM,
+        _BOOT,
+        *units,
+        GUARD,
+        _HOLDS,
+        str(SETTINGS),
+        MANIFEST,
+        BOM,
+        *recipe.profiles,
+        *recipe.machines,
+    ]
     lists: Sequence[Sequence[str]] = (paths, recipe.units, [*recipe.wish.packages])
     left = "sysprep" if recipe.wish.sysprep else ""
     return _script("tell_image", *(" ".join(each) for each in lists), left)

@@ -49,6 +49,12 @@ class Image(Section):
         description="Files of profiles that the image has below /etc/numaforge/profiles.",
         examples=[["profiles/own.yaml"]],
     )
+    machines: tuple[str, ...] = Field(
+        default=(),
+        description="Machines that the image is for, each a snapshot's file or a ready machine. The profile "
+        "is planned for each while the image is made, and a node that is none of them is held.",
+        examples=[["snapshots/gpu-01.json"]],
+    )
     packages: dict[Package, Version] = Field(
         default={},
         description="Packages with their versions: installed, held, and kept from unattended upgrades.",

@@ -26,6 +26,7 @@ WantedBy=multi-user.target
 """
 WISH: dict[str, object] = {
     "boot": {"profile": "training"},
+    "machines": ["dgx-h100", "epyc-nps4"],
     "enable": ["containerd.service", "kubelet.service"],
     "sysprep": True,
 }
@@ -214,6 +215,17 @@ def test_a_unit_that_there_is_not_is_named(plain: Path) -> None:
     assert "the image has no crio.service" in refused(
         plain, {**WISH, "enable": ["crio.service", "kubelet.service"]}
     )
+
+
+def test_a_profile_that_a_machine_of_the_image_cannot_meet_is_named_before_anything_is_done(
+    plain: Path,
+) -> None:
+    own = plain.parent / "greedy.yaml"
+    own.write_text("{extends: training, name: greedy, memory: {system_reserved: 9000Gi}}\n")
+    wish = {**WISH, "boot": {"profile": "greedy"}, "profiles": [str(own)]}
+    assert "the profile greedy cannot be planned for dgx-h100" in refused(plain, wish)
+    assert "nowhere.json" in refused(plain, {**WISH, "machines": ["nowhere.json"]})
+    assert not (plain / "opt/numaforge").exists()
 
 
 @pytest.mark.long

@@ -9,14 +9,21 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+import yaml
 
+from numaforge.first_boot.hardware import MACHINES, written
 from numaforge.first_boot.stamp import PROGRAM, boot_script
+from numaforge.maintenance.look import GUARD
+from numaforge.topology import from_document
+from numaforge.topology.ready import ready_machine
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files
+from tests.ssh.kubelet_runs import data
 from tests.ssh.machine import governor
-from tests.ssh.sandbox import Sandbox
+from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.standin_systemd import DROP_IN, STATE
 from tests.ssh.test_pods import pod
+from tests.ssh.uninstalls import left
 
 NUMAFORGE = Path(sys.executable).parent / "numaforge"
 SETTINGS = "/etc/numaforge/boot.yaml"
@@ -214,6 +221,17 @@ def test_a_node_that_cannot_be_planned_is_left_as_it_was_and_says_why(mistake: s
     assert not node.path(RECORD).exists()
 
 
+def test_a_machine_that_the_image_was_not_made_for_is_held_and_its_own_is_planned(node: Sandbox) -> None:
+    node.run(f"mkdir -p {MACHINES}")
+    write(node, f"{MACHINES}/dgx.json", written(ready_machine("dgx-h100")))
+    assert "this is no machine of those that the image was made for; unlike dgx: CPUs is " in held(node)
+    own = json.loads(node.run(f"{NUMAFORGE} topology -o json").stdout)
+    write(node, f"{MACHINES}/own.json", written(from_document(own)))
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    assert "as the image expects it: own" in done.stderr
+
+
 def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:
     node.run(f"rm {PROGRAM}")
     assert "not found" in held(node)
@@ -261,3 +279,32 @@ def test_pods_that_outlive_a_restart_of_the_kubelet_are_not_disturbed(node: Sand
     node.run(f"kill -9 {process}")
     done = before_kubelet(node)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_over_ssh_changes_no_node_that_would_take_it_back(node: Sandbox, tmp_path: Path) -> None:
+    node.run(f"mkdir -p {Path(GUARD).parent}")
+    write(node, GUARD, "[Service]\n")
+    assert before_kubelet(node).returncode == 0
+    as_it_is = pyinfra(
+        tmp_path, data(node, numaforge_profile=yaml.safe_load(PROFILE)), "-y", "deploys/site.py"
+    )
+    assert as_it_is.returncode == 0, as_it_is.stdout
+    before = left(node)
+    other = {**yaml.safe_load(PROFILE), "tuning": {"governor": "powersave"}}
+    refused = pyinfra(tmp_path, data(node, numaforge_profile=other), "-y", "deploys/site.py")
+    assert refused.returncode != 0
+    assert "this node plans itself before each start of its kubelet" in refused.stdout
+    assert left(node) == before
+
+
+def test_a_node_that_has_never_joined_has_no_cluster_to_tell(node: Sandbox) -> None:
+    node.run("rm -f /etc/kubernetes/kubelet.conf; mkdir -p /run/issue.d")
+    write(node, ISSUE, "numaforge: the kubelet is not started: why\n")
+    done = node.run(f"{NUMAFORGE} boot --report")
+    assert (done.returncode, done.stdout) == (0, "the node has joined no cluster: there is none to be told\n")
+
+
+def test_a_node_that_is_to_tell_nothing_asks_nothing(node: Sandbox) -> None:
+    write(node, SETTINGS, "profile: own\nreport: false\n")
+    done = node.run(f"{NUMAFORGE} boot --report")
+    assert (done.returncode, done.stdout) == (0, "boot.yaml says that this node tells nothing\n")

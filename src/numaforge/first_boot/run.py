@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from numaforge import __version__
 from numaforge.errors import HostError, PlanError
 from numaforge.first_boot.chosen import NamedProfile, chosen_profile
+from numaforge.first_boot.hardware import require_expected
 from numaforge.first_boot.here import ask
 from numaforge.first_boot.settings import BootSettings, read_settings
 from numaforge.first_boot.stamp import BootRecord, Inputs, inputs_script, stamp
@@ -95,6 +96,8 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
             remedy="bring it back, or have it planned anew: numaforge boot --replan",
         )
     machine = _whole(settings, tell)
+    if kind := require_expected(machine):
+        tell(f"the machine is as the image expects it: {kind}")
     chosen = chosen_profile(settings)
     try:
         goal = _goal(chosen, machine)

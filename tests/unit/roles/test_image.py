@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.first_boot.settings import MANIFEST
 from numaforge.first_boot.stamp import PROGRAM
 from numaforge.roles.image import FoundImage, Recipe, best_python, checksum
-from numaforge.roles.image.manifest import BOM, MANIFEST, Installed, bill
+from numaforge.roles.image.manifest import BOM, Installed, bill
 from numaforge.roles.image.wish import Image, read_image
 
 MISTAKES: dict[str, tuple[object, str]] = {

@@ -1,0 +1,90 @@
+"""The machines that an image was made for: what is compared of a node before it plans itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.topology.model import Accelerator, Gpu, NodeTopology
+
+MACHINES = "/etc/numaforge/image/machines"
+_NEAR_BYTES, _NEAR_PART = 64 << 20, 64
+"""So much of a NUMA node's memory may move from boot to boot, as in boot.sh."""
+
+Hardware = Mapping[str, str | int]
+"""What a machine is made of, by name: CPUs as a cpulist, memory in bytes, GPUs by their PCI ids."""
+
+
+def hardware_of(machine: NodeTopology) -> dict[str, str | int]:
+    """Return what makes a machine one of its kind."""
+    found: dict[str, str | int] = {"CPUs": format_cpulist(machine.online | machine.offline)}
+    for node in machine.numa_nodes:
+        found[f"memory of NUMA node {node.id}"] = node.memory_bytes or 0
+    devices: tuple[Gpu | Accelerator, ...] = (*machine.gpus, *machine.accelerators)
+    found.update({f"GPU {each.pci_address}": f"{each.vendor}:{each.device}" for each in devices})
+    return found
+
+
+def written(machine: NodeTopology) -> str:
+    """Return the text of a machine below MACHINES."""
+    return json.dumps(hardware_of(machine), indent=2) + "\n"
+
+
+def require_expected(machine: NodeTopology, folder: Path = Path(MACHINES)) -> str | None:
+    """Return which of the machines of an image this is; None where the image is for any machine.
+
+    Raises HostError with what differs from the one that is most like it.
+    """
+    known = {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
+    if not known:
+        return None
+    found = hardware_of(machine)
+    unlike = {name: _differences(expected, found) for name, expected in known.items()}
+    nearest = min(unlike, key=lambda name: len(unlike[name]))
+    if not unlike[nearest]:
+        return nearest
+    raise HostError(
+        f"this is no machine of those that the image was made for; unlike {nearest}: "
+        + "; ".join(unlike[nearest]),
+        where=str(folder),
+        remedy="bake an image for it: machines in numaforge_image",
+    )
+
+
+def _read(file: Path) -> Hardware:
+    try:
+        document = parse_json(read_text(file))
+    except NotJsonError as error:
+        raise NumaforgeError(f"is no JSON: {error}", where=str(file)) from error
+    if not isinstance(document, dict) or not all(isinstance(each, str | int) for each in document.values()):
+        raise NumaforgeError("is no machine of an image", where=str(file))
+    return document
+
+
+def _differences(expected: Hardware, found: Hardware) -> list[str]:
+    sentences = []
+    for name in dict.fromkeys([*expected, *found]):
+        there, wanted = found.get(name), expected.get(name)
+        if there == wanted or _is_near(there, wanted):
+            continue
+        if there is None:
+            sentences.append(f"{name} ({_shown(wanted)}) is missing")
+        elif wanted is None:
+            sentences.append(f"{name} ({_shown(there)}) is too many")
+        else:
+            sentences.append(f"{name} is {_shown(there)}, and not {_shown(wanted)}")
+    return sentences
+
+
+def _is_near(one: str | int | None, other: str | int | None) -> bool:
+    if not isinstance(one, int) or not isinstance(other, int):
+        return False
+    return abs(one - other) <= max(_NEAR_BYTES, other // _NEAR_PART)
+
+
+def _shown(value: str | int | None) -> str:
+    return f"{value >> 20} MiB" if isinstance(value, int) else str(value)
