@@ -58,6 +58,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"export NUMAFORGE_TEMPLATES=": "tests/unit/commands/test_render.py sets it",
     r"numaforge capture": "needs hosts; tests/ssh runs it",
     r"numaforge diff before.json root@": "needs a host",
+    r"numaforge (diff|plan) \S+ (--profile )?/srv/root": "needs the root of an image; test_diff.py has one",
     r"numaforge completion": "writes to the home folder; tests/unit/commands/test_screen.py prints each",
     r"numaforge plan --profile profiles/gpu.yaml": "reads what the line before it has written; "
     "tests/unit/convert plans with each",
