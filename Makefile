@@ -24,7 +24,7 @@ export PYTEST_DEBUG_TEMPROOT
 
 include lab/lab.mk
 
-.PHONY: bundle image release help setup demo test test-fast lint lock bench bench-plans clean
+.PHONY: bundle image box release help setup demo test test-fast lint lock bench bench-plans clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -65,7 +65,12 @@ image: setup ## dist/image.tar: a root file system whose nodes plan themselves, 
 	@cd lab/rootfs && cp -r --parents usr/lib/systemd/system/kubelet.service* "$(CURDIR)/dist/kubelet"
 	@$(if $(KUBELET),install -m 755 "$(KUBELET)" dist/kubelet/usr/bin/kubelet,true)
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH:/usr/sbin:/sbin" MIRROR="$$NUMAFORGE_DEBIAN_MIRROR" SUITE="$(SUITE)" FILES=dist/kubelet \
+	  PACKAGES="$(PACKAGES)" \
 	  WISH=docs/examples/image/image.yaml sh docs/examples/image/bake.sh dist/image.tar dist/image.xml
+
+box: setup ## dist/box: such an image as a box for Vagrant with libvirt, and the key to log in with
+	@$(MAKE) image PACKAGES=systemd-sysv,udev,python3,dbus,kmod,procps,linux-image-amd64,openssh-server,sudo
+	@PATH="$$PATH:/usr/sbin:/sbin" sh docs/examples/image/box.sh dist/image.tar dist/box
 
 release: setup ## dist/release: the wheel, the sdist, the bundle, their SBOM and checksums, and the tag's message
 	@$(PYTHON) packaging/release.py dist/release

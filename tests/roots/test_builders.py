@@ -12,8 +12,14 @@ from lab.paths import REPOSITORY
 from lab.roots import UnavailableError, build_tools
 from tests.ssh.sandbox import cannot_run
 
-TOOLS = {"packer": "bookworm", "mkosi": "trixie", "cloud-init": "trixie", "ansible-core": "trixie"}
-"""The programs, and the release of Debian that has them; no later one has packer."""
+TOOLS = {
+    "packer": "bookworm",
+    "vagrant-libvirt": "bookworm",
+    "mkosi": "trixie",
+    "cloud-init": "trixie",
+    "ansible-core": "trixie",
+}
+"""The programs, and the release of Debian that has them; no later one has packer or Vagrant."""
 INSIDE = """
     mount --rbind /proc "$1/proc"
     mount -t tmpfs none "$1/mnt"
@@ -26,6 +32,7 @@ INSIDE = """
 def folder(tmp_path: Path) -> Path:
     """A copy of the templates, with what a user has beside them."""
     copy = shutil.copytree(REPOSITORY / "docs/examples/image", tmp_path / "image")
+    shutil.copy(REPOSITORY / "Vagrantfile", copy)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(copy / "key")], check=True)
     return copy
 
@@ -48,6 +55,8 @@ PLAYBOOK = (
 )
 ACCEPTED = {
     "packer": "touch disk; packer validate -var image=disk -var key=key node.pkr.hcl",
+    "vagrant-libvirt": "for each in libvirt virtualbox; do"
+    " VAGRANT_DEFAULT_PROVIDER=$each vagrant validate --ignore-provider; done; vagrant validate",
     "mkosi": "cd mkosi; mkosi summary > said; cat said",
     "cloud-init": "cloud-init schema --config-file user-data.yaml",
     "ansible-core": f"{PLAYBOOK}; ansible-playbook --syntax-check -i localhost, play.yml",
@@ -64,6 +73,7 @@ def test_the_builder_accepts_its_template(tool: str, folder: Path) -> None:
 
 MISTAKES = {
     "packer": ("node.pkr.hcl", "ssh_username", "ssh_usrname"),
+    "vagrant-libvirt": ("Vagrantfile", "libvirt.cputopology", "libvirt.cputoplogy"),
     "mkosi": ("mkosi/mkosi.conf", "Format=disk", "Format=disc"),
     "cloud-init": ("user-data.yaml", "write_files:\n  -", "write_files:\n  - x: 1\n  -"),
     "ansible-core": ("image-builder/numaforge/tasks/main.yml", "delegate_to", "delegate_too"),
