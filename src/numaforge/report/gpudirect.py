@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -9,9 +10,11 @@ import click
 
 from numaforge.findings.gpudirect.pairs import Pair, Works
 from numaforge.ordering import natural
-from numaforge.report.terminal import plain
-from numaforge.report.wording import counted
+from numaforge.report.hostnames import folded
+from numaforge.report.terminal import Screen, plain, screen
+from numaforge.report.wording import counted, wrapped
 
+_PLACE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _COLOURS = {Works.YES: "green", Works.NO: "red", Works.UNKNOWN: "yellow"}
 
 
@@ -44,13 +47,43 @@ def _matrix(pairs: Sequence[Pair]) -> list[str]:
 
 
 def _table(pairs: Sequence[Pair]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("GPU", "", "NIC", "", "distance", "GPUDirect")]
-    for pair in pairs:
-        works = f"{pair.works}: {pair.reason}" if pair.reason else str(pair.works)
-        rows.append((pair.gpu, pair.gpu_address, pair.nic, pair.nic_address, pair.distance or "?", works))
-    heading, *lines = _aligned(rows)
+    """Return a line for each rail, with why it does not work; where the screen is narrow, below them."""
+    width = max(screen().width, Screen.width)
+    heading, *lines = _aligned(_rows(pairs, [_answer(pair) for pair in pairs]))
+    below: list[str] = []
+    if max(map(len, lines)) > width:
+        heading, *lines = _aligned(_rows(pairs, [str(pair.works) for pair in pairs]))
+        below = _reasons(pairs, width)
     coloured = [click.style(line, fg=_COLOURS[pair.works]) for line, pair in zip(lines, pairs, strict=True)]
-    return [heading, *coloured]
+    return [heading, *coloured, *below]
+
+
+def _rows(pairs: Sequence[Pair], answers: Sequence[str]) -> list[tuple[str, ...]]:
+    return [
+        ("GPU", "", "NIC", "", "distance", "GPUDirect"),
+        *(
+            (pair.gpu, pair.gpu_address, pair.nic, pair.nic_address, pair.distance or "?", answer)
+            for pair, answer in zip(pairs, answers, strict=True)
+        ),
+    ]
+
+
+def _answer(pair: Pair) -> str:
+    return f"{pair.works}: {pair.reason}" if pair.reason else str(pair.works)
+
+
+def _reasons(pairs: Sequence[Pair], width: int) -> list[str]:
+    """Return each reason once, as the first pair has it; others may differ from it in their places alone."""
+    alike: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        if pair.reason:
+            alike.setdefault(_PLACE.sub("", _answer(pair)), []).append(pair)
+    lines = []
+    for found in alike.values():
+        too = "; the others likewise" if len({pair.reason for pair in found}) > 1 else ""
+        named = folded(pair.gpu for pair in found)
+        lines += ["", *wrapped(f"{named} {_answer(found[0])}{too}", width, indent="")]
+    return lines
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -56,6 +56,19 @@ def test_the_page_names_every_field_and_answer(capsys, path, command, answers):
 
 def test_every_gpu_and_nic_is_in_the_matrix(capsys):
     run(["gpudirect", "dgx-h100-acs", "-v"])
-    matrix = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    blocks = capsys.readouterr().out.split("\n\n")
+    [matrix] = [block.splitlines() for block in blocks if "mlx5_0" in block.splitlines()[0]]
     assert len(matrix) == 9
     assert matrix[1].split()[:5] == ["GPU0", "PIX", "no", "NODE", "no"]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+@pytest.mark.parametrize("machine", ["dgx-h100", "dgx-h100-acs", "gb200", "mi300x"])
+def test_no_line_of_the_table_of_rails_is_wider_than_the_screen(monkeypatch, capsys, machine, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run(["gpudirect", machine])
+    table, reasons = capsys.readouterr().out.split("\n\n")[:2]
+    assert max(map(len, table.splitlines())) <= columns
+    if table.endswith("unknown"):
+        assert reasons.startswith("GPU[0-")
+        assert max(map(len, reasons.splitlines())) <= columns
