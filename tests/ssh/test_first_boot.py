@@ -129,6 +129,13 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
         lambda node: node.run("mkdir -p /sys/module/nvidia && echo 615.1 > /sys/module/nvidia/version"),
         "driver-nvidia is new: 615.1",
     ),
+    "another memory mode of the GPUs": (
+        lambda node: (
+            node.run("mkdir -p /proc/driver/nvidia")
+            and write(node, "/proc/driver/nvidia/params", 'CoherentGPUMemoryMode: "driver"\n')
+        ),
+        'GPU-memory-mode is new: "driver"',
+    ),
     "another kernel": (
         lambda node: write(node, "/proc/sys/kernel/osrelease", "6.12.0\n"),
         "kernel was 6.1.0, and is 6.12.0",
