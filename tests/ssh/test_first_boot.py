@@ -34,6 +34,7 @@ ISSUE = "/run/issue.d/numaforge.issue"
 MACHINE_ID = "/etc/machine-id"
 MEMINFO = "/sys/devices/system/node/node1/meminfo"
 GPU = "/sys/bus/pci/devices/0000:17:00.0"
+DRIVER_PARAMETERS = "/proc/driver/nvidia/params"
 PROFILE = """
 name: own
 cpus: {reserved: {cores_per_numa_node: 1}}
@@ -61,6 +62,8 @@ def prepare(node: Sandbox) -> None:
     write(node, OWN, PROFILE)
     write(node, PROGRAM, f'#!/bin/sh\necho >> /run/planned\nexec {NUMAFORGE} "$@"\n')
     node.run(f"chmod 755 {PROGRAM}")
+    node.run("mount -t tmpfs tmpfs /proc/driver && mkdir /proc/driver/nvidia")
+    write(node, DRIVER_PARAMETERS, 'CoherentGPUMemoryMode: "numa"\n')
 
 
 @pytest.fixture
@@ -130,11 +133,8 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
         "driver-nvidia is new: 615.1",
     ),
     "another memory mode of the GPUs": (
-        lambda node: (
-            node.run("mkdir -p /proc/driver/nvidia")
-            and write(node, "/proc/driver/nvidia/params", 'CoherentGPUMemoryMode: "driver"\n')
-        ),
-        'GPU-memory-mode is new: "driver"',
+        lambda node: write(node, DRIVER_PARAMETERS, 'CoherentGPUMemoryMode: "driver"\n'),
+        'GPU-memory-mode was "numa", and is "driver"',
     ),
     "another kernel": (
         lambda node: write(node, "/proc/sys/kernel/osrelease", "6.12.0\n"),
