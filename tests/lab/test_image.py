@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,6 +27,7 @@ from numaforge.first_boot.stamp import STATE
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import loads
+from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 from tests.lab.rollouts import in_repository
@@ -86,6 +88,38 @@ def test_verification_is_green_without_a_change(image_lab: Lab, tmp_path: Path) 
     inventory.write_text(f"nodes = {[*image_lab.inventory().items()]!r}\n")
     said = in_repository("numaforge", "verify", str(inventory))
     assert "2 as planned" in said
+
+
+def test_each_tells_its_node_that_it_is_as_planned_and_is_released_then(image_lab: Lab) -> None:
+    for node in image_lab.nodes:
+        wait_until(node, lambda node=node: ANNOTATION in annotations(image_lab, node))  # type: ignore[misc]
+        told = json.loads(annotations(image_lab, node)[ANNOTATION])
+        assert (told["says"], told["verified"], told["profile"]) == ("", True, "lab")
+        assert told["plan"] == str(record(node)["plan"])[:16]
+        assert verified(image_lab, node) == ("True", "AsPlanned")
+        assert [taint["key"] for taint in cluster_node(image_lab, node)["spec"]["taints"]] == [UNVERIFIED]
+    kubeconfig = str(image_lab.kubeconfig)
+    said = in_repository("numaforge", "rollout", "release", "--kubeconfig", kubeconfig)
+    assert f"verified, {UNVERIFIED} is lifted" in said
+    for node in image_lab.nodes:
+        assert not cluster_node(image_lab, node)["spec"].get("taints")
+    status = in_repository("numaforge", "rollout", "status", "--kubeconfig", kubeconfig, "--verbose")
+    assert status.count("plans itself") == 2
+
+
+def cluster_node(lab: Lab, node: Node) -> dict[str, Any]:
+    return dict(json.loads(kubectl(lab, "get", "node", node.name, "-o", "json")))
+
+
+def annotations(lab: Lab, node: Node) -> dict[str, str]:
+    return dict(cluster_node(lab, node)["metadata"].get("annotations") or {})
+
+
+def verified(lab: Lab, node: Node) -> tuple[str, str]:
+    """Return the status and the reason of the condition in which a node says how it is."""
+    conditions = cluster_node(lab, node)["status"]["conditions"]
+    [found] = [each for each in conditions if each["type"] == CONDITION]
+    return found["status"], found["reason"]
 
 
 def test_a_pod_gets_whole_cores_that_are_not_reserved(image_lab: Lab, node: Node) -> None:
@@ -192,8 +226,8 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_node_that_cannot_be_planned_says_so_on_its_console_and_starts_no_kubelet(
-    mistake: str, fresh: Node
+def test_a_node_that_cannot_be_planned_says_so_on_its_console_and_on_its_node_and_starts_no_kubelet(
+    mistake: str, fresh: Node, image_lab: Lab
 ) -> None:
     text, why = MISTAKES[mistake]
     write_before_boot(fresh, "etc/numaforge/profile.yaml", text)
@@ -204,6 +238,8 @@ def test_a_node_that_cannot_be_planned_says_so_on_its_console_and_starts_no_kube
     assert why in fresh.run("cat /run/issue.d/numaforge.issue")
     assert not answers(fresh, "systemctl is-active -q kubelet")
     assert not answers(fresh, f"test -e {DROP_IN}")
+    wait_until(fresh, lambda: verified(image_lab, fresh) == ("False", "KubeletHeld"))
+    assert why in json.loads(annotations(image_lab, fresh)[ANNOTATION])["says"]
 
 
 def test_a_clock_in_1970_which_systemd_sets_to_its_own_age_changes_nothing(fresh: Node) -> None:
