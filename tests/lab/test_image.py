@@ -98,12 +98,13 @@ def test_each_tells_its_node_that_it_is_as_planned_and_is_released_then(image_la
         assert told["plan"] == str(record(node)["plan"])[:16]
         assert verified(image_lab, node) == ("True", "AsPlanned")
         assert [taint["key"] for taint in cluster_node(image_lab, node)["spec"]["taints"]] == [UNVERIFIED]
-    kubeconfig = str(image_lab.kubeconfig)
-    said = in_repository("numaforge", "rollout", "release", "--kubeconfig", kubeconfig)
+    kubectl_of_lab = str(image_lab.control_plane.kubectl())
+    login = ("--kubeconfig", str(image_lab.kubeconfig), "--kubectl", kubectl_of_lab)
+    said = in_repository("numaforge", "rollout", "release", *login)
     assert f"verified, {UNVERIFIED} is lifted" in said
     for node in image_lab.nodes:
         assert not cluster_node(image_lab, node)["spec"].get("taints")
-    status = in_repository("numaforge", "rollout", "status", "--kubeconfig", kubeconfig, "--verbose")
+    status = in_repository("numaforge", "rollout", "status", *login, "--verbose")
     assert status.count("plans itself") == 2
 
 
