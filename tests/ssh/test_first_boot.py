@@ -239,6 +239,13 @@ def test_a_machine_that_the_image_was_not_made_for_is_held_and_its_own_is_planne
     assert "as the image expects it: own" in done.stderr
 
 
+def test_gpus_that_are_to_be_cut_and_have_no_driver_to_cut_them_hold_the_kubelet(node: Sandbox) -> None:
+    write(node, OWN, PROFILE + "mig: {gpus: [{devices: {1g: all}}]}\n")
+    said = held(node)
+    assert "0000:17:00.0: NVML does not say how this GPU is cut" in said
+    assert "libnvidia-ml.so.1" in said
+
+
 def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:
     node.run(f"rm {PROGRAM}")
     assert "not found" in held(node)

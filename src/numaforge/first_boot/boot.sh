@@ -82,7 +82,7 @@ before_kubelet() {
     inputs > "$RUN/inputs"
     if ! as_planned; then
         if ! "$PROGRAM" boot 2> "$RUN/said"; then
-            complain "$(cat "$RUN/said")"
+            complain "$(sed 's/^numaforge: //' "$RUN/said")"
             return 1
         fi
         cat "$RUN/said" >&2
