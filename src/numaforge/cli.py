@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from numaforge import __version__
+from numaforge import __version__, lean_classes
 from numaforge.commands.completion import COMPLETE, complete
 from numaforge.commands.options import LazyGroup
 from numaforge.errors import ExitCode, NumaforgeError
@@ -60,6 +60,7 @@ _FAULT = 70  # EX_SOFTWARE of sysexits.h: a fault of numaforge itself, never an 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 yes, 1 the answer is no, 2 bad input."""
+    lean_classes.begin()
     sys.exit(run(arguments))
 
 

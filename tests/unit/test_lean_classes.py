@@ -1,0 +1,101 @@
+"""Dataclasses that compile their methods when they are called: they are what they would be otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CLASSES = """
+import copy, dataclasses, functools, inspect, pickle, sys
+from dataclasses import FrozenInstanceError, dataclass, field, replace
+from typing import Any
+
+@dataclass(frozen=True)
+class Point:
+    "A place."
+    x: int
+    y: int = 0
+    tags: list[str] = field(default_factory=list, compare=False)
+
+@dataclass(frozen=True)
+class Named(Point):
+    name: str = "origin"
+
+    @functools.cached_property
+    def shown(self) -> str:
+        return f"{self.name} at {self.x}"
+
+@dataclass(order=True, slots=True)
+class Version:
+    major: int
+    minor: int = 0
+
+    def __post_init__(self) -> None:
+        self.minor += 1
+
+@dataclass(kw_only=True)
+class Loop:
+    inner: Any = None
+
+@dataclass(eq=False)
+class Own:
+    x: int
+
+    def __repr__(self) -> str:
+        return "own"
+
+def tried(action):
+    try:
+        return action()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+loop = Loop()
+loop.inner = loop
+one, two = Named(1, 2, name="a"), Named(1, 2, ["t"], "a")
+"""
+SAID = """
+for each in (
+    one, Point(1), Version(1), loop, Own(1), one == two, one == Point(1, 2), one != 1, hash(one) == hash(two),
+    Version(1, 5) < Version(2), sorted([Version(3), Version(1)]), one.shown, replace(one, x=7),
+    dataclasses.astuple(two), dataclasses.asdict(two), copy.deepcopy(two), pickle.loads(pickle.dumps(two)),
+    tried(lambda: setattr(one, "x", 3)), tried(lambda: delattr(one, "x")), tried(lambda: hash(Version(1))),
+    tried(lambda: Named()), tried(lambda: Named(1, z=2)), tried(lambda: Loop(1)), {one: 1}[two],
+    tried(lambda: Version(1) < 3), Named.__init__.__qualname__, Point.__eq__.__qualname__,
+    Point.__match_args__, Version.__slots__, Point.__doc__, [f.name for f in dataclasses.fields(Named)], one.__eq__(3), object.__eq__(one, 3),
+):
+    print(each)
+"""
+
+
+def said(*before: str) -> str:
+    program = "\n".join([*before, CLASSES, SAID])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_they_say_and_compare_as_others_do() -> None:
+    begun = "from numaforge import lean_classes; lean_classes.begin(); lean_classes.begin()"
+    assert said(begun) == said()
+
+
+NONE_COMPILED = """
+from numaforge import lean_classes
+import dataclasses
+compiled = []
+create = dataclasses._create_fn
+dataclasses._create_fn = lambda name, *given, **how: (compiled.append(name), create(name, *given, **how))[1]
+lean_classes.begin()
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="compiles the methods of a class together")
+def test_only_what_is_called_is_compiled() -> None:
+    program = (
+        NONE_COMPILED + CLASSES.partition("loop = ")[0] + "Point(1), Point(2), Named(3)\nprint(compiled)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "['__init__', '__init__']\n"
