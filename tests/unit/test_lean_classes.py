@@ -64,7 +64,8 @@ for each in (
     tried(lambda: setattr(one, "x", 3)), tried(lambda: delattr(one, "x")), tried(lambda: hash(Version(1))),
     tried(lambda: Named()), tried(lambda: Named(1, z=2)), tried(lambda: Loop(1)), {one: 1}[two],
     tried(lambda: Version(1) < 3), Named.__init__.__qualname__, Point.__eq__.__qualname__,
-    Point.__match_args__, Version.__slots__, Point.__doc__, [f.name for f in dataclasses.fields(Named)], one.__eq__(3), object.__eq__(one, 3),
+    Point.__match_args__, Version.__slots__, Point.__doc__, one.__eq__(3), object.__eq__(one, 3),
+    [f.name for f in dataclasses.fields(Named)],
 ):
     print(each)
 """
