@@ -27,6 +27,7 @@ from numaforge.verification.login import Login
 _JOIN_SECONDS = 600.0
 _PAUSE_SECONDS = 2.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_FAILED = "Failed: local: "  # pytest, and this host's name
 _HELD = "numaforge: the kubelet is not started: "
 Tell = Callable[[str], object]
 
@@ -118,7 +119,7 @@ def _shortcomings(tell: Tell) -> str:
         tell(str(failure))
     if not failed:
         return ""
-    why = "; ".join(each.reason for each in failed)
+    why = "; ".join(each.reason.removeprefix(_FAILED) for each in failed)
     return f"{len(failed)} of {len(found)} promises are not kept: {why}"
 
 
