@@ -16,28 +16,28 @@ from tests.oracle.readers import value
 CASES = 1500 * int(os.environ.get("NUMAFORGE_FUZZ", "1"))
 SEED = os.environ.get("NUMAFORGE_FUZZ_SEED", "1")
 _SECONDS = 5
-"""What no single text may take."""
+"""What no single text may take, of CPU."""
 
 
 @pytest.mark.parametrize("reader", inputs.SCALARS)
 def test_scalars(reader: str) -> None:
     random = Random(f"{reader}/{SEED}")  # noqa: S311
     for text in inputs.many(random, inputs.SCALARS[reader], CASES):
-        began = time.monotonic()
+        began = time.process_time()
         value(reader, text)  # raises what is no ValueError
-        assert time.monotonic() - began < _SECONDS, text
+        assert time.process_time() - began < _SECONDS, text
 
 
 def test_yaml() -> None:
     random = Random(f"yaml/{SEED}")  # noqa: S311
     refused = 0
     for text in inputs.many(random, inputs.yaml_text, CASES):
-        began = time.monotonic()
+        began = time.process_time()
         try:
             read(text)
         except YamlError:
             refused += 1
-        assert time.monotonic() - began < _SECONDS, text
+        assert time.process_time() - began < _SECONDS, text
     assert 0 < refused < CASES
 
 
