@@ -43,6 +43,7 @@ COMMANDS = (
     "device-plugin",
     "rdma",
     "rollout",
+    "cluster",
     "verify",
     "boot",
     "schema",

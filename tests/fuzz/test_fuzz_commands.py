@@ -105,6 +105,9 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "render FILE": plan,
     "render --machine FILE --to rendered": plan,
     "render dgx.json --profile FILE -o json": profile,
+    "cluster generate --machine FILE --profile training": machine,
+    "cluster generate dgx.json FILE --profile training --to rendered": machine,
+    "cluster generate dgx.json --profile FILE -o json": profile,
     "draw FILE --to -": machine,
     "draw --machine FILE --to -": plan,
     "draw dgx.json --profile FILE --to -": profile,
@@ -197,7 +200,7 @@ ELSEWHERE = {
     "schema": "takes a name alone",
     **{
         f"rollout {verb}": "an inventory, as apply; the cluster's answers: test_fuzz_documents.py"
-        for verb in ("plan", "run", "resume", "status", "abort", "unlock", "mig-labels")
+        for verb in ("plan", "run", "resume", "status", "abort", "unlock", "release", "mig-labels")
     },
 }
 """Commands without a door, and where what they read is tried."""

@@ -1,0 +1,139 @@
+"""`numaforge cluster`: what schedulers and other systems of a cluster are told of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import (
+    answers_of,
+    each_named,
+    kubelet_version_option,
+    machine_and_plan,
+    machines_argument,
+    profile_option,
+)
+from numaforge.commands.options import output_option
+from numaforge.errors import NumaforgeError
+from numaforge.report.terminal import echo, remark, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numaforge.schedulers.fleet import ServedNode
+    from numaforge.schedulers.systems import Folder
+
+SYSTEMS = (
+    "labels",
+    "noderesourcetopology",
+    "volcano",
+    "koordinator",
+    "crane",
+    "coscheduling",
+    "kueue",
+    "openshift",
+)
+"""The names of what `numaforge.schedulers.systems` has, for --help and completion."""
+
+
+@click.group()
+def cluster() -> None:
+    """Write what a cluster's schedulers and other systems read of nodes, from their plans."""
+
+
+@cluster.command()
+@machines_argument
+@profile_option
+@kubelet_version_option
+@click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
+@click.option(
+    "--to", "folder", metavar="DIR", type=click.Path(), help="Write a folder for each system there."
+)
+@output_option("yaml", "json")
+def generate(
+    sources: tuple[str, ...],
+    profile: str | None,
+    kubelet_version: str | None,
+    systems: tuple[str, ...],
+    folder: str | None,
+    output: str,
+) -> int:
+    """Write what schedulers read of these nodes: a folder for each system, ready for kubectl apply -k.
+
+    Each file says why it is there. No cluster is asked, and nothing is applied. What a system cannot say of
+    a node, such as NUMA nodes without CPUs, is left out, and named on standard error. Exits with 1 where a
+    machine cannot be planned.
+
+    \b
+    Examples:
+      numaforge cluster generate dgx-h100 --profile training --to cluster
+      numaforge cluster generate fleet/ --profile training --for volcano
+    """
+    from numaforge.schedulers.systems import generate as generated
+
+    if not sources:
+        raise click.UsageError("name machines: files, a folder of snapshots, ready machines, hosts")
+    found = answers_of(each_named(sources), lambda name: _served(name, profile, kubelet_version))
+    for name, why in found.failed.items():
+        remark(f"{name}: {why}")
+    nodes = [node for _, node in found.found]
+    if not nodes:
+        return found.code
+    _require_names(nodes)
+    folders = generated(nodes, systems)
+    for each in folders:
+        for node, why in each.left_out.items():
+            remark(f"{each.name}: not all is said of {node}: {why}")
+    if folder is not None:
+        _write(folders, Path(folder))
+    elif output == "json":
+        show_json({"schema": 1, "systems": {each.name: dict(each.texts()) for each in folders}})
+    else:
+        for each in folders:
+            for name, text in each.texts():
+                echo(f"---\n# {each.name}/{name}\n{text}".rstrip("\n"))
+    return found.code
+
+
+def _served(source: str, profile: str | None, kubelet_version: str | None) -> ServedNode:
+    """Return a machine as its plan makes it."""
+    import hashlib
+
+    from numaforge.roles.device_plugin.plan import devices_of
+    from numaforge.roles.document import dumps
+    from numaforge.roles.kubelet.effect import machine_as_planned
+    from numaforge.roles.mig.plan import as_planned as as_cut
+    from numaforge.rollout.names import node_name
+    from numaforge.schedulers.fleet import ServedNode
+
+    machine, plan = machine_and_plan(source, None, profile, kubelet_version)
+    if plan is None:
+        raise click.UsageError(f"{source} has no plan: --profile says what the node is for")
+    if not machine.hostname:
+        raise NumaforgeError("has no host name, by which its Node would be known", where=source)
+    node_name(machine.hostname.lower())
+    machine = as_cut(machine_as_planned(machine, plan), plan.mig)
+    return ServedNode(
+        machine, plan, devices_of(machine, plan), hashlib.sha256(dumps(plan).encode()).hexdigest()
+    )
+
+
+def _require_names(nodes: Sequence[ServedNode]) -> None:
+    names = [node.name for node in nodes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise NumaforgeError(f"{', '.join(twice)}: several machines have this name, and a cluster takes one")
+
+
+def _write(folders: Sequence[Folder], below: Path) -> None:
+    for each in folders:
+        for name, text in each.texts():
+            file = below / each.name / name
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(file)) from error
+        remark(f"wrote {below / each.name}: {each.why}")

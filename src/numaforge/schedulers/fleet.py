@@ -1,0 +1,202 @@
+"""The nodes that a cluster's systems are told of, and what these say alike: NUMA zones, policies, names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.quantity import parse_quantity
+from numaforge.roles.node import NodePlan
+from numaforge.topology.model import NodeTopology
+
+MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
+_DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A NUMA node as schedulers see it: CPUs, memory and huge pages in bytes, devices by resource.
+
+    `reserved` are the CPUs that no pod gets; `pod_memory_bytes` is the memory without what is reserved and
+    without huge pages. `distances` are to each NUMA node, by id.
+    """
+
+    id: int
+    cpus: frozenset[int]
+    reserved: frozenset[int]
+    memory_bytes: int
+    pod_memory_bytes: int
+    hugepages_bytes: Mapping[str, int]
+    devices: Mapping[str, int]
+    distances: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class ServedNode:
+    """A node as its plan makes it; `plan_id` tells its plan from another."""
+
+    machine: NodeTopology
+    plan: NodePlan
+    devices: Inventory
+    plan_id: str
+
+    @property
+    def hostname(self) -> str | None:
+        """The host's name."""
+        return self.machine.hostname
+
+    @property
+    def name(self) -> str:
+        """The name of its Node."""
+        return (self.machine.hostname or "").lower()
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the plan sets of the kubelet."""
+        return self.plan.kubelet.settings if self.plan.kubelet else {}
+
+    @property
+    def policy(self) -> str:
+        """The topology manager's policy, as the kubelet writes it."""
+        return str(self.settings.get("topologyManagerPolicy", _DEFAULT_POLICY))
+
+    @property
+    def scope(self) -> str:
+        """The topology manager's scope, as the kubelet writes it."""
+        return str(self.settings.get("topologyManagerScope", _DEFAULT_SCOPE))
+
+    @property
+    def cpu_manager(self) -> str:
+        """The CPU manager's policy, as the kubelet writes it."""
+        return str(self.settings.get("cpuManagerPolicy", "none"))
+
+    @property
+    def cpu_options(self) -> Mapping[str, str]:
+        """The options of the CPU manager's policy."""
+        return dict(self.settings.get("cpuManagerPolicyOptions") or {})
+
+    @property
+    def reserved_cpus(self) -> str:
+        """The CPUs that no pod gets, as a cpulist."""
+        return format_cpulist(self.plan.cpus.reserved)
+
+    @property
+    def clique(self) -> str | None:
+        """The NVLink domain of racks that all GPUs are in, "<cluster uuid>.<clique id>"; None without one."""
+        found = {gpu.fabric for gpu in self.machine.gpus}
+        return next(iter(found)) if len(found) == 1 else None
+
+    @property
+    def unsaid(self) -> str | None:
+        """Why lists by NUMA node cannot say this node; None where they can."""
+        empty = [node.id for node in self.machine.numa_nodes if not node.cpus]
+        if empty:
+            return f"{len(empty)} of its NUMA nodes have no CPUs, and lists by NUMA node number them anew"
+        ids = [node.id for node in self.machine.numa_nodes]
+        if ids != [*range(len(ids))]:
+            return f"its NUMA nodes are {format_cpulist(ids)}, and lists by NUMA node count from 0"
+        return None
+
+    @cached_property
+    def zones(self) -> tuple[Zone, ...]:
+        """The NUMA nodes, by id."""
+        return tuple(self._zones())
+
+    def _zones(self) -> Iterator[Zone]:
+        planned = {node.id: node for node in self.plan.numa_nodes}
+        for node in self.machine.numa_nodes:
+            share = planned[node.id]
+            pages = {
+                size: int(count * parse_quantity(size))
+                for size, count in {**share.other_hugepages, **share.hugepages}.items()
+                if count
+            }
+            memory = node.memory_bytes or 0
+            yield Zone(
+                id=node.id,
+                cpus=frozenset(node.cpus),
+                reserved=frozenset(node.cpus) & self.plan.cpus.reserved,
+                memory_bytes=memory,
+                pod_memory_bytes=max(0, memory - share.reserved_memory_bytes - sum(pages.values())),
+                hugepages_bytes=pages,
+                devices=self._devices_of(node.id),
+                distances=node.distances,
+            )
+
+    def _devices_of(self, zone: int) -> dict[str, int]:
+        """Count the devices near a NUMA node: one near two counts in both, one near none in neither."""
+        counts = {
+            resource: sum(bool(each.numa_nodes and zone in each.numa_nodes) for each in listed)
+            for resource, listed in self.devices.items()
+        }
+        return {resource: count for resource, count in counts.items() if count}
+
+    @property
+    def largest_pod(self) -> dict[str, str]:
+        """What the largest pod asks for that this node takes, with all of its devices."""
+        if not self.plan.largest_pods:
+            return {}
+        most = max(self.plan.largest_pods, key=lambda pod: (pod.devices, pod.cpus))
+        asked = {"cpu": str(most.cpus), "memory": str(most.memory_bytes)}
+        asked |= {f"hugepages-{size}": str(count) for size, count in most.hugepages_bytes.items() if count}
+        return asked | ({most.resource: str(most.devices)} if most.resource else {})
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file of a system: its name, why it is there, and its documents; `text` is one that is no YAML."""
+
+    name: str
+    why: str
+    documents: tuple[Mapping[str, Any], ...] = ()
+    text: str = ""
+
+
+@dataclass
+class ServedFleet:
+    """The nodes, and what a system has left out: node by node, with the reason."""
+
+    nodes: tuple[ServedNode, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def sayable(self) -> Iterator[ServedNode]:
+        """Yield the nodes whose zones lists by NUMA node can say; the others are left out."""
+        for node in self.nodes:
+            if why := node.unsaid:
+                self.left_out[node.name] = why
+            else:
+                yield node
+
+
+Documents = Callable[[ServedFleet], Iterator[Written]]
+
+
+def node_patch(node: ServedNode, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Node with these labels and annotations alone, for a server-side apply."""
+    metadata: dict[str, Any] = {"name": node.name}
+    if labels:
+        metadata["labels"] = dict(labels)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+def example_container(pod: Mapping[str, str]) -> dict[str, Any]:
+    """Return the container of an example: Guaranteed, for that is what the kubelet aligns."""
+    return {"name": "main", "image": "example.com/train:1", "resources": {"limits": pod, "requests": pod}}
+
+
+def gang_pod(fleet: ServedFleet) -> dict[str, str]:
+    """Return what each pod of a gang can ask for, with one on every node: of each resource what all have."""
+    largest = [node.largest_pod for node in fleet.nodes]
+    common = [name for name in largest[0] if all(name in pod for pod in largest)]
+    return {name: str(min(int(pod[name]) for pod in largest)) for name in common}
+
+
+def gang_resources(fleet: ServedFleet) -> dict[str, str]:
+    """Return what all pods of such a gang ask for together."""
+    return {name: str(int(amount) * len(fleet.nodes)) for name, amount in gang_pod(fleet).items()}

@@ -1,0 +1,109 @@
+"""What is written for each system fits the schema that the system publishes, where it is to be had here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from lab.paths import REPOSITORY
+from numaforge.schedulers.systems import SYSTEMS, generate
+from tests.unit.schedulers.served import served
+
+SCHEMAS = REPOSITORY.parent / "shared/crds"
+KINDS = ("Node", "Job")
+"""What the API server itself knows; the others are the systems' own."""
+WITHOUT_SCHEMA = {("kueue.x-k8s.io/v1beta2", "ResourceFlavor")}
+FLEETS = {
+    "an H100 machine": ("dgx-h100",),
+    "one whose GPUs are cut": ("dgx-h100-mig",),
+    "eight NUMA nodes": ("epyc-nps4",),
+    "no GPUs": ("small-vm",),
+    "a rack": ("gb200",),
+    "machines of several kinds": ("hgx-b200", "mi300x", "epyc-gpu"),
+}
+
+
+@cache
+def schemas() -> Mapping[tuple[str, str], Mapping[str, Any]]:
+    """Return the schema of each object, by API version and kind."""
+    found = {}
+    for file in SCHEMAS.glob("*.yaml"):
+        for document in yaml.safe_load_all(file.read_text()):
+            if document and document["kind"] == "CustomResourceDefinition":
+                spec = document["spec"]
+                for version in spec["versions"]:
+                    key = f"{spec['group']}/{version['name']}", spec["names"]["kind"]
+                    found[key] = strict(version["schema"]["openAPIV3Schema"])
+    return found
+
+
+def strict(schema: Any) -> Any:
+    """Return a schema that refuses fields which it does not have, as a strict API server does."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    found = {name: strict(value) for name, value in schema.items() if name != "format"}
+    kept = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-embedded-resource")
+    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not kept:
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+def complaints(document: Mapping[str, Any]) -> Iterator[str]:
+    schema = schemas()[document["apiVersion"], document["kind"]]
+    for error in Draft202012Validator(schema).iter_errors({**document, "metadata": {}}):
+        yield f"{document['kind']} {error.json_path}: {error.message}"
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_every_object_fits_the_schema_of_its_system(system: str, fleet: str) -> None:
+    if not SCHEMAS.is_dir():
+        pytest.skip("the systems' schemas are not here")
+    [folder] = generate([served(name) for name in FLEETS[fleet]], [system])
+    for file in folder.files:
+        for document in file.documents:
+            key = document["apiVersion"], document["kind"]
+            if "." in key[0] and not key[0].startswith("batch/") and key not in WITHOUT_SCHEMA:
+                assert [*complaints(document)] == []
+
+
+WRONG: dict[str, tuple[str, str, list[Any], Any]] = {
+    "a field that there is not": ("volcano", "HyperNode", ["spec", "teir"], 1),
+    "a number for a text": (
+        "noderesourcetopology",
+        "NodeResourceTopology",
+        ["zones", 0, "resources", 0, "capacity"],
+        [],
+    ),
+    "a policy in lower case": (
+        "crane",
+        "NodeResourceTopology",
+        ["craneManagerPolicy", "cpuManagerPolicy"],
+        "static",
+    ),
+    "no pod in a gang": ("coscheduling", "PodGroup", ["spec", "minMember"], 0),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_schema_refuses(fault: str) -> None:
+    if not SCHEMAS.is_dir():
+        pytest.skip("the systems' schemas are not here")
+    system, kind, path, value = WRONG[fault]
+    [folder] = generate([served("gb200" if system == "volcano" else "dgx-h100")], [system])
+    text = next(text for _, text in folder.texts() if f"kind: {kind}\n" in text)
+    document = next(each for each in yaml.safe_load_all(text) if each["kind"] == kind)
+    place: Any = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert [*complaints(document)] != []

@@ -1,0 +1,193 @@
+"""What schedulers are told of nodes: it adds up to the plan, and what a system cannot say is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from numaforge.commands.cluster import SYSTEMS as NAMES
+from numaforge.cpulist import parse_cpulist
+from numaforge.schedulers.fleet import ServedNode
+from numaforge.schedulers.systems import SYSTEMS, Folder, generate
+from tests.unit.schedulers.served import TRAINING, served
+
+PINNED = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
+
+
+def folder(system: str, *nodes: ServedNode) -> Folder:
+    [found] = generate(nodes, [system])
+    return found
+
+
+def documents(found: Folder, kind: str) -> list[Mapping[str, Any]]:
+    texts = dict(found.texts())
+    every = (
+        each for name, text in texts.items() if name.endswith(".yaml") for each in yaml.safe_load_all(text)
+    )
+    return [each for each in every if each["kind"] == kind]
+
+
+def only(found: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    [one] = found
+    return one
+
+
+def test_every_system_has_a_name_that_the_command_knows() -> None:
+    assert tuple(SYSTEMS) == NAMES
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("name", ["dgx-h100", "dgx-h100-mig", "epyc-nps4", "gb200", "mi300x", "small-vm"])
+def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str, name: str) -> None:
+    found = folder(system, served(name))
+    texts = dict(found.texts())
+    kustomization = yaml.safe_load(texts["kustomization.yaml"])
+    assert {*kustomization["resources"]} == {file for file in texts if file.endswith(".yaml")} - {
+        "kustomization.yaml"
+    }
+    assert found.why
+    for file in kustomization["resources"]:
+        assert texts[file].startswith("# ")
+
+
+@pytest.mark.parametrize(
+    "name", ["dgx-h100", "dgx-h100-mig", "epyc-nps4", "hgx-b200", "small-vm", "hgx-a100"]
+)
+def test_the_zones_add_up_to_the_plan(name: str) -> None:
+    node = served(name)
+    topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
+    total: dict[str, int] = {}
+    for zone in topology["zones"]:
+        for resource in zone["resources"]:
+            assert int(resource["allocatable"]) <= int(resource["capacity"])
+            assert resource["available"] == resource["allocatable"]
+            total[resource["name"]] = total.get(resource["name"], 0) + int(resource["allocatable"])
+    allocatable = node.plan.allocatable
+    assert allocatable is not None
+    assert total.pop("cpu") * 1000 == allocatable.cpu_millis
+    assert total.pop("memory") == sum(zone.allocatable_memory_bytes for zone in node.plan.numa_nodes)
+    placed = {
+        resource: sum(1 for each in listed if each.numa_nodes) for resource, listed in node.devices.items()
+    }
+    assert {name: count for name, count in total.items() if "/" in name} == {
+        name: count for name, count in placed.items() if count
+    }
+
+
+POLICIES = {
+    "aligned strictly": (PINNED, "single-numa-node", "SingleNUMANodePodLevel"),
+    "as near as may be": (TRAINING, "best-effort", "BestEffortPodLevel"),
+    "not at all": (
+        {"extends": "training", "kubelet": {"topology_manager_policy": "none"}},
+        "none",
+        "None",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES)
+def test_each_system_has_its_own_word_for_a_policy(case: str) -> None:
+    profile, policy, deprecated = POLICIES[case]
+    node = served("epyc-nps4", profile)
+    topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
+    assert {each["name"]: each["value"] for each in topology["attributes"]}["topologyManagerPolicy"] == policy
+    assert topology["topologyPolicies"] == [deprecated]
+    numatopology = only(documents(folder("volcano", node), "Numatopology"))
+    assert numatopology["spec"]["policies"]["TopologyManagerPolicy"] == policy
+    labels = only(documents(folder("koordinator", node), "Node"))["metadata"].get("labels", {})
+    expected = {"single-numa-node": "SingleNUMANode", "best-effort": "BestEffort"}.get(policy)
+    assert labels.get("node.koordinator.sh/numa-topology-policy") == expected
+    crane = only(documents(folder("crane", node), "NodeResourceTopology"))
+    assert crane["craneManagerPolicy"]["topologyManagerPolicy"] == (
+        "SingleNUMANodePodLevel" if policy == "single-numa-node" else "None"
+    )
+
+
+def test_volcano_is_offered_no_reserved_cpu_and_tells_the_cores_of_two_packages_apart() -> None:
+    node = served("dgx-h100")
+    spec = only(documents(folder("volcano", node), "Numatopology"))["spec"]
+    offered = parse_cpulist(spec["numares"]["cpu"]["allocatable"])
+    assert not {*offered} & {*node.plan.cpus.reserved}
+    assert {*offered} | {*node.plan.cpus.reserved} == {*node.machine.online}
+    cores: dict[int, set[int]] = {}
+    for cpu, place in spec["cpuDetail"].items():
+        cores.setdefault(place["core"], set()).add(int(cpu))
+    assert {frozenset(cpus) for cpus in cores.values()} == {
+        frozenset(core.cpus) for core in node.machine.cores
+    }
+
+
+def test_the_one_owner_of_cpus_is_the_kubelet() -> None:
+    node = served("dgx-h100")
+    crane = folder("crane", node)
+    assert only(documents(crane, "NodeResourceTopology"))["craneManagerPolicy"]["cpuManagerPolicy"] == "None"
+    assert only(documents(crane, "Node"))["metadata"]["labels"] == {
+        "topology.crane.io/topology-awareness": "false"
+    }
+    reservation = only(documents(folder("koordinator", node), "Node"))["metadata"]["annotations"]
+    assert yaml.safe_load(reservation["node.koordinator.sh/reservation"]) == {
+        "reservedCPUs": "0,56,112,168",
+        "applyPolicy": "ReservedCPUsOnly",
+    }
+
+
+@pytest.mark.parametrize("system", ["noderesourcetopology", "volcano", "crane"])
+def test_numa_nodes_without_cpus_are_left_out_with_the_reason(system: str) -> None:
+    found = folder(system, served("gb200"), served("dgx-h100"))
+    assert found.left_out.keys() == {"gb200-01"}
+    assert "have no CPUs" in found.left_out["gb200-01"]
+    kind = "Numatopology" if system == "volcano" else "NodeResourceTopology"
+    assert [each["metadata"]["name"] for each in documents(found, kind)] == ["dgx-01"]
+
+
+def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one() -> None:
+    rack = [served("gb200", hostname=f"gb200-{number}") for number in (1, 2)]
+    clique = rack[0].clique
+    assert clique
+    hypernode = only(documents(folder("volcano", *rack), "HyperNode"))
+    selector = hypernode["spec"]["members"][0]["selector"]
+    assert selector == {"labelMatch": {"matchLabels": {"nvidia.com/gpu.clique": clique}}}
+    levels = only(documents(folder("kueue", *rack), "Topology"))["spec"]["levels"]
+    assert [level["nodeLabel"] for level in levels] == ["nvidia.com/gpu.clique", "kubernetes.io/hostname"]
+    mixed = folder("kueue", *rack, served("dgx-h100"))
+    assert [level["nodeLabel"] for level in only(documents(mixed, "Topology"))["spec"]["levels"]] == [
+        "kubernetes.io/hostname"
+    ]
+    assert "it is in no NVLink domain" in mixed.left_out["dgx-01"]
+
+
+def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has() -> None:
+    nodes = served("dgx-h100"), served("hgx-b200")
+    group = only(documents(folder("coscheduling", *nodes), "PodGroup"))["spec"]
+    job = only(documents(folder("coscheduling", *nodes), "Job"))["spec"]
+    asked = job["template"]["spec"]["containers"][0]["resources"]["limits"]
+    smallest = min(int(node.largest_pod["cpu"]) for node in nodes)
+    assert (asked["cpu"], asked["nvidia.com/gpu"]) == (str(smallest), "8")
+    assert group["minMember"] == 2
+    assert group["minResources"]["nvidia.com/gpu"] == "16"
+
+
+def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one() -> None:
+    alike = [served("dgx-h100", hostname=f"dgx-{number}") for number in (1, 2)]
+    assert len(documents(folder("openshift", *alike), "MachineConfigPool")) == 1
+    found = folder("openshift", *alike, served("epyc-nps4"))
+    configs = documents(found, "KubeletConfig")
+    assert len(configs) == 2
+    settings = configs[0]["spec"]["kubeletConfig"]
+    assert settings["reservedSystemCPUs"] == "0,56,112,168"
+    assert configs[0]["spec"]["machineConfigPoolSelector"]["matchLabels"] == {
+        "pools.operator.machineconfiguration.openshift.io/numaforge-1": ""
+    }
+
+
+def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named() -> None:
+    tainted = {
+        "extends": "training",
+        "kubelet": {"register_with_taints": ["numaforge.io/unverified:NoSchedule"]},
+    }
+    found = folder("openshift", served("dgx-h100", tainted))
+    assert "registerWithTaints" not in only(documents(found, "KubeletConfig"))["spec"]["kubeletConfig"]
+    assert found.left_out == {"dgx-01": "registerWithTaints is set by its MachineSet"}
