@@ -11,7 +11,9 @@ from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.given import digits
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.hint_work import (
+    ENDLESS_NUMA_NODES,
     MEMORY_MANAGER,
+    NEWER_KUBELET,
     HintWork,
     Policies,
     fewer_numa_nodes,
@@ -43,6 +45,7 @@ from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.largest_pods.plan import admits_all_devices
 from numaforge.roles.memory.plan import NumaNodePlan, Reservations, holds_reservation
 from numaforge.roles.role import Turn
+from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.model import KubeletInstallShape, MachineShape, NodeTopology, why_no_version
 
 if TYPE_CHECKING:
@@ -301,7 +304,7 @@ class _Chooser:
                 Notice(
                     "not-aligned",
                     f"{limit}: by default pods are not aligned to NUMA nodes here. To align them, "
-                    f"{self._kubelet_with_limit()}; or {fewer_numa_nodes(self.topology)}",
+                    + "; or ".join([self._kubelet_with_limit(), *fewer_numa_nodes(self.topology)]),
                 )
             )
             return "none", limit
@@ -544,6 +547,8 @@ class _Chooser:
         )
 
     def _kubelet_with_limit(self) -> str:
+        if len(nodes_of_gpus(self.topology)) >= ENDLESS_NUMA_NODES:
+            return NEWER_KUBELET
         return f"use a kubelet that has {MAX_ALLOWABLE_NUMA_NODES} ({_versions(MAX_ALLOWABLE_NUMA_NODES)})"
 
     def _add_max_numa_nodes(self, chosen: Options, field: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numaforge.cpulist import format_cpulist
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice
-from numaforge.topology.links import gpu_memory_nodes
+from numaforge.topology.links import nodes_of_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _ALIKE_PART = 16
 
 def gpu_memory_bytes(topology: MachineShape) -> int:
     """Return how much of the machine's memory is known to be that of GPUs (Grace without CDMM)."""
-    nodes = gpu_memory_nodes(topology)
+    nodes = nodes_of_gpus(topology)
     return sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.id in nodes)
 
 
@@ -65,7 +65,7 @@ def _without_cpus(topology: MachineShape) -> Iterator[Notice]:
     nodes = [node for node in topology.numa_nodes if not node.cpus and node.memory_bytes]
     if not nodes:
         return
-    gpus = gpu_memory_nodes(topology)
+    gpus = nodes_of_gpus(topology)
     of_gpus = [node for node in nodes if node.id in gpus]
     others = [node for node in nodes if node.id not in gpus]
     unsaid = any(gpu.memory_numa_node is None for gpu in topology.gpus)

@@ -31,7 +31,7 @@ from numaforge.report.device_boxes import all_devices, devices_box, links_box
 from numaforge.report.rails import rails_box
 from numaforge.report.sums import Grain
 from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
-from numaforge.topology.links import gpu_memory_nodes, gpu_names
+from numaforge.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
 from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, NumaNode
 
 if TYPE_CHECKING:
@@ -259,8 +259,13 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
         (label, [drawn[node.id] for node in members]) for label, members in _by_package(topology, nodes)
     ]
     memory_only = [drawn[node.id] for node in without_cpus if node not in empty]
-    if empty:
-        memory_only.append(_empty_numa_nodes(empty, inner))
+    of_gpus = nodes_of_gpus(topology)
+    for what, members in (
+        ("of GPUs, without memory", [node for node in empty if node.id in of_gpus]),
+        ("no CPUs, no memory", [node for node in empty if node.id not in of_gpus]),
+    ):
+        if members:
+            memory_only.append(_empty_numa_nodes(members, what, inner))
     machine = _package_grid(packages, memory_only)
     below = (
         _devices_elsewhere(topology, set(drawn), machine.width),
@@ -384,16 +389,17 @@ def _numa_node(
     )
 
 
-def _empty_numa_nodes(nodes: Sequence[NumaNode], inner: float) -> Box:
-    """One box for all NUMA nodes with nothing on them: Grace's GPUs keep some for MIG instances."""
+def _empty_numa_nodes(nodes: Sequence[NumaNode], what: str, inner: float) -> Box:
+    """One box for all NUMA nodes with nothing on them: firmware keeps 8 for each GPU beside Grace."""
     ids = format_cpulist(node.id for node in nodes)
     label = f"NUMA nodes {ids}"
+    what = what if what.startswith("no ") else f"{len(nodes)} {what}"
     texts = (
         Text(fitted([label], inner, HEADING, bold=True), PADDING, PADDING + HEADING - 2, HEADING, bold=True),
-        Text("no CPUs, no memory", PADDING, PADDING + 2 * HEADING + 2, SMALL, muted=True),
+        Text(what, PADDING, PADDING + 2 * HEADING + 2, SMALL, muted=True),
     )
     size = (inner + 2 * PADDING, 2 * HEADING + 2 * PADDING + 6)
-    title = f"{label}: no CPUs, no memory"
+    title = f"{label}: {what}"
     return Box(("numa-node",), *size, title=title, texts=texts, data={"numa-node": ids})
 
 
@@ -404,7 +410,8 @@ def _numa_label(node: NumaNode) -> str:
 def _numa_heading(node: NumaNode, topology: NodeTopology, planned: NumaNodePlan | None, inner: float) -> Box:
     label = _numa_label(node)
     gpu = gpu_memory_nodes(topology).get(node.id)
-    without_cpus = f"memory of {gpu_names(topology.gpus)[gpu]}" if gpu else "no CPUs"
+    without_cpus = "memory of a GPU" if node.id in nodes_of_gpus(topology) else "no CPUs"
+    without_cpus = f"memory of {gpu_names(topology.gpus)[gpu]}" if gpu else without_cpus
     count = counted(len(node.cpus), "CPU") if node.cpus else without_cpus
     count = fitted([count], inner - text_width(label, HEADING, bold=True) - 6, SMALL)
     texts = [

@@ -23,6 +23,7 @@ from numaforge.report.wording import (
     accelerator_label,
     counted,
     cpu_counts,
+    empty_numa_nodes,
     gpu_label,
     human_bytes,
     joined,
@@ -32,7 +33,7 @@ from numaforge.report.wording import (
     slices_label,
     wrapped_cpulist,
 )
-from numaforge.topology.links import gpu_memory_nodes, gpu_names
+from numaforge.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
 from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode, why_no_version
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
         *_facts(topology),
         Text(""),
         _numa_node_table(topology),
-        *_empty_nodes_line(node for node in topology.numa_nodes if _is_empty(node)),
+        *_empty_nodes(topology.numa_nodes, topology),
     ]
     if topology.gpus:
         parts += [Text(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
@@ -78,7 +79,7 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
         _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
         Text(""),
         _planned_numa_node_table(plan),
-        *_empty_nodes_line(node for node in plan.numa_nodes if _is_empty(node)),
+        *_empty_nodes(plan.numa_nodes, machine),
         Text(""),
         _memory_sum(plan),
     ]
@@ -169,12 +170,9 @@ def _is_empty(node: NumaNode | NumaNodePlan) -> bool:
     return not node.cpus and node.memory_bytes == 0
 
 
-def _empty_nodes_line(nodes: Iterable[NumaNode | NumaNodePlan]) -> list[Text]:
-    """Return the line for NUMA nodes without CPUs and memory: on a GB200 there are 28."""
-    numbers = [node.id for node in nodes]
-    if not numbers:
-        return []
-    return [Text(f"{counted(len(numbers), 'NUMA node')} without CPUs and memory: {format_cpulist(numbers)}")]
+def _empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[Text]:
+    """Return a line for NUMA nodes without CPUs and memory: on a GB200 there are 28, or 32."""
+    return [Text(line) for line in empty_numa_nodes((node.id for node in nodes if _is_empty(node)), topology)]
 
 
 def _numa_node_table(topology: NodeTopology) -> RenderableType:
@@ -187,10 +185,12 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
     table.add_column("Memory", justify="right", no_wrap=True)
     table.add_column("Hugepages", no_wrap=True)
     names, memory_of = gpu_names(topology.gpus), gpu_memory_nodes(topology)
+    of_gpus = nodes_of_gpus(topology)
     for node in topology.numa_nodes:
         if _is_empty(node):
             continue
-        without_cpus = f"{names[memory_of[node.id]]} memory" if node.id in memory_of else "none"
+        without_cpus = "memory of a GPU" if node.id in of_gpus else "none"
+        without_cpus = f"{names[memory_of[node.id]]} memory" if node.id in memory_of else without_cpus
         add_row(
             table,
             str(node.id),
@@ -222,12 +222,16 @@ def _distances(topology: NodeTopology) -> str:
     inside: set[int] = set()
     across: set[int] = set()
     without: set[int] = set()
+    to_gpus: set[int] = set()
+    of_gpus = nodes_of_gpus(topology)
     for node in topology.numa_nodes:
         for other, distance in node.distances.items():
             theirs = packages.get(other, set())
-            if other == node.id:
+            if other == node.id or {node.id, other} <= of_gpus:
                 continue
-            if not packages[node.id] or not theirs:
+            if {node.id, other} & of_gpus:
+                to_gpus.add(distance)
+            elif not packages[node.id] or not theirs:
                 without.add(distance)
             elif packages[node.id] & theirs:
                 inside.add(distance)
@@ -235,7 +239,9 @@ def _distances(topology: NodeTopology) -> str:
                 across.add(distance)
     if all(len(distances) <= 1 for distances in (inside, across, without)):
         phrases = [*(f"{d} inside a package" for d in inside), *(f"{d} between packages" for d in across)]
-        return ", ".join([*phrases, *(f"{d} to NUMA nodes without CPUs" for d in without)])
+        gpus = " or ".join(map(str, sorted(to_gpus)))
+        phrases += [f"{d} to NUMA nodes without CPUs" for d in without]
+        return ", ".join([*phrases, *([f"{gpus} to NUMA nodes of GPUs"] if gpus else [])])
     return "; ".join(_distances_from(node) for node in topology.numa_nodes if len(node.distances) > 1)
 
 

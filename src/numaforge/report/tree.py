@@ -11,6 +11,7 @@ from numaforge.report.terminal import plain
 from numaforge.report.wording import (
     accelerator_label,
     counted,
+    empty_numa_nodes,
     gpu_label,
     human_bytes,
     joined,
@@ -55,8 +56,7 @@ def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
     others = [node for node in topology.numa_nodes if node.id not in placed]
     root.below += [_numa_node(node, topology) for node in others if node.memory_bytes != 0 or node.cpus]
     empty = [node.id for node in others if node.memory_bytes == 0 and not node.cpus]
-    if empty:
-        root.below.append(TreeLine(f"{counted(len(empty), 'empty NUMA node')}: {format_cpulist(empty)}"))
+    root.below += [TreeLine(line) for line in empty_numa_nodes(empty, topology)]
     known = {node.id for node in topology.numa_nodes}
     elsewhere = _devices(topology, lambda numa_node: numa_node not in known)
     if elsewhere:

@@ -6,12 +6,14 @@ import textwrap
 from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING
 
+from numaforge.cpulist import format_cpulist
 from numaforge.report.terminal import plain
 from numaforge.topology.gpu_models import model_of
+from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.slices import slicing_of
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
+    from numaforge.topology.model import Accelerator, Gpu, MachineShape, Nic, NodeTopology, PciLink
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _PCIE_GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
@@ -69,6 +71,21 @@ def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
         *memory,
         *_counted_things(gpu=topology.gpus, accelerator=topology.accelerators, nic=topology.nics),
     )
+
+
+def empty_numa_nodes(ids: Iterable[int], topology: MachineShape | None) -> list[str]:
+    """Return NUMA nodes without CPUs and memory in words, those of GPUs apart from others.
+
+    `28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33`.
+    """
+    of_gpus = nodes_of_gpus(topology) if topology else frozenset()
+    kinds: dict[str, list[int]] = {}
+    for node in ids:
+        kind = "of GPUs without memory" if node in of_gpus else "without CPUs and memory"
+        kinds.setdefault(kind, []).append(node)
+    return [
+        f"{counted(len(nodes), 'NUMA node')} {kind}: {format_cpulist(nodes)}" for kind, nodes in kinds.items()
+    ]
 
 
 def pcie_link(link: PciLink | None) -> str:

@@ -55,7 +55,7 @@ ATTRIBUTES = (
         " energy_performance_preference energy_performance_available_preferences",
     ),
     Attributes(f"{CPU}/cpu[0-9]*/cpuidle/state[0-9]*", "name latency"),
-    Attributes(NUMA, "online possible"),
+    Attributes(NUMA, "online possible has_generic_initiator"),
     Attributes(f"{NUMA}/node[0-9]*", "cpumap|cpulist distance meminfo"),
     Attributes(f"{NUMA}/node[0-9]*/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),
     Attributes("/sys/kernel/mm/hugepages/hugepages-*", "nr_hugepages free_hugepages surplus_hugepages"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from numaforge.topology.vendors import NVIDIA
+
 if TYPE_CHECKING:
     from numaforge.topology.model import GpuShape
 
@@ -58,7 +60,11 @@ MODELS: Mapping[str, str] = {
     "10de:2bb4": "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
     "10de:2bb5": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
     "10de:3182": "NVIDIA B300 SXM6 AC",
+    "10de:2e12": "NVIDIA GB10",
     "10de:31c2": "NVIDIA GB300",
+    # Rubin: its driver says "NVIDIA Graphics Device" (kubevirt/kubevirt#19070).
+    "10de:3041": "NVIDIA Vera Rubin",
+    "10de:307f": "NVIDIA Vera Rubin",
     # AMD Instinct
     "1002:738c": "AMD Instinct MI100",
     "1002:7408": "AMD Instinct MI250X",
@@ -71,6 +77,17 @@ MODELS: Mapping[str, str] = {
     "1002:75a0": "AMD Instinct MI350X",
     "1002:75a3": "AMD Instinct MI355X",
 }
+
+RACK = frozenset({"2941", "31c2", "3041", "307f"})  # GB200, GB300, Vera Rubin
+"""GPUs whose NVSwitches are in trays of their own, with their own fabric manager, by PCI device id."""
+
+GRACE = RACK | {"2342", "2348"}  # GH200 with 96 and 144 GB
+"""GPUs on one board with a Grace or Vera CPU, which reaches their memory coherently over NVLink-C2C."""
+
+
+def is_coherent(gpu: GpuShape) -> bool:
+    """Say whether a GPU is on one board with a CPU that reaches its memory coherently."""
+    return gpu.vendor == NVIDIA and gpu.device in GRACE
 
 
 def model_of(gpu: GpuShape) -> str:

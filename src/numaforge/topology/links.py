@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from numaforge.ordering import natural
-from numaforge.topology.gpu_models import model_of
+from numaforge.topology.gpu_models import is_coherent, model_of
 from numaforge.topology.model import (
     Accelerator,
     CpuSet,
@@ -197,13 +197,31 @@ def _reached(start: object, neighbours: Mapping[object, set[object]], seen: set[
 def gpu_memory_nodes(topology: MachineShape) -> dict[int, str]:
     """Return the NUMA nodes without CPUs that are a GPU's memory, each with the GPU's PCI address.
 
-    There are none where the driver manages that memory itself (CDMM, from R580), nor on PCIe cards.
+    There are none where the driver manages that memory itself (CDMM, from R580: the NUMA nodes stay, without
+    memory), nor on PCIe cards.
     """
     without_cpus = {node.id for node in topology.numa_nodes if not node.cpus}
     return {
         gpu.memory_numa_node: gpu.pci_address
         for gpu in topology.gpus
         if gpu.memory_numa_node is not None and gpu.memory_numa_node in without_cpus
+    }
+
+
+def nodes_of_gpus(topology: MachineShape) -> frozenset[int]:
+    """Return the NUMA nodes without CPUs that are there for GPUs, with memory or without.
+
+    On bare metal with Grace firmware lists 8 for each GPU, as generic initiators, whatever the driver does
+    with them: Linux makes no NUMA node later, and each MIG instance may need one (hw/acpi in QEMU,
+    acpi-generic-initiator). Where the kernel does not name generic initiators (before 5.10), they are those
+    without memory beside a GPU of such a board.
+    """
+    beside = any(map(is_coherent, topology.gpus))
+    return frozenset(gpu_memory_nodes(topology)) | {
+        node.id
+        for node in topology.numa_nodes
+        if beside and not node.cpus
+        if node.generic_initiator or (node.generic_initiator is None and node.memory_bytes == 0)
     }
 
 

@@ -53,11 +53,16 @@ class NumaNodeShape:
     memory_bytes: int | None
     distances: Mapping[int, int]
     hugepages: Mapping[str, HugepagePoolShape]  # by Kubernetes' size suffix: "2Mi", "1Gi", "64Ki"
+    generic_initiator: bool | None = None
 
 
 @dataclass(frozen=True)
 class NumaNode(NumaNodeShape):
-    """One NUMA node; `cpus` holds online CPUs only and is empty for a memory-only node."""
+    """One NUMA node; `cpus` holds online CPUs only and is empty for a memory-only node.
+
+    `generic_initiator` says whether firmware keeps it for a device that reaches memory by itself, as the GPUs
+    of Grace do (ACPI SRAT, Generic Initiator Affinity); None where the kernel is older than 5.10.
+    """
 
     hugepages: Mapping[str, HugepagePool]
 

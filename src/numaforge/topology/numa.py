@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from numaforge.given import digits
 from numaforge.quantity import format_bytes
+from numaforge.snapshot.catalogue import NUMA
 from numaforge.topology.cpus import cpu_set, node_cpus
 from numaforge.topology.model import CpuSet, HugepagePool, NumaNode
 
@@ -20,7 +21,8 @@ def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode,
     for path, text in files.items():
         if match := _NODE_FILE.fullmatch(path):
             by_node.setdefault(int(match[1]), {})[match[2]] = text
-    listed = [cpu_set(files, f"/sys/devices/system/node/{name}") for name in ("online", "possible")]
+    listed = [cpu_set(files, f"{NUMA}/{name}") for name in ("online", "possible")]
+    initiators = cpu_set(files, f"{NUMA}/has_generic_initiator")
     return tuple(
         NumaNode(
             id=node,
@@ -28,6 +30,7 @@ def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode,
             memory_bytes=meminfo_bytes(held.get("meminfo", ""), "MemTotal"),
             distances=_distances(held.get("distance", ""), frozenset(by_node), listed),
             hugepages=read_pools(held),
+            generic_initiator=None if initiators is None else node in initiators,
         )
         for node, held in sorted(by_node.items())
     )

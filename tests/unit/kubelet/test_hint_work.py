@@ -12,6 +12,7 @@ from numaforge.kubelet.admission.hint_work import (
     MEMORY_MANAGER,
     HintWork,
     Policies,
+    fewer_numa_nodes,
     hint_work,
 )
 from numaforge.kubelet.minors.versions import KubeletVersion
@@ -22,9 +23,11 @@ from tests.fixtures.machines import (
     dgx_h100,
     epyc_gpu,
     epyc_nps4,
+    gb200_cdmm,
     grace_blackwell_tray,
     laptop,
     machine,
+    quad_gh200,
 )
 
 
@@ -126,8 +129,7 @@ def test_check_warns_of_a_kubelet_that_never_answers():
         "no pod is admitted in time"
     )
     assert found.remedy == (
-        "switch the NVIDIA driver (R580 or later) to CDMM, under which Grace's GPU memory is no NUMA node; "
-        "or use kubelet 1.36 or later, which walks only NUMA nodes with devices; "
+        "use kubelet 1.36 or later, which walks only NUMA nodes with devices; "
         "or set topologyManagerPolicy: none"
     )
 
@@ -135,3 +137,24 @@ def test_check_warns_of_a_kubelet_that_never_answers():
 def test_check_says_nothing_where_the_kubelet_looks_only_where_devices_are():
     report = check(TRAY, topology=grace_blackwell_tray(), version="1.36")
     assert "NF516" not in [each.id for each in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [
+        pytest.param(big_512(), ["(NPS on EPYC, SNC on Xeon)"], id="a maker that is not known"),
+        pytest.param(
+            replace(big_512(), cpu_vendor="AuthenticAMD"), ["(NPS and L3 as NUMA domain)"], id="AMD"
+        ),
+        pytest.param(replace(big_512(), cpu_vendor="GenuineIntel"), ["(SNC)"], id="Intel"),
+        pytest.param(replace(big_512(), architecture="aarch64"), ["firmware"], id="Arm has neither"),
+        pytest.param(
+            gb200_cdmm(), [], id="Grace's firmware lists those of GPUs in every mode of their memory"
+        ),
+        pytest.param(quad_gh200(), [], id="four GH200, too"),
+    ],
+)
+def test_fewer_numa_nodes_are_a_matter_of_firmware_in_its_own_words(topology, words):
+    told = fewer_numa_nodes(topology)
+    assert len(told) == len(words)
+    assert all(each.endswith(word) for each, word in zip(told, words, strict=True))

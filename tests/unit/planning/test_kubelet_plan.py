@@ -18,6 +18,7 @@ from tests.fixtures.machines import (
     dgx_h100,
     epyc_gpu,
     epyc_nps4,
+    gb200_cdmm,
     grace_blackwell_tray,
     grace_memory_only,
     kubeadm_kubelet,
@@ -25,6 +26,7 @@ from tests.fixtures.machines import (
     laptop,
     machine,
     many_numa_nodes,
+    quad_gh200,
     two_cpu_vm,
 )
 
@@ -272,7 +274,6 @@ def test_a_limit_below_the_machines_numa_nodes_is_refused():
 
 
 WALK = "manager walks 2^34 = 17,179,869,184 sets of NUMA nodes for each container"
-CDMM = "switch the NVIDIA driver (R580 or later) to CDMM, under which Grace's GPU memory is no NUMA node"
 NEWER = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
 NO_MEMORY = "set kubelet.memory_manager_policy: None"
 NO_HINTS = "set kubelet.topology_manager_policy: none"
@@ -282,7 +283,7 @@ ENDLESS = {
         {"topology_manager_policy": "best-effort"},
         (
             f"kubelet.topology_manager_policy: the device {WALK}: kubelet 1.35 would admit no pod in time\n"
-            f"  {CDMM}; or {NEWER}; or {NO_HINTS}"
+            f"  {NEWER}; or {NO_HINTS}"
         ),
     ),
     "memory-static": (
@@ -290,18 +291,18 @@ ENDLESS = {
         {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"},
         (
             f"kubelet.memory_manager_policy: the memory {WALK}: kubelet 1.36 would admit no pod in time\n"
-            f"  {CDMM}; or {NO_MEMORY}"
+            f"  {NO_MEMORY}"
         ),
     ),
     "memory-static-without-alignment": (
         "1.36",
         {"topology_manager_policy": "none", "memory_manager_policy": "Static"},
-        f"would admit no pod in time\n  {CDMM}; or {NO_MEMORY}",
+        f"would admit no pod in time\n  {NO_MEMORY}",
     ),
     "both": (
         "1.35",
         {"topology_manager_policy": "restricted", "memory_manager_policy": "Static"},
-        f"{CDMM}; or {NEWER} and {NO_MEMORY}; or {NO_HINTS} and {NO_MEMORY}",
+        f"{NEWER} and {NO_MEMORY}; or {NO_HINTS} and {NO_MEMORY}",
     ),
 }
 
@@ -321,7 +322,10 @@ FEWER = "show fewer NUMA nodes in the firmware (NPS on EPYC, SNC on Xeon)"
     ("topology", "version", "remedy"),
     [
         pytest.param(many_numa_nodes(32), "1.36", FEWER, id="each-l3-a-numa-node"),
-        pytest.param(grace_blackwell_tray(), "1.35", f"{CDMM}; or {NEWER}", id="devices-on-all-34"),
+        pytest.param(grace_blackwell_tray(), "1.35", NEWER, id="devices-on-all-34"),
+        pytest.param(gb200_cdmm(), "1.35", NEWER, id="which-CDMM-leaves-there"),
+        pytest.param(quad_gh200(), "1.35", NEWER, id="devices-on-all-36"),
+        pytest.param(grace_blackwell_tray(), "1.30", NEWER, id="too-many-for-the-kubelet-at-all"),
     ],
 )
 def test_by_default_what_would_never_be_answered_is_left_out(topology, version, remedy):

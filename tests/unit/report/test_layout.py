@@ -321,8 +321,25 @@ def test_rails_are_lines_from_each_device_to_its_gpus(topology, drawn):
 def test_numa_nodes_with_nothing_on_them_share_a_box():
     root = lay_out(machines.gb200_nvl72_tray()).root
     titles = [node.title for node in of_kind(root, "numa-node")]
-    assert "NUMA nodes 3-9,11-17,19-25,27-33: no CPUs, no memory" in titles
+    assert "NUMA nodes 3-9,11-17,19-25,27-33: 28 of GPUs, without memory" in titles
     assert len(titles) == 2 + 4 + 1
+
+
+def test_where_the_driver_keeps_the_gpus_memory_all_their_numa_nodes_are_one_box():
+    root = lay_out(machines.gb200_cdmm()).root
+    titles = [node.title for node in of_kind(root, "numa-node")]
+    assert "NUMA nodes 2-33: 32 of GPUs, without memory" in titles
+    assert len(titles) == 2 + 1
+
+
+def test_empty_numa_nodes_of_no_gpu_are_a_box_of_their_own():
+    tray = machines.gb200_cdmm()
+    nodes = tuple(replace(node, generic_initiator=node.id < 33 and not node.cpus) for node in tray.numa_nodes)
+    titles = [node.title for node in of_kind(lay_out(replace(tray, numa_nodes=nodes)).root, "numa-node")]
+    assert titles[-2:] == [
+        "NUMA nodes 2-32: 31 of GPUs, without memory",
+        "NUMA nodes 33: no CPUs, no memory",
+    ]
 
 
 def test_a_numa_node_that_is_a_gpus_memory_says_whose():

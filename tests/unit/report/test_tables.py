@@ -116,7 +116,12 @@ def test_a_cpulist_of_odd_numbers_is_wrapped_not_cut():
             id="each NUMA node where packages do not explain it",
         ),
         pytest.param(
-            machines.grace_memory_only(), "80 to NUMA nodes without CPUs", id="a GPU's memory is no package"
+            machines.grace_memory_only(), "80 to NUMA nodes of GPUs", id="a GPU's memory is no package"
+        ),
+        pytest.param(
+            machines.grace_blackwell_tray(),
+            "40 between packages, 80 or 120 to NUMA nodes of GPUs",
+            id="those of GPUs are near one package and far from the other",
         ),
     ],
 )

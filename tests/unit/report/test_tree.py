@@ -14,7 +14,7 @@ from numaforge.topology.model import PciDevice
 from numaforge.topology.ready import ready_machine, ready_machines
 from tests.machines.files import stored
 
-EMPTY = "28 NUMA nodes without CPUs and memory: 3-9,11-17,19-25,27-33"
+EMPTY = "28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33"
 POD = (
     "metadata: {name: one}\nspec: {containers: [{name: main, resources: {limits: {cpu: 2, memory: 1Gi}}}]}\n"
 )
@@ -43,7 +43,7 @@ def test_a_tree_is_ascii_and_has_every_device_once(name: str) -> None:
 def test_the_memory_of_a_gpu_says_whose_it_is() -> None:
     tree = machine_tree(ready_machine("gb200"))
     assert "|- NUMA node 2: 186 GiB memory, no CPUs, that of GPU0\n" in tree
-    assert tree.endswith("`- 28 empty NUMA nodes: 3-9,11-17,19-25,27-33\n")
+    assert tree.endswith(f"`- {EMPTY}\n")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from numaforge.topology.links import (
     link_between,
     link_matrix,
     nearest_numa_node,
+    nodes_of_gpus,
     nvlink_domains,
     pci_distance,
 )
@@ -273,6 +274,40 @@ def test_memory_of_gpus_is_on_numa_nodes_without_cpus():
         26: "0019:01:00.0",
     }
     assert gpu_memory_nodes(machines.gb200_cdmm()) == {}
+
+
+def _without_initiators(topology, *, told: bool):
+    """The machine by a kernel that names none, or (5.9 and older) does not tell of them."""
+    initiator = False if told else None
+    nodes = (replace(node, generic_initiator=initiator) for node in topology.numa_nodes)
+    return replace(topology, numa_nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("topology", "nodes"),
+    [
+        pytest.param(machines.gb200_nvl72_tray(), range(2, 34), id="the driver onlines their memory"),
+        pytest.param(machines.grace_blackwell_tray(), range(2, 34), id="NVML does not say whose it is"),
+        pytest.param(machines.gb200_cdmm(), range(2, 34), id="CDMM leaves them empty"),
+        pytest.param(machines.gb200_vm(), [], id="a guest sees none"),
+        pytest.param(machines.quad_gh200(), range(4, 36), id="four GH200"),
+        pytest.param(machines.gb10(), [], id="a GB10 shares the CPU's memory"),
+        pytest.param(
+            _without_initiators(machines.gb200_cdmm(), told=False),
+            range(2, 34),
+            id="an old kernel: those that are empty",
+        ),
+        pytest.param(_without_initiators(machines.gb200_cdmm(), told=True), [], id="the kernel says: none"),
+        pytest.param(machines.dgx_h100(), [], id="cards"),
+    ],
+)
+def test_firmware_keeps_numa_nodes_for_gpus_beside_grace(topology, nodes):
+    assert nodes_of_gpus(topology) == set(nodes)
+
+
+def test_a_generic_initiator_without_a_gpu_is_of_no_gpu():
+    (file,) = (each for each in files.machine_files() if each.name == "xeon-6230-memory-without-cpus")
+    assert nodes_of_gpus(read_topology(file.snapshot())) == set()
 
 
 def test_memory_of_real_gpus_is_where_hwloc_finds_it():

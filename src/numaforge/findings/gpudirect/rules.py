@@ -8,9 +8,9 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import MachineRule, Seen
 from numaforge.findings.gpudirect import scope
 from numaforge.findings.gpudirect.access_control import Layout, misconfigured, nics, required_control
-from numaforge.findings.gpus.nvidia_boards import GRACE
 from numaforge.findings.scope import own_gpus
 from numaforge.quantity import format_bytes
+from numaforge.topology.gpu_models import GRACE
 from numaforge.topology.links import gpu_names
 from numaforge.topology.model import Gpu, NodeTopology, PciFunction
 from numaforge.topology.rails import distance_to_device

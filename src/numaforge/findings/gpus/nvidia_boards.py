@@ -6,16 +6,11 @@ is not listed is on no board that is known here, and the rules for such boards l
 
 from __future__ import annotations
 
+from numaforge.topology.gpu_models import GRACE
 from numaforge.topology.model import Gpu
 
 HGX_BLACKWELL = frozenset({"2901", "2920", "3182"})  # B200, B100, B300
 """GPUs that come only on baseboards with NVSwitches of the fourth generation."""
-
-RACK = frozenset({"2941", "31c2"})  # GB200, GB300
-"""GPUs whose NVSwitches are in trays of their own, with their own fabric manager."""
-
-GRACE = RACK | {"2342", "2348"}  # GH200 with 96 and 144 GB
-"""GPUs on one board with a Grace CPU."""
 
 NVLINKS = {
     "20b0": 12,  # A100 SXM4 40 GB
@@ -34,7 +29,7 @@ NVLINKS = {
 """How many NVLinks are up on a GPU whose board joins all of them; cards with bridges may have fewer."""
 
 # Chips have blocks of device ids.
-_HBM = ("20", "23", "29", "31")  # GA100, GH100, GB100, GB110
+_HBM = ("20", "23", "29", "30", "31")  # GA100, GH100, GB100, GR100, GB110
 _FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, RACK, has_open_module, needs_open_module
+from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, has_open_module, needs_open_module
+from numaforge.topology.gpu_models import RACK
 from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.vendors import NVIDIA
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS, RACK
+from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS
 from numaforge.findings.gpus.nvidia_driver import NVML
+from numaforge.topology.gpu_models import RACK
 from numaforge.topology.model import FabricState, Gpu, NodeTopology
 
 _PROCESSES = "/proc"

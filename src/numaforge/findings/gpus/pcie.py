@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.findings.gpus.nvidia_boards import GRACE
+from numaforge.topology.gpu_models import GRACE
 from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.vendors import AMD, NVIDIA
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.model import MachineShape
 
 CPU_MANAGER = "the CPU manager"
@@ -33,8 +34,12 @@ _COMBINATIONS_PER_SECOND = 255**4 // (21 * 60)
 _STALLS_SECONDS = 60.0
 _HOPELESS_SECONDS = 3600.0
 
+# What firmware calls it; where the maker of the CPUs is not known, both.
+_FIRMWARE = {"AuthenticAMD": "NPS and L3 as NUMA domain", "GenuineIntel": "SNC"}
+_ANY_FIRMWARE = "NPS on EPYC, SNC on Xeon"
+
 _FIRST_MINOR_WITH_NARROW_DEVICE_HINTS = 36
-_NEWER_KUBELET = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
+NEWER_KUBELET = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
 
 
 @dataclass(frozen=True)
@@ -99,15 +104,15 @@ class HintWork:
     ) -> str:
         """Return what an admin can do about it here, in the words of where the policies are set."""
         no_memory = [f"set {memory_field}: None"] if MEMORY_MANAGER in self.numa_nodes else []
-        newer = [_NEWER_KUBELET] if self.walks_all_for_devices else []
+        newer = [NEWER_KUBELET] if self.walks_all_for_devices else []
         no_hints = [no_alignment] if self.hints else []
         if not self.endless:
-            return "; or ".join([fewer_numa_nodes(topology), *newer, *no_memory, *no_hints])
+            return "; or ".join([*fewer_numa_nodes(topology), *newer, *no_memory, *no_hints])
         # The memory manager walks the sets under every topology policy; the others do for hints alone.
         no_memory = no_memory if MEMORY_MANAGER in self.endless else []
         by_hints = {*self.endless} - {MEMORY_MANAGER}
         ways = [
-            [fewer_numa_nodes(topology)],
+            fewer_numa_nodes(topology),
             newer + no_memory if CPU_MANAGER not in self.endless else [],
             no_hints + no_memory if by_hints else [],
         ]
@@ -115,8 +120,8 @@ class HintWork:
 
     def ways_to_align(self, topology: MachineShape) -> str:
         """Return what lets the kubelet align pods here after all."""
-        newer = [_NEWER_KUBELET] if self.walks_all_for_devices and CPU_MANAGER not in self.endless else []
-        return "; or ".join([fewer_numa_nodes(topology), *newer])
+        newer = [NEWER_KUBELET] if self.walks_all_for_devices and CPU_MANAGER not in self.endless else []
+        return "; or ".join([*fewer_numa_nodes(topology), *newer])
 
     def __str__(self) -> str:
         """Say what is slow, in numbers."""
@@ -167,14 +172,19 @@ def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policie
     return HintWork(numa_nodes, hints, not narrow and numa_nodes.get(DEVICE_MANAGER, 0) >= _SLOW_NUMA_NODES)
 
 
-def fewer_numa_nodes(topology: MachineShape) -> str:
-    """Return how this machine shows fewer NUMA nodes."""
-    without_cpus = any(node.memory_bytes and not node.cpus for node in topology.numa_nodes)
-    if without_cpus and topology.architecture == "aarch64" and topology.gpus:
-        return (
-            "switch the NVIDIA driver (R580 or later) to CDMM, under which Grace's GPU memory is no NUMA node"
-        )
-    return "show fewer NUMA nodes in the firmware (NPS on EPYC, SNC on Xeon)"
+def fewer_numa_nodes(topology: MachineShape) -> list[str]:
+    """Return how this machine shows fewer NUMA nodes, nothing where there is no way.
+
+    Those of GPUs beside Grace stay in every mode of their memory: they come from the firmware's SRAT, and
+    CDMM only leaves them without memory.
+    """
+    if len(nodes_of_gpus(topology)) > 1:
+        return []
+    if topology.architecture == "aarch64":
+        return ["show fewer NUMA nodes in the firmware"]
+    return [
+        f"show fewer NUMA nodes in the firmware ({_FIRMWARE.get(topology.cpu_vendor or '', _ANY_FIRMWARE)})"
+    ]
 
 
 def _sets_with(members: int, every: int) -> int:
