@@ -34,6 +34,7 @@ from numaforge.report.wording import (
     wrapped_cpulist,
 )
 from numaforge.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
+from numaforge.topology.memory_mode import DRIVER, NUMA, gpu_memory_mode
 from numaforge.topology.model import Accelerator, Gpu, L3Cache, Nic, NodeTopology, NumaNode, why_no_version
 
 if TYPE_CHECKING:
@@ -121,9 +122,23 @@ def _facts(topology: NodeTopology) -> list[Text]:
         ("Distances", _distances(topology)),
         ("Kubelet", _kubelet(topology)),
         ("NVIDIA driver", driver_words(topology.nvidia)),
+        ("GPU memory", _gpu_memory(topology)),
         ("Not readable", _unreadable(topology.unreadable)),
     ]
     return [Text.assemble((f"{name}: ", "bold"), value) for name, value in facts if value]
+
+
+def _gpu_memory(topology: NodeTopology) -> str:
+    """Who manages the memory of GPUs beside Grace and Vera, and by what that is told."""
+    found = gpu_memory_mode(topology)
+    if found is None:
+        return ""
+    words = {
+        DRIVER: "managed by the driver (CDMM)",
+        NUMA: "NUMA nodes of the kernel",
+        None: "not known whose",
+    }
+    return f"{words[found.mode]}: {found.reason}"
 
 
 def _frequency(topology: NodeTopology) -> str:

@@ -10,6 +10,7 @@ from numaforge.codec import NOTHING_ELSE, CpuSet, DocumentKind
 from numaforge.errors import TopologyError
 from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS
 from numaforge.topology.links import nvlink_domains
+from numaforge.topology.memory_mode import GpuMemoryMode, gpu_memory_mode
 from numaforge.topology.model import (
     Accelerator,
     Core,
@@ -101,6 +102,7 @@ class TopologyDocument:
     gpus: tuple[Gpu, ...]
     nvidia: NvidiaDriver | None = None
     nvidia_install: NvidiaInstall | None = None
+    gpu_memory_mode: GpuMemoryMode | None = None  # by the fields around it; not read back
     nvswitches: tuple[str, ...] = ()
     nvlink_domains: tuple[NvlinkDomain, ...] = ()  # what `gpus` say; not read back
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)
@@ -133,7 +135,7 @@ TOPOLOGY = DocumentKind(
 
 _STATES = [each.name for each in fields(CpuStates)]
 _OLDER = ("turbo", "transparent_hugepages", "ksm")
-_APART = ("cpus", "nvlink_domains", "kernel_values", *_OLDER)
+_APART = ("cpus", "nvlink_domains", "gpu_memory_mode", "kernel_values", *_OLDER)
 _ALIKE = [each.name for each in fields(TopologyDocument) if each.name not in _APART]
 _TURBO = next(knob for knob in KNOBS if knob.key == "turbo")
 _FOLDERS = {knob.feature.field: knob.feature.folder for knob in KNOBS if knob.feature and knob.feature.field}
@@ -145,6 +147,7 @@ def to_document(topology: NodeTopology) -> dict[str, Any]:
     document = TopologyDocument(
         cpus=states,
         nvlink_domains=nvlink_domains(topology.gpus),
+        gpu_memory_mode=gpu_memory_mode(topology),
         kernel_values=topology.kernel_values,
         **_older(topology.kernel_values),
         **_members(topology, _ALIKE),

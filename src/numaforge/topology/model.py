@@ -575,6 +575,10 @@ class NvidiaInstall:
     imex_service: str | None = None  # "enabled", "disabled", "masked"
     imex_nodes: int | None = None  # addresses in the list of nodes of the host's IMEX service
     imex_channel: bool | None = None  # /dev has IMEX channel 0
+    # NVreg_CoherentGPUMemoryMode of the module that runs, and as modprobe.d asks for: "driver", "numa"; "" is
+    # the branch's default
+    gpu_memory_mode: str | None = None
+    gpu_memory_mode_next: str | None = None
 
 
 @dataclass(frozen=True)

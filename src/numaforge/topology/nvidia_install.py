@@ -21,6 +21,7 @@ _VERSION = re.compile(r"\b[0-9]{3,}\.[0-9]+(?:\.[0-9]+)?\b")
 _LIBRARY = re.compile(r"libnvidia-ml\.so\.([0-9]{3,}\.[0-9]+(?:\.[0-9]+)?)$")
 _DEVICE = re.compile(r"(/sys/bus/pci/devices/[^/]+)/device")
 _PLUGINS = "/var/lib/kubelet/plugins"
+_MEMORY_MODE = "CoherentGPUMemoryMode"
 _IMEX_UNIT = "/etc/systemd/system/nvidia-imex.service"
 
 
@@ -62,9 +63,43 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         imex_service=_imex_service(found, snapshot.links),
         imex_nodes=digits(snapshot.commands.get("imex nodes")),
         imex_channel=None if found is None or "/dev/null" not in found else catalogue.IMEX_CHANNEL in found,
+        gpu_memory_mode=read_parameters(files).get(_MEMORY_MODE),
+        gpu_memory_mode_next=_asked_memory_mode(files),
     )
     told = loaded or install.library or install.packages or install.daemons
     return install if told or {"nvidia", "nouveau"} & {*(install.kernel_modules or ())} else None
+
+
+def read_parameters(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that NVIDIA's module runs with, without their prefix NVreg_ and without quotes."""
+    lines = (line.partition(":") for line in files.get("/proc/driver/nvidia/params", "").splitlines())
+    return {name.strip(): value.strip().strip('"') for name, _, value in lines}
+
+
+def _asked_memory_mode(files: Mapping[str, str]) -> str | None:
+    """Return the mode that the next load of the module takes, "" without one; None where not looked at.
+
+    modprobe reads the files by their names, whatever folder they are in, and the last option counts; the
+    kernel's command line comes after all of them.
+    """
+    by_name: dict[str, str] = {}
+    for folder in ("/lib", "/usr/lib", "/usr/local/lib", "/run", "/etc"):
+        below = f"{folder}/modprobe.d/"
+        by_name |= {path.removeprefix(below): text for path, text in files.items() if path.startswith(below)}
+    if not by_name:
+        return None
+    options = [
+        word
+        for _, text in sorted(by_name.items())
+        for line in text.splitlines()
+        if (words := line.split())[:2] == ["options", "nvidia"]
+        for word in words[2:]
+    ]
+    arguments = files.get("/proc/cmdline", "").split()
+    options += [word.removeprefix("nvidia.") for word in arguments if word.startswith("nvidia.")]
+    pairs = (word.partition("=") for word in options)
+    said = [value.strip('"') for name, _, value in pairs if name == f"NVreg_{_MEMORY_MODE}"]
+    return said[-1] if said else ""
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:

@@ -10,6 +10,7 @@ from numaforge.snapshot.catalogue import DIRECT_NIC
 from numaforge.snapshot.model import Snapshot
 from numaforge.snapshot.pci_functions import extended_capabilities, from_text
 from numaforge.topology.model import AccessControl, Gpu, PciFunction, PeerMemory
+from numaforge.topology.nvidia_install import read_parameters
 from numaforge.topology.pci import functions
 
 _ACCESS_CONTROL, _ADDRESS_TRANSLATION = (
@@ -78,9 +79,7 @@ def access_control(space: bytes | None) -> AccessControl | None:
 def read_peer_memory(snapshot: Snapshot) -> PeerMemory:
     """Return by which ways the kernel lets a NIC reach a GPU's memory, and what could be told of both."""
     files = snapshot.files
-    lines = files.get("/proc/driver/nvidia/params", "").splitlines()
-    parameters = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    override = parameters.get("GrdmaPciTopoCheckOverride")
+    override = read_parameters(files).get("GrdmaPciTopoCheckOverride")
     config_acs = snapshot.commands.get("config_acs")
     return PeerMemory(
         clients=tuple(sorted(match[1] for path in files if (match := _PEER_CLIENTS.fullmatch(path)))),

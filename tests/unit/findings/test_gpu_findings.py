@@ -15,7 +15,9 @@ from numaforge.topology.model import (
     FabricState,
     Gpu,
     GpuProcess,
+    HugepagePool,
     NodeTopology,
+    NumaNode,
     NvidiaDriver,
     NvidiaInstall,
     PciLink,
@@ -23,6 +25,7 @@ from numaforge.topology.model import (
 )
 from tests.fixtures import judged as by
 from tests.fixtures.gpu_machines import COMPLETED, FABRIC_MANAGER, KINDS
+from tests.fixtures.machines import GIB
 from tests.machines.files import stored
 
 ANY_GPU = "NG103 NG104"
@@ -30,7 +33,7 @@ DRIVER = f"{ANY_GPU} NG101 NG102 NG105 NG201 NG202 NG601"
 REAL = f"{DRIVER} NG108 NG403 NG404 NG405"
 CARD = f"{REAL} NG402 NG501 NG502"
 ECC_ON = "NG401 NG406 NG407"
-GRACE = f"{REAL} NG106 {ECC_ON} NG402 NG503"
+GRACE = f"{REAL} NG106 {ECC_ON} NG402 NG503 NG701 NG703 NG704"
 HBM = f"{CARD} {ECC_ON} NG503"
 FABRIC = "NG304 NG305"
 BASEBOARD = f"{HBM} NG109 NG203 NG301 NG306"
@@ -154,6 +157,26 @@ def in_one_clique(machine: NodeTopology) -> NodeTopology:
     return replace(machine, gpus=tuple(replace(gpu, fabric=f"{CLUSTER}.1") for gpu in machine.gpus))
 
 
+def with_memory(size: int, pools: dict[str, HugepagePool]) -> Sicken:
+    """Give the machine a NUMA node that firmware keeps for a GPU."""
+    node = NumaNode(1, frozenset(), size, {}, pools, generic_initiator=True)
+    return lambda machine: replace(machine, numa_nodes=(*machine.numa_nodes, node))
+
+
+def upgraded(machine: NodeTopology) -> NodeTopology:
+    """Return it with a driver whose default is another one, and a kubelet that remembers NUMA nodes."""
+    state = {"memory_manager_state": '{"policyName":"Static"}'}
+    versions = {"loaded": "615.10.01", "on_disk": "615.10.01", "library": "615.10.01"}
+    newer = install(**versions)(machine)
+    return replace(
+        newer,
+        nvidia=NvidiaDriver("615.10.01"),
+        kubelet=replace(newer.kubelet, state_files=state) if newer.kubelet else None,
+    )
+
+
+AS_NUMA_NODES = install(gpu_memory_mode="numa", gpu_memory_mode_next="numa")
+
 SICK = {
     "NG101": Case(
         "h100-pcie",
@@ -270,6 +293,28 @@ SICK = {
         install(char_links=False),
         "/dev/char has no links to NVIDIA's devices, and there is no CDI specification",
     ),
+    "NG701": Case(
+        TRAY,
+        both(install(gpu_memory_mode=""), with_memory(744 * GIB, {})),
+        "NVreg_CoherentGPUMemoryMode is not set: branch 615 takes driver, branches before 615 take numa, "
+        "which moves 744Gi of the node's memory, and the kubelet's memory manager is Static",
+    ),
+    "NG702": Case(
+        "gh200",
+        with_memory(96 * GIB, {"2Mi": HugepagePool(512, 512)}),
+        "NUMA nodes 1 have 96Gi of GPUs' memory, and pools of 512 x 2Mi are taken of it",
+    ),
+    "NG703": Case(TRAY, second(mig_mode="enabled", mig_pending="enabled"), "MIG is enabled"),
+    "NG704": Case(
+        "gh200",
+        install(gpu_memory_mode_next="numa"),
+        "the module that runs has driver (NVreg_CoherentGPUMemoryMode is driver), modprobe.d asks for numa",
+    ),
+    "NG705": Case(
+        "gh200",
+        install(daemons=()),
+        "no process nvidia-persistenced runs, neither on the host nor in a container",
+    ),
 }
 
 # What a rule looks at that is not there on every machine to which it is made to apply.
@@ -278,6 +323,9 @@ SOUND = {
     "NG307": install(compute_domains=True, imex_service="masked", daemons=(IMEX_POD,)),
     "NG308": install(imex_service="enabled", imex_nodes=18, packages={"nvidia-imex": "580.95.05"}),
     "NG309": in_one_clique,
+    "NG701": upgraded,
+    "NG702": AS_NUMA_NODES,
+    "NG705": AS_NUMA_NODES,
 }
 
 

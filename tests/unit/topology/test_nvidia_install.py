@@ -141,3 +141,56 @@ def test_nvswitches_are_known_by_their_pci_ids():
         **function("0000:07:00.0", "8086", "22a3"),
     }
     assert read_nvswitches(Snapshot(files=files)) == ("0000:05:00.0", "0000:06:00.0")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "mode"),
+    [
+        pytest.param('ImexChannelCount: 2048\nCoherentGPUMemoryMode: "driver"\n', "driver", id="driver"),
+        pytest.param('CoherentGPUMemoryMode: "numa"\nRmMsg: ""\n', "numa", id="numa"),
+        pytest.param('CoherentGPUMemoryMode: ""\n', "", id="the branch's default"),
+        pytest.param("EnableMSI: 1\n", None, id="a module that does not have the option"),
+        pytest.param("", None, id="not captured"),
+    ],
+)
+def test_the_module_that_runs_tells_the_mode_of_the_gpus_memory(parameters, mode):
+    assert install({"/proc/driver/nvidia/params": parameters}).gpu_memory_mode == mode
+
+
+OPTIONS = "options nvidia NVreg_CoherentGPUMemoryMode"
+
+
+@pytest.mark.parametrize(
+    ("files", "mode"),
+    [
+        pytest.param({}, None, id="not captured"),
+        pytest.param({"/etc/modprobe.d/a.conf": "blacklist nouveau\n"}, "", id="not set"),
+        pytest.param({"/etc/modprobe.d/a.conf": f"{OPTIONS}=driver\n"}, "driver", id="set"),
+        pytest.param(
+            {"/etc/modprobe.d/b.conf": f"{OPTIONS}=numa\n", "/lib/modprobe.d/a.conf": f"{OPTIONS}=driver\n"},
+            "numa",
+            id="the later name counts",
+        ),
+        pytest.param(
+            {"/etc/modprobe.d/a.conf": "\n", "/lib/modprobe.d/a.conf": f"{OPTIONS}=driver\n"},
+            "",
+            id="a file of the admin's hides the package's",
+        ),
+        pytest.param(
+            {
+                "/etc/modprobe.d/a.conf": f"{OPTIONS}=driver\n",
+                "/proc/cmdline": "quiet nvidia.NVreg_CoherentGPUMemoryMode=numa",
+            },
+            "numa",
+            id="the command line is last",
+        ),
+        pytest.param(
+            {"/etc/modprobe.d/a.conf": "options nvidia NVreg_A=1 NVreg_CoherentGPUMemoryMode=driver\n"},
+            "driver",
+            id="among others",
+        ),
+        pytest.param({"/etc/modprobe.d/a.conf": f"# {OPTIONS}=driver\n"}, "", id="a comment"),
+    ],
+)
+def test_modprobe_tells_the_mode_that_is_loaded_next(files, mode):
+    assert install(files).gpu_memory_mode_next == mode

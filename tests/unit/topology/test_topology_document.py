@@ -39,7 +39,7 @@ schema hostname architecture cpu_vendor kernel kernel_cmdline os_release memory_
 cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores kubelet_packages
 l3_caches core_caches
 hugepages cpufreq idle_states kernel_values turbo transparent_hugepages ksm sysctls loadable_modules gpus
-nvidia nvidia_install
+nvidia nvidia_install gpu_memory_mode
 nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
 rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland
 kernel_values_record

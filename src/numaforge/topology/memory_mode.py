@@ -1,0 +1,70 @@
+"""Who manages the memory of GPUs beside Grace and Vera: the kernel, as NUMA nodes, or the driver (CDMM)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numaforge.codec import NOTHING_ELSE
+from numaforge.cpulist import format_cpulist
+from numaforge.given import digits
+from numaforge.quantity import format_bytes
+from numaforge.topology.gpu_models import is_coherent
+from numaforge.topology.links import nodes_of_gpus
+from numaforge.topology.model import MachineShape, NodeTopology
+
+OPTION = "NVreg_CoherentGPUMemoryMode"
+"""The option of nvidia.ko, for the whole machine; it takes a reload of the module or a reboot."""
+
+FIRST_DRIVER_BY_DEFAULT = 615
+"""The first branch whose default is `driver` on Grace and Vera (NVIDIA's release notes)."""
+
+DRIVER, NUMA = "driver", "numa"
+_HBM_BYTES = 64 * 2**30  # what a GPU of these boards has is more, CXL memory that stands alone may be less
+
+
+@dataclass(frozen=True)
+class GpuMemoryMode:
+    """Who manages the memory of coherent GPUs, and by what that is told.
+
+    `mode` is NVIDIA's word: "numa" (NUMA nodes of the kernel), "driver" (CDMM); None where it is not known.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    mode: str | None
+    reason: str
+
+
+def gpu_memory_mode(machine: NodeTopology) -> GpuMemoryMode | None:
+    """Return the mode of the machine, None where no GPU has memory that the CPU reaches coherently."""
+    if not any(map(is_coherent, machine.gpus)):
+        return None
+    said = machine.nvidia_install.gpu_memory_mode if machine.nvidia_install else None
+    if said in (DRIVER, NUMA):
+        return GpuMemoryMode(said, f"{OPTION} is {said}")
+    branch = driver_branch(machine)
+    if branch is not None and branch >= FIRST_DRIVER_BY_DEFAULT:
+        return GpuMemoryMode(DRIVER, f"the default of driver {branch}")
+    held = memory_of_gpus(machine)
+    if held:
+        nodes = format_cpulist(held)
+        return GpuMemoryMode(NUMA, f"NUMA nodes {nodes} have {format_bytes(sum(held.values()))}")
+    return GpuMemoryMode(None, f"{OPTION} was not captured" if said is None else f"{OPTION} is not set")
+
+
+def memory_of_gpus(machine: MachineShape) -> dict[int, int]:
+    """Return the memory in bytes of each NUMA node that is a GPU's, of the size of HBM."""
+    nodes, beside = nodes_of_gpus(machine), any(map(is_coherent, machine.gpus))
+    return {
+        node.id: node.memory_bytes
+        for node in machine.numa_nodes
+        if not node.cpus and node.memory_bytes
+        if node.id in nodes or (beside and node.memory_bytes >= _HBM_BYTES)
+    }
+
+
+def driver_branch(machine: NodeTopology) -> int | None:
+    """Return the branch of NVIDIA's driver, 580 of 580.95.05: of the module that runs, else by NVML."""
+    loaded = machine.nvidia_install.loaded if machine.nvidia_install else None
+    version = loaded or (machine.nvidia.version if machine.nvidia else None)
+    return digits((version or "").partition(".")[0])
