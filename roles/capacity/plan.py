@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from numaforge.codec import ByName
+from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.machine import cpu_capacity
 from numaforge.quantity import format_bytes, format_millis, parse_bytes, parse_quantity
-from numaforge.reasons import Reasoned
+from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import pool_places, pools_after
 from numaforge.roles.machine.numa_notices import gpu_memory_bytes
 from numaforge.roles.role import Turn, Working
+from numaforge.topology.memory_mode import FIRST_DRIVER_BY_DEFAULT, memory_of_gpus
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import MachineShape
 
@@ -54,7 +59,50 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
     """Return the node's Allocatable, where a kubelet is planned and the memory is known."""
     if not machine.memory_bytes or decided.kubelet is None or profile.kubelet.state == "absent":
         return Reasoned(Decided())
-    return Reasoned(Decided(predicted=_predicted(machine, decided)))
+    notices = (*_pools_of_gpus(machine, decided), *_gpu_memory_changed(machine, decided))
+    return Reasoned(Decided(predicted=_predicted(machine, decided)), notices=notices)
+
+
+GPU_MEMORY_CHANGED = "gpu-memory-changed"
+"""The notice that GPUs' memory has become the node's, or is no longer, since the earlier plan."""
+
+
+def _pools_of_gpus(machine: MachineShape, decided: Decisions) -> Iterator[Notice]:
+    """Say which pools are gone once the driver manages the memory that they are taken of."""
+    held = memory_of_gpus(machine)
+    pools: Counter[str] = Counter()
+    nodes = []
+    for place, node in pool_places(machine).items():
+        pages = {size: count for size, count in pools_after(node, decided.pools[place]).items() if count}
+        if node.id in held and pages:
+            nodes.append(node.id)
+            pools.update(pages)
+    if pools:
+        pages = " and ".join(f"{count} x {size}" for size, count in pools.items())
+        yield Notice(
+            "pools-in-gpu-memory",
+            f"{pages} on NUMA nodes {format_cpulist(nodes)} are taken of GPUs' memory. Where the driver "
+            f"manages that (CDMM, the default from branch {FIRST_DRIVER_BY_DEFAULT} on) "
+            "these NUMA nodes are empty: the pools are gone, and a plan that names these nodes is refused",
+        )
+
+
+def _gpu_memory_changed(machine: MachineShape, decided: Decisions) -> Iterator[Notice]:
+    earlier = decided.previous.allocatable if decided.previous else None
+    if earlier is None:
+        return
+    was, now = earlier.gpu_memory_bytes, gpu_memory_bytes(machine)
+    if bool(was) != bool(now):
+        change = (
+            f"the earlier plan counted {format_bytes(was)} of GPUs' memory, which the driver manages now"
+            if was
+            else f"{format_bytes(now)} of GPUs' memory are NUMA nodes now, which the driver managed before"
+        )
+        yield Notice(
+            GPU_MEMORY_CHANGED,
+            f"{change}: the node's capacity moves by it, and a kubelet with memoryManagerPolicy Static does "
+            "not start over the state that it kept. NVreg_CoherentGPUMemoryMode pins the mode",
+        )
 
 
 def _predicted(machine: MachineShape, decided: Decisions) -> PredictedAllocatable:

@@ -27,6 +27,7 @@ from numaforge.memoize import once_per_value
 from numaforge.planning.node import plan_node
 from numaforge.preflight import host as preflight
 from numaforge.profile import load_profile
+from numaforge.roles.capacity.plan import GPU_MEMORY_CHANGED
 from numaforge.roles.document import dumps as plan_document
 from numaforge.rollout import events
 from numaforge.rollout.leftovers import left_in_cluster
@@ -114,13 +115,18 @@ def examine() -> None:
 
 
 def _planned(answer: Answer) -> dict[str, str]:
-    """Return the `profile` by which a host can be planned, or what it is `refused` for."""
+    """Return the `profile` by which a host can be planned, or what it is `refused` for.
+
+    `changed` is what the mode of the GPUs' memory has moved since the plan that the host has.
+    """
     try:
-        return {"profile": plan_node(read_topology(parse_output(answer)), _profile()).profile}
+        plan = plan_node(read_topology(parse_output(answer)), _profile())
     except NumaforgeError as error:
         return {"refused": str(error)}
     except Exception as error:  # one odd host must not end the run of all
         return {"refused": str(fault(error))}
+    changed = [notice.message for notice in plan.notices if notice.id == GPU_MEMORY_CHANGED]
+    return {"profile": plan.profile, **({"changed": changed[0]} if changed else {})}
 
 
 @role("Capture")

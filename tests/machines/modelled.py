@@ -20,14 +20,21 @@ from tests.fixtures.machines import (
     big_512,
     dgx_h100,
     epyc_gpu,
+    epyc_l3_gpu,
     epyc_nps4,
+    gb10,
     gb200_bluefield,
+    gb200_cdmm,
+    gb300_host,
     grace_blackwell_tray,
     grace_memory_only,
     hgx_a100,
     hgx_b200,
     kubeadm_kubelet,
     machine,
+    mi210,
+    mi300x_cpx_kfd,
+    quad_gh200,
 )
 from tests.fixtures.trees import write_tree
 from tests.machines.facts import topology_facts
@@ -157,22 +164,41 @@ MODELLED: dict[str, tuple[Callable[[], NodeTopology], str]] = {
         "2 EPYC 9654 in NPS4, an H100 and 8 huge pages of 1 GiB on each NUMA node",
     ),
     "epyc-9654-l3-as-numa": (epyc_l3_as_numa, "2 EPYC 9654 with each L3 as a NUMA node: 24 of 8 cores"),
+    "epyc-9654-l3-as-numa-8-h100": (
+        epyc_l3_gpu,
+        "2 EPYC 9654 with each L3 as a NUMA node, 24 of 8 cores, an H100 on the first of each quadrant",
+    ),
     "epyc-9654-nps1-cxl": (epyc_nps1_cxl, "2 EPYC 9654 in NPS1, CXL memory as a NUMA node without CPUs"),
     "epyc-9654-nps2": (epyc_nps2, "2 EPYC 9654 in NPS2"),
     "epyc-9654-nps4": (epyc_nps4, "2 EPYC 9654 in NPS4"),
+    "amd-8-mi210": (mi210, "2 EPYC of 32 cores, 8 Instinct MI210 in two groups of 4 that XGMI joins"),
+    "amd-8-mi300x-cpx": (
+        mi300x_cpx_kfd,
+        "2 EPYC of 48 cores, 8 Instinct MI300X in CPX and NPS4: 64 GPU nodes of the kernel's KFD",
+    ),
     "nvidia-dgx-h100": (
         dgx_h100,
         "NVIDIA DGX H100: 2 packages of 56 cores, 8 H100, 8 InfiniBand NICs, one per rail",
     ),
+    "nvidia-dgx-spark": (gb10, "NVIDIA DGX Spark: 20 cores of two kinds, a GB10 that shares their memory"),
     "nvidia-gb200-bluefield": (
         gb200_bluefield,
         "NVIDIA GB200 tray of an NVL72: 4 ConnectX-7 on other host bridges than the GPUs, 2 BlueField-3",
+    ),
+    "nvidia-gb200-cdmm": (
+        gb200_cdmm,
+        "NVIDIA GB200 tray whose driver manages the GPUs' memory (CDMM): 32 of 34 NUMA nodes are empty",
     ),
     "nvidia-gb200-tray": (
         grace_blackwell_tray,
         "NVIDIA GB200 tray: 2 Grace of 72 cores, 4 GPUs, 34 NUMA nodes",
     ),
+    "nvidia-gb300-host": (
+        gb300_host,
+        "NVIDIA GB300 host: 2 Grace of 72 cores, 4 GPUs, sizes and PCI addresses of a real one",
+    ),
     "nvidia-gh200": (grace_memory_only, "NVIDIA GH200: a Grace of 72 cores, the GPU's memory as a NUMA node"),
+    "nvidia-quad-gh200": (quad_gh200, "4 NVIDIA GH200 on one board: 288 cores, 4 GPUs, 36 NUMA nodes"),
     "nvidia-hgx-a100": (
         hgx_a100,
         "HGX A100 on 8 NUMA nodes: 2 A100 and 2 InfiniBand NICs below each outer switch, 2 NICs for storage",

@@ -110,8 +110,16 @@ def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
         ready = checks(told["answer"], told["asked_at"], told["answered_at"])
         why = told.get("refused")
         profile = _refused("profile", why) if why else Check("profile", f"{told['profile']}: can be planned")
-        found[name] = (login, *ready, profile)
+        found[name] = (login, *ready, profile, *_changed(told.get("changed")))
     return found
+
+
+def _changed(why: str | None) -> tuple[Check, ...]:
+    """Return a warning of GPUs' memory that has changed hands since the plan that a host has."""
+    from numaforge.findings import Severity
+    from numaforge.preflight import Check
+
+    return (Check("GPU memory", why, Severity.WARNING, "plan and apply again, drained"),) if why else ()
 
 
 def _refused(name: str, why: str) -> Check:

@@ -56,6 +56,10 @@ CASES = {
     ),
     "NH107": Case(lambda: replace(worker(), kernel_cmdline="ro quiet"), "crashkernel="),
     "NH108": Case(lambda: worker(nvmes=drives(0, 0)), "no NVMe drive"),
+    "NH109": Case(
+        lambda: replace(worker(), kernel_cmdline="crashkernel=1G hugepagesz=512M hugepages=4"),
+        "hugepagesz=512M: this kernel has 2Mi, 1Gi",
+    ),
     "NH301": Case(lambda: with_containerd(imports=("/etc/containerd/config.toml",)), "imports"),
     "NH302": Case(
         lambda: with_containerd(
@@ -327,3 +331,21 @@ def test_a_regular_expression_of_a_host_is_matched_in_a_moment_or_not_at_all(pat
 def test_a_pattern_that_could_take_for_ever_makes_the_answer_unknown():
     host = {"packages": PACKAGES, "upgrades_skip": ("(n+)+$",)}
     assert found(worker(**host)) == {"NH202"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "evidence"),
+    [
+        pytest.param(
+            "hugepagesz=1G hugepages=2", ["hugepagesz=1G"], id="a pool that 64 KiB pages do not have"
+        ),
+        pytest.param("default_hugepagesz=1G", ["default_hugepagesz=1G"], id="as the default"),
+        pytest.param("hugepagesz=512M hugepages=2 hugepagesz=16G", [], id="sizes that are there"),
+        pytest.param("hugepagesz=2m hugepagesz=524288K", [], id="in another unit"),
+        pytest.param("hugepages=16", [], id="the default size"),
+    ],
+)
+def test_a_kernel_with_pages_of_64_kib_has_other_huge_pages(arguments, evidence):
+    tray = replace(machines.gb200_nvl72_tray(), kernel_cmdline=f"ro {arguments}")
+    told = [each.evidence.partition(":")[0] for each in judged(tray)["NH109"].findings]
+    assert told == evidence

@@ -8,10 +8,18 @@ import pytest
 
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
 from numaforge.roles.machine.numa_notices import gpu_memory_bytes, numa_notices
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology, NumaNode
-from tests.fixtures.machines import dgx_h100, gb200_nvl72_tray, kubeadm_kubelet, lab_node, machine
+from tests.fixtures.machines import (
+    dgx_h100,
+    gb200_cdmm,
+    gb200_nvl72_tray,
+    kubeadm_kubelet,
+    lab_node,
+    machine,
+)
 from tests.machines import files
 
 GIB = 2**30
@@ -54,8 +62,9 @@ NOTICES: dict[str, tuple[NodeTopology, dict[str, str]]] = {
     ),
     "gpu-memory-that-nothing-names": (
         captured("nvidia-gh200"),
-        {"memory-without-cpus": "NUMA nodes 1 (96Gi, CXL, HBM or a GPU's as it seems)"},
+        {"memory-without-cpus": "NUMA nodes 1 (96Gi, memory of GPUs)"},
     ),
+    "cdmm-leaves-those-of-gpus-empty": (gb200_cdmm(), {}),
     "cpus-without-memory": (
         with_memory(64 * GIB, 0),
         {"cpus-without-memory": "NUMA nodes 1 have CPUs and no memory: pods there use memory of another"},
@@ -107,3 +116,46 @@ def test_two_sources_of_memory_that_disagree(mem_total: int | None, notices: lis
     topology = replace(with_memory(64 * GIB, 64 * GIB), memory_bytes=mem_total)
     assert [notice.id for notice in numa_notices(topology)] == notices
     assert numa_notices(replace(with_memory(64 * GIB, None), memory_bytes=GIB)) == ()
+
+
+TRAY, EMPTY = gb200_nvl72_tray(), gb200_cdmm()
+POOL = {"hugepages": [{"size": "2Mi", "count": 512, "numa_nodes": [2, 10]}]}
+
+
+def noticed(topology: NodeTopology, profile: dict[str, object]) -> dict[str, str]:
+    return {notice.id: notice.message for notice in plan_node(topology, load_profile(profile)).notices}
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        pytest.param(POOL, "512 x 2Mi on NUMA nodes 2,10 are taken of GPUs' memory", id="on those of GPUs"),
+        pytest.param({"hugepages": [{"size": "2Mi", "count": 512}]}, None, id="beside the CPUs"),
+        pytest.param({}, None, id="no pool"),
+    ],
+)
+def test_pools_that_a_change_of_the_mode_would_empty(profile, words):
+    message = noticed(TRAY, profile).get("pools-in-gpu-memory")
+    assert message is None if words is None else message and message.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        pytest.param(
+            TRAY, EMPTY, "the earlier plan counted 744Gi of GPUs' memory", id="an upgrade took CDMM"
+        ),
+        pytest.param(EMPTY, TRAY, "744Gi of GPUs' memory are NUMA nodes now", id="back to NUMA nodes"),
+        pytest.param(TRAY, TRAY, None, id="as it was"),
+        pytest.param(EMPTY, EMPTY, None, id="CDMM all along"),
+        pytest.param(None, EMPTY, None, id="never planned"),
+    ],
+)
+def test_a_mode_that_has_changed_since_the_earlier_plan(before, now, words):
+    profile = load_profile({})
+    earlier = dumps(plan_node(before, profile)) if before else None
+    notices = {
+        each.id: each.message for each in plan_node(replace(now, previous_plan=earlier), profile).notices
+    }
+    message = notices.get("gpu-memory-changed")
+    assert message is None if words is None else message and message.startswith(words)

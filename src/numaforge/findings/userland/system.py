@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
+from numaforge.quantity import parse_bytes
 from numaforge.topology.model import HostProcess, NodeTopology
 
 LEAST_OPEN_FILES = 65536
@@ -113,6 +114,29 @@ def _nvme_elsewhere(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("its GPUs have no NVMe drive on their NUMA node", f"NUMA node {node}")
 
 
+_ASKED_SIZE = re.compile(r"(?:^| )((?:default_)?hugepagesz=([0-9]{1,9})([KMG]))(?= |$)", re.IGNORECASE)
+
+
+@applies("whose kernel is told a size of huge pages on its command line")
+def _asks_for_hugepages(machine: NodeTopology) -> Applicability:
+    if machine.kernel_cmdline is None:
+        return Applicability(None, "/proc/cmdline was not captured")
+    found = _ASKED_SIZE.search(machine.kernel_cmdline)
+    return Applicability(found is not None, found[1] if found else "no hugepagesz= on the command line")
+
+
+def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
+    """Yield the sizes that the kernel has no pool for: its own page size decides which it has."""
+    sizes = {*machine.hugepages, *(size for node in machine.numa_nodes for size in node.hugepages)}
+    if not sizes:
+        yield Seen(unknown="the pools of huge pages were not captured")
+        return
+    there = ", ".join(sorted(sizes, key=parse_bytes))
+    for argument, number, unit in _ASKED_SIZE.findall(machine.kernel_cmdline or ""):
+        if parse_bytes(f"{number}{unit.upper()}i") not in map(parse_bytes, sizes):
+            yield Seen(f"{argument}: this kernel has {there}", "/proc/cmdline")
+
+
 RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NH101",
@@ -186,5 +210,15 @@ RULES: tuple[MachineRule, ...] = (
         "/sys/bus/pci/devices/*/numa_node",
         "put local volumes of these GPUs' pods on a drive of their NUMA node, or move a drive",
         _nvme_elsewhere,
+    ),
+    MachineRule(
+        "NH109",
+        Severity.WARNING,
+        "huge pages are asked for of a size that this kernel does not have",
+        _asks_for_hugepages,
+        "kernel.org: admin-guide/mm/hugetlbpage, arm64/hugetlbpage",
+        "ask for a size that is there, or boot a kernel with another page size: with pages of 64 KiB Arm has "
+        "2M, 512M and 16G, with 4 KiB 64K, 2M, 32M and 1G",
+        _no_such_hugepages,
     ),
 )
