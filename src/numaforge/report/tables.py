@@ -133,12 +133,8 @@ def _gpu_memory(topology: NodeTopology) -> str:
     found = gpu_memory_mode(topology)
     if found is None:
         return ""
-    words = {
-        DRIVER: "managed by the driver (CDMM)",
-        NUMA: "NUMA nodes of the kernel",
-        None: "not known whose",
-    }
-    return f"{words[found.mode]}: {found.reason}"
+    words = {DRIVER: "managed by the driver (CDMM)", NUMA: "the node's own"}
+    return f"{words.get(found.mode or '', 'not known whose it is')}: {found.reason}"
 
 
 def _frequency(topology: NodeTopology) -> str:

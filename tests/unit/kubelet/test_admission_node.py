@@ -17,7 +17,7 @@ from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.checkpoints import _checksum, _memory_dump
 from numaforge.topology.model import HugepagePool, NodeTopology
-from tests.fixtures.machines import GIB, grace_blackwell_tray, laptop, machine
+from tests.fixtures.machines import GIB, gb200_cdmm, grace_blackwell_tray, laptop, machine, quad_gh200
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
@@ -525,22 +525,30 @@ def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, mes
         Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": text})
 
 
-TRAY_OPTIONS = {
-    "topologyManagerPolicy": "best-effort",
-    "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "34"},
-    "reservedSystemCPUs": "0",
-}
+def many_nodes(topology, **options):
+    """Return the options with which a kubelet aligns pods on so many NUMA nodes."""
+    limit = {"max-allowable-numa-nodes": str(len(topology.numa_nodes))}
+    defaults = {"topologyManagerPolicy": "best-effort", "reservedSystemCPUs": "0"}
+    return {**defaults, "topologyManagerPolicyOptions": limit, **options}
 
 
-def test_34_numa_nodes_are_answered_where_only_those_with_cpus_and_devices_are_walked():
-    node = Node(grace_blackwell_tray(), {**STATIC, **TRAY_OPTIONS})
+GRACE = [
+    pytest.param(grace_blackwell_tray(), id="34, a tray"),
+    pytest.param(gb200_cdmm(), id="34, CDMM"),
+    pytest.param(quad_gh200(), id="36, four GH200"),
+]
+
+
+@pytest.mark.parametrize("topology", GRACE)
+def test_34_numa_nodes_are_answered_where_only_those_with_cpus_and_devices_are_walked(topology):
+    node = Node(topology, {**STATIC, **many_nodes(topology)})
     assert node.admit(pod(8, **{"nvidia.com/gpu": 4})).admitted
 
 
+@pytest.mark.parametrize("topology", GRACE)
 @pytest.mark.parametrize("policy", ["none", "best-effort", "single-numa-node"])
-def test_34_numa_nodes_under_the_memory_manager_are_an_error_at_once(policy):
-    topology = grace_blackwell_tray()
-    options = {**TRAY_OPTIONS, "topologyManagerPolicy": policy}
+def test_34_numa_nodes_under_the_memory_manager_are_an_error_at_once(topology, policy):
+    options = many_nodes(topology, topologyManagerPolicy=policy)
     node = Node(topology, pinned(topology, **options))
-    with pytest.raises(KubeletHangError, match="every set of 34 NUMA nodes"):
+    with pytest.raises(KubeletHangError, match=f"every set of {len(topology.numa_nodes)} NUMA nodes"):
         node.admit(pod(8))

@@ -194,7 +194,7 @@ _connectx = scope.access_controlled(
 _direct = scope.access_controlled(
     "with ConnectX-8 Direct beside Grace (GB300)",
     lambda required: required.layout is Layout.DIRECT_NIC,
-    none="no ConnectX-8 Direct",
+    none='no ConnectX-8 Direct: "mlx5dv_get_data_direct_sysfs_path failed" in NCCL\'s log is no fault here',
 )
 _root_ports = scope.access_controlled(
     "with GPUs at root ports of Grace or Vera (GB200, GH200)",
