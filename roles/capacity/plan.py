@@ -78,10 +78,10 @@ def _pools_of_gpus(machine: MachineShape, decided: Decisions) -> Iterator[Notice
             nodes.append(node.id)
             pools.update(pages)
     if pools:
-        pages = " and ".join(f"{count} x {size}" for size, count in pools.items())
+        said = " and ".join(f"{count} x {size}" for size, count in pools.items())
         yield Notice(
             "pools-in-gpu-memory",
-            f"{pages} on NUMA nodes {format_cpulist(nodes)} are taken of GPUs' memory. Where the driver "
+            f"{said} on NUMA nodes {format_cpulist(nodes)} are taken of GPUs' memory. Where the driver "
             f"manages that (CDMM, the default from branch {FIRST_DRIVER_BY_DEFAULT} on) "
             "these NUMA nodes are empty: the pools are gone, and a plan that names these nodes is refused",
         )
