@@ -542,7 +542,7 @@ class _Chooser:
 
     def _numa_node_limit(self) -> str:
         return (
-            f"the machine has {len(self.topology.numa_nodes)} NUMA nodes, memory-only ones included, and "
+            f"the machine has {len(self.topology.numa_nodes)} NUMA nodes, those without CPUs included, and "
             f"kubelet {self.version} aligns at most {DEFAULT_MAX_NUMA_NODES}"
         )
 
@@ -569,14 +569,14 @@ class _Chooser:
                 "topologyManagerPolicyOptions",
                 MAX_ALLOWABLE_NUMA_NODES,
                 str(nodes),
-                f"the machine has {nodes} NUMA nodes, memory-only ones included; the kubelet's limit is "
+                f"the machine has {nodes} NUMA nodes, those without CPUs included; the kubelet's limit is "
                 f"{DEFAULT_MAX_NUMA_NODES}",
             )
         elif value is None or (digits(value) or 0) < max(nodes, DEFAULT_MAX_NUMA_NODES):
             raise PlanError(
                 f"{MAX_ALLOWABLE_NUMA_NODES} is {value or 'not set'}"
                 + (f" in {held.place}" if held and held.value == value else "")
-                + f", but the machine has {nodes} NUMA nodes, memory-only ones included",
+                + f", but the machine has {nodes} NUMA nodes, those without CPUs included",
                 where=field,
                 remedy=f'set {field}.{MAX_ALLOWABLE_NUMA_NODES}: "{max(nodes, DEFAULT_MAX_NUMA_NODES)}", or '
                 "more",

@@ -243,7 +243,7 @@ def test_refused(version, wish, message):
 def test_many_numa_nodes_need_a_kubelet_that_allows_them(wish):
     message = refusal(big_512(), "1.30", **wish)
     assert (
-        "the machine has 16 NUMA nodes, memory-only ones included, and kubelet 1.30 aligns at most 8"
+        "the machine has 16 NUMA nodes, those without CPUs included, and kubelet 1.30 aligns at most 8"
         in message
     )
     assert "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)" in message

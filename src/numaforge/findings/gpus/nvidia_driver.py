@@ -115,7 +115,7 @@ def _missing(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(f"{count} GPUs where a whole board has {expected}")
 
 
-@applies("on bare metal with NVSwitches, a B100, B200, B300, GB200 or GB300")
+@applies("on bare metal with NVSwitches, a B100, B200, B300, GB200, GB300 or Vera Rubin")
 def _whole_board(machine: NodeTopology) -> Applicability:
     gpus = [gpu for gpu in machine.gpus if gpu.vendor == NVIDIA]
     if not machine.nvswitches and not any(gpu.device in HGX_BLACKWELL | RACK for gpu in gpus):

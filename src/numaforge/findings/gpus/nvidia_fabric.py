@@ -20,7 +20,7 @@ def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
     """Say whether this host has to run a fabric manager.
 
     It has to where it has NVSwitches: as PCI functions up to the third generation (HGX A100, H100, H200), and
-    on the baseboards of B100, B200 and B300. Racks (GB200, GB300) have theirs in trays of their own.
+    on the baseboards of B100, B200 and B300. Racks have theirs in trays of their own.
     """
     gpus = scope.own_gpus(machine)
     if not gpus:
@@ -50,7 +50,7 @@ def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
     return where
 
 
-@applies("with GPUs of a rack (GB200, GB300)", within=scope.with_own_gpu)
+@applies("with GPUs of a rack (GB200, GB300, Vera Rubin)", within=scope.with_own_gpu)
 def _in_a_rack(machine: NodeTopology) -> Applicability:
     """Say whether NVLink joins this host with others of a rack."""
     found = any(gpu.device in RACK for gpu in scope.own_gpus(machine))

@@ -144,8 +144,8 @@ RULES: tuple[MachineRule, ...] = (
         "the memory of GPUs counts as the node's",
         _as_numa_nodes,
         "/sys/devices/system/node; NVIDIA, Understanding memory management on hardware-coherent platforms",
-        f"let the driver manage it (`options nvidia {OPTION}=driver`): as NUMA nodes it is in the node's "
-        f"capacity, and processes of the CPU fill it. {_SWITCH[0].upper()}{_SWITCH[1:]}",
+        f"let the driver manage it (`options nvidia {OPTION}=driver`), where no GPU is cut (NG703): as NUMA "
+        f"nodes it is in the node's capacity, and processes of the CPU fill it; {_SWITCH}",
         _counted,
     ),
     MachineRule(
