@@ -129,6 +129,32 @@ def test_distances(topology: NodeTopology, expected):
     assert f"Distances: {expected}\n" in printed(topology_tables(topology), width=120)
 
 
+@pytest.mark.parametrize(
+    ("topology", "said"),
+    [
+        pytest.param(
+            machines.gb200_cdmm(),
+            "managed by the driver (CDMM): NVreg_CoherentGPUMemoryMode is driver",
+            id="the driver's",
+        ),
+        pytest.param(
+            machines.gb200_nvl72_tray(), "the node's own: NUMA nodes 2,10,18,26 have 744Gi", id="the node's"
+        ),
+        pytest.param(
+            machines.gb200_vm(),
+            "managed by the driver (CDMM): NVreg_CoherentGPUMemoryMode is driver",
+            id="a guest",
+        ),
+        pytest.param(machines.dgx_h100(), None, id="cards keep theirs"),
+    ],
+)
+def test_who_manages_the_memory_of_gpus_beside_grace(topology: NodeTopology, said: str | None):
+    lines = printed(topology_tables(topology), width=120).splitlines()
+    assert [line for line in lines if line.startswith("GPU memory")] == (
+        [f"GPU memory: {said}"] if said else []
+    )
+
+
 def test_gpus_and_nics_show_their_numa_node():
     text = printed(topology_tables(machines.dgx_h100()))
     assert row(text, "0000:9d:00.0")[1] == "1"
