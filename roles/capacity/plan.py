@@ -63,10 +63,6 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
     return Reasoned(Decided(predicted=_predicted(machine, decided)), notices=notices)
 
 
-GPU_MEMORY_CHANGED = "gpu-memory-changed"
-"""The notice that GPUs' memory has become the node's, or is no longer, since the earlier plan."""
-
-
 def _pools_of_gpus(machine: MachineShape, decided: Decisions) -> Iterator[Notice]:
     """Say which pools are gone once the driver manages the memory that they are taken of."""
     held = memory_of_gpus(machine)
@@ -99,7 +95,7 @@ def _gpu_memory_changed(machine: MachineShape, decided: Decisions) -> Iterator[N
             else f"{format_bytes(now)} of GPUs' memory are NUMA nodes now, which the driver managed before"
         )
         yield Notice(
-            GPU_MEMORY_CHANGED,
+            "gpu-memory-changed",
             f"{change}: the node's capacity moves by it, and a kubelet with memoryManagerPolicy Static does "
             "not start over the state that it kept. NVreg_CoherentGPUMemoryMode pins the mode",
         )

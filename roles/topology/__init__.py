@@ -27,7 +27,6 @@ from numaforge.memoize import once_per_value
 from numaforge.planning.node import plan_node
 from numaforge.preflight import host as preflight
 from numaforge.profile import load_profile
-from numaforge.roles.capacity.plan import GPU_MEMORY_CHANGED
 from numaforge.roles.document import dumps as plan_document
 from numaforge.rollout import events
 from numaforge.rollout.leftovers import left_in_cluster
@@ -43,6 +42,9 @@ __all__ = ["capture", "examine", "record", "removal", "topology"]
 
 CAPTURED = "captured"
 """The kind of the event that names the file of a host's snapshot."""
+
+_GPU_MEMORY_CHANGED = "gpu-memory-changed"
+"""The notice that GPUs' memory has become the node's, or is no longer, since the plan that a host has."""
 
 PREFLIGHT = "preflight"
 """The kind of the event that says whether a host can be changed."""
@@ -125,7 +127,7 @@ def _planned(answer: Answer) -> dict[str, str]:
         return {"refused": str(error)}
     except Exception as error:  # one odd host must not end the run of all
         return {"refused": str(fault(error))}
-    changed = [notice.message for notice in plan.notices if notice.id == GPU_MEMORY_CHANGED]
+    changed = [notice.message for notice in plan.notices if notice.id == _GPU_MEMORY_CHANGED]
     return {"profile": plan.profile, **({"changed": changed[0]} if changed else {})}
 
 

@@ -76,6 +76,7 @@ def test_what_is_installed_and_runs_is_read(host):
         imex_service="enabled",
         imex_nodes=2,
         imex_channel=True,
+        gpu_memory_mode_next="",
     )
 
 
