@@ -7,8 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 from numaforge.errors import ExitCode, HostError
+from numaforge.framing import Answer
 from numaforge.maintenance.look import Ask
 from numaforge.maintenance.transaction import (
+    IncompleteStatusError,
     Result,
     Status,
     Transaction,
@@ -22,6 +24,7 @@ from numaforge.maintenance.transaction import (
 
 UNIT_OF_NONE = "kubelet.service"
 """The unit where the kubelet's process is not what is asked for."""
+_UNCLEAR_ANSWERS = 30
 _EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 
 
@@ -31,7 +34,7 @@ def settle(ask: Ask, ask_anew: Ask) -> None:
     Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
     """
     for transaction in read_waiting(ask(settle_script())):
-        status = read_status(ask(status_script(transaction, UNIT_OF_NONE)))
+        status = _clear_status(partial(ask, status_script(transaction, UNIT_OF_NONE)))
         ask_anew(confirm_script(transaction, status.token))
         ask(settle_script())
 
@@ -45,7 +48,7 @@ def carry_out(
     """
     ask(start_script(transaction))
     how_far = partial(ask, status_script(transaction.id, unit))
-    while (result := (status := read_status(how_far())).result) is None:
+    while (result := (status := _clear_status(how_far)).result) is None:
         if status.waits:
             _confirm(transaction, status, ask_anew, tell)
         elif status.broken_off and status.phase != "reboot":
@@ -60,6 +63,19 @@ def carry_out(
         failed.exit_code = _EXIT_CODES.get(result.outcome, failed.exit_code)
         raise failed
     return result
+
+
+def _clear_status(how_far: Callable[[], Answer]) -> Status:
+    """Return how far a transaction is: a node whose systemd is too busy to answer is asked again.
+
+    Raises HostUnreachableError where that goes on, and as the question does.
+    """
+    for _ in range(_UNCLEAR_ANSWERS):
+        try:
+            return read_status(how_far())
+        except IncompleteStatusError:
+            time.sleep(1)
+    return read_status(how_far())
 
 
 def _confirm(transaction: Transaction, status: Status, ask_anew: Ask, tell: Callable[[str], object]) -> None:

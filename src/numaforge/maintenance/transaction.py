@@ -35,6 +35,11 @@ from numaforge.maintenance.part import Part
 from numaforge.maintenance.parts import refuse_incomplete, shell_of
 from numaforge.maintenance.pods import NOT_LOOKED_AT, Pods
 
+
+class IncompleteStatusError(HostUnreachableError):
+    """A node has answered, and not said everything about its change."""
+
+
 TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = (
     f"{TRANSACTIONS}/current"  # a link to the transaction that has begun and not ended; it is also the lock
@@ -398,7 +403,8 @@ def _script(transaction_id: str, function: str, *arguments: str, data: str = "")
 def read_status(output: Output) -> Status:
     """Read what `status_script` printed.
 
-    Raises HostUnreachableError for an answer that lacks something: the host may be on its way down.
+    Raises IncompleteStatusError for an answer that lacks something: systemd is too busy to say it within its
+    time, or the host is on its way down.
     """
     answer = Answer.of(output)
     values = dict(line.partition("=")[::2] for line in answer.lines)
@@ -410,7 +416,7 @@ def read_status(output: Output) -> Status:
         running = values["LoadState"] == "loaded"
         phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
     except (KeyError, ValueError, OverflowError, OSError) as error:
-        raise HostUnreachableError(
+        raise IncompleteStatusError(
             "the node does not say everything about its change", remedy="run again"
         ) from error
     return Status(
