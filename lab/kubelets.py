@@ -18,7 +18,7 @@ from lab.node import Node
 from lab.paths import LAB
 from lab.progress import step
 
-MINORS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
+MINORS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37")
 OLDEST, NEWEST = MINORS[0], MINORS[-1]
 
 FOLDER = "/var/lib/judge"
