@@ -15,7 +15,7 @@ from numaforge.kubelet.admission.masks import bits
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 
-# From this minor on no NUMA node is asked for more CPUs than it has free, and align-by-socket counts here too.
+# From this minor on no NUMA node is asked for more CPUs than it has free, and align-by-socket counts here.
 _FIRST_MINOR_OF_CAPPED_SHARES = 37
 
 

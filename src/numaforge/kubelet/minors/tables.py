@@ -2,8 +2,8 @@
 
 A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate, on by default from
 1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. A flag has how its value parses and
-the field that it sets, a field its Go type, an option its maturity. REMOVALS are the minors in which gates are to go, as the
-newest minor announces it; some stay longer.
+the field that it sets, a field its Go type, an option its maturity. REMOVALS has the minor in which a gate
+is to go, as the newest minor announces it; some stay longer.
 """
 
 from __future__ import annotations

@@ -166,7 +166,9 @@ def _check(
         findings += refusal.findings
     if configuration is not None:
         findings += unread_fields(configuration, kubelet)
-        findings += find_traps(configuration, topology, kubelet, managers.cpu, managers.memory)
+        findings += find_traps(
+            configuration, topology, kubelet, managers.cpu, managers.memory, managers.cpu_state
+        )
     return Report(
         version=str(kubelet),
         starts=error is None,
