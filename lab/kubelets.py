@@ -1,4 +1,4 @@
-"""Real kubelets of seven minors: build them, and try whole configurations on them."""
+"""Real kubelets of eight minors: build them, and try whole configurations on them."""
 
 from __future__ import annotations
 
