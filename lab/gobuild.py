@@ -57,7 +57,7 @@ def kubernetes(minor: str, *programs: str) -> Component:
 
 
 KUBERNETES = kubernetes(
-    "1.37", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"
+    "1.36", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"
 )
 ETCD = Component("etcd-3.6", (("etcd", "go.etcd.io/etcd/server/v3"),))
 CONTAINERD = Component(

@@ -65,8 +65,9 @@ class Verdict:
 
 
 def component(minor: str) -> gobuild.Component:
-    """Return what builds the kubelet of one minor; the newest comes with the cluster's programs."""
-    return gobuild.KUBERNETES if minor == NEWEST else gobuild.kubernetes(minor, "kubelet")
+    """Return what builds the kubelet of one minor; that of the lab comes with the cluster's programs."""
+    own = gobuild.KUBERNETES.name.rpartition("-")[2]
+    return gobuild.KUBERNETES if minor == own else gobuild.kubernetes(minor, "kubelet")
 
 
 def build(minor: str) -> Path:
