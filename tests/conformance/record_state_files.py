@@ -31,7 +31,11 @@ reservedMemory:
 """
 
 EDITS: dict[str, tuple[str, str, str]] = {
-    "CPUs of the fields for older kubelets": ("cpu", '"entries":{"a":{"c":"1,9"}}', '"entries":{}'),
+    "CPUs of the fields for older kubelets": (
+        "cpu",
+        '"entries":{"a":{"c":"1,9"}',
+        '"entries":{"a":{"c":"1"}',
+    ),
     "CPUs in the data": ("cpu", '\\"a\\":{\\"c\\":\\"1,9\\"}', '\\"a\\":{\\"c\\":\\"1\\"}'),
     "the data's checksum": ("cpu", '"dataChecksum":', '"dataChecksum":1'),
     "no checksum of the data": ("cpu", '"dataChecksum":', '"other":'),
