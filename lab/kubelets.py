@@ -19,7 +19,9 @@ from lab.paths import LAB
 from lab.progress import step
 
 MINORS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37")
-OLDEST, NEWEST = MINORS[0], MINORS[-1]
+OLDEST = MINORS[0]
+OWN = gobuild.KUBERNETES.name.rpartition("-")[2]
+"""The minor of the lab's cluster and of its node."""
 
 FOLDER = "/var/lib/judge"
 CONFIG_PATH = f"{FOLDER}/kubelet.yaml"
@@ -66,8 +68,7 @@ class Verdict:
 
 def component(minor: str) -> gobuild.Component:
     """Return what builds the kubelet of one minor; that of the lab comes with the cluster's programs."""
-    own = gobuild.KUBERNETES.name.rpartition("-")[2]
-    return gobuild.KUBERNETES if minor == own else gobuild.kubernetes(minor, "kubelet")
+    return gobuild.KUBERNETES if minor == OWN else gobuild.kubernetes(minor, "kubelet")
 
 
 def build(minor: str) -> Path:
