@@ -195,6 +195,12 @@ SYSCTLS = "featureGates: {DefaultPodSysctls: true}\n"
         ),
         pytest.param(
             "1.36",
+            "logging: {flushFrequency: -1}\n",
+            "initialize logging: logging.flushFrequency: Invalid value: -1: Must be greater than zero",
+            id="a log that is flushed every negative number of nanoseconds",
+        ),
+        pytest.param(
+            "1.36",
             "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 1.5\n",
             f"{INVALID}memoryThrottlingFactor 1.5 must be greater than 0 and less than or equal to 1.0",
             id="a throttling factor above 1",
