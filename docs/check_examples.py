@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generated import renewed
+from lab.kubelets import MINORS
 from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check
@@ -75,7 +76,12 @@ def _kubelets(record: dict[str, Any]) -> str:
     for minor in (f"1.{number}" for number in KNOWN_MINORS):
         release = record["releases"].get(minor)
         if release is None:
-            rows.append(f"| {minor} | none: its rules were read in its sources | | |")
+            how = (
+                "none yet: compared with its own code"
+                if minor in MINORS
+                else "none: its rules were read in its sources"
+            )
+            rows.append(f"| {minor} | {how} | | |")
             continue
         ended = [
             outcome

@@ -1,4 +1,4 @@
-"""Real kubelets of seven minors: build them, and try whole configurations on them."""
+"""Real kubelets of eight minors: build them, and try whole configurations on them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from lab.node import Node
 from lab.paths import LAB
 from lab.progress import step
 
-MINORS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
-OLDEST, NEWEST = MINORS[0], MINORS[-1]
+MINORS = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37")
+OLDEST = MINORS[0]
+OWN = gobuild.KUBERNETES.name.rpartition("-")[2]
+"""The minor of the lab's cluster and of its node."""
 
 FOLDER = "/var/lib/judge"
 CONFIG_PATH = f"{FOLDER}/kubelet.yaml"
@@ -65,8 +67,8 @@ class Verdict:
 
 
 def component(minor: str) -> gobuild.Component:
-    """Return what builds the kubelet of one minor; the newest comes with the cluster's programs."""
-    return gobuild.KUBERNETES if minor == NEWEST else gobuild.kubernetes(minor, "kubelet")
+    """Return what builds the kubelet of one minor; that of the lab comes with the cluster's programs."""
+    return gobuild.KUBERNETES if minor == OWN else gobuild.kubernetes(minor, "kubelet")
 
 
 def build(minor: str) -> Path:

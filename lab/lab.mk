@@ -33,7 +33,7 @@ lab-ssh: setup ## log in to a node of the lab (NODE=numaforge-lab-1 CMD="...")
 lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 	@$(PYTHON) -m lab kubectl $(CMD)
 
-kubelets: setup ## build kubelets 1.30 to 1.36
+kubelets: setup ## build kubelets 1.30 to 1.37
 	@$(PYTHON) -m lab kubelets
 
 test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance images roots fuzz")
@@ -45,7 +45,7 @@ test-hosts: setup ## over SSH: a change of every part that is killed, powered of
 test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet's own code, and 5,000 against the RDMA plugin's; 10,000 plans against a second reading of the machines (ORACLE_MINORS="1.36" ORACLE_SCALE=2)
 	@$(LONG) -s tests/oracle tests/unit/planning/test_remedies.py
 
-test-kubelets: kubelets ## `check` against all seven kubelets; renews the record that docs/check.md quotes
+test-kubelets: kubelets ## `check` against all eight kubelets; renews the record that docs/check.md quotes
 	@NUMAFORGE_KUBELETS=all NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
 	@$(PYTHON) -m docs.check_examples
 

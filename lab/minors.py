@@ -30,6 +30,7 @@ RELEASES = {
     34: "34.4",
     35: "35.4",
     36: "36.3",
+    37: "37.2",
 }
 """The release that is read for each minor, without the `1.` of Kubernetes and the `0.` of its libraries."""
 
@@ -53,11 +54,13 @@ _DEPENDENCY_MAP = re.compile(r"map\[featuregate\.Feature\]\[\]featuregate\.Featu
 _ENTRY = re.compile(r"(?:\w+\.)?(\w+)\s*:\s*\{")
 _VERSION = re.compile(r'Version:\s*version\.(?:MustParse\("1\.(\d+)"\)|MajorMinor\(1,\s*(\d+)\))')
 _STAGE = re.compile(r"PreRelease:\s*(?:\w+\.)?(\w+)")
+_SPECS = re.compile(r"^\t(?:\w+\.)?(\w+): \{\n(.*?)^\t\},$", re.MULTILINE | re.DOTALL)
+_REMOVAL = re.compile(r"//.*\bremoved?(?: completely)? in v?1\.(\d+)")
 _NEED = re.compile(r"(\w+)\s*\)?\s*(?:,|$)")
 _STRUCT = re.compile(r"^type (\w+) struct \{", re.MULTILINE)
 _ALIAS = re.compile(r"^type (\w+) (string)$", re.MULTILINE)
 _FIELD = re.compile(r'^\s*(\w+)\s+(\S+)\s+`json:"(\w+)', re.MULTILINE)
-_INLINE = re.compile(r'^\s*(\w+)\s+`json:",inline', re.MULTILINE)
+_INLINE = re.compile(r'^\s*(\w+)\s+`json:"(?:,inline)?"', re.MULTILINE)
 _FLAG = re.compile(r'\bfs\.(\w*)Var\((?P<target>.*?),\s*"(?P<name>[a-z0-9-]+)"', re.DOTALL)
 _TARGET = re.compile(r"&c\.([\w.]+)")
 _VALUE = re.compile(r"New(\w+)\(|(\w+)\{|^&(\w+)$")
@@ -114,9 +117,11 @@ class Release:
 
     def source(self, module: str, *paths: str) -> str:
         """Return Go files of a module, without comments; one that this release does not have is empty."""
+        return _TOKEN.sub(lambda match: match[1] or "", self._written(module, *paths))
+
+    def _written(self, module: str, *paths: str) -> str:
         files = [self.module(module) / path for path in paths]
-        texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
-        return _TOKEN.sub(lambda match: match[1] or "", "\n".join(texts))
+        return "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
 
     @cached_property
     def features(self) -> str:
@@ -158,6 +163,13 @@ class Release:
             for name, body in _entries(_braced(self.features, found.end()))
         }
         return {name: needed for name, needed in needs.items() if needed}
+
+    def removals(self) -> dict[str, int]:
+        """Return the minors for which a comment announces that a gate goes: `// remove in 1.38`."""
+        names = dict(_NAME.findall(self.features))
+        text = self._written("kubernetes", "pkg/features/kube_features.go")
+        announced = {name: _REMOVAL.findall(specs) for name, specs in _SPECS.findall(text)}
+        return {names[name]: int(minors[-1]) for name, minors in announced.items() if minors}
 
     @cached_property
     def _structs(self) -> dict[str, dict[str, tuple[str, str]]]:
@@ -323,6 +335,7 @@ def tables(releases: list[Release]) -> str:
         _HEADER,
         _table("RELEASES", "int, str", {release.minor: f"1.{release.number}" for release in releases}),
         _table("GATES", "str, str", history(releases, Release.gates)),
+        _table("REMOVALS", "str, int", releases[-1].removals()),
         _table("DEPENDENCIES", "int, Mapping[str, tuple[str, ...]]", needs),
         _table("FLAGS", "str, str", history(releases, Release.flags)),
         _table("FIELDS", "str, str", history(releases, Release.fields)),
@@ -343,7 +356,8 @@ _HEADER = '''"""What differs by Kubernetes minor: `python -m lab.minors` reads i
 
 A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate, on by default from
 1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. A flag has how its value parses and
-the field that it sets, a field its Go type, an option its maturity.
+the field that it sets, a field its Go type, an option its maturity. REMOVALS has the minor in which a gate
+is to go, as the newest minor announces it; some stay longer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kubelet's own code as a program that answers questions, built for seven minors from `lab/go/oracle`."""
+"""The kubelet's own code as a program that answers questions, built for eight minors from `lab/go/oracle`."""
 
 from __future__ import annotations
 

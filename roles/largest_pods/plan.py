@@ -62,7 +62,7 @@ def plan_largest_pods(
     config = _effective(existing, kubelet.settings)
     whole = whole_gpus(devices)
     try:
-        node = Node(with_pools(topology, by_path(hugepages)), config, devices)
+        node = Node(with_pools(topology, by_path(hugepages)), config, devices, version=kubelet.version)
     except KubeletConfigError:
         # What keeps a kubelet from starting is for `check` to say.
         return Reasoned(())

@@ -177,7 +177,8 @@ def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | N
             machine = replace(machine, kubelet=replace(there, config_text=config_text, drop_ins={}))
         planned = planned_node(machine, plan, files_of(kubelet, plan, text), {})
         require_start(planned.kubelet, machine.hostname)
-        return Scenario(planned.machine, planned.kubelet.effective, planned.devices)
+        kubelet_ = planned.kubelet
+        return Scenario(planned.machine, kubelet_.effective, planned.devices, version=kubelet_.version)
     if text is None:
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="give one: config_text, or a plan"
@@ -191,4 +192,4 @@ def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | N
         flags=own.flags if own else (),
     )
     require_start(report, machine.hostname)
-    return Scenario(machine, report.effective, inventory_of(machine))
+    return Scenario(machine, report.effective, inventory_of(machine), version=report.version)

@@ -122,6 +122,10 @@ class Quantity:
         """Return thousandths as `Quantity.MilliValue` rounds them, which is as `ceiling` does."""
         return self._scaled(3)
 
+    def rounded_to_milli(self) -> Quantity:
+        """Return an amount from 0 on in thousandths, rounded half up, as the kubelet keeps reserved CPUs."""
+        return Quantity(Fraction((self._scaled(6) + 500) // 1000, 1000), self.notation, -3)
+
     def structure(self) -> str:
         """Return what Go's %v prints for a Quantity that is not behind a pointer."""
         if self.big:

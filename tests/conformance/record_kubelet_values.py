@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from lab.oracle import Oracle
+from lab.oracle import MINORS, Oracle
 from tests.fuzz import kubelet_inputs as inputs
 
 FOUND = Path(__file__).parents[1] / "fuzz/corpus/kubelet_yaml"
@@ -25,7 +25,7 @@ _LONGEST = 400
 def main() -> None:
     """Write the file."""
     recorded = []
-    with Oracle("1.36") as oracle:
+    with Oracle(MINORS[-1]) as oracle:
         for reader in (*inputs.SCALARS, "yaml", "strict yaml"):
             texts = _texts(reader)
             answer = oracle.ask([{"texts": [{"reader": reader, "text": text} for text in texts]}])[0]

@@ -15,6 +15,7 @@ from lab import kubelets
 from lab.kubelets import Trial
 from lab.paths import REPOSITORY
 from numaforge.kubelet.findings import Report
+from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
 from numaforge.topology.model import NodeTopology
 
@@ -45,7 +46,7 @@ class Case:
 
     trial: Trial
     since: int = 30
-    until: int = 36
+    until: int = LATEST_MINOR
 
     def is_for(self, minor: str) -> bool:
         """Say whether a minor such as `1.33` is tried with this case."""
@@ -61,7 +62,7 @@ def case(
     state: Mapping[str, str] | None = None,
     edits: tuple[tuple[str, str, str], ...] = (),
     since: int = 30,
-    until: int = 36,
+    until: int = LATEST_MINOR,
 ) -> Case:
     """Return a case whose file holds these lines after what a lone kubelet needs."""
     before_text = None if before is None else config(*before)
@@ -69,7 +70,7 @@ def case(
     return Case(trial, since, until)
 
 
-def whole(name: str, text: str, *, since: int = 30, until: int = 36) -> Case:
+def whole(name: str, text: str, *, since: int = 30, until: int = LATEST_MINOR) -> Case:
     """Return a case whose file is this text and nothing else."""
     return Case(Trial(name, text), since, until)
 
@@ -590,6 +591,20 @@ def _state_files() -> Iterator[Case]:
     )
     yield case("a changed CPU state", *static, before=both, edits=((cpu, '"0-15"', '"0-14"'),))
     yield case(
+        "a changed CPU state in the data of 1.37",
+        *static,
+        before=both,
+        edits=((cpu, '\\"0-15\\"', '\\"0-14\\"'),),
+        since=37,
+    )
+    yield case(
+        "a changed memory state in the data of 1.37",
+        *both,
+        before=both,
+        edits=((memory, '\\"numberOfAssignments\\":0', '\\"numberOfAssignments\\":1'),),
+        since=37,
+    )
+    yield case(
         "a changed memory state",
         *both,
         before=both,
@@ -652,6 +667,14 @@ def _validation() -> Iterator[Case]:
     yield case(
         "numbers that are too small, all at once", *(f"{name}: {value}" for name, value in too_small.items())
     )
+    off = "featureGates: {MemoryQoS: false}"
+    yield case("a throttling factor without MemoryQoS", off, "memoryThrottlingFactor: 0.8", since=37)
+    yield case("the former throttling factor without MemoryQoS", off, "memoryThrottlingFactor: 0.9", since=37)
+    sysctls = (
+        'defaultPodSysctls: {net.ipv4.ip_forward: "1", net/ipv4/ip_forward: "1", vm.swappiness: "1", X: ""}'
+    )
+    yield case("sysctls for all pods without their gate", sysctls, since=37)
+    yield case("sysctls for all pods", "featureGates: {DefaultPodSysctls: true}", sysctls, since=37)
     durations = {"containerLogMonitorInterval": "1s", "cpuCFSQuotaPeriod": "2s", "imageMaximumGCAge": "1m"}
     durations |= {"shutdownGracePeriod": "500ms", "shutdownGracePeriodCriticalPods": "20s"}
     yield case(

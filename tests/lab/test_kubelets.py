@@ -1,7 +1,7 @@
 """`check` against real kubelets in the virtual node: every configuration of the table, verdict and text.
 
 NUMAFORGE_KUBELETS chooses the minors: `all`, a list (`1.33,1.34`), or, as in `make test`, every ninth
-configuration for the newest; what all of them did is on record, and tests/unit/lab holds `check` to that.
+configuration for the lab's own; what all of them did is on record, and tests/unit/lab holds `check` to that.
 NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to.
 """
 
@@ -28,9 +28,9 @@ from numaforge.topology.model import NodeTopology
 from tests.fixtures.kubelet_texts import in_any_order, without_path
 from tests.lab.kubelet_cases import all_cases, predicted
 
-CHOICES = {"newest": (kubelets.NEWEST,), "all": kubelets.MINORS}
-CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "newest")
-SHARE = 9 if CHOSEN == "newest" else 1
+CHOICES = {"own": (kubelets.OWN,), "all": kubelets.MINORS}
+CHOSEN = os.environ.get("NUMAFORGE_KUBELETS", "own")
+SHARE = 9 if CHOSEN == "own" else 1
 MINORS = CHOICES.get(CHOSEN) or tuple(CHOSEN.split(","))
 NAMES = [(minor, case.trial.id) for minor in MINORS for case in all_cases(0) if case.is_for(minor)][::SHARE]
 FEWEST = 30 // SHARE

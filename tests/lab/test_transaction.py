@@ -56,7 +56,7 @@ def test_a_kubelet_that_is_healthy_until_it_reads_its_state_is_taken_back(fresh:
 @pytest.mark.long
 def test_a_kubelet_that_comes_up_once_only_is_taken_back(fresh: Node) -> None:
     before = seen(fresh)
-    spoil = f"until grep -q static {CPU_STATE}; do sleep 0.1; done; sed -i s/0-15/0-14/ {CPU_STATE}"
+    spoil = f"until grep -q static {CPU_STATE}; do sleep 0.1; done; sed -i s/0-15/0-14/g {CPU_STATE}"
     drop_in = FileContent(UNIT_DROP_IN, f"[Service]\nExecStartPost=/bin/sh -c '{spoil}'\n")
     result = run(fresh, change(fresh, STATIC, drop_in))
     assert result.outcome == "rolled-back", result

@@ -44,7 +44,7 @@ def sequence(random: Random, version: str) -> Case:
         report = check(case.text, topology=topology(machine), version=version)
         if report.starts and _combinations(case.settings, machine, inventory) <= _MOST_COMBINATIONS:
             break
-    node = Node(topology(machine), report.effective, inventory, predicates=False)
+    node = Node(topology(machine), report.effective, inventory, predicates=False, version=version)
     operations = _Pods(random, machine, inventory).operations(node)
     return replace(case, devices=_plugged(inventory), operations=tuple(operations))
 

@@ -90,7 +90,7 @@ _LIKELY: dict[str, tuple[Any, ...]] = {
     ),
     "memoryReservationPolicy": ("None", "TieredReservation", "x", ""),
     "configMapAndSecretChangeDetectionStrategy": ("Watch", "Cache", "Get", "x"),
-    "showHiddenMetricsForVersion": ("", "1.29", "1.35", "x"),
+    "showHiddenMetricsForVersion": ("", "1.29", "1.35", "1.36", "x"),
     "address": ("192.168.0.1", "::", "127.0.0.1", "x", ""),
     "healthzBindAddress": ("192.168.0.1", "::1", "127.0.0.1", "localhost", ""),
     "memoryThrottlingFactor": (0.9, 1.0, 0, 1.1, -0.5, 0.0001, "0.9", 1),

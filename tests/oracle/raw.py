@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from numaforge.kubelet.checkpoints import _checksum
 from tests.fuzz.kubelet_inputs import HEAD, state_text
 from tests.oracle.case import Case
 from tests.oracle.machines import KINDS, described
@@ -62,8 +64,28 @@ def state_files(random: Random) -> dict[str, str]:
     cpu = '{"policyName":"static","defaultCpuSet":"0-15","entries":{},"checksum":0}'
     memory = _memory_state()
     if random.random() < 0.5:
-        return {"cpu_manager_state": state_text(random, cpu), "memory_manager_state": memory}
-    return {"cpu_manager_state": cpu, "memory_manager_state": state_text(random, memory)}
+        return {"cpu_manager_state": _mutated(random, cpu), "memory_manager_state": memory}
+    return {"cpu_manager_state": cpu, "memory_manager_state": _mutated(random, memory)}
+
+
+def _mutated(random: Random, text: str) -> str:
+    """Mutate a file as it is, as kubelets write it from 1.37 on, or the state in the latter alone."""
+    kind = random.choice(("fields", "fields", "file", "data"))
+    if kind == "fields":
+        return state_text(random, text)
+    if kind == "file":
+        return state_text(random, _with_data(text, _data(text)))
+    return _with_data(text, state_text(random, _data(text)))
+
+
+def _data(text: str) -> str:
+    document = {name: value for name, value in json.loads(text).items() if name != "checksum"}
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _with_data(text: str, data: str) -> str:
+    """Return a state file in the format of 1.37: a state once more as a text, with its checksum."""
+    return f'{text[:-1]},"data":{json.dumps(data)},"dataChecksum":{_checksum(f"(string){data}")}}}'
 
 
 def _memory_state() -> str:

@@ -30,7 +30,7 @@ def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
     if answer["error"] or not report.starts:
         return None if answer["error"] and not report.starts else f"the kubelet says {answer['error']!r}"
     inventory = {name: [device["numa_nodes"] for device in devices] for name, devices in case.devices.items()}
-    node = Node(machine, report.effective, inventory, predicates=False)
+    node = Node(machine, report.effective, inventory, predicates=False, version=oracle.version)
     theirs = iter(answer.get("admissions", []))
     for operation in case.operations:
         if "remove" in operation:

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	defaults "k8s.io/kubernetes/pkg/apis/core/v1"
-	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
 // An Operation admits a pod, or removes one.
@@ -44,7 +43,7 @@ func (n *Node) operate(operation Operation) *Admission {
 	defaults.SetObjectDefaults_Pod(pod)
 	// As in the kubelet, a pod is active while it is admitted, and no longer once it is refused.
 	n.show(append(slices.Clone(n.pods), pod))
-	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.pods})
+	result := n.admit(pod)
 	if !result.Admit {
 		n.show(n.pods)
 		return &Admission{Name: pod.Name, Reason: result.Reason, Message: result.Message}

@@ -11,7 +11,7 @@ import (
 )
 
 // The kubelet's functions that its packages do not export. Those whose parameters have changed stand in links_*.go,
-// which the tags from31 ... from36 choose.
+// which the tags from31 ... from37 choose.
 
 //go:linkname kubeletConfigFlagPrecedence k8s.io/kubernetes/cmd/kubelet/app.kubeletConfigFlagPrecedence
 func kubeletConfigFlagPrecedence(config *kubeletconfig.KubeletConfiguration, arguments []string) error

@@ -18,7 +18,7 @@ import (
 )
 
 // A Question is a configuration, and where a machine is given, a start on it and pods to admit. Where it has texts, these
-// are read, and nothing else is asked.
+// are read, and nothing else is asked. With Written the answer has the state files that the kubelet leaves.
 type Question struct {
 	Texts      []Text              `json:"texts"`
 	Config     string              `json:"config"`
@@ -28,6 +28,7 @@ type Question struct {
 	Machine    *Machine            `json:"machine"`
 	Devices    map[string][]Device `json:"devices"`
 	Operations []Operation         `json:"operations"`
+	Written    bool                `json:"written"`
 }
 
 // An Answer says how far the kubelet came; Error is what it died with, empty where it did not.
@@ -38,6 +39,7 @@ type Answer struct {
 	Effective   json.RawMessage   `json:"effective,omitempty"`
 	Reservation map[string]string `json:"reservation,omitempty"`
 	Admissions  []Admission       `json:"admissions,omitempty"`
+	State       map[string]string `json:"state,omitempty"`
 }
 
 func main() {
@@ -117,7 +119,21 @@ func answer(folder string, question *Question) (result Answer) {
 			result.Admissions = append(result.Admissions, *admission)
 		}
 	}
+	if question.Written {
+		result.State = written(folder)
+	}
 	return result
+}
+
+// written returns the managers' state files.
+func written(folder string) map[string]string {
+	state := map[string]string{}
+	for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
+		if text, err := os.ReadFile(filepath.Join(folder, rootFolder, name)); err == nil {
+			state[name] = string(text)
+		}
+	}
+	return state
 }
 
 // lay writes the files of a question, and removes those of the one before.

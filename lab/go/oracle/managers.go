@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,30 +52,30 @@ type MachineNode struct {
 	} `json:"cores"`
 }
 
-func (m *Machine) info() *cadvisorapi.MachineInfo {
-	info := &cadvisorapi.MachineInfo{MemoryCapacity: m.Memory}
+func (m *Machine) info() *machineInfo {
+	info := &machineInfo{MemoryCapacity: m.Memory}
 	sockets := sets.New[int]()
 	pools := map[uint64]uint64{}
 	for _, node := range m.Nodes {
-		found := cadvisorapi.Node{Id: node.ID, Memory: node.Memory, Distances: node.Distances}
+		found := numaNode{Id: node.ID, Memory: node.Memory, Distances: node.Distances}
 		for _, pool := range node.HugePages {
-			found.HugePages = append(found.HugePages, cadvisorapi.HugePagesInfo{PageSize: pool.SizeKiB, NumPages: pool.Count})
+			found.HugePages = append(found.HugePages, hugePagesInfo{PageSize: pool.SizeKiB, NumPages: pool.Count})
 			pools[pool.SizeKiB] += pool.Count
 		}
 		for number, core := range node.Cores {
 			sockets.Insert(core.Socket)
 			info.NumCores += len(core.Threads)
 			info.NumPhysicalCores++
-			placed := cadvisorapi.Core{Id: number, Threads: core.Threads, SocketID: core.Socket}
+			placed := numaCore{Id: number, Threads: core.Threads, SocketID: core.Socket}
 			if core.Uncore != nil {
-				placed.UncoreCaches = []cadvisorapi.Cache{{Id: *core.Uncore, Type: "Unified", Level: 3}}
+				placed.UncoreCaches = []cpuCache{{Id: *core.Uncore, Type: "Unified", Level: 3}}
 			}
 			found.Cores = append(found.Cores, placed)
 		}
 		info.Topology = append(info.Topology, found)
 	}
 	for size, count := range pools {
-		info.HugePages = append(info.HugePages, cadvisorapi.HugePagesInfo{PageSize: size, NumPages: count})
+		info.HugePages = append(info.HugePages, hugePagesInfo{PageSize: size, NumPages: count})
 	}
 	info.NumSockets = sockets.Len()
 	return info
@@ -111,7 +110,7 @@ func start(config *kubeletconfig.KubeletConfiguration, flags *options.KubeletFla
 	return node, node.register(devices)
 }
 
-func newNode(config *kubeletconfig.KubeletConfiguration, flags *options.KubeletFlags, info *cadvisorapi.MachineInfo) (*Node, error) {
+func newNode(config *kubeletconfig.KubeletConfiguration, flags *options.KubeletFlags, info *machineInfo) (*Node, error) {
 	reservedCPUs, err := getReservedCPUs(info, config.ReservedSystemCPUs)
 	if err != nil {
 		return nil, err
@@ -152,17 +151,18 @@ func newNode(config *kubeletconfig.KubeletConfiguration, flags *options.KubeletF
 	}
 	reservation := nodeAllocatableReservation(kube, system, thresholds, cadvisor.CapacityFromMachineInfo(info))
 	node := &Node{reserved: reservation}
-	if node.topology, err = topologymanager.NewManager(
-		info.Topology, config.TopologyManagerPolicy, config.TopologyManagerScope, config.TopologyManagerPolicyOptions,
-	); err != nil {
+	made, err := call(topologymanager.NewManager, info.Topology, config.TopologyManagerPolicy, config.TopologyManagerScope,
+		config.TopologyManagerPolicyOptions)
+	if err != nil {
 		return nil, err
 	}
+	node.topology = made[0].(topologymanager.Manager)
 	socket := filepath.Join(flags.RootDirectory, "device-plugins", "kubelet.sock")
 	if node.devices, err = newDeviceManager(socket, info.Topology, node.topology); err != nil {
 		return nil, err
 	}
 	node.provideHints(node.devices)
-	made, err := call(cpumanager.NewManager, config.CPUManagerPolicy, config.CPUManagerPolicyOptions, reconciled,
+	made, err = call(cpumanager.NewManager, config.CPUManagerPolicy, config.CPUManagerPolicyOptions, reconciled,
 		info, reservedCPUs, reservation, flags.RootDirectory, node.topology)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (n *Node) provideHints(provider topologymanager.HintProvider) {
 	}
 }
 
-func (n *Node) start(info *cadvisorapi.MachineInfo) error {
+func (n *Node) start(info *machineInfo) error {
 	n.show(nil)
 	none := containermap.NewContainerMap()
 	if _, err := call(n.cpus.Start, n.activePods, n, unknownStatus{}, nil, none); err != nil {

@@ -12,6 +12,7 @@ from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Device, Pod
+    from numaforge.kubelet.findings import Report
     from numaforge.topology.model import NodeTopology
 
 MOST_PODS = 10_000
@@ -29,8 +30,8 @@ _STATE_FILES = {
 
 def read_config(
     path: str | None, drop_in: str | None, flags: Sequence[str], version: str | None, topology: NodeTopology
-) -> dict[str, Any]:
-    """Return the effective configuration: of the file at `path`, else of the kubelet that the machine has.
+) -> Report:
+    """Return what `check` says of the file at `path`, else of the configuration that the machine has.
 
     Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
     """
@@ -54,7 +55,7 @@ def read_config(
     known = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
     report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
     require_start(report, path or topology.hostname)
-    return dict(report.effective)
+    return report
 
 
 def read_drop_ins(folder: str) -> dict[str, str]:

@@ -31,7 +31,7 @@ _OPTIONS = (
     _of_kubelet(
         "--kubelet-version",
         metavar="VERSION",
-        help="Whose defaults apply; else the newest one that is known.",
+        help="Whose rules apply; else the newest one that is known.",
     ),
     click.option(
         "--devices",
@@ -88,10 +88,13 @@ def scenario_of(
         node = node_as_planned(given, profile, plan, kubelet_version, state or {})
         require_start(node.kubelet, machine.hostname)
         offered = read_devices(devices, node.machine) if devices else node.devices
-        return Scenario(node.machine, node.kubelet.effective, offered, node.state if state else None)
+        held = node.state if state else None
+        return Scenario(node.machine, node.kubelet.effective, offered, held, node.kubelet.version)
+    report = read_config(config, drop_in, flags, kubelet_version, machine)
     return Scenario(
         topology=machine,
-        config=read_config(config, drop_in, flags, kubelet_version, machine),
+        config=dict(report.effective),
         devices=read_devices(devices, machine) if devices else inventory_of(machine),
         state=state,
+        version=report.version,
     )

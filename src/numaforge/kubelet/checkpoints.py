@@ -3,12 +3,18 @@
 Sources: pkg/kubelet/cm/cpumanager/state, pkg/kubelet/cm/memorymanager/state (state_checkpoint.go,
 checkpoint.go), validateState in their policy_static.go, and github.com/davecgh/go-spew, whose dump the
 checksum is taken of.
+
+Formats of cpu_manager_state: 1 has one level of entries, 2 a level for pods above it, 3 what pods hold as a
+whole (1.36, feature gate PodLevelResourceManagers). 4 (from 1.37 on) has all of it in the text `data` with a
+checksum of its own, and beside it the fields of format 2, for older kubelets. The memory manager's formats 1,
+2 and 3 are like 2, 3 and 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
@@ -16,7 +22,7 @@ from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.booleans import truth
 from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
-from numaforge.kubelet.values.gojson import GoJsonError, Types, decode_json, parse_json
+from numaforge.kubelet.values.gojson import GoJsonError, Json, Types, decode, decode_json, parse_json
 from numaforge.kubelet.values.gotext import quoted
 
 CPU_STATE_FILE = "cpu_manager_state"
@@ -31,25 +37,67 @@ _FIRST_MINOR_NEWEST_FIRST = 36
 # From this minor on the memory manager's file has a first and a second format, and one without a checksum is
 # taken as it is.
 _FIRST_MINOR_OF_MEMORY_FORMATS = 36
+# From this minor on the state is a text in the file, with a checksum of its own.
+_FIRST_MINOR_WITH_DATA = 37
 
-_FIELDS = {"policyName": "string", "defaultCpuSet": "string", "checksum": "checksum.Checksum"}
+
+def _pod_cpus(value: Any) -> frozenset[int]:
+    """Read what a pod holds as a whole, `{"cpuSet": "0-3"}`, as PodEntry.UnmarshalJSON does."""
+    entry = decode(value, "state.podEntryJSON", _POD_ENTRY, as_written=True, in_any_case=True).value or {}
+    try:
+        return parse_cpuset(entry.get("cpuSet", ""))
+    except CpuSetError as error:
+        raise ValueError(f"failed to parse cpuset: {error}") from error
+
+
+_POD_ENTRY = Types(structs={"state.podEntryJSON": {"cpuSet": "string"}})
+_NESTED = "map[string]map[string]string"
+_CPU_FIELDS = {"policyName": "string", "defaultCpuSet": "string"}
+_FIELDS = {**_CPU_FIELDS, "checksum": "checksum.Checksum"}
+_DATA_FIELDS = {"data": "string", "dataChecksum": "checksum.Checksum"}
 _CPU_TYPES = Types(
     structs={
-        "state.CPUManagerCheckpoint": {**_FIELDS, "entries": "map[string]map[string]string"},
+        "state.CPUManagerCheckpoint": {**_FIELDS, "entries": _NESTED},
         "state.CPUManagerCheckpointV1": {**_FIELDS, "entries": "map[string]string"},
+        "state.CPUManagerCheckpointV2": {**_FIELDS, "entries": _NESTED},
+        "state.CPUManagerCheckpointV3": {
+            **_FIELDS,
+            "entries": _NESTED,
+            "podEntries": "map[string]state.PodEntry",
+        },
+        "state.CPUManagerCheckpointV4": {**_FIELDS, "entries": _NESTED, **_DATA_FIELDS},
+        "state.CPUManagerCheckpointData": {
+            **_CPU_FIELDS,
+            "entries": _NESTED,
+            "podEntries": "map[string]state.PodEntry",
+            "baselines": "map[string]map[string]state.ContainerCPUs",
+        },
+        "state.ContainerCPUs": {"baseline": "string"},
     },
     aliases={"checksum.Checksum": "uint64"},
+    parsers={"state.PodEntry": _pod_cpus},
+    read_null=frozenset({"state.PodEntry"}),
 )
-_MEMORY_CHECKPOINT = {
+_MEMORY_FIELDS = {
     "policyName": "string",
     "machineState": "state.NUMANodeMap",
     "entries": "state.ContainerMemoryAssignments",
-    "checksum": "checksum.Checksum",
 }
+_MEMORY_CHECKPOINT = {**_MEMORY_FIELDS, "checksum": "checksum.Checksum"}
 _MEMORY_TYPES = Types(
     structs={
         "state.MemoryManagerCheckpoint": _MEMORY_CHECKPOINT,
         "state.MemoryManagerCheckpointV1": _MEMORY_CHECKPOINT,
+        "state.MemoryManagerCheckpointV2": {
+            **_MEMORY_CHECKPOINT,
+            "podEntries": "map[string]state.PodEntry",
+        },
+        "state.MemoryManagerCheckpointV3": {**_MEMORY_CHECKPOINT, **_DATA_FIELDS},
+        "state.MemoryManagerCheckpointData": {
+            **_MEMORY_FIELDS,
+            "podEntries": "map[string]state.PodEntry",
+        },
+        "state.PodEntry": {"memoryBlocks": "[]state.Block"},
         "state.NUMANodeState": {
             "numberOfAssignments": "int",
             "memoryMap": "map[v1.ResourceName]*state.MemoryTable",
@@ -79,20 +127,28 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class CpuState:
-    """cpu_manager_state: the shared pool, and the exclusive CPUs by pod UID and container name."""
+    """cpu_manager_state: the shared pool, and the exclusive CPUs by pod UID and container name.
+
+    `pods` are the CPUs of pods that are managed as one unit, by pod UID.
+    """
 
     policy: str
     default: frozenset[int]
     assignments: Mapping[str, Mapping[str, frozenset[int]]]
+    pods: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class MemoryState:
-    """memory_manager_state as decoded: machine state by NUMA node, blocks by pod UID and container name."""
+    """memory_manager_state as decoded: machine state by NUMA node, blocks by pod UID and container name.
+
+    `pods` are the blocks of pods that are managed as one unit, by pod UID.
+    """
 
     policy: str
     machine: Mapping[int, Mapping[str, Any]]
     assignments: Mapping[str, Mapping[str, list[Mapping[str, Any]]]]
+    pods: Mapping[str, list[Mapping[str, Any]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,24 +159,28 @@ class StateFileRemoval:
     reason: str
 
 
-def restore_cpu_state(text: str, policy: str, version: KubeletVersion, path: str) -> CpuState:
-    """Restore cpu_manager_state under the configured policy.
+def restore_cpu_state(
+    text: str, policy: str, version: KubeletVersion, path: str, *, by_pod: bool = False
+) -> CpuState:
+    """Restore cpu_manager_state under the configured policy; `by_pod`: PodLevelResourceManagers is on.
 
     Raises CheckpointError with the text that follows `start cpu manager error: `.
     """
     try:
-        return _restored_cpu_state(text, policy, version)
+        return _restored_cpu_state(text, policy, version, by_pod=by_pod)
     except CheckpointError as error:
         raise CheckpointError(_restore_error(error, "CPU manager", path)) from error
 
 
-def restore_memory_state(text: str, policy: str, version: KubeletVersion, path: str) -> MemoryState:
-    """Restore memory_manager_state under the configured policy.
+def restore_memory_state(
+    text: str, policy: str, version: KubeletVersion, path: str, *, by_pod: bool = False
+) -> MemoryState:
+    """Restore memory_manager_state under the configured policy; `by_pod`: PodLevelResourceManagers is on.
 
     Raises CheckpointError with the text that follows `start memory manager error: `.
     """
     try:
-        return _restored_memory_state(text, policy, version)
+        return _restored_memory_state(text, policy, version, by_pod=by_pod)
     except CheckpointError as error:
         raise CheckpointError(_restore_error(error, "memory manager", path)) from error
 
@@ -154,7 +214,8 @@ def check_cpu_state(
                     f'default cpuset "{format_cpulist(default)}"'
                 )
     known = default.union(
-        *(cpus for containers in state.assignments.values() for cpus in containers.values())
+        *(cpus for containers in state.assignments.values() for cpus in containers.values()),
+        *state.pods.values(),
     )
     if known != pool:
         return (
@@ -178,7 +239,8 @@ def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, Fr
         for node, tables in machine.items()
     }
     for pod, containers in sorted(state.assignments.items()):
-        for container, blocks in sorted(containers.items()):
+        held = {"": state.pods[pod]} if state.pods.get(pod) else containers
+        for container, blocks in sorted(held.items()):
             error = _assign(expected, blocks, f"(pod: {pod}, container: {container})")
             if error:
                 return f"[memorymanager] {error}"
@@ -294,23 +356,124 @@ def _restore_error(error: CheckpointError, manager: str, path: str) -> str:
     return f"could not restore state from checkpoint: {error}, {instruction}"
 
 
-def _restored_cpu_state(text: str, policy: str, version: KubeletVersion) -> CpuState:
-    newest_first = version.rules_minor >= _FIRST_MINOR_NEWEST_FIRST
-    formats = ("CPUManagerCheckpoint", "CPUManagerCheckpointV1")
-    order = formats if newest_first else tuple(reversed(formats))
-    failure: CheckpointError | None = None
-    for name in order:
+@dataclass(frozen=True)
+class _Format:
+    """A format in which a checkpoint may be written; `pods`: what pods hold as a whole is in it.
+
+    One without a checksum is taken as it is where it is `bare`.
+    """
+
+    go_type: str
+    nested: bool = True
+    pods: bool = False
+    bare: bool = True
+
+
+_CPU_V1 = _Format("CPUManagerCheckpointV1", nested=False)
+_CPU_V2 = _Format("CPUManagerCheckpointV2")
+_CPU_V3 = _Format("CPUManagerCheckpointV3", pods=True, bare=False)
+_CPU_DATA = ("CPUManagerCheckpoint", "V4", "V2", "cpu")
+_MEMORY_V1 = _Format("MemoryManagerCheckpointV1")
+_MEMORY_V2 = _Format("MemoryManagerCheckpointV2", pods=True, bare=False)
+_MEMORY_DATA = ("MemoryManagerCheckpoint", "V3", "V1", "memory")
+
+
+def _cpu_formats(minor: int, *, by_pod: bool) -> tuple[_Format, ...]:
+    """Return the formats that a kubelet tries, in this order; the last one makes the error."""
+    if minor >= _FIRST_MINOR_WITH_DATA:
+        return _CPU_V3, _CPU_V2
+    if minor >= _FIRST_MINOR_NEWEST_FIRST:
+        return (_CPU_V3, _CPU_V2, _CPU_V1) if by_pod else (_CPU_V2, _CPU_V1)
+    return _CPU_V1, _Format("CPUManagerCheckpoint")
+
+
+def _memory_formats(minor: int, *, by_pod: bool) -> tuple[_Format, ...]:
+    if minor >= _FIRST_MINOR_WITH_DATA or (minor >= _FIRST_MINOR_OF_MEMORY_FORMATS and by_pod):
+        return _MEMORY_V2, _MEMORY_V1
+    if minor >= _FIRST_MINOR_OF_MEMORY_FORMATS:
+        return (_MEMORY_V1,)
+    return (_Format("MemoryManagerCheckpoint", bare=False),)
+
+
+def _restored_cpu_state(text: str, policy: str, version: KubeletVersion, *, by_pod: bool) -> CpuState:
+    minor = version.rules_minor
+    checkpoint = _from_data(text, _CPU_TYPES, *_CPU_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
+    nested = True
+    if checkpoint is None:
+        formats = _cpu_formats(minor, by_pod=by_pod)
+        checkpoint, read = _from_fields(text, formats, _CPU_TYPES, _cpu_dump)
+        nested = read.nested
+    return _cpu_state(checkpoint, policy, version, nested=nested, by_pod=by_pod)
+
+
+def _from_fields(
+    text: str, formats: Sequence[_Format], types: Types, dump: Callable[[dict[str, Any], _Format], str]
+) -> tuple[dict[str, Any], _Format]:
+    """Return a checkpoint in the first format that fits. Raises CheckpointError of the last one."""
+    failure = CheckpointError(_CORRUPT)
+    for tried in formats:
         try:
-            checkpoint = _decoded(text, f"state.{name}", _CPU_TYPES)
-            _verify_cpu_checksum(checkpoint, nested=name == formats[0])
+            checkpoint = _decoded(text, f"state.{tried.go_type}", types)
         except CheckpointError as error:
             failure = error
             continue
-        return _cpu_state(checkpoint, policy, version, nested=name == formats[0])
-    raise failure if failure else CheckpointError(_CORRUPT)
+        written = checkpoint.get("checksum", 0)
+        if (tried.bare and not written) or written == _checksum(dump(checkpoint, tried)):
+            return checkpoint, tried
+        failure = CheckpointError(_CORRUPT)
+    raise failure
 
 
-def _cpu_state(checkpoint: dict[str, Any], policy: str, version: KubeletVersion, *, nested: bool) -> CpuState:
+def _from_data(
+    text: str, types: Types, name: str, newest: str, inline: str, manager: str
+) -> dict[str, Any] | None:
+    """Return the checkpoint that is a text in the file, or None where there is none.
+
+    A kubelet does not fall back to another format where there is such a text, or its checksum.
+    """
+    try:
+        json = parse_json(text)
+    except GoJsonError:
+        return None
+    data = _alone(json, "data", "string") or ""
+    checksum = _alone(json, "dataChecksum", "uint64") or 0
+    if not data and not checksum:
+        return None
+    failed = f"could not load {newest.lower()} checkpoint: "
+    unread = f"{failed}failed to deserialize {manager} manager checkpoint"
+    try:
+        decode_json(json, f"state.{name}{newest}", types, in_any_case=True)
+    except GoJsonError as error:
+        raise CheckpointError(f"{unread}: {_with_embedded(str(error), name, newest, inline)}") from error
+    try:
+        checkpoint = _decoded(data, f"state.{name}Data", types)
+    except CheckpointError as error:
+        raise CheckpointError(f"{unread} data: {error}") from error
+    if checksum != _checksum(f"(string){data}"):
+        raise CheckpointError(f"{failed}{_CORRUPT}")
+    return checkpoint
+
+
+def _alone(json: Json, name: str, go_type: str) -> Any:
+    """Return one field as Go has it after decoding everything, whatever is wrong with other fields."""
+    try:
+        found = decode_json(json, "field", Types(structs={"field": {name: go_type}}), in_any_case=True)
+    except GoJsonError:
+        return None
+    return found.value.get(name) if isinstance(found.value, dict) else None
+
+
+def _with_embedded(error: str, name: str, newest: str, inline: str) -> str:
+    """Name the embedded struct where a field is its own, and the newest format as Go does."""
+    own = "|".join(_DATA_FIELDS)
+    return re.sub(
+        rf"(?<=Go struct field ){name}{newest}\.(?!(?:{own})\b)", f"{name}.{name}{inline}.", error
+    ).replace(f"{name}{newest}", name)
+
+
+def _cpu_state(
+    checkpoint: dict[str, Any], policy: str, version: KubeletVersion, *, nested: bool, by_pod: bool
+) -> CpuState:
     entries = checkpoint.get("entries") or {}
     if entries and not nested:
         missing = f"containerID '{min(entries)}' not found in initial containers list"
@@ -326,11 +489,13 @@ def _cpu_state(checkpoint: dict[str, Any], policy: str, version: KubeletVersion,
     try:
         default_set = parse_cpuset(default)
     except CpuSetError as error:
-        raise CheckpointError(f"could not parse default cpu set {quoted(default)}: {error}") from error
+        word = "CPU" if version.rules_minor >= _FIRST_MINOR_WITH_DATA else "cpu"
+        raise CheckpointError(f"could not parse default {word} set {quoted(default)}: {error}") from error
     return CpuState(
         policy,
         default_set,
         {pod: _container_cpus(pod, containers) for pod, containers in entries.items()},
+        (checkpoint.get("podEntries") or {}) if by_pod else {},
     )
 
 
@@ -347,13 +512,12 @@ def _container_cpus(pod: str, containers: Mapping[str, str]) -> dict[str, frozen
     return cpus
 
 
-def _restored_memory_state(text: str, policy: str, version: KubeletVersion) -> MemoryState:
-    has_formats = version.rules_minor >= _FIRST_MINOR_OF_MEMORY_FORMATS
-    go_type = "MemoryManagerCheckpointV1" if has_formats else "MemoryManagerCheckpoint"
-    checkpoint = _decoded(text, f"state.{go_type}", _MEMORY_TYPES)
-    checksum = checkpoint.get("checksum", 0)
-    if (checksum or not has_formats) and checksum != _checksum(_memory_dump(checkpoint)):
-        raise CheckpointError(_CORRUPT)
+def _restored_memory_state(text: str, policy: str, version: KubeletVersion, *, by_pod: bool) -> MemoryState:
+    minor = version.rules_minor
+    checkpoint = _from_data(text, _MEMORY_TYPES, *_MEMORY_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
+    if checkpoint is None:
+        formats = _memory_formats(minor, by_pod=by_pod)
+        checkpoint, _ = _from_fields(text, formats, _MEMORY_TYPES, _memory_dump)
     written = checkpoint.get("policyName", "")
     if written != policy:
         raise CheckpointError(
@@ -365,7 +529,13 @@ def _restored_memory_state(text: str, policy: str, version: KubeletVersion) -> M
         pod: {container: blocks or [] for container, blocks in (containers or {}).items()}
         for pod, containers in (checkpoint.get("entries") or {}).items()
     }
-    return MemoryState(policy, checkpoint.get("machineState") or {}, assignments)
+    pods = (checkpoint.get("podEntries") or {}) if by_pod else {}
+    return MemoryState(
+        policy,
+        checkpoint.get("machineState") or {},
+        assignments,
+        {pod: entry.get("memoryBlocks") or [] for pod, entry in pods.items()},
+    )
 
 
 def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:
@@ -375,7 +545,7 @@ def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:
     except GoJsonError as error:
         raise CheckpointError(str(error)) from error
     checkpoint: dict[str, Any] = value if isinstance(value, dict) else {}
-    for name in ("entries", "machineState"):
+    for name in ("entries", "machineState", "podEntries", "baselines"):
         # The kubelet begins with empty maps: one that is not written stays empty, and null takes it away.
         written = [value for key, value in (json.data or {}).items() if key.lower() == name.lower()]
         if not written:
@@ -385,34 +555,44 @@ def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:
     return checkpoint
 
 
-def _verify_cpu_checksum(checkpoint: dict[str, Any], *, nested: bool) -> None:
-    # A file without a checksum comes from a kubelet that did not write one, and is taken as it is.
-    written = checkpoint.get("checksum", 0)
-    if written and written != _checksum(_cpu_dump(checkpoint, nested=nested)):
-        raise CheckpointError(_CORRUPT)
-
-
-def _cpu_dump(checkpoint: dict[str, Any], *, nested: bool) -> str:
+def _cpu_dump(checkpoint: dict[str, Any], written: _Format) -> str:
     entries = checkpoint.get("entries")
-    if nested and entries is not None:
+    if written.nested and entries is not None:
         entries = {pod: _dumped_map(containers) for pod, containers in entries.items()}
-    map_type = "map[string]map[string]string" if nested else "map[string]string"
+    map_type = _NESTED if written.nested else "map[string]string"
+    pods = ""
+    if written.pods:
+        sets = _each(checkpoint.get("podEntries"), _dumped_cpus)
+        pods = f"PodEntries:(state.PodCPUAssignments){_dumped_map(sets)} "
     return (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
         f"DefaultCPUSet:(string){checkpoint.get('defaultCpuSet', '')} "
-        f"Entries:({map_type}){_dumped_map(entries)} Checksum:(checksum.Checksum)0}}"
+        f"Entries:({map_type}){_dumped_map(entries)} {pods}Checksum:(checksum.Checksum)0}}"
     )
 
 
-def _memory_dump(checkpoint: dict[str, Any]) -> str:
+def _dumped_cpus(cpus: frozenset[int]) -> str:
+    elements = " ".join(f"{cpu}:{{}}" for cpu in sorted(cpus))
+    return f"{{CPUSet:(cpuset.CPUSet){{elems:(map[int]struct {{}})map[{elements}]}}}}"
+
+
+def _memory_dump(checkpoint: dict[str, Any], written: _Format) -> str:
     nodes = _each(checkpoint.get("machineState"), _dumped_node)
     entries = _each(
         checkpoint.get("entries"), lambda containers: _dumped_map(_each(containers, _dumped_blocks))
     )
+    pods = ""
+    if written.pods:
+        held = _each(
+            checkpoint.get("podEntries"),
+            lambda pod: f"{{MemoryBlocks:([]state.Block){_dumped_blocks(pod.get('memoryBlocks'))}}}",
+        )
+        pods = f"PodEntries:(state.PodMemoryAssignments){_dumped_map(held)} "
     return (
         f"(*state.MemoryManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
         f"MachineState:(state.NUMANodeMap){_dumped_map(nodes)} "
-        f"Entries:(state.ContainerMemoryAssignments){_dumped_map(entries)} Checksum:(checksum.Checksum)0}}"
+        f"Entries:(state.ContainerMemoryAssignments){_dumped_map(entries)} {pods}"
+        "Checksum:(checksum.Checksum)0}"
     )
 
 
@@ -531,8 +711,8 @@ def _same_node(
         if sizes != (fresh.total, fresh.system_reserved, fresh.allocatable):
             return False
         # Within a group of NUMA nodes only the sums must agree: which node gave what is not recorded.
-        for index, field in enumerate(("free", "reserved")):
-            held = sum(written[cell]["memoryMap"][name].get(field, 0) for cell in cells)
+        for index, amount in enumerate(("free", "reserved")):
+            held = sum(written[cell]["memoryMap"][name].get(amount, 0) for cell in cells)
             if held != sum(expected[cell].tables[name][index] for cell in cells):
                 return False
     return True

@@ -111,6 +111,10 @@ RULES: Mapping[str, Rule] = {
         Rule("NF514", _WARNING, "a drop-in is not read"),
         Rule("NF515", _WARNING, "kubeReserved.cpu and systemReserved.cpu are overwritten"),
         Rule("NF516", _WARNING, "hints take long on a machine with many NUMA nodes"),
+        Rule("NF517", _WARNING, "the next kubelet does not know a feature gate"),
+        Rule("NF518", _WARNING, "memoryThrottlingFactor takes effect without naming MemoryQoS"),
+        Rule("NF519", _WARNING, "eventRecordQPS: 0 means something else from 1.37 on"),
+        Rule("NF520", _WARNING, "containers hold halves of cores under full-pcpus-only"),
         Rule("NF601", _NOTE, "the kubelet is newer than the rules"),
         Rule("NF602", _NOTE, "the configuration is part of another document"),
     )

@@ -75,6 +75,45 @@ def test_a_half_reserved_core_looks_free_where_threads_are_uneven() -> None:
     assert format_cpulist(ids_of(take_packed(uneven, uneven.cpus & ~1, 2))) == "0,8"
 
 
+FOUR_NODES = MachineInfo.from_topology(
+    machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4)
+).cpus
+
+
+@pytest.mark.parametrize(
+    ("reserved", "count", "group", "expected"),
+    [
+        pytest.param(
+            "4-5,20-21",
+            12,
+            1,
+            {36: "0-2,8-10,16-18,24-26", 37: "8-10,12-14,24-26,28-30"},
+            id="the socket of which both NUMA nodes have as many",
+        ),
+        pytest.param(
+            "8,24", 14, 2, {36: "0-2,12-18,28-31", 37: "0-6,16-22"}, id="whole cores, one more from one node"
+        ),
+        pytest.param(
+            "1-3,17-19,8",
+            14,
+            1,
+            {36: "4-7,12-15,20-22,28-30", 37: "9-15,24-30"},
+            id="a socket that has just enough",
+        ),
+        pytest.param("0,16", 4, 1, {36: "4-5,20-21", 37: "4-5,20-21"}, id="one NUMA node is enough"),
+    ],
+)
+def test_from_1_37_on_align_by_socket_distributes_within_a_socket(
+    reserved: str, count: int, group: int, expected: dict[int, str]
+) -> None:
+    offered = FOUR_NODES.cpus & ~cpus(reserved)
+    taken = {
+        minor: take_distributed(FOUR_NODES, offered, count, group=group, by_socket=True, minor=minor)
+        for minor in expected
+    }
+    assert {minor: format_cpulist(ids_of(mask)) for minor, mask in taken.items()} == expected
+
+
 HALF_RESERVED_CORES = "1-5,7-11,13-17,19-23"  # of four NUMA nodes with six CPUs each
 
 

@@ -15,7 +15,6 @@ from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Node
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.kubelet.checkpoints import _checksum, _memory_dump
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, gb200_cdmm, grace_blackwell_tray, laptop, machine, quad_gh200
 
@@ -448,11 +447,29 @@ def test_after_a_restart_full_pcpus_only_refuses_a_pod_for_the_cpus_that_it_hold
     """kubernetes/kubernetes#129078: alignment is enforced before the state is looked at."""
     options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
     state = {"cpu_manager_state": cpu_state("0,5-8,13-15", {"uid-1": {"main": "1-4,9-12"}})}
-    refused = Node(SMALL, {**STATIC, **options}, GPUS, state=state).admit(pod(8), "uid-1")
+    node = Node(SMALL, {**STATIC, **options}, GPUS, state=state, version="1.36")
+    refused = node.admit(pod(8), "uid-1")
     assert refused.message == (
         "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, "
         "requested CPUs = 8, CPUs per core = 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("default", "held", "count"),
+    [
+        pytest.param("0,5-8,13-15", "1-4,9-12", 8, id="more than are free"),
+        pytest.param("0-1,4-15", "2-3", 2, id="halves of cores"),
+        pytest.param("0-1,3-15", "2", 1, id="no multiple of a core"),
+    ],
+)
+def test_from_1_37_on_a_pod_keeps_the_cpus_that_it_holds_under_full_pcpus_only(
+    default: str, held: str, count: int
+) -> None:
+    options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+    state = {"cpu_manager_state": cpu_state(default, {"uid-1": {"main": held}})}
+    node = Node(SMALL, {**STATIC, **options}, GPUS, state=state, version="1.37.2")
+    assert cpus_of(node.admit(pod(count), "uid-1")) == held
 
 
 def test_a_node_starts_from_its_memory_manager_state() -> None:
@@ -486,9 +503,7 @@ def test_a_node_starts_from_its_memory_manager_state() -> None:
         for number, memory in first.memory_manager.nodes.items()
     }
     document = {"policyName": "Static", "machineState": nodes, "entries": entries}
-    as_decoded = {**document, "machineState": {int(number): state for number, state in nodes.items()}}
-    text = json.dumps({**document, "checksum": _checksum(_memory_dump(as_decoded))})
-    node = Node(SMALL, config, GPUS, state={"memory_manager_state": text})
+    node = Node(SMALL, config, GPUS, state={"memory_manager_state": json.dumps(document)})
     assert node.admit(pod(2, "12Gi"), "second").memory["main"][0].numa_nodes == {1}
     assert node.admit(pod(2, "12Gi"), "third").in_the_way == ("memory",)
     node.remove("uid-1")
@@ -517,7 +532,7 @@ def test_a_node_starts_from_its_device_checkpoint() -> None:
         ),
         pytest.param(cpu_state("0-14", {}), "current set of available CPUs", id="a CPU that is missing"),
         pytest.param("{", "unexpected end of JSON input", id="damaged JSON"),
-        pytest.param(cpu_state("x", {}), "could not parse default cpu set", id="no CPU set"),
+        pytest.param(cpu_state("x", {}), "could not parse default CPU set", id="no CPU set"),
     ],
 )
 def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, message: str) -> None:

@@ -116,6 +116,127 @@ def test_accepted_but_warned_about(body: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "body", "rule", "said"),
+    [
+        pytest.param(
+            "1.37",
+            "featureGates: {InPlacePodVerticalScaling: true}\n",
+            "NF517",
+            "InPlacePodVerticalScaling is announced to go with 1.38",
+            id="a gate that is announced to go",
+        ),
+        pytest.param(
+            "1.37",
+            "featureGates: {NodeSwap: true}\n",
+            "NF517",
+            "NodeSwap is announced to go with 1.37",
+            id="a gate that has stayed longer than announced",
+        ),
+        pytest.param(
+            "1.36",
+            "featureGates: {SidecarContainers: true}\n",
+            "NF517",
+            "kubelet 1.37 does not start with the feature gate SidecarContainers",
+            id="a gate that the next kubelet does not know",
+        ),
+        pytest.param(
+            "1.37", "featureGates: {NodeLogQuery: true}\n", "NF517", None, id="a gate with years to go"
+        ),
+        pytest.param(
+            "1.36",
+            "featureGates: {InPlacePodVerticalScaling: true}\n",
+            "NF517",
+            None,
+            id="a gate that the next kubelet still knows",
+        ),
+        pytest.param("1.37", "", "NF517", None, id="gates that nobody sets"),
+        pytest.param(
+            "1.37",
+            "memoryThrottlingFactor: 0.9\n",
+            "NF518",
+            "MemoryQoS is on by default",
+            id="a factor that was without effect",
+        ),
+        pytest.param("1.36", "memoryThrottlingFactor: 0.9\n", "NF518", None, id="a factor before 1.37"),
+        pytest.param("1.37", "", "NF518", None, id="from 1.37 on no factor is the default"),
+        pytest.param(
+            "1.37",
+            "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n",
+            "NF518",
+            None,
+            id="a factor for a gate that is named",
+        ),
+        pytest.param(
+            "1.37",
+            "featureGates: {MemoryQoS: false}\nmemoryThrottlingFactor: 0.9\n",
+            "NF518",
+            None,
+            id="the former factor with the gate off",
+        ),
+        pytest.param(
+            "1.37",
+            "eventRecordQPS: 0\n",
+            "NF519",
+            "sends events without a limit (up to 1.36: 5 a second)",
+            id="0 events a second are no limit",
+        ),
+        pytest.param(
+            "1.36",
+            "eventRecordQPS: 0\n",
+            "NF519",
+            "sends 5 events a second; from 1.37 on",
+            id="0 events a second are the client's default before 1.37",
+        ),
+        pytest.param("1.37", "eventRecordQPS: 5\n", "NF519", None, id="a limit to events"),
+    ],
+)
+def test_warns_of_what_another_minor_does(version: str, body: str, rule: str, said: str | None) -> None:
+    report = run(body, version)
+    assert report.starts, report.error
+    found = [each.evidence for each in report.findings if each.id == rule]
+    assert len(found) == (said is not None)
+    assert all(str(said) in message for message in found)
+
+
+HELD = '{"policyName":"static","defaultCpuSet":"%s","entries":{"uid":{"main":"%s"}},"checksum":0}'
+
+
+@pytest.mark.parametrize(
+    ("version", "shared", "held", "said"),
+    [
+        pytest.param("1.37", "0,2-15", "1", "main (1); they keep", id="an odd number is kept from 1.37 on"),
+        pytest.param(
+            "1.36", "0,2-15", "1", "no multiple of 2 CPUs (SMTAlignmentError)", id="and refused by 1.36"
+        ),
+        pytest.param("1.36", "0,3-15", "1-2", "main (1-2); they keep", id="two halves are kept by 1.36"),
+        pytest.param("1.37", "0,2-8,10-15", "1,9", None, id="whole cores"),
+    ],
+)
+def test_full_pcpus_only_does_not_take_halves_of_cores_back(
+    version: str, shared: str, held: str, said: str | None
+) -> None:
+    body = f'{STATIC}cpuManagerPolicyOptions: {{full-pcpus-only: "true"}}\n'.replace("0,8", "0")
+    report = run(body, version, state_files={"cpu_manager_state": HELD % (shared, held)})
+    assert report.starts, report.error
+    found = [each.evidence for each in report.findings if each.id == "NF520"]
+    assert len(found) == (said is not None)
+    assert all(str(said) in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("version", "written", "kept"),
+    [
+        pytest.param("1.36", "1500500u", "1500500u", id="as written before 1.37"),
+        pytest.param("1.37", "1500500u", "1501m", id="half up"),
+        pytest.param("1.37", "1500499u", "1500m", id="less than half down"),
+        pytest.param("1.37", "2", "2", id="whole CPUs"),
+    ],
+)
+def test_reserved_cpus_are_rounded_to_thousandths(version: str, written: str, kept: str) -> None:
+    assert run(f"kubeReserved: {{cpu: '{written}'}}\n", version).reservation["cpu"] == kept
+
+
+@pytest.mark.parametrize(
     "body",
     [
         pytest.param("", id="nothing set"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check, effective_config
 from tests.fixtures.machines import lab_node
 
@@ -22,6 +23,7 @@ def options(*names: str, gates: str = "") -> str:
 
 
 ALPHA = "featureGates: {CPUManagerPolicyAlphaOptions: true}\n"
+SYSCTLS = "featureGates: {DefaultPodSysctls: true}\n"
 
 
 @pytest.mark.parametrize(
@@ -191,6 +193,61 @@ ALPHA = "featureGates: {CPUManagerPolicyAlphaOptions: true}\n"
             "reservation.",
             id="more CPUs reserved than there are",
         ),
+        pytest.param(
+            "1.36",
+            "logging: {flushFrequency: -1}\n",
+            "initialize logging: logging.flushFrequency: Invalid value: -1: Must be greater than zero",
+            id="a log that is flushed every negative number of nanoseconds",
+        ),
+        pytest.param(
+            "1.36",
+            "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 1.5\n",
+            f"{INVALID}memoryThrottlingFactor 1.5 must be greater than 0 and less than or equal to 1.0",
+            id="a throttling factor above 1",
+        ),
+        pytest.param(
+            "1.37",
+            "featureGates: {MemoryQoS: false}\nmemoryThrottlingFactor: 0.8\n",
+            f"{INVALID}memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled",
+            id="from 1.37 on a throttling factor needs MemoryQoS",
+        ),
+        pytest.param(
+            "1.37",
+            "defaultPodSysctls: {net.ipv4.ip_forward: '1'}\n",
+            f"{INVALID}DefaultPodSysctls feature gate is required for Kubelet configuration option "
+            "defaultPodSysctls",
+            id="sysctls for all pods without their gate",
+        ),
+        pytest.param(
+            "1.37",
+            f"{SYSCTLS}defaultPodSysctls: {{Net.x: '1'}}\n",
+            f'{INVALID}"Net.x" is not a valid sysctl name for defaultPodSysctls',
+            id="a sysctl for all pods in capitals",
+        ),
+        pytest.param(
+            "1.37",
+            f"{SYSCTLS}defaultPodSysctls: {{vm.swappiness: '1'}}\n",
+            f'{INVALID}"vm.swappiness" is not known to be namespaced for defaultPodSysctls',
+            id="a sysctl of the whole host for all pods",
+        ),
+        pytest.param(
+            "1.37",
+            f"{SYSCTLS}defaultPodSysctls: {{net.ipv4.ip_forward: '1', net/ipv4/ip_forward: '0'}}\n",
+            f'{INVALID}duplicate sysctl "net.ipv4.ip_forward" found in defaultPodSysctls',
+            id="a sysctl for all pods in two spellings",
+        ),
+        pytest.param(
+            "1.37",
+            "featureGates: {SidecarContainers: true}\n",
+            f"{PANIC}unrecognized feature gate: SidecarContainers",
+            id="a gate that is gone in 1.37",
+        ),
+        pytest.param(
+            "1.37",
+            "featureGates: {InPlacePodVerticalScaling: false}\n",
+            f"{PANIC}cannot set feature gate InPlacePodVerticalScaling to false, feature is locked to true",
+            id="a gate that is locked until it goes",
+        ),
     ],
 )
 def test_dies_with(version: str, body: str, error: str) -> None:
@@ -199,7 +256,7 @@ def test_dies_with(version: str, body: str, error: str) -> None:
     assert report.error == error.replace("CAPACITY", str(1000 * len(topology.online)))
 
 
-@pytest.mark.parametrize("version", ["1.28", "1.29", "1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36"])
+@pytest.mark.parametrize("version", [f"1.{minor}" for minor in KNOWN_MINORS])
 def test_every_minor_starts_with_its_defaults(version: str) -> None:
     assert check(HEADER, topology=lab_node(), version=version).starts
 
@@ -489,6 +546,18 @@ SYSCTL = (
             f'{RUN}--qos-reserved value failed to parse: failed to parse percentage "99999999999999999999%" '
             "for \"memory\" resource: invalid number in percentage '99999999999999999999%'",
             id="a share beyond 64 bits",
+        ),
+        pytest.param(
+            "1.36",
+            "allowedUnsafeSysctls: [user.max_user_namespaces]\n",
+            f'{CREATE}the sysctls "user.max_user_namespaces" are not known to be namespaced',
+            id="a sysctl of user namespaces, before 1.37",
+        ),
+        pytest.param(
+            "1.37",
+            "allowedUnsafeSysctls: [user.*, kernel.domainname, vm.swappiness]\n",
+            f'{CREATE}the sysctls "vm.swappiness" are not known to be namespaced',
+            id="a sysctl of the whole host, from 1.37 on beside those of user namespaces",
         ),
     ],
 )

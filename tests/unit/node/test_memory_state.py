@@ -10,11 +10,17 @@ from pathlib import Path
 import pytest
 
 from numaforge.shell import library
+from tests.conformance.record_state_files import FILE
 
 KIB = 1024
 NODES = {0: 2_000_000, 1: 2_060_000}
 """MemTotal in KiB."""
 PAGES = {2048: 64, 1_048_576: 0}
+WRITTEN: dict[str, str] = {
+    kubelet: files["memory_manager_state"]
+    for kubelet, files in json.loads(FILE.read_text(encoding="utf-8"))["files"].items()
+}
+"""What kubelets have written."""
 SHELLS = ("dash", "busybox sh", "bash --posix")
 
 
@@ -121,6 +127,21 @@ def test_the_state_stays_where_the_memory_is_as_it_was(machine: Machine) -> None
     assert machine.start() == ""
     assert machine.state.read_text() == text
     assert not machine.earlier.exists()
+
+
+@pytest.mark.parametrize("kubelet", WRITTEN)
+def test_files_of_kubelets_are_read(machine: Machine, kubelet: str) -> None:
+    """From 1.37 on the state is also a text in the file."""
+    machine.state.write_text(WRITTEN[kubelet])
+    nodes = json.loads(WRITTEN[kubelet])["machineState"]
+    in_pages = sum(size * count for size, count in PAGES.items())
+    kib = {int(node): each["memoryMap"]["memory"]["total"] // KIB + in_pages for node, each in nodes.items()}
+    machine.show(kib)
+    assert machine.start() == ""
+    machine.boot()
+    machine.show({0: kib[0] + 4})
+    assert machine.start().startswith(f"NUMA node 0 has {(kib[0] + 4 - in_pages) * KIB} bytes in this boot")
+    assert machine.earlier.read_text() == WRITTEN[kubelet]
 
 
 def test_within_a_boot_the_state_is_never_put_aside(machine: Machine) -> None:

@@ -182,7 +182,7 @@ REFUSALS = {
         {"cpu_manager_options": {"strict-cpu-reservation": True}},
         (
             "node1: kubelet.cpu_manager_options.strict-cpu-reservation: kubelet 1.31 does not know the "
-            "option strict-cpu-reservation\n  use a kubelet that has strict-cpu-reservation (1.32 to 1.36)"
+            "option strict-cpu-reservation\n  use a kubelet that has strict-cpu-reservation (1.32 to 1.37)"
         ),
     ),
     "option-of-no-version": (
@@ -193,7 +193,7 @@ REFUSALS = {
     "topology-option-of-a-later-version": (
         "1.30",
         {"topology_manager_options": {"max-allowable-numa-nodes": 8}},
-        "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)",
+        "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)",
     ),
     "option-value": (
         "1.36",
@@ -246,7 +246,7 @@ def test_many_numa_nodes_need_a_kubelet_that_allows_them(wish):
         "the machine has 16 NUMA nodes, those without CPUs included, and kubelet 1.30 aligns at most 8"
         in message
     )
-    assert "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)" in message
+    assert "use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)" in message
 
 
 @pytest.mark.parametrize("topology", [big_512(), many_numa_nodes(32)], ids=["16", "34"])
@@ -258,7 +258,7 @@ def test_by_default_a_kubelet_without_the_limit_aligns_nothing(topology, version
     (notice,) = [notice for notice in chosen.notices if notice.id == "not-aligned"]
     assert f"the machine has {len(topology.numa_nodes)} NUMA nodes" in notice.message
     assert f"kubelet {version} aligns at most 8, so it would not start with" in notice.message
-    assert "To align them, use a kubelet that has max-allowable-numa-nodes (1.31 to 1.36)" in notice.message
+    assert "To align them, use a kubelet that has max-allowable-numa-nodes (1.31 to 1.37)" in notice.message
     assert notice.message.endswith(FEWER)
 
 

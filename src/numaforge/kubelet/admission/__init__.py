@@ -1,4 +1,4 @@
-"""Would this pod be admitted: the topology, CPU, memory and device managers of kubelet 1.36, simulated."""
+"""Would this pod be admitted: the topology, CPU, memory and device managers of kubelet 1.37, simulated."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which CPUs a request gets: the kubelet's topology-aware best fit, packed or distributed over NUMA nodes.
 
-pkg/kubelet/cm/cpumanager/cpu_assignment.go of kubelet 1.36.
+pkg/kubelet/cm/cpumanager/cpu_assignment.go of kubelet 1.37, and before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from numaforge.errors import NumaforgeError
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.masks import bits
 from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.minors.versions import LATEST_MINOR
+
+# From this minor on no NUMA node is asked for more CPUs than it has free, and align-by-socket counts here.
+_FIRST_MINOR_OF_CAPPED_SHARES = 37
 
 
 class AssignmentError(NumaforgeError):
@@ -47,12 +51,20 @@ def take_packed(
 
 
 def take_distributed(
-    topology: CpuTopology, available: int, count: int, *, group: int = 1, spread: bool = False
+    topology: CpuTopology,
+    available: int,
+    count: int,
+    *,
+    group: int = 1,
+    spread: bool = False,
+    by_socket: bool = False,
+    minor: int = LATEST_MINOR,
 ) -> int:
     """Return `count` CPUs spread evenly over as few NUMA nodes as can share them evenly.
 
     takeByTopologyNUMADistributed (KEP-2902), for distribute-cpus-across-numa. CPUs go out in groups of
-    `group`, which is the number of threads per core under full-pcpus-only. Falls back to `take_packed`.
+    `group`, which is the number of threads per core under full-pcpus-only; `by_socket` is align-by-socket.
+    Falls back to `take_packed`.
     """
     if count % group:
         return take_packed(topology, available, count, spread=spread)
@@ -63,9 +75,10 @@ def take_distributed(
     nodes = taking.ordered_numa_nodes()
     smallest, largest = _numa_node_range(taking, group)
     for size in range(smallest, largest + 1):
-        choice = _most_balanced(taking, nodes, size, group)
+        capped = minor >= _FIRST_MINOR_OF_CAPPED_SHARES
+        choice = _most_balanced(taking, nodes, size, group, by_socket=by_socket and capped)
         if choice is not None:
-            return _take_choice(taking, choice, count, group, spread)
+            return _take_choice(taking, choice, group, spread=spread, capped=capped)
     return take_packed(topology, available, count, spread=spread)
 
 
@@ -274,18 +287,26 @@ def _numa_node_range(taking: _CpuAccumulator, group: int) -> tuple[int, int]:
     return (needed - 1) // groups_per_node + 1, min(needed, with_free_cpus)
 
 
-def _most_balanced(taking: _CpuAccumulator, nodes: list[int], size: int, group: int) -> _Choice | None:
-    """Return the combination of `size` NUMA nodes that leaves the free CPUs most evenly spread."""
+def _most_balanced(
+    taking: _CpuAccumulator, nodes: list[int], size: int, group: int, *, by_socket: bool
+) -> _Choice | None:
+    """Return the combination of `size` NUMA nodes that leaves the free CPUs most evenly spread.
+
+    With `by_socket` it is one within a socket, where there is any.
+    """
     count = taking.requested
     free = {node: (taking.topology.numa_nodes[node] & taking.free).bit_count() for node in nodes}
     best_balance = math.inf
     best: _Combination | None = None
     best_remainder: _Combination | None = None
+    best_in_socket = False
     for combination in _combinations(nodes, size):
-        if best_balance == 0:
+        if best_balance == 0 and (best_in_socket or not by_socket):
             break
         share = count // size // group * group
         members = list(combination)
+        if by_socket:
+            share = min(share, *(free[node] // group * group for node in members))
         if sum(free[node] // group for node in members) * group < count or any(
             free[n] < share for n in members
         ):
@@ -299,8 +320,9 @@ def _most_balanced(taking: _CpuAccumulator, nodes: list[int], size: int, group: 
         else:
             candidates = [node for node in members if left[node] >= group]
             balance, subset = _best_remainder(left, candidates, remainder, group)
-        if balance < best_balance:
-            best_balance, best, best_remainder = balance, combination, subset
+        in_socket = by_socket and len(taking.topology.sockets_in_numa_nodes(members)) <= 1
+        if in_socket if in_socket != best_in_socket else balance < best_balance:
+            best_balance, best, best_remainder, best_in_socket = balance, combination, subset, in_socket
     if best is None:
         return None
     return _Choice(tuple(best), tuple(best_remainder or ()))
@@ -340,9 +362,12 @@ def _hand_out(free: dict[int, int], nodes: list[int], remainder: int, group: int
             )
 
 
-def _take_choice(taking: _CpuAccumulator, choice: _Choice, count: int, group: int, spread: bool) -> int:
-    nodes = taking.topology.numa_nodes
+def _take_choice(taking: _CpuAccumulator, choice: _Choice, group: int, *, spread: bool, capped: bool) -> int:
+    nodes, count = taking.topology.numa_nodes, taking.requested
     share = count // len(choice.nodes) // group * group
+    if capped:
+        free = [(nodes[node] & taking.free).bit_count() for node in choice.nodes]
+        share = min(share, *(cpus // group * group for cpus in free))
     for node in choice.nodes:
         taking.take(_take_or_nothing(taking, nodes[node] & taking.free, share, spread))
     remainder = count - share * len(choice.nodes)

@@ -1,6 +1,6 @@
 """The CPU manager: who gets exclusive CPUs, and which.
 
-pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.36.
+pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.37, and of 1.36 where it differs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from numaforge.kubelet.admission.refusal import (
 from numaforge.kubelet.admission.settings import Settings
 from numaforge.kubelet.checkpoints import CpuState, check_cpu_state
 
+# From this minor on a container that has CPUs keeps them, whether or not they are whole cores.
+_FIRST_MINOR_KEEPING_HALVES = 37
+
 
 class CpuManager:
     """The static policy and its state; CPU sets are bitmasks.
@@ -43,6 +46,7 @@ class CpuManager:
     def __init__(self, topology: CpuTopology, settings: Settings) -> None:
         self.topology = topology
         self.options = settings.cpu_options
+        self._minor = settings.minor
         self.reserved = self._reserve(settings)
         self.reserved_cores = 0
         for cpu in bits(self.reserved):
@@ -69,6 +73,7 @@ class CpuManager:
             pod: {container: mask_of(cpus) for container, cpus in containers.items()}
             for pod, containers in state.assignments.items()
         }
+        self.pods = {pod: mask_of(cpus) for pod, cpus in state.pods.items()}
 
     @property
     def available(self) -> int:
@@ -117,8 +122,9 @@ class CpuManager:
         requested = demand.cpus[container.name]
         if requested == 0 or not demand.pinned:
             return
-        self._enforce_smt_alignment(requested)
         held = self.assignments.get(demand.pod.name, {}).get(container.name)
+        if held is None or self._minor < _FIRST_MINOR_KEEPING_HALVES:
+            self._enforce_smt_alignment(requested)
         if held is None:
             held = self._allocate_cpus(requested, hint, self._reusable_by(demand))
             self.assignments.setdefault(demand.pod.name, {})[container.name] = held
@@ -220,7 +226,15 @@ class CpuManager:
         spread = self.options.distribute_across_cores
         if self.options.distribute_across_numa:
             group = self.topology.cpus_per_core if self.options.full_pcpus_only else 1
-            return take_distributed(self.topology, offered, count, group=group, spread=spread)
+            return take_distributed(
+                self.topology,
+                offered,
+                count,
+                group=group,
+                spread=spread,
+                by_socket=self.options.align_by_socket,
+                minor=self._minor,
+            )
         return take_packed(
             self.topology, offered, count, spread=spread, align_uncore=self.options.prefer_align_by_uncore
         )

@@ -42,10 +42,11 @@ class Scenario:
     config: Mapping[str, Any]
     devices: Inventory | None = None
     state: Mapping[str, str] | None = None
+    version: str | None = None
 
     def node(self) -> Node:
         """Return a fresh node."""
-        return Node(self.topology, self.config, self.devices, state=self.state)
+        return Node(self.topology, self.config, self.devices, state=self.state, version=self.version)
 
     def configured(self, **changes: Any) -> Scenario:
         """Return the same node with some settings of its kubelet configuration changed."""

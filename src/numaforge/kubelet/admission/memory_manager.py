@@ -1,12 +1,13 @@
 """The memory manager: which NUMA nodes a container's memory and hugepages come from.
 
-pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.36, policy Static.
+pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.37, policy Static.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission.demand import GUARANTEED, Demand
@@ -25,9 +26,12 @@ from numaforge.kubelet.admission.masks import (
 from numaforge.kubelet.admission.pod import MEMORY, Container, Pod
 from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, PodRejectedError, unexpected
 from numaforge.kubelet.checkpoints import FreshTable, MemoryState, check_memory_state
+from numaforge.kubelet.minors.versions import LATEST_MINOR
 
 # The kubelet keeps sizes in uint64 and lets them wrap: more reserved than the node has makes it look endless.
 _UINT64 = 2**64
+# From this minor on a container that asks for no memory is passed over before anything else.
+_FIRST_MINOR_WITHOUT_EMPTY_BLOCKS = 37
 _NOT_WHOLE_BYTES = "[memorymanager] failed to represent quantity as int64"
 
 Sizes = Mapping[str, int]
@@ -75,6 +79,13 @@ class NodeMemory:
         return table.allocatable if table else 0
 
 
+def _blocks(written: Sequence[Mapping[str, Any]]) -> tuple[MemoryBlock, ...]:
+    """Return blocks as a checkpoint has them."""
+    return tuple(
+        MemoryBlock(block["type"], frozenset(block["numaAffinity"]), block["size"]) for block in written
+    )
+
+
 class MemoryManager:
     """The Static policy and its state.
 
@@ -82,13 +93,16 @@ class MemoryManager:
     pod -> the blocks of a pod that is managed as one unit.
     """
 
-    def __init__(self, machine: MachineInfo, reserved: Mapping[int, Sizes]) -> None:
+    def __init__(
+        self, machine: MachineInfo, reserved: Mapping[int, Sizes], minor: int = LATEST_MINOR
+    ) -> None:
         if not sum(sizes.get(MEMORY, 0) for sizes in reserved.values()):
             raise KubeletConfigError(
                 "[memorymanager] you should specify the system reserved memory",
                 where="reservedMemory",
                 remedy="the policy Static needs reservedMemory for each NUMA node that keeps memory back",
             )
+        self._minor = minor
         self.nodes = _empty_nodes(machine, reserved)
         self.assignments: dict[str, dict[str, tuple[MemoryBlock, ...]]] = {}
         self.pods: dict[str, tuple[MemoryBlock, ...]] = {}
@@ -116,15 +130,10 @@ class MemoryManager:
                 node.tables[resource].free = table["free"]
                 node.tables[resource].reserved = table["reserved"]
         self.assignments = {
-            pod: {
-                container: tuple(
-                    MemoryBlock(block["type"], frozenset(block["numaAffinity"]), block["size"])
-                    for block in blocks
-                )
-                for container, blocks in containers.items()
-            }
+            pod: {container: _blocks(blocks) for container, blocks in containers.items()}
             for pod, containers in state.assignments.items()
         }
+        self.pods = {pod: _blocks(blocks) for pod, blocks in state.pods.items()}
 
     def collect(self, active: Collection[str]) -> None:
         """Give back what pods hold that are no longer active (removeStaleState)."""
@@ -175,10 +184,15 @@ class MemoryManager:
             return
         pod = demand.pod.name
         held = self.assignments.get(pod, {}).get(container.name)
+        sizes = demand.memory[container.name]
+        if self._minor >= _FIRST_MINOR_WITHOUT_EMPTY_BLOCKS:
+            if sizes is None:
+                raise unexpected(_NOT_WHOLE_BYTES, MEMORY)
+            if not sizes:
+                return
         if held is not None:
             self._update_reusable(pod, container, held)
             return
-        sizes = demand.memory[container.name]
         if sizes is None:
             raise unexpected(_NOT_WHOLE_BYTES, MEMORY)
         numa = self._placement(demand, sizes, hint)

@@ -22,6 +22,7 @@ from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.topology.device_checkpoint import DEVICE_STATE, read_device_state
 from numaforge.topology.model import CpuSet, MachineShape
 
@@ -87,7 +88,7 @@ class Node:
     `devices` an inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
-    the resource predicates.
+    the resource predicates. `version` is the kubelet's; without it the rules of the newest one apply.
 
     As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle`
     does it at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
@@ -102,9 +103,11 @@ class Node:
         *,
         state: Mapping[str, str] | None = None,
         predicates: bool = True,
+        version: KubeletVersion | str | None = None,
     ) -> None:
         self.machine = topology if isinstance(topology, MachineInfo) else MachineInfo.from_topology(topology)
-        self.settings = Settings.from_config(config, self.machine)
+        known = KubeletVersion.parse(version) if isinstance(version, str) else version
+        self.settings = Settings.from_config(config, self.machine, known)
         self.device_manager = DeviceManager(_inventory(topology, devices), self.machine.node_mask)
         self.cpu_manager: CpuManager | None = None
         self.memory_manager: MemoryManager | None = None
@@ -113,7 +116,9 @@ class Node:
             self.cpu_manager = CpuManager(self.machine.cpus, self.settings)
             providers.append(self.cpu_manager)
         if self.settings.memory_policy == "Static":
-            self.memory_manager = MemoryManager(self.machine, self.settings.reserved_memory)
+            self.memory_manager = MemoryManager(
+                self.machine, self.settings.reserved_memory, self.settings.minor
+            )
             providers.append(self.memory_manager)
         self.allocatable = NodeAllocatable.of(self.machine, self.settings, self.device_manager.allocatable())
         self._topology_manager = TopologyManager(self.machine, self.settings, providers)
@@ -258,11 +263,11 @@ class Node:
         if unknown:
             raise KubeletConfigError(f"{sorted(unknown)[0]!r} is not one of the kubelet's state files")
         if checkpoint.CPU_STATE in state:
-            cpus = checkpoint.read_cpu_state(state[checkpoint.CPU_STATE], self.settings.cpu_policy)
+            cpus = checkpoint.read_cpu_state(state[checkpoint.CPU_STATE], self.settings)
             if self.cpu_manager:
                 self.cpu_manager.restore(cpus)
         if checkpoint.MEMORY_STATE in state:
-            memory = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE], self.settings.memory_policy)
+            memory = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE], self.settings)
             if self.memory_manager:
                 self.memory_manager.restore(memory)
         if DEVICE_STATE in state:

@@ -77,6 +77,7 @@ class Settings:
     prefer_closest_numa: bool
     max_pods: int
     gates: Gates = field(default_factory=Gates)
+    minor: int = LATEST_MINOR  # whose rules apply
 
     @property
     def reserved_cpu_count(self) -> int:
@@ -84,8 +85,12 @@ class Settings:
         return -(-self.reserved_cpu_milli // 1000)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any], machine: MachineInfo) -> Settings:
+    def from_config(
+        cls, config: Mapping[str, Any], machine: MachineInfo, version: KubeletVersion | None = None
+    ) -> Settings:
         """Read an effective KubeletConfiguration (drop-ins and flags merged in; defaults may be missing).
+
+        `version` is the kubelet's; None stands for the newest one that is known.
 
         Raises KubeletConfigError, with the kubelet's words where it has some, for a configuration that no
         kubelet could start with; it does not look for everything that would keep one from starting.
@@ -107,6 +112,7 @@ class Settings:
             prefer_closest_numa=_prefers_closest(config, machine),
             max_pods=_max_pods(config, machine),
             gates=_gates(config),
+            minor=version.rules_minor if version else LATEST_MINOR,
         )
         if settings.cpu_policy == STATIC and cpu_milli == 0:
             raise KubeletConfigError(

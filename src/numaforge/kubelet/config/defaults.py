@@ -26,6 +26,8 @@ EVICTION_HARD: Mapping[str, str] = {
 
 # From this minor on a kubelet refuses to run on cgroup v1 unless told otherwise.
 _FIRST_MINOR_REFUSING_CGROUP_V1 = 35
+# From this minor on memory.high is not set unless a factor is given.
+_FIRST_MINOR_WITHOUT_THROTTLING = 37
 
 # A value of this table takes the place of an unset field; where the field's type is no pointer, of a zero
 # too.
@@ -87,7 +89,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "enableProfilingHandler": True,
     "enableDebugFlagsHandler": True,
     "seccompDefault": False,
-    "memoryThrottlingFactor": 0.9,
     "memoryReservationPolicy": "None",
     "registerNode": True,
     "localStorageCapacityIsolation": True,
@@ -126,6 +127,8 @@ def with_defaults(
         filled["serializeImagePulls"] = (filled.get("maxParallelImagePulls") or 0) < 2
     if filled.get("enforceNodeAllocatable") is None:
         filled["enforceNodeAllocatable"] = ["pods"]
+    if filled.get("memoryThrottlingFactor") is None and version.rules_minor < _FIRST_MINOR_WITHOUT_THROTTLING:
+        filled["memoryThrottlingFactor"] = 0.9
     if "failCgroupV1" in types and filled.get("failCgroupV1") is None:
         filled["failCgroupV1"] = version.rules_minor >= _FIRST_MINOR_REFUSING_CGROUP_V1
     _fill_gated(filled, version, gates)

@@ -14,8 +14,16 @@ from math import inf, isinf
 from typing import Any
 
 from numaforge.kubelet.config.decode import LoadError, decode_config, interpret, read_document
-from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, known_fields, types_of
+from numaforge.kubelet.minors.fields import (
+    API_VERSION,
+    KIND,
+    ROOT_TYPE,
+    WrittenAsNumber,
+    known_fields,
+    types_of,
+)
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gojson import (
     GoJsonError,
     Literal,
@@ -88,7 +96,7 @@ def merge(
     """
     minor = version.rules_minor
     merged: dict[str, Any] = (
-        _omit_empty(base, version) if minor >= FIRST_MINOR_OF_VERSIONED_BASE else dict(base)
+        _omit_empty(_as_json(base), version) if minor >= FIRST_MINOR_OF_VERSIONED_BASE else dict(base)
     )
     origin: dict[str, str] = {}
     documents: dict[str, Document] = {}
@@ -110,6 +118,15 @@ def merge(
         documents,
         tuple(name for name in drop_ins if not name.endswith(_EXTENSION)),
     )
+
+
+def _as_json(base: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a base as the kubelet writes it: a duration that was given as a number stays one."""
+    logging = base.get("logging") or {}
+    flush = logging.get("flushFrequency")
+    if not isinstance(flush, WrittenAsNumber):
+        return base
+    return {**base, "logging": {**logging, "flushFrequency": parse_duration(flush).nanoseconds}}
 
 
 def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Document:

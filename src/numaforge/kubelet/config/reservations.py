@@ -30,6 +30,8 @@ _OLD_SIGNALS = frozenset(
     }
 )
 _FIRST_MINOR_WITH_CONTAINERFS = 29
+# From this minor on reserved CPUs are rounded to thousandths.
+_FIRST_MINOR_OF_ROUNDED_CPUS = 37
 # The int64 into which amd64 turns what is no number: `nan%` is accepted.
 _NO_NUMBER = -(2**63)
 
@@ -57,12 +59,15 @@ class Threshold:
         return Quantity(Fraction(_NO_NUMBER if isnan(bytes_kept) else int(bytes_kept)), "BinarySI")
 
 
-def parse_reserved(reserved: Mapping[str, str]) -> dict[str, Quantity]:
+def parse_reserved(reserved: Mapping[str, str], minor: int) -> dict[str, Quantity]:
     """Return kubeReserved or systemReserved as quantities.
 
     Raises ReservationError with the text after `--kube-reserved value failed to parse: `.
     """
-    return {name: _reserved_quantity(name, text) for name, text in sorted(reserved.items())}
+    quantities = {name: _reserved_quantity(name, text) for name, text in sorted(reserved.items())}
+    if "cpu" in quantities and minor >= _FIRST_MINOR_OF_ROUNDED_CPUS:
+        quantities["cpu"] = quantities["cpu"].rounded_to_milli()
+    return quantities
 
 
 def parse_thresholds(thresholds: Mapping[str, str], minor: int) -> dict[str, Threshold]:

@@ -75,9 +75,15 @@ def _duration(value: Any) -> str:
     return str(parse_duration("" if value is None else _text(value)))
 
 
+class WrittenAsNumber(str):
+    """A duration that was written as a number of nanoseconds, which is how the kubelet shows it."""
+
+    __slots__ = ()
+
+
 def _flush_frequency(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(parse_duration(f"{value}ns"))
+        return WrittenAsNumber(parse_duration(f"{value}ns"))
     if value is None or isinstance(value, str):
         return _duration(value)
     written = _as_written(value)

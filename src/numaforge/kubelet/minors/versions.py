@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numaforge.errors import KubeletConfigError
 
 OLDEST_MINOR = 28
-LATEST_MINOR = 36
+LATEST_MINOR = 37
 
 _VERSION = re.compile(r"v?1\.(?P<minor>[0-9]{1,4})(?:\.(?P<patch>[0-9]{1,9}))?(?:[-+.].*)?")
 

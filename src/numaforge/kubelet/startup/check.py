@@ -19,6 +19,7 @@ from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
     MEMORY_STATE_FILE,
     CheckpointError,
+    CpuState,
     check_cpu_state,
     check_memory_state,
     restore_cpu_state,
@@ -89,6 +90,7 @@ class _Managers:
     """What the managers were set up with, as far as the start came."""
 
     cpu: CpuManagerSetup | None = None
+    cpu_state: CpuState | None = None
     memory: MemoryManagerSetup | None = None
     reservation: Mapping[str, Quantity] = field(default_factory=dict)
 
@@ -164,7 +166,9 @@ def _check(
         findings += refusal.findings
     if configuration is not None:
         findings += unread_fields(configuration, kubelet)
-        findings += find_traps(configuration, topology, kubelet, managers.cpu, managers.memory)
+        findings += find_traps(
+            configuration, topology, kubelet, managers.cpu, managers.memory, managers.cpu_state
+        )
     return Report(
         version=str(kubelet),
         starts=error is None,
@@ -236,8 +240,8 @@ def _run(
     if reserved_cpus:
         kube.pop("cpu", None)
         system["cpu"] = str(len(reserved_cpus))
-    kube_reserved = _parsed_reserved(kube, "kubeReserved", "--kube-reserved", places)
-    system_reserved = _parsed_reserved(system, "systemReserved", "--system-reserved", places)
+    kube_reserved = _parsed_reserved(kube, "kubeReserved", "--kube-reserved", places, version)
+    system_reserved = _parsed_reserved(system, "systemReserved", "--system-reserved", places, version)
     hard = _hard_thresholds(configuration, version)
     _require_qos_reserved(configuration)
     _require_option_gates(configuration, version)
@@ -300,10 +304,10 @@ def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozen
 
 
 def _parsed_reserved(
-    reserved: Mapping[str, str], field_name: str, flag: str, places: Places
+    reserved: Mapping[str, str], field_name: str, flag: str, places: Places, version: KubeletVersion
 ) -> dict[str, Quantity]:
     try:
-        return parse_reserved(reserved)
+        return parse_reserved(reserved, version.rules_minor)
     except ReservationError as error:
         text = f"{flag} value failed to parse: {error}"
         remedy = "reserve cpu, memory, ephemeral-storage or pid, as quantities such as 500m, 2Gi, 1000"
@@ -457,14 +461,14 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
         raise StartError(
             f"{_RUN}failed to create kubelet: {error}", _eviction_finding(error, name, places)
         ) from error
-    complaint = _creation_complaint(settings)
+    complaint = _creation_complaint(settings, version.rules_minor)
     if complaint:
         path, text, remedy = complaint
         finding = places.finding("NF219", text, remedy, path, text)
         raise StartError(f"{_RUN}failed to create kubelet: {text}", finding)
 
 
-def _creation_complaint(settings: Mapping[str, Any]) -> tuple[str, str, str] | None:
+def _creation_complaint(settings: Mapping[str, Any], minor: int) -> tuple[str, str, str] | None:
     strategy = settings["configMapAndSecretChangeDetectionStrategy"]
     if strategy not in _WATCH_STRATEGIES:
         return (
@@ -480,7 +484,8 @@ def _creation_complaint(settings: Mapping[str, Any]) -> tuple[str, str, str] | N
     if unreadable:
         text = f"{failed}failed to parse container log max size {quoted(size)}: {unreadable}"
         return "containerLogMaxSize", text, "write a whole quantity such as 10Mi"
-    sysctl = next(filter(None, map(sysctl_complaint, settings.get("allowedUnsafeSysctls") or [])), None)
+    patterns = settings.get("allowedUnsafeSysctls") or []
+    sysctl = next(filter(None, (sysctl_complaint(pattern, minor) for pattern in patterns)), None)
     if sysctl:
         remedy = "name sysctls of a namespace: kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*"
         return "allowedUnsafeSysctls", sysctl, remedy
@@ -504,12 +509,13 @@ def _start(
     root_dir: str,
 ) -> None:
     root = configuration.flags.others.get("root-dir") or root_dir
+    by_pod = enabled(version, configuration.gates, "PodLevelResourceManagers")
     if managers.cpu and CPU_STATE_FILE in state_files:
-        _restore_cpu(managers.cpu, state_files[CPU_STATE_FILE], version, machine, f"{root}/{CPU_STATE_FILE}")
+        path, text = f"{root}/{CPU_STATE_FILE}", state_files[CPU_STATE_FILE]
+        managers.cpu_state = _restored_cpus(managers.cpu, text, version, machine, path, by_pod=by_pod)
     if managers.memory and MEMORY_STATE_FILE in state_files:
-        _restore_memory(
-            managers.memory, state_files[MEMORY_STATE_FILE], version, f"{root}/{MEMORY_STATE_FILE}"
-        )
+        path, text = f"{root}/{MEMORY_STATE_FILE}", state_files[MEMORY_STATE_FILE]
+        _restore_memory(managers.memory, text, version, path, by_pod=by_pod)
     reservation = dict(managers.reservation)
     if not machine.memory_bytes:  # unknown: no machine has none
         reservation.pop("memory", None)
@@ -526,24 +532,33 @@ def _start(
         raise StartError(text, finding)
 
 
-def _restore_cpu(
-    manager: CpuManagerSetup, text: str, version: KubeletVersion, machine: MachineInfo, path: str
-) -> None:
+def _restored_cpus(
+    manager: CpuManagerSetup,
+    text: str,
+    version: KubeletVersion,
+    machine: MachineInfo,
+    path: str,
+    *,
+    by_pod: bool,
+) -> CpuState:
     try:
-        state = restore_cpu_state(text, manager.policy, version, path)
+        state = restore_cpu_state(text, manager.policy, version, path, by_pod=by_pod)
     except CheckpointError as error:
         raise _unrestorable("NF301", f"start cpu manager error: {error}", path) from error
     if manager.policy != "static":
-        return
+        return state
     strict = manager.options.get(STRICT_CPU_RESERVATION, False)
     refusal = check_cpu_state(state, frozenset(machine.cpus.places), manager.reserved, strict=strict)
     if refusal:
         raise _unrestorable("NF301", f"start cpu manager error: {refusal}", path)
+    return state
 
 
-def _restore_memory(manager: MemoryManagerSetup, text: str, version: KubeletVersion, path: str) -> None:
+def _restore_memory(
+    manager: MemoryManagerSetup, text: str, version: KubeletVersion, path: str, *, by_pod: bool
+) -> None:
     try:
-        state = restore_memory_state(text, manager.policy, version, path)
+        state = restore_memory_state(text, manager.policy, version, path, by_pod=by_pod)
     except CheckpointError as error:
         raise _unrestorable("NF302", f"start memory manager error: {error}", path) from error
     if manager.policy != "Static":

@@ -143,7 +143,7 @@ def set_up_cpu_manager(
     count = _reserved_count(reservation, machine)
     parsed = _static_options(options, version, gates)
     _require_compatible(parsed, settings, machine)
-    chosen = reserved or _reserve_by_count(machine, count, parsed)
+    chosen = reserved or _reserve_by_count(machine, count, parsed, version)
     if len(chosen) != count:
         raise ManagerError(
             "new static policy error: [cpumanager] unable to reserve the required amount of CPUs "
@@ -364,13 +364,23 @@ def _require_compatible(
         )
 
 
-def _reserve_by_count(machine: MachineInfo, count: int, options: Mapping[str, bool]) -> frozenset[int]:
+def _reserve_by_count(
+    machine: MachineInfo, count: int, options: Mapping[str, bool], version: KubeletVersion
+) -> frozenset[int]:
     """Return the CPUs that the static policy reserves for a number: chosen with the policy's own options."""
     spread = options.get(DISTRIBUTE_ACROSS_CORES, False)
     try:
         if options.get(DISTRIBUTE_ACROSS_NUMA):
             group = machine.cpus.cpus_per_core if options.get(FULL_PCPUS_ONLY) else 1
-            chosen = take_distributed(machine.cpus, machine.cpus.cpus, count, group=group, spread=spread)
+            chosen = take_distributed(
+                machine.cpus,
+                machine.cpus.cpus,
+                count,
+                group=group,
+                spread=spread,
+                by_socket=options.get(ALIGN_BY_SOCKET, False),
+                minor=version.rules_minor,
+            )
         else:
             align = options.get(PREFER_ALIGN_BY_UNCORE_CACHE, False)
             chosen = take_packed(machine.cpus, machine.cpus.cpus, count, spread=spread, align_uncore=align)

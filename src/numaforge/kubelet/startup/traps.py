@@ -14,13 +14,17 @@ from numaforge.cpulist import format_cpulist
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.hint_work import MEMORY_MANAGER, Policies, hint_work
 from numaforge.kubelet.admission.machine import cores_seen, whole_cores
+from numaforge.kubelet.checkpoints import CpuState
 from numaforge.kubelet.config.decode import field_path
 from numaforge.kubelet.config.defaults import EVICTION_HARD
+from numaforge.kubelet.config.gates import enabled, gate
 from numaforge.kubelet.config.loading import Configuration
 from numaforge.kubelet.findings import dotted, found
 from numaforge.kubelet.minors.fields import ROOT_TYPE, first_minor_of, types_of
+from numaforge.kubelet.minors.history import state_at
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
-from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.minors.tables import GATES, REMOVALS
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
 from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.values.gotext import quoted
@@ -28,6 +32,12 @@ from numaforge.quantity import Quantity
 from numaforge.topology.model import Core, CpuSet, MachineShape
 
 _Findings = Iterator[Finding]
+
+_FIRST_MINOR_WITH_MEMORY_QOS = 37
+_FIRST_MINOR_WITHOUT_EVENT_LIMIT = 37
+_FIRST_MINOR_KEEPING_HALVES = 37
+_SHOWN = 3
+"""How many containers a finding names."""
 
 
 def unread_fields(configuration: Configuration, version: KubeletVersion) -> tuple[Finding, ...]:
@@ -54,9 +64,16 @@ def find_traps(
     version: KubeletVersion,
     cpu: CpuManagerSetup | None,
     memory: MemoryManagerSetup | None,
+    cpu_state: CpuState | None = None,
 ) -> tuple[Finding, ...]:
-    """Return warnings about a loaded configuration; a manager is None where the start did not reach it."""
+    """Return warnings about a loaded configuration; a manager is None where the start did not reach it.
+
+    `cpu_state` is what the CPU manager has restored.
+    """
     findings = [
+        *_vanishing_gates(configuration, version),
+        *_throttled_memory(configuration, version),
+        *_unlimited_events(configuration, version),
         *_lost_eviction_defaults(configuration, version),
         *_overriding_flags(configuration),
         *_overwritten_reservation(configuration),
@@ -64,6 +81,8 @@ def find_traps(
     ]
     if cpu is not None and cpu.policy == "static":
         findings += _cpu_traps(configuration, topology, cpu)
+        if cpu_state is not None and cpu.options.get(FULL_PCPUS_ONLY):
+            findings += _held_halves(configuration, topology, version, cpu_state)
     if memory is not None and memory.policy == "Static":
         findings += _oversized_reservations(configuration, memory)
     findings += _single_numa_node(configuration, topology, cpu)
@@ -126,6 +145,98 @@ def _skipped(file: str) -> Finding:
         "rename it to *.conf, or remove it",
         path="--config-dir",
         file=file,
+    )
+
+
+def _vanishing_gates(configuration: Configuration, version: KubeletVersion) -> _Findings:
+    """Name the gates that are set and that the kubelet of the next minor refuses, as far as is known."""
+    following = version.rules_minor + 1
+    for name in sorted(configuration.settings.get("featureGates") or {}):
+        if name not in GATES or state_at(GATES[name], version.rules_minor) is None:
+            continue
+        if following <= LATEST_MINOR:
+            if state_at(GATES[name], following) is not None:
+                continue
+            known = f"kubelet 1.{following} does not start with the feature gate {name}: it does not know it"
+        elif REMOVALS.get(name, following + 1) > following:
+            continue
+        else:
+            known = (
+                f"the feature gate {name} is announced to go with 1.{REMOVALS[name]}; a kubelet does not "
+                "start with a gate that it does not know"
+            )
+        yield configuration.places.finding(
+            "NF517",
+            known,
+            f"remove it before an upgrade: kubelet {version} has it on by default and takes no other value"
+            if _is_locked_on(name, version)
+            else "remove it before an upgrade",
+            f"featureGates.{name}",
+        )
+
+
+def _is_locked_on(name: str, version: KubeletVersion) -> bool:
+    state = gate(version, name)
+    return state is not None and state.locked and state.default
+
+
+def _throttled_memory(configuration: Configuration, version: KubeletVersion) -> _Findings:
+    # Since 1.37 MemoryQoS is on by default, and without a factor memory.high is not set.
+    factor = configuration.settings.get("memoryThrottlingFactor")
+    if version.rules_minor < _FIRST_MINOR_WITH_MEMORY_QOS or factor is None:
+        return
+    if "MemoryQoS" in configuration.gates or not enabled(version, configuration.gates, "MemoryQoS"):
+        return
+    yield configuration.places.finding(
+        "NF518",
+        f"from 1.37 on MemoryQoS is on by default: with memoryThrottlingFactor {factor} the kernel throttles "
+        "containers below their memory limit (memory.high, cgroup v2)",
+        "remove memoryThrottlingFactor, or set featureGates: {MemoryQoS: true} to say that you want it",
+        "memoryThrottlingFactor",
+    )
+
+
+def _unlimited_events(configuration: Configuration, version: KubeletVersion) -> _Findings:
+    if configuration.settings.get("eventRecordQPS") != 0:
+        return
+    if version.rules_minor >= _FIRST_MINOR_WITHOUT_EVENT_LIMIT:
+        consequence = "the kubelet sends events without a limit (up to 1.36: 5 a second)"
+    else:
+        consequence = "the kubelet sends 5 events a second; from 1.37 on it sends them without a limit"
+    yield configuration.places.finding(
+        "NF519",
+        f"eventRecordQPS is 0: {consequence}",
+        "leave it out (50), or set the events a second that you want",
+        "eventRecordQPS",
+    )
+
+
+def _held_halves(
+    configuration: Configuration, topology: MachineShape, version: KubeletVersion, state: CpuState
+) -> _Findings:
+    """Name containers that hold parts of cores: they got them before full-pcpus-only was set."""
+    cores = cores_seen(topology)
+    size = max((len(core.cpus) for core in cores), default=1)
+    held = {
+        f"{pod}/{container}": cpus
+        for pod, containers in sorted(state.assignments.items())
+        for container, cpus in sorted(containers.items())
+        if _in_part(cores, cpus)
+    }
+    if not held:
+        return
+    shown = ", ".join(f"{name} ({format_cpulist(cpus)})" for name, cpus in list(held.items())[:_SHOWN])
+    more = f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else ""
+    consequence = f"they keep them in spite of {FULL_PCPUS_ONLY}"
+    if version.rules_minor < _FIRST_MINOR_KEEPING_HALVES and any(len(cpus) % size for cpus in held.values()):
+        consequence = (
+            f"the kubelet refuses those of them that have no multiple of {size} CPUs (SMTAlignmentError)"
+        )
+    yield configuration.places.finding(
+        "NF520",
+        f"containers hold parts of cores: {shown}{more}; {consequence}",
+        "drain the node before the restart, so that their pods start again",
+        f"cpuManagerPolicyOptions.{FULL_PCPUS_ONLY}",
     )
 
 

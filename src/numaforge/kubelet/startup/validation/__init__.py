@@ -12,6 +12,7 @@ from typing import Any
 
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.validation.images import (
+    image_age_gate,
     image_ages,
     image_credentials,
     image_thresholds,
@@ -33,6 +34,7 @@ from numaforge.kubelet.startup.validation.memory import (
     swap,
 )
 from numaforge.kubelet.startup.validation.node import (
+    default_sysctls,
     gate_dependencies,
     host,
     lease,
@@ -91,6 +93,8 @@ _CHECKS: tuple[Callable[[CompleteConfig], Refusals], ...] = (
     healthz_port,
     cfs_quota_period,
     image_thresholds,
+    image_age_gate,
+    default_sysctls,
     image_ages,
     between("iptablesDropBit", "--iptables-drop-bit", 0, 31),
     between("iptablesMasqueradeBit", "--iptables-masquerade-bit", 0, 31),

@@ -23,10 +23,10 @@ def image_thresholds(config: CompleteConfig) -> Refusals:
         )
 
 
-def image_ages(config: CompleteConfig) -> Refusals:
+def image_age_gate(config: CompleteConfig) -> Refusals:
     if config.minor < 29:
         return
-    oldest, youngest = config.duration("imageMaximumGCAge"), config.duration("imageMinimumGCAge")
+    oldest = config.duration("imageMaximumGCAge")
     if oldest.nanoseconds and not config.gate("ImageMaximumGCAge"):
         name = "ImageMaximumGCAge" if config.minor == 29 else "imageMaximumGCAge"
         yield invalid(
@@ -35,6 +35,12 @@ def image_ages(config: CompleteConfig) -> Refusals:
             f"ImageMaximumGCAge feature gate is required for Kubelet configuration option {name}",
             "enable the feature gate ImageMaximumGCAge, or leave the setting out",
         )
+
+
+def image_ages(config: CompleteConfig) -> Refusals:
+    if config.minor < 29:
+        return
+    oldest, youngest = config.duration("imageMaximumGCAge"), config.duration("imageMinimumGCAge")
     if config.minor >= 36 and youngest.nanoseconds < 0:
         yield _not_negative_duration("imageMinimumGCAge", youngest)
     if oldest.nanoseconds < 0:

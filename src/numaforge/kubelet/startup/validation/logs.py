@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
+from numaforge.kubelet.minors.fields import WrittenAsNumber
 from numaforge.kubelet.startup.validation.refusals import (
     SECOND,
     CompleteConfig,
@@ -28,7 +29,8 @@ def logging(config: CompleteConfig) -> Refusals:
     logging = config.settings.get("logging") or {}
     flush = logging.get("flushFrequency", "5s")
     if config.minor >= FIRST_MINOR_CHECKING_FLUSHES and parse_duration(flush).nanoseconds <= 0:
-        yield _field_error("flushFrequency", f'Invalid value: "{flush}": Must be greater than zero')
+        shown = parse_duration(flush).nanoseconds if isinstance(flush, WrittenAsNumber) else f'"{flush}"'
+        yield _field_error("flushFrequency", f"Invalid value: {shown}: Must be greater than zero")
     log_format = logging.get("format", "text")
     if log_format not in ("text", "json"):
         yield _field_error("format", f"Invalid value: {quoted(log_format)}: Unsupported log format")

@@ -63,9 +63,22 @@ def reserved_memory(config: CompleteConfig) -> Refusals:
             seen.add((node, name))
 
 
+# What was the default before _FIRST_MINOR_OF_OPTIONAL_FACTOR is still accepted while MemoryQoS is off.
+_FORMER_FACTOR = 0.9
+_FIRST_MINOR_OF_OPTIONAL_FACTOR = 37
+
+
 def memory_throttling(config: CompleteConfig) -> Refusals:
     factor = config.settings.get("memoryThrottlingFactor")
-    if factor is None and config.gate("MemoryQoS"):
+    if config.minor >= _FIRST_MINOR_OF_OPTIONAL_FACTOR:
+        if factor not in (None, _FORMER_FACTOR) and not config.gate("MemoryQoS"):
+            yield invalid(
+                "NF115",
+                "memoryThrottlingFactor",
+                "memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled",
+                "remove memoryThrottlingFactor, or leave the feature gate MemoryQoS on",
+            )
+    elif factor is None and config.gate("MemoryQoS"):
         yield invalid(
             "NF115",
             "memoryThrottlingFactor",

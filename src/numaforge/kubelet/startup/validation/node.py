@@ -8,6 +8,7 @@ from typing import Any
 
 from numaforge.kubelet.config.gates import set_gates
 from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
+from numaforge.kubelet.startup.sysctls import IN_A_NAMESPACE, dotted_sysctl, is_namespaced, is_sysctl_name
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, InvalidSetting, Refusals, invalid
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
@@ -43,6 +44,34 @@ def lease(config: CompleteConfig) -> Refusals:
             "nodeLeaseDurationSeconds must be greater than 0",
             "leave it out (40) or set a positive number of seconds",
         )
+
+
+def default_sysctls(config: CompleteConfig) -> Refusals:
+    field = "defaultPodSysctls"
+    sysctls = config.settings.get(field) or {}
+    if sysctls and not config.gate("DefaultPodSysctls"):
+        yield invalid(
+            "NF115",
+            field,
+            f"DefaultPodSysctls feature gate is required for Kubelet configuration option {field}",
+            "enable the feature gate DefaultPodSysctls, or leave the setting out",
+        )
+        return
+    seen: set[str] = set()
+    for name in sorted(sysctls):
+        path = f'{field}["{name}"]'
+        if not is_sysctl_name(name):
+            text = f"{quoted(name)} is not a valid sysctl name for {field}"
+            yield invalid("NF111", path, text, "name a sysctl: net.ipv4.ip_forward")
+            continue
+        dotted = dotted_sysctl(name)
+        if not is_namespaced(dotted, config.minor):
+            text = f"{quoted(name)} is not known to be namespaced for {field}"
+            yield invalid("NF111", path, text, f"name a sysctl {IN_A_NAMESPACE}")
+        if dotted in seen:
+            text = f"duplicate sysctl {quoted(dotted)} found in {field}"
+            yield invalid("NF116", path, text, "keep one spelling, with dots or with slashes")
+        seen.add(dotted)
 
 
 def run_once(config: CompleteConfig) -> Refusals:

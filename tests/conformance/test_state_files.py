@@ -1,0 +1,66 @@
+"""State files as kubelets wrote them: what another kubelet says of them, in both directions of an upgrade."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.admission import Node
+from numaforge.kubelet.startup.check import check, effective_config
+from tests.conformance.record_state_files import EDITS, FILE, KUBELETS, MACHINE, config_of, edited
+from tests.oracle.machines import KINDS, described, topology
+
+RECORDED: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def restarted(kubelet: str, files: dict[str, str]) -> str:
+    """Return what `check` says that a kubelet dies with where it finds these files; empty where it starts."""
+    report = check(
+        config_of(kubelet),
+        topology=topology(described(KINDS[MACHINE])),
+        version=kubelet.split()[0],
+        state_files=files,
+        root_dir="/root",
+    )
+    return report.error or ""
+
+
+@pytest.mark.parametrize(
+    "restart", RECORDED["restarts"], ids=lambda each: f"{each['wrote']} to {each['starts']}"
+)
+def test_a_kubelet_finds_the_files_of_another(restart: dict[str, str]) -> None:
+    assert restarted(restart["starts"], RECORDED["files"][restart["wrote"]]) == restart["error"]
+
+
+def test_every_restart_is_recorded() -> None:
+    recorded = {(each["wrote"], each["starts"]) for each in RECORDED["restarts"]}
+    assert recorded == {(writer, reader) for writer in KUBELETS for reader in KUBELETS}
+    assert {each["error"] == "" for each in RECORDED["restarts"]} == {True, False}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_files_of_1_37_that_were_changed(name: str) -> None:
+    files = edited(RECORDED["files"]["1.37"], EDITS[name])
+    assert restarted("1.37", files) == RECORDED["edits"][name]
+
+
+@pytest.mark.parametrize("kubelet", KUBELETS)
+def test_what_pods_hold_is_read(kubelet: str) -> None:
+    config = effective_config(config_of(kubelet), version=kubelet.split()[0])
+    machine = topology(described(KINDS[MACHINE]))
+    node = Node(machine, config, {}, state=RECORDED["files"][kubelet], version=kubelet.split()[0])
+    for pod in RECORDED["admitted"][kubelet]:
+        for name, held in pod["containers"].items():
+            assert node.cpu_manager
+            assert node.memory_manager
+            cpus = node.cpu_manager.assignments.get(pod["name"], {}).get(name, 0)
+            assert format_cpulist(_bits(cpus)) == held.get("cpus", "")
+            blocks = node.memory_manager.assignments.get(pod["name"], {}).get(name, ())
+            assert sorted(map(str, blocks)) == held.get("memory", [])
+
+
+def _bits(mask: int) -> frozenset[int]:
+    return frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
