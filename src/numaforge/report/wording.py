@@ -10,13 +10,13 @@ from numaforge.cpulist import format_cpulist
 from numaforge.report.terminal import plain
 from numaforge.topology.gpu_models import model_of
 from numaforge.topology.links import nodes_of_gpus
+from numaforge.topology.pcie_lanes import lanes
 from numaforge.topology.slices import slicing_of
 
 if TYPE_CHECKING:
     from numaforge.topology.model import Accelerator, Gpu, MachineShape, Nic, NodeTopology, PciLink
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_PCIE_GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 ELLIPSIS = "…"
 
 
@@ -95,8 +95,8 @@ def pcie_link(link: PciLink | None) -> str:
     """
     if link is None:
         return ""
-    now = _lanes(link.speed, link.width)
-    best = _lanes(link.max_speed, link.max_width)
+    now = lanes(link.speed, link.width)
+    best = lanes(link.max_speed, link.max_width)
     if not now or not best or now == best:
         return now or best
     return f"{now} of {best}"
@@ -197,12 +197,6 @@ def _threads_per_core(topology: NodeTopology) -> str:
     if len(widths) == 1:
         return f" ({widths[0]} per core)"
     return f" ({widths[0]} to {widths[-1]} per core)"
-
-
-def _lanes(speed: float | None, width: int | None) -> str:
-    generation = f"Gen{_PCIE_GENERATION[speed]}" if speed in _PCIE_GENERATION else ""
-    lanes = f"x{width}" if width else ""
-    return " ".join(part for part in (generation, lanes) if part)
 
 
 # Of pci.ids, those of servers; the first four digits come before the first two.

@@ -29,6 +29,7 @@ PLAIN = {
     "addressing_mode": "nvmlDeviceGetAddressingMode",
     "memory_numa_node": "nvmlDeviceGetNumaNodeId",
     "gsp_firmware": "nvmlDeviceGetGspFirmwareVersion",
+    "vbios": "nvmlDeviceGetVbiosVersion",
     "max_mig_devices": "nvmlDeviceGetMaxMigDeviceCount",
 }
 

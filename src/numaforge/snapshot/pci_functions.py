@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 _ROW = 16
+_HEADER, _POINTER = 0x40, 0x34  # where capabilities may begin, and what names the first
 _EXTENDED = 0x100
 _SERIAL_NUMBER = 0x0003  # of an extended capability: for a NIC its MAC address
 _VPD_READ_ONLY = 0x90
@@ -53,6 +54,15 @@ def from_text(text: str) -> bytes:
     for offset, row in found[:-1]:
         space[offset : offset + len(row)] = row
     return bytes(space[: found[-1][0]])
+
+
+def capabilities(space: bytes) -> Iterator[int]:
+    """Yield the offset of each capability of conventional PCI; a chain that loops or leads astray ends."""
+    offset, seen = space[_POINTER] & 0xFC if len(space) > _POINTER else 0, set[int]()
+    while _HEADER <= offset <= min(len(space), _EXTENDED) - 2 and offset not in seen:
+        seen.add(offset)
+        yield offset
+        offset = space[offset + 1] & 0xFC
 
 
 def extended_capabilities(space: bytes) -> Iterator[tuple[int, int]]:

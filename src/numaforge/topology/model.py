@@ -338,6 +338,7 @@ class Gpu(InPlace, GpuShape):
     driver_link: Annotated[PciLink | None, After("fabric_state")] = None
     bar1_bytes: int | None = None  # what peers on PCIe see of its memory at once
     mig_devices: tuple[MigDevice, ...] = ()  # in NVML's order, without its holes
+    vbios: str | None = None  # version of the board's firmware: "96.00.5E.00.01"
 
 
 @dataclass(frozen=True)
@@ -474,6 +475,8 @@ class PciFunction:
     iommu_domain: str | None = None  # "identity", "DMA", "DMA-FQ"
     card: str | None = None
     path: tuple[str, ...] = ()
+    max_read_request: int | None = None  # in bytes, as the function is set: what one read asks for at most
+    max_payload: int | None = None  # in bytes, likewise: what one packet carries
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ def _gpu(gpu: ElementTree.Element, address: str, index: int | None) -> Gpu:
             if (gpu_instance := _number(mig, "gpu_instance_id")) is not None
             and (compute_instance := _number(mig, "compute_instance_id")) is not None
         ),
+        vbios=_said(gpu, "vbios_version"),
     )
 
 

@@ -175,6 +175,7 @@ def _gpu(gpu: Mapping[str, Any], offers: dict[str, tuple[MigProfileOffer, ...]])
             MigDevice(mig["gpu_instance"], mig["compute_instance"], mig["uuid"])
             for mig in gpu.get("mig_devices") or ()
         ),
+        vbios=gpu.get("vbios") or None,
     )
 
 

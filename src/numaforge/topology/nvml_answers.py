@@ -61,6 +61,7 @@ class _GpuAnswers(BaseModel):
     addressing_mode: int | None = None
     memory_numa_node: int | None = None
     gsp_firmware: str | None = None
+    vbios: str | None = None
     max_mig_devices: int | None = None
     recovery_action: int | None = None
     processes: list[Annotated[list[int], Field(min_length=3, max_length=3)]] | None = None

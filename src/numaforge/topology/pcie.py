@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from numaforge.given import digits
 from numaforge.snapshot.catalogue import DIRECT_NIC
 from numaforge.snapshot.model import Snapshot
-from numaforge.snapshot.pci_functions import extended_capabilities, from_text
+from numaforge.snapshot.pci_functions import capabilities, extended_capabilities, from_text
 from numaforge.topology.model import AccessControl, Gpu, PciFunction, PeerMemory
 from numaforge.topology.nvidia_install import read_parameters
 from numaforge.topology.pci import functions
@@ -17,6 +17,8 @@ _ACCESS_CONTROL, _ADDRESS_TRANSLATION = (
     0x000D,
     0x000F,
 )  # ids of extended capabilities, PCIe base specification
+_EXPRESS, _DEVICE_CONTROL = 0x10, 8  # the PCI Express capability, and the register within
+_SMALLEST = 128  # bytes of a payload and of a read request whose field is 0
 _EXTENDED_BYTES = 0x1000  # less is what was read without root rights, or a function of conventional PCI
 _HYPERVISOR = re.compile(r"^flags\s*:.*\bhypervisor\b", re.MULTILINE)
 _PEER_CLIENTS = re.compile(r"/sys/kernel/mm/memory_peers/(nv_mem|nv_mem_nc)/version")
@@ -43,11 +45,14 @@ def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
             iommu_domain=snapshot.files.get(f"{folder}/iommu_group/type", "").strip() or None,
             card=snapshot.files.get(f"{folder}/vpd"),
             path=_path(snapshot.links.get(folder, "")),
+            max_read_request=None if control is None else _SMALLEST << (control >> 12 & 7),
+            max_payload=None if control is None else _SMALLEST << (control >> 5 & 7),
         )
         for function in functions(snapshot)
         for folder in (f"/sys/bus/pci/devices/{function.address}",)
         for text in (snapshot.files.get(f"{folder}/config"),)
         for space in (_space(text),)
+        for control in (device_control(space),)
         for group in (_group_number(snapshot.links.get(f"{folder}/iommu_group")),)
         if text is not None or group is not None
     )
@@ -74,6 +79,15 @@ def access_control(space: bytes | None) -> AccessControl | None:
                 control=int.from_bytes(space[offset + 6 : offset + 8], "little"),
             )
     return AccessControl(capable=None, control=None)
+
+
+def device_control(space: bytes | None) -> int | None:
+    """Return the Device Control register of the PCI Express capability; None where there is none."""
+    for offset in capabilities(space or b""):
+        register = (space or b"")[offset + _DEVICE_CONTROL : offset + _DEVICE_CONTROL + 2]
+        if (space or b"")[offset] == _EXPRESS and len(register) == 2:
+            return int.from_bytes(register, "little")
+    return None
 
 
 def read_peer_memory(snapshot: Snapshot) -> PeerMemory:

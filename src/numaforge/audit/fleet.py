@@ -1,0 +1,217 @@
+"""A fleet as a whole: the findings of all machines, what is accepted of them, and what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from numaforge.audit.facts import PEER_RULE, PEER_RULES, text_of
+from numaforge.audit.kinds import Kind, with_lost
+from numaforge.audit.machine import MACHINE_RULES, AuditedMachine
+from numaforge.audit.peers import Unusual, unusual_of
+from numaforge.audit.racks import RACK_RULES, rack_findings, racks_of
+from numaforge.findings import Finding, Rule, Severity
+from numaforge.kubelet import findings as kubelet
+
+UNREACHABLE = Rule("NA001", Severity.ERROR, "the host does not answer")
+UNREAD = Rule("NA002", Severity.ERROR, "the machine cannot be read")
+
+AUDIT_RULES: Mapping[str, Rule] = {
+    rule.id: rule
+    for rule in (UNREACHABLE, UNREAD, *PEER_RULES, *RACK_RULES, *MACHINE_RULES, *kubelet.RULES.values())
+}
+"""Every rule that an audit may name, by id."""
+
+
+@dataclass(frozen=True)
+class AuditFinding:
+    """A finding on one machine. `unusual` is what differs from its siblings, where that is what was found.
+
+    `accepted` says that a baseline has it.
+    """
+
+    machine: str
+    finding: Finding
+    unusual: tuple[Unusual, ...] = ()
+    accepted: bool = False
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that found it."""
+        return AUDIT_RULES[self.finding.id]
+
+    @property
+    def key(self) -> str:
+        """What it is known by from one audit to the next: its rule and place, and a value that is unusual."""
+        values = (f"{each.place}={each.value}" for each in self.unusual)
+        return " ".join(filter(None, (self.finding.id, self.finding.where, *values)))
+
+
+@dataclass(frozen=True)
+class FleetAudit:
+    """All machines by the name to show, with their kinds, racks and findings; the gravest first."""
+
+    machines: Mapping[str, AuditedMachine]
+    failed: Mapping[str, str]
+    kinds: Mapping[Kind, tuple[str, ...]]
+    racks: Mapping[str, Sequence[str]]
+    findings: tuple[AuditFinding, ...]
+
+    def of(self, machine: str) -> list[AuditFinding]:
+        """Return the findings of one machine."""
+        return self.by_machine.get(machine, [])
+
+    @property
+    def by_machine(self) -> dict[str, list[AuditFinding]]:
+        """The findings of each machine that has some."""
+        found: dict[str, list[AuditFinding]] = {}
+        for each in self.findings:
+            found.setdefault(each.machine, []).append(each)
+        return found
+
+    @property
+    def open(self) -> list[AuditFinding]:
+        """The findings that no baseline has."""
+        return [each for each in self.findings if not each.accepted]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a machine is not among those that were read, and whether it is a host that does not answer."""
+
+    reason: str
+    unreachable: bool = False
+
+
+def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Failed]) -> FleetAudit:
+    """Return what is found of each machine alone, beside its siblings, and in its rack."""
+    kinds: dict[Kind, list[str]] = {}
+    for name, kind in zip(machines, with_lost([each.kind for each in machines.values()]), strict=True):
+        kinds.setdefault(kind, []).append(name)
+    found = [AuditFinding(name, finding) for name, each in machines.items() for finding in each.findings]
+    found += [AuditFinding(name, finding) for name, finding in rack_findings(machines)]
+    for names in kinds.values():
+        found += _beside_siblings({name: machines[name] for name in names})
+    found += [AuditFinding(name, _failure(each)) for name, each in failed.items()]
+    gravity, order = list(Severity), list(AUDIT_RULES)
+    return FleetAudit(
+        machines,
+        {name: each.reason for name, each in failed.items()},
+        {kind: tuple(names) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))},
+        racks_of(machines),
+        tuple(
+            sorted(found, key=lambda each: (gravity.index(each.finding.severity), order.index(each.finding.id)))
+        ),
+    )
+
+
+def _beside_siblings(machines: Mapping[str, AuditedMachine]) -> Iterator[AuditFinding]:
+    for name, unusual in unusual_of({name: each.facts for name, each in machines.items()}).items():
+        for rule_id, several in unusual.items():
+            rule = PEER_RULE[rule_id]
+            evidence = f"{rule.what}: {', '.join(map(str, several))}"
+            finding = Finding(rule_id, rule.severity, evidence, rule.remedy, None, "its siblings")
+            yield AuditFinding(name, finding, several)
+
+
+def _failure(failed: Failed) -> Finding:
+    rule = UNREACHABLE if failed.unreachable else UNREAD
+    message, _, remedy = failed.reason.partition("\n")
+    return Finding(rule.id, rule.severity, message, " ".join(remedy.split()) or "look at the host, and audit it again")
+
+
+# ---- what is known already ----
+
+
+@dataclass(frozen=True)
+class EarlierMachine:
+    """What an earlier audit says of a machine: keys of its findings, whole rules that are accepted, facts."""
+
+    keys: frozenset[str] = frozenset()
+    rules: frozenset[str] = frozenset()
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+Earlier = Mapping[str, EarlierMachine]
+"""An earlier audit, by machine."""
+
+
+def with_baseline(audit: FleetAudit, known: Earlier) -> FleetAudit:
+    """Return the audit with those findings accepted that an earlier one has."""
+    nothing = EarlierMachine()
+    findings = tuple(
+        replace(each, accepted=each.key in there.keys or each.finding.id in there.rules)
+        for each in audit.findings
+        for there in (known.get(each.machine, nothing),)
+    )
+    return replace(audit, findings=findings)
+
+
+@dataclass(frozen=True)
+class MovedFact:
+    """A fact of one machine that has changed; None is what was, or is, not known."""
+
+    machine: str
+    what: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What has changed since an earlier audit."""
+
+    new: tuple[AuditFinding, ...] = ()
+    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # keys of findings, by machine
+    facts: tuple[MovedFact, ...] = ()
+    machines_new: tuple[str, ...] = ()
+    machines_gone: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.gone or self.facts or self.machines_new or self.machines_gone)
+
+
+def changes(audit: FleetAudit, before: Earlier) -> Changes:
+    """Return what has changed. Of a machine that is new, or cannot be read, nothing else is told."""
+    there = {*audit.machines, *audit.failed}
+    keys = {name: {each.key for each in found} for name, found in audit.by_machine.items()}
+    gone = {
+        name: tuple(sorted(earlier.keys - keys.get(name, set())))
+        for name, earlier in before.items()
+        if name in audit.machines
+    }
+    return Changes(
+        new=tuple(
+            each
+            for each in audit.findings
+            if each.machine in before and each.key not in before[each.machine].keys
+        ),
+        gone={name: several for name, several in gone.items() if several},
+        facts=tuple(_moved(audit.machines, before)),
+        machines_new=tuple(sorted(there - before.keys())),
+        machines_gone=tuple(sorted(before.keys() - there)),
+    )
+
+
+def _moved(machines: Mapping[str, AuditedMachine], before: Earlier) -> Iterator[MovedFact]:
+    for name in machines.keys() & before.keys():
+        now, then = fact_texts(machines[name]), before[name].facts
+        for rule in PEER_RULES:
+            held, earlier = now.get(rule.id, {}), then.get(rule.id, {})
+            for place in {**earlier, **held} if earlier else ():
+                old, new = earlier.get(place), held.get(place)
+                if old != new and (old is None or new is None or not rule.alike(old, new)):
+                    yield MovedFact(name, f"{rule.what}{f', {place}' if place else ''}", old, new)
+
+
+def fact_texts(machine: AuditedMachine) -> dict[str, dict[str, str]]:
+    """Return the facts of a machine as texts, by rule and place."""
+    return {
+        rule: {place: text_of(value) for place, value in values.items()} for rule, values in machine.facts.items()
+    }
+
+
+def gravest(findings: Iterable[AuditFinding]) -> Severity | None:
+    """Return the gravest severity among findings; None of none."""
+    severities = {each.finding.severity for each in findings}
+    return next((severity for severity in Severity if severity in severities), None)

@@ -1,0 +1,31 @@
+"""Whether a machine's own kubelet starts with what it is given."""
+
+from __future__ import annotations
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, below
+from numaforge.kubelet.findings import Report
+from numaforge.kubelet.startup.check import check
+from numaforge.topology.model import NodeTopology
+
+
+def kubelet_report(machine: NodeTopology) -> Report | None:
+    """Return the report on the kubelet of a machine; None where its version or configuration is not known."""
+    installed = machine.kubelet
+    if installed is None or installed.version is None or installed.config_text is None:
+        return None
+    folder = installed.config_dir or DROP_IN_DIR
+    try:
+        return check(
+            installed.config_text,
+            topology=machine,
+            version=installed.version,
+            drop_ins=below(folder, installed.drop_ins),
+            flags=installed.flags,
+            state_files=installed.state_files,
+            config_path=installed.config_file or CONFIG_PATH,
+            drop_in_dir=folder,
+            root_dir=installed.root_dir,
+        )
+    except KubeletConfigError:  # a version older than the oldest known
+        return None

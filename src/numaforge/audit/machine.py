@@ -1,0 +1,59 @@
+"""One machine: everything that the project's rules find on it, and the facts to compare with its siblings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numaforge.audit import drift
+from numaforge.audit.facts import facts_of
+from numaforge.audit.kinds import Kind, kind_of
+from numaforge.audit.kubelet import kubelet_report
+from numaforge.audit.readings import Values
+from numaforge.findings import Finding, userland
+from numaforge.findings.engine import MachineRule, Verdict, check
+from numaforge.findings.gpudirect import rules as gpudirect
+from numaforge.findings.gpus import rules as gpus
+from numaforge.topology.model import NodeTopology
+
+MACHINE_RULES: tuple[MachineRule, ...] = (*gpus.RULES, *gpudirect.RULES, *userland.RULES, *drift.RULES)
+"""Every rule about one machine, but those of its kubelet."""
+
+
+@dataclass(frozen=True)
+class AuditedMachine:
+    """What is kept of a machine: its kind, its facts by rule, what was found, the rules that are unknown.
+
+    `fabrics` are the NVLink domains of its GPUs with their clique, "<cluster uuid>.<clique id>", `imex` is
+    what the host says of its IMEX service.
+    """
+
+    hostname: str | None
+    kind: Kind
+    facts: Mapping[str, Values]
+    findings: tuple[Finding, ...]
+    unknown: tuple[str, ...] = ()
+    fabrics: tuple[str, ...] = ()
+    imex: Mapping[str, str] = field(default_factory=dict)
+
+
+def audited(machine: NodeTopology) -> AuditedMachine:
+    """Return what the rules find on a machine, and its facts."""
+    judgements = check(MACHINE_RULES, machine)
+    report = kubelet_report(machine)
+    found = [finding for judgement in judgements for finding in judgement.findings]
+    found += report.findings if report else ()
+    install = machine.nvidia_install
+    imex = {
+        "service": install.imex_service if install else None,
+        "nodes": str(install.imex_nodes) if install and install.imex_nodes is not None else None,
+    }
+    return AuditedMachine(
+        hostname=machine.hostname,
+        kind=kind_of(machine),
+        facts=facts_of(machine, report.effective if report else {}),
+        findings=tuple(found),
+        unknown=tuple(each.rule.id for each in judgements if each.verdict is Verdict.UNKNOWN),
+        fabrics=tuple(sorted({gpu.fabric for gpu in machine.gpus if gpu.fabric})),
+        imex={name: said for name, said in imex.items() if said is not None},
+    )

@@ -1,0 +1,110 @@
+"""Each machine against its siblings: what most of a kind have, and which machine has something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge.audit.facts import PEER_RULES, PeerRule, text_of
+from numaforge.audit.kinds import LEAST_SIBLINGS
+from numaforge.audit.readings import Spread, Values
+
+_COUNTS = frozenset({"NA120", "NA140"})  # how many devices there are; other facts do not tell it again
+_COMPLETE = frozenset({"NA131", "NA162"})  # what such a fact does not name is not there
+_MOST_PLACES = 4
+
+
+@dataclass(frozen=True)
+class Unusual:
+    """A value that siblings do not have: of the machine, or of what `place` names.
+
+    `siblings` have the value `usual`. `devices` are those that are to blame, where some are.
+    """
+
+    place: str
+    value: str
+    usual: str
+    siblings: int
+    devices: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        of = f"{self.place}: " if self.place else ""
+        named = self.devices[:_MOST_PLACES]
+        more = f" and {len(self.devices) - len(named)} more" if len(self.devices) > len(named) else ""
+        at = f" ({', '.join(named)}{more})" if named else ""
+        return f"{of}{self.value}{at}; {self.siblings} siblings have {self.usual}"
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """What most machines of a kind have, and how many they are."""
+
+    value: str | Spread
+    machines: int
+
+
+def unusual_of(kind: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, tuple[Unusual, ...]]]:
+    """Return what is unusual of each machine of one kind, by rule; `kind` has their facts by name.
+
+    A value is usual where at least three machines have it, and more than half of those of which it is known:
+    a tie makes no outlier.
+    """
+    found: dict[str, dict[str, tuple[Unusual, ...]]] = {}
+    for rule in PEER_RULES:
+        known = {name: facts[rule.id] for name, facts in kind.items() if rule.id in facts}
+        unusual: dict[str, list[Unusual]] = {}
+        for place in dict.fromkeys(place for values in known.values() for place in values):
+            held = _held(known, place, complete=rule.id in _COMPLETE)
+            usual = _usual(rule, list(held.values()))
+            if usual is not None:
+                for name, value in held.items():
+                    if said := _compared(rule, place, value, usual):
+                        unusual.setdefault(name, []).append(said)
+        for name, several in unusual.items():
+            found.setdefault(name, {})[rule.id] = tuple(several)
+    return found
+
+
+def _held(known: Mapping[str, Values], place: str, *, complete: bool) -> dict[str, str | Spread]:
+    if complete:
+        return {name: values.get(place, "none") for name, values in known.items()}
+    return {name: values[place] for name, values in known.items() if place in values}
+
+
+def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:
+    """Return what more than half of the machines have, at least three; None where there is no such value."""
+    texts: dict[str, list[str | Spread]] = {}
+    for value in values:
+        texts.setdefault(text_of(value), []).append(value)
+    groups: list[tuple[str, list[str | Spread]]] = []
+    for text, alike in sorted(texts.items(), key=lambda each: -len(each[1])):
+        group = next((held for first, held in groups if rule.alike(text, first)), None)
+        if group is None:
+            groups.append((text, [*alike]))
+        else:
+            group += alike
+    _, largest = max(groups, key=lambda group: len(group[1]), default=("", []))
+    usual = len(largest) >= LEAST_SIBLINGS and len(largest) * 2 > len(values)
+    return _Usual(largest[0], len(largest)) if usual else None
+
+
+def _compared(rule: PeerRule, place: str, value: str | Spread, usual: _Usual) -> Unusual | None:
+    text, common = text_of(value), text_of(usual.value)
+    if rule.alike(text, common):
+        return None
+    devices: tuple[str, ...] = ()
+    if not isinstance(value, str) and not isinstance(usual.value, str):
+        devices = tuple(_to_blame(value, usual.value))
+        fewer_or_more = sum(map(len, value.values())) != sum(map(len, usual.value.values()))
+        if fewer_or_more and rule.id not in _COUNTS and value.keys() <= usual.value.keys():
+            return None
+    return Unusual(place, text, common, usual.machines, devices)
+
+
+def _to_blame(value: Spread, usual: Spread) -> Iterator[str]:
+    """Yield the devices whose value siblings have less often: none where all devices are alike."""
+    if len(value) == 1:
+        return
+    for said, places in value.items():
+        if len(places) > len(usual.get(said, ())):
+            yield from places

@@ -1,0 +1,92 @@
+"""Racks as a whole: the trays that NVLink joins have to agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from numaforge.audit.facts import text_of
+from numaforge.audit.machine import AuditedMachine
+from numaforge.findings import Finding, Rule, Severity
+
+_DRIVER = "NA130"
+_SOURCE = "the other trays of its rack"
+_NMX = "ask the fabric's own manager (NMX) for the partition: a job over two cliques never forms"
+
+RACK_RULES: tuple[Rule, ...] = (
+    Rule("NA201", Severity.ERROR, "GPUs of one tray are in several NVLink cliques"),
+    Rule("NA202", Severity.WARNING, "a tray is in another clique than most of its rack"),
+    Rule("NA203", Severity.ERROR, "trays of one clique run several drivers"),
+    Rule("NA204", Severity.ERROR, "trays of one clique have lists of IMEX nodes of several lengths"),
+    Rule("NA205", Severity.WARNING, "trays of one clique run IMEX in several ways"),
+)
+_RULE = {rule.id: rule for rule in RACK_RULES}
+
+
+def racks_of(machines: Mapping[str, AuditedMachine]) -> dict[str, list[str]]:
+    """Return the names of the trays of each NVLink domain that has more than one, by its cluster's UUID."""
+    racks: dict[str, list[str]] = {}
+    for name, machine in machines.items():
+        for cluster in dict.fromkeys(_cluster(fabric) for fabric in machine.fabrics):
+            racks.setdefault(cluster, []).append(name)
+    return {cluster: names for cluster, names in racks.items() if len(names) > 1}
+
+
+def rack_findings(machines: Mapping[str, AuditedMachine]) -> Iterator[tuple[str, Finding]]:
+    """Yield what is wrong with trays as parts of their racks, each with the tray's name."""
+    for name, machine in machines.items():
+        if len(machine.fabrics) > 1:
+            yield name, _found("NA201", f"its GPUs are in {', '.join(machine.fabrics)}", _NMX)
+    for cluster, names in racks_of(machines).items():
+        single = {name: machines[name].fabrics[0] for name in names if len(machines[name].fabrics) == 1}
+        yield from _minority("NA202", single, f"NVLink domain {cluster}", _NMX)
+    cliques: dict[str, list[str]] = {}
+    for name, machine in machines.items():
+        for fabric in machine.fabrics:
+            cliques.setdefault(fabric, []).append(name)
+    for clique, names in cliques.items():
+        yield from _clique({name: machines[name] for name in names}, f"NVLink clique {clique}")
+
+
+def _clique(trays: Mapping[str, AuditedMachine], where: str) -> Iterator[tuple[str, Finding]]:
+    drivers = {
+        name: text_of(version)
+        for name, tray in trays.items()
+        if (version := tray.facts.get(_DRIVER, {}).get("version")) is not None
+    }
+    nodes = {name: f"{tray.imex['nodes']} nodes" for name, tray in trays.items() if "nodes" in tray.imex}
+    services = {name: tray.imex["service"] for name, tray in trays.items() if "service" in tray.imex}
+    yield from _minority("NA203", drivers, where, "install one driver on every tray, the rack drained")
+    yield from _minority(
+        "NA204",
+        nodes,
+        where,
+        "write the same /etc/nvidia-imex/nodes_config.cfg on every tray, and restart nvidia-imex on all of them",
+    )
+    yield from _minority(
+        "NA205", services, where, "run IMEX as a service on every tray, or on none (driver-managed ComputeDomains)"
+    )
+
+
+def _minority(
+    rule: str, values: Mapping[str, str], where: str, remedy: str
+) -> Iterator[tuple[str, Finding]]:
+    """Yield a finding for each tray whose value most trays do not have; for all where most have none."""
+    counts = Counter(values.values())
+    if len(counts) < 2:
+        return
+    most, number = counts.most_common(1)[0]
+    tie = number * 2 <= len(values)
+    others = ", ".join(f"{count} have {value}" for value, count in counts.most_common())
+    for name, value in values.items():
+        if tie or value != most:
+            evidence = f"{value}; {others}" if tie else f"{value}; {number} trays have {most}"
+            yield name, _found(rule, evidence, remedy, where)
+
+
+def _found(rule: str, evidence: str, remedy: str, where: str | None = None) -> Finding:
+    return Finding(rule, _RULE[rule].severity, evidence, remedy, where, _SOURCE)
+
+
+def _cluster(fabric: str) -> str:
+    return fabric.rpartition(".")[0] or fabric
