@@ -33,6 +33,7 @@ COMMANDS = (
     "convert",
     "draw",
     "diff",
+    "audit",
     "check",
     "admit",
     "fit",

@@ -23,23 +23,22 @@ _OF_ONE_NODE = frozenset({"address", "healthzBindAddress", "providerID", "regist
 class PeerRule(Rule):
     """A fact in which machines of one kind are expected to be equal.
 
-    `what` names it, `read` returns its values; `remedy` is the way out where one machine differs. `roughly`
-    compares the numbers in two texts within half a percent.
+    `what` names it, `read` returns its values; `remedy` is the way out where one machine differs. numbers
+    in two texts that are at least `roughly` are equal within half a percent.
     """
 
     what: str
     read: Read
     remedy: str
-    roughly: bool = False
+    roughly: float | None = None
 
     def alike(self, one: str, other: str) -> bool:
         """Say whether two values count as equal."""
-        if one == other or not self.roughly:
+        least = self.roughly
+        if one == other or least is None or _NUMBER.sub("", one) != _NUMBER.sub("", other):
             return one == other
-        ours, theirs = (list(map(float, _NUMBER.findall(text))) for text in (one, other))
-        return _NUMBER.sub("", one) == _NUMBER.sub("", other) and all(
-            abs(a - b) <= _SAME_SHARE * max(a, b) for a, b in zip(ours, theirs, strict=True)
-        )
+        pairs = zip(*(map(float, _NUMBER.findall(text)) for text in (one, other)), strict=True)
+        return all(a == b or (min(a, b) >= least and abs(a - b) <= _SAME_SHARE * max(a, b)) for a, b in pairs)
 
 
 def facts_of(machine: NodeTopology, settings: Mapping[str, Any]) -> dict[str, Values]:
@@ -62,10 +61,11 @@ def text_of(value: str | Spread) -> str:
 
 
 def _rule(number: int, what: str, read: Read, remedy: str, severity: Severity = Severity.WARNING) -> PeerRule:
-    return PeerRule(f"NA{number}", severity, f"not as its siblings: {what}", what, read, remedy, number in _ROUGH)
+    title = f"not as its siblings: {what}"
+    return PeerRule(f"NA{number}", severity, title, what, read, remedy, _ROUGH.get(number))
 
 
-_ROUGH = {112, 123}  # memory
+_ROUGH = {112: 0, 117: 1024, 123: 0}  # memory, and sysctls that the kernel makes of it
 _BIOS = "compare the firmware's set-up (BIOS) with a sibling's"
 _FIRMWARE = "bring it to the siblings' version with the maker's tool, with the node drained"
 _PROFILE = "apply the siblings' profile to it: `numaforge apply`"
@@ -83,6 +83,7 @@ PEER_RULES: tuple[PeerRule, ...] = (
     _rule(101, "kernel", readings.kernel, "install the siblings' kernel, and boot it"),
     _rule(102, "operating system", whole(readings.operating_system), "install the siblings' release"),
     _rule(103, "kernel's command line", whole(readings.cmdline), "boot it with the siblings' parameters"),
+    _rule(105, "firmware of the machine (BIOS)", whole(lambda machine: machine.firmware), _FIRMWARE),
     _rule(104, "cgroup version", readings.cgroup, "boot it with the siblings' cgroup version"),
     _rule(110, "CPUs", whole(readings.cpus), f"see which CPUs are offline, and {_BIOS}"),
     _rule(111, "NUMA nodes", whole(readings.numa_nodes), f"{_BIOS}: NPS, SNC"),

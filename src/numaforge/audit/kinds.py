@@ -18,17 +18,19 @@ LEAST_SIBLINGS = 3
 class Kind:
     """What siblings have in common: processors by maker, architecture and packages, and models of devices.
 
-    `cpus` tells machines without such devices apart, and is 0 for others. `lost` marks a machine with
+    `product` is what the maker calls the machine, "" where that is not known. `cpus` tells machines without such devices apart, and is 0 for others. `lost` marks a machine with
     NVIDIA's driver and no GPU.
     """
 
     processors: str
+    product: str = ""
     devices: tuple[str, ...] = ()
     cpus: int = 0
     lost: bool = False
 
     def __str__(self) -> str:
-        return f"{self.processors}, {' and '.join(self.devices) or f'{self.cpus} CPUs, no GPU'}"
+        devices = " and ".join(self.devices) or f"{self.cpus} CPUs, no GPU"
+        return ", ".join(filter(None, (self.product, self.processors, devices)))
 
 
 def kind_of(machine: NodeTopology) -> Kind:
@@ -36,14 +38,15 @@ def kind_of(machine: NodeTopology) -> Kind:
     maker = _MAKERS.get(machine.cpu_vendor or "", "")
     packages = len(machine.packages)
     processors = f"{packages} x {maker}{machine.architecture or 'unknown'}"
+    product = machine.product or ""
     ids = {f"{gpu.vendor}:{gpu.device}" for gpu in machine.gpus}
     devices = {MODELS.get(each, each) for each in ids}
     devices |= {each.name or f"{each.vendor}:{each.device}" for each in machine.accelerators}
     if devices:
-        return Kind(processors, tuple(sorted(devices)))
+        return Kind(processors, product, tuple(sorted(devices)))
     install = machine.nvidia_install
     driver = machine.nvidia is not None or (install is not None and bool(install.loaded or install.on_disk))
-    return Kind(processors, cpus=len(machine.online | machine.offline), lost=driver)
+    return Kind(processors, product, cpus=len(machine.online | machine.offline), lost=driver)
 
 
 def with_lost(kinds: Sequence[Kind]) -> list[Kind]:
@@ -55,8 +58,12 @@ def with_lost(kinds: Sequence[Kind]) -> list[Kind]:
     whole = {
         lost: of_it[0]
         for lost in {kind for kind in kinds if kind.lost}
-        if len(of_it := [kind for kind in counts if kind.processors == lost.processors]) == 1
+        if len(of_it := [kind for kind in counts if _alike(kind, lost)]) == 1
         and counts[of_it[0]] >= LEAST_SIBLINGS
         and kinds.count(lost) < LEAST_SIBLINGS
     }
     return [whole.get(kind, kind) for kind in kinds]
+
+
+def _alike(kind: Kind, lost: Kind) -> bool:
+    return (kind.processors, kind.product) == (lost.processors, lost.product)

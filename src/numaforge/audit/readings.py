@@ -27,7 +27,13 @@ _OF_ONE_HOST = re.compile(
     r"(root|resume|resume_offset|BOOT_IMAGE|initrd|ip|ifname|nfsroot|bootdev|BOOTIF|hostname|ostree|"
     r"systemd\.(machine_id|hostname)|rd\.[\w.]+|netroot|iscsi_\w+|cryptdevice|luks[\w.]*)(=.*)?"
 )
-_OF_ONE_KERNEL = ("kernel.hostname", "kernel.osrelease", "kernel.random.boot_id")
+# Sysctls that count what happens, that name the host, and that other facts tell.
+_OF_ONE_KERNEL = re.compile(
+    r"kernel\.(hostname|domainname|osrelease|version|tainted|perf_event_max_sample_rate|bootloader_\w+|random\..*)|"
+    r"fs\.(aio-nr|dentry-state|file-nr|inode-nr|inode-state|dentry-negative)|net\.netfilter\.nf_conntrack_count|"
+    r"net\.ipv4\.tcp_(available|allowed)_congestion_control|net\.ipv4\.tcp_available_ulp|"
+    r"net\.core\.(flow_limit_cpu_bitmap|rps_.*|netdev_rss_key)"
+)
 _KINDS = {"0604": "bridges", "03": "GPUs", "12": "GPUs", "02": "NICs"}
 
 
@@ -165,7 +171,7 @@ def sleep_states(machine: NodeTopology) -> str | None:
 
 def sysctls(machine: NodeTopology) -> Values:
     """Return the sysctls that were captured, but for those that name the host."""
-    return {name: value for name, value in machine.sysctls.items() if name not in _OF_ONE_KERNEL}
+    return {name: value for name, value in machine.sysctls.items() if not _OF_ONE_KERNEL.fullmatch(name)}
 
 
 # ---- GPUs ----

@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 
 from numaforge.commands.options import Command
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.given import MOST_MIB, NotJsonError, parse_json, read_text
 from numaforge.ordering import natural
 from numaforge.report.terminal import progress, step
 
@@ -201,7 +201,7 @@ def plan_or_machine(source: str) -> NodePlan | NodeTopology:
     """Return the machine of this name, or the plan in a file."""
     from numaforge.roles.document import from_document
 
-    if not _is_file(source):
+    if not is_file(source):
         return _machine_called(source)
     document = _document(source)
     if not isinstance(document, dict) or not document.keys() >= _PLAN:
@@ -227,12 +227,17 @@ def planned_machine(
     return machine, planned
 
 
-def machine_of(source: str | None, root: str | None) -> NodeTopology:
-    """Return the machine named `source`, in the folder `root`, else this machine."""
+def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB) -> NodeTopology:
+    """Return the machine named `source`, in the folder `root`, else this machine.
+
+    A file that is larger than `most_mib` is refused.
+    """
     from numaforge.topology import read_topology
 
     if source is not None and root is None:
-        return _machine_in(_document(source), source) if _is_file(source) else _machine_called(source)
+        if is_file(source):
+            return _machine_in(_document(source, most_mib), source)
+        return _machine_called(source)
     place = root or "this machine"
     with step(f"reading {place}"):
         snapshot = snapshot_of(source, root)
@@ -240,7 +245,7 @@ def machine_of(source: str | None, root: str | None) -> NodeTopology:
         return read_topology(snapshot)
 
 
-def _is_file(source: str) -> bool:
+def is_file(source: str) -> bool:
     """Say whether a machine is named by its file. Raises NumaforgeError for a file that is not there."""
     if source == "-" or (Path(source).exists() and not Path(source).is_dir()):
         return True
@@ -301,11 +306,11 @@ def snapshot_of(source: str | None, root: str | None) -> Snapshot:
     return from_root(Path(root)) if root is not None else from_local()
 
 
-def _document(source: str) -> object:
+def _document(source: str, most_mib: int = MOST_MIB) -> object:
     """Return what a JSON file holds."""
     try:
         with step(f"reading {source}"):
-            return parse_json(read_text(source))
+            return parse_json(read_text(source, most_mib=most_mib))
     except NotJsonError as error:
         raise NumaforgeError(
             f"not a complete JSON document: {error}",

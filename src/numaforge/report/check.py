@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numaforge.kubelet.findings import Report
 
 _SARIF_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
-_SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def as_text(report: Report) -> str:
@@ -62,7 +62,7 @@ def to_sarif(report: Report) -> dict[str, Any]:
 
     ids = sorted({finding.id for finding in report.findings})
     return {
-        "$schema": _SARIF_SCHEMA,
+        "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
         "runs": [
             {

@@ -92,6 +92,8 @@ ATTRIBUTES = (
     Attributes("/sys/module/ib_core/parameters", "netns_mode"),
     Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
     Attributes("/sys/fs/cgroup", "cgroup.controllers"),
+    # What the maker calls the machine, and its firmware; serial numbers and asset tags are left out.
+    Attributes("/sys/class/dmi/id", "sys_vendor product_name bios_version"),
     # hwloc-nofile-info exists only in trees that hwloc-gather-topology saved; it says the architecture.
     Attributes("/proc", "meminfo swaps version hwloc-nofile-info"),
     Attributes("/proc/sys/net/ipv4/conf/all", "arp_announce arp_ignore rp_filter"),

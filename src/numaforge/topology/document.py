@@ -72,6 +72,8 @@ class TopologyDocument:
     hostname: str | None
     architecture: str | None
     cpu_vendor: str | None = None
+    product: str | None = None
+    firmware: str | None = None
     kernel: str | None
     kernel_cmdline: str | None
     os_release: Mapping[str, str] = field(default_factory=dict)

@@ -768,6 +768,8 @@ class NodeTopology(MachineShape):
     hostname: str | None
     kernel_cmdline: str | None
     numa_nodes: tuple[NumaNode, ...]
+    product: str | None = None  # what the maker calls the machine: "NVIDIA DGXH100"
+    firmware: str | None = None  # version of the machine's firmware (BIOS)
     kubelet: KubeletInstall | None = None
     switchable: CpuSet | None = None  # CPUs, offline ones too, that the kernel takes offline; None: not known
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)

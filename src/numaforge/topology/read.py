@@ -42,6 +42,8 @@ from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.topology.userland import read_userland
 
 _SYSCTLS = "/proc/sys/"
+_DMI = "/sys/class/dmi/id"
+_NOT_TOLD = re.compile(r"O\.?E\.?M|system product name|default string|not specified", re.IGNORECASE)
 
 
 def read_topology(snapshot: Snapshot) -> NodeTopology:
@@ -74,6 +76,8 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         hostname=_one_line(files, "/proc/sys/kernel/hostname"),
         architecture=architecture,
         cpu_vendor=_cpu_vendor(files),
+        product=_product(files),
+        firmware=_one_line(files, f"{_DMI}/bios_version"),
         kernel=_kernel(files),
         kernel_cmdline=_one_line(files, "/proc/cmdline"),
         os_release=_os_release(files),
@@ -125,6 +129,13 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         previous_plan=files.get("/etc/numaforge/plan.json"),
         unreadable=snapshot.unreadable,
     )
+
+
+def _product(files: Mapping[str, str]) -> str | None:
+    """Return maker and product; None where the firmware was never told."""
+    names = (_one_line(files, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name"))
+    told = [name for name in names if name and not _NOT_TOLD.search(name)]
+    return " ".join(dict.fromkeys(told)) if len(told) == 2 else None
 
 
 def _core(cpus: CpuSet, packages: Iterable[Package], numa_nodes: Iterable[NumaNode]) -> Core:

@@ -1,0 +1,135 @@
+"""Audit many machines at once: what is wrong with each, beside its siblings, and in its rack."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import machines_argument
+from numaforge.commands.options import output_option
+from numaforge.errors import ExitCode
+from numaforge.report.terminal import echo, save, screen, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.audit.fleet import AuditFinding, Changes, FleetAudit
+    from numaforge.commands.many_machines import ManyMachines
+
+_SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit", ".prom": "prometheus"}
+
+
+@click.command()
+@machines_argument
+@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
+@click.option(
+    "--baseline", metavar="FILE", type=click.Path(), help="Accept what an earlier audit (-o json) has found."
+)
+@click.option(
+    "--since", metavar="FILE", type=click.Path(), help="Say what has changed since an earlier audit (-o json)."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(("error", "warning", "note")),
+    default="error",
+    show_default=True,
+    help="The least severity of a finding that makes the answer no.",
+)
+@click.option(
+    "--to",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help=f"Save it, too, in the format of its name: {', '.join(_SUFFIXES)} (JUnit's is .xml).",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Show every finding, and what helps.")
+@output_option("table", "json", "html", "sarif", "junit", "prometheus")
+def audit(
+    sources: tuple[str, ...],
+    limits: tuple[str, ...],
+    baseline: str | None,
+    since: str | None,
+    fail_on: str,
+    files: tuple[str, ...],
+    verbose: bool,
+    output: str,
+) -> int:
+    """Say what is wrong with each of many machines, and which differs from its siblings.
+
+    MACHINE is also an INVENTORY of pyinfra's (NAME.py, or a folder with an inventory.py): all of its hosts are
+    asked at once, one round trip each, and nothing is changed on them. All rules of `gpus check`, `gpudirect`,
+    `host check` and `check` judge each machine, and so does the plan that is saved on it. Machines of one kind
+    are compared with each other, trays of one rack as well. Exits with 1 where there is an error that no
+    baseline has, 6 where all that is wrong are hosts that do not answer.
+
+    \b
+    Examples:
+      numaforge audit fleet/
+      numaforge audit inventory.py --to audit.html --to audit.json
+      numaforge audit fleet/ --baseline known.json --since yesterday.json
+    """
+    from numaforge.audit.fleet import Changes, changes, fleet_audit, with_baseline
+    from numaforge.commands.many_machines import read_machines
+    from numaforge.findings import Severity
+    from numaforge.report.audit_documents import audit_document, earlier
+
+    formats = {file: _format(file) for file in files}
+    known = earlier(baseline) if baseline else {}
+    before = earlier(since) if since else None
+    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+        machines = read_machines(sources, limits, Path(folder))
+        found = with_baseline(fleet_audit(machines.read, machines.failed), known)
+        changed = None if before is None else changes(found, before)
+        for file, kind in formats.items():
+            save(_text(found, changed, kind, fail_on, machines), file)
+        if output == "json":
+            show_json(audit_document(found, changed))
+        elif output == "table":
+            from numaforge.report.audit import audit_lines
+
+            for line in audit_lines(found, changed or Changes(), screen(), whole=verbose):
+                echo(line)
+        else:
+            click.echo(_text(found, changed, output, fail_on, machines), nl=False)
+    return _exit_code(found.open, list(Severity)[: list(Severity).index(Severity(fail_on)) + 1])
+
+
+def _exit_code(found: Sequence[AuditFinding], severities: Sequence[str]) -> ExitCode:
+    from numaforge.audit.fleet import UNREACHABLE
+
+    wrong = {each.finding.id for each in found if each.finding.severity in severities}
+    if not wrong:
+        return ExitCode.YES
+    return ExitCode.UNREACHABLE if wrong == {UNREACHABLE.id} else ExitCode.NO
+
+
+def _format(file: str) -> str:
+    kind = _SUFFIXES.get(Path(file).suffix)
+    if kind is None:
+        raise click.BadParameter(
+            f"{file!r} says no format; end it with one of {', '.join(_SUFFIXES)}", param_hint="--to"
+        )
+    return kind
+
+
+def _text(
+    found: FleetAudit, changed: Changes | None, kind: str, fail_on: str, machines: ManyMachines
+) -> str:
+    """Return an audit in a format that is a text."""
+    from numaforge.report import audit_documents
+
+    if kind == "html":
+        from numaforge.report.audit_page import audit_page
+
+        return audit_page(found, changed, machines.portraits(found))
+    if kind == "junit":
+        return audit_documents.junit(found, fail_on)
+    if kind == "prometheus":
+        return audit_documents.prometheus(found)
+    made = audit_documents.sarif if kind == "sarif" else audit_documents.audit_document
+    return json.dumps(made(found, changed), indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,224 @@
+"""Read many machines at once and audit each by itself: saved ones in a process for each core, hosts together."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from numaforge.audit.drift import saved_plan
+from numaforge.audit.facts import text_of
+from numaforge.audit.fleet import Failed, FleetAudit
+from numaforge.audit.machine import AuditedMachine, audited
+from numaforge.commands.capture import is_inventory
+from numaforge.commands.machine import each_named, machine_of
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.audit_page import Portrait
+from numaforge.report.svg import draw
+from numaforge.report.terminal import progress
+from numaforge.report.wording import counted
+from numaforge.rollout.program import every_core
+from numaforge.topology.model import NodeTopology
+
+MOST_MIB = 16
+"""How large a snapshot may be: more than ten times the largest of tests/machines."""
+
+_FEW = 8  # machines that are read before other processes would have begun
+_MOST_PORTRAITS = 40
+# What a picture shows of a machine, by the rules that compare it.
+_DRAWN = ("NA110", "NA111", "NA113", "NA120", "NA121", "NA122", "NA125", "NA140", "NA145", "NA146", "NA164")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a machine comes from; None is this machine. `host` is its name in an inventory."""
+
+    named: str | None
+    host: str | None = None
+
+    @property
+    def called(self) -> str:
+        """The name of a machine that does not tell its own."""
+        if self.host or self.named is None:
+            return self.host or "this machine"
+        name = Path(self.named).name if is_saved(self.named) else self.named
+        return name.removesuffix(".json").removesuffix(".snapshot")
+
+
+@dataclass(frozen=True)
+class ManyMachines:
+    """What was read of each machine by the name to show, why the others were not, and where all are from.
+
+    `kept` are machines that are not saved in a file.
+    """
+
+    read: Mapping[str, AuditedMachine]
+    failed: Mapping[str, Failed]
+    sources: Mapping[str, Source]
+    kept: Mapping[str, NodeTopology]
+
+    def portraits(self, audit: FleetAudit) -> list[Portrait]:
+        """Return a picture of each look that machines have, at most 40: those of the most machines.
+
+        What was saved is read again for it; nothing is asked of a host again.
+        """
+        alike: dict[object, list[str]] = {}
+        for kind, names in audit.kinds.items():
+            for name in names:
+                facts = self.read[name].facts
+                memory = text_of(facts.get("NA112", {}).get("", "")).partition(".")[0]
+                alike.setdefault((kind, memory, *(str(facts.get(rule)) for rule in _DRAWN)), []).append(name)
+        groups = sorted(alike.values(), key=len, reverse=True)[:_MOST_PORTRAITS]
+        drawn = ((names, self._picture(names)) for names in groups)
+        return [Portrait(tuple(names), svg) for names, svg in drawn if svg]
+
+    def _picture(self, names: Sequence[str]) -> str | None:
+        """Return the picture of the first of these machines that can be read again."""
+        for name in names:
+            with suppress(NumaforgeError):
+                machine = self.kept.get(name) or self._again(name)
+                if machine is not None:
+                    return _drawn(machine)
+        return None
+
+    def _again(self, name: str) -> NodeTopology | None:
+        named = self.sources[name].named
+        return machine_of(named, None, most_mib=MOST_MIB) if named and is_saved(named) else None
+
+
+def _drawn(machine: NodeTopology) -> str:
+    try:
+        return draw(machine, saved_plan(machine))
+    except NumaforgeError:  # its plan is another machine's
+        return draw(machine)
+
+
+def is_saved(named: str) -> bool:
+    """Say whether a file is named, and no host, folder or ready machine."""
+    return named != "-" and Path(named).is_file()
+
+
+def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path) -> ManyMachines:
+    """Return what was read of each machine that is named; the snapshots of an inventory go into `folder`."""
+    inventories = [source for source in sources if is_inventory(source)]
+    if limits and not inventories:
+        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    entries: list[_Entry] = []
+    places: list[Source] = []
+    for number, inventory in enumerate(inventories):
+        found, failed = _captured(inventory, limits, folder / str(number))
+        places += found
+        entries += failed
+    names = each_named([source for source in sources if source not in inventories])
+    places += map(Source, names) if sources else [Source(None)]
+    if not places and not entries:
+        raise click.UsageError("names no machine: give snapshots, a folder with some, hosts or an INVENTORY")
+    return _by_name([*entries, *_all_read(places)])
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What was read of a source, and the machine itself where reading it again would ask a host again."""
+
+    source: Source
+    read: AuditedMachine | Failed
+    machine: NodeTopology | None = None
+
+
+def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
+    """Return what was read by the host's own name where no other one has that, else by that of its source."""
+    told = [entry.read.hostname if isinstance(entry.read, AuditedMachine) else None for entry in entries]
+    counts = Counter(told)
+    named: dict[str, _Entry] = {}
+    for entry, hostname in zip(entries, told, strict=True):
+        own = hostname if hostname and counts[hostname] == 1 and not entry.source.host else None
+        name = own or entry.source.called
+        place, number = name, 1
+        while place in named:
+            number += 1
+            place = f"{name} ({number})"
+        named[place] = entry
+    return ManyMachines(
+        read={name: each.read for name, each in named.items() if isinstance(each.read, AuditedMachine)},
+        failed={name: each.read for name, each in named.items() if isinstance(each.read, Failed)},
+        sources={name: each.source for name, each in named.items()},
+        kept={name: each.machine for name, each in named.items() if each.machine is not None},
+    )
+
+
+def _captured(inventory: str, limits: Sequence[str], folder: Path) -> tuple[list[Source], list[_Entry]]:
+    """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
+    from numaforge.commands.over_inventory import ask_all
+    from numaforge.roles.topology import CAPTURED
+
+    function, out = "numaforge.roles.topology.capture", f"out={json.dumps(str(folder))}"
+    answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", ("--data", out))
+    found = [Source(answers.told[name]["file"], name) for name in answers.settings if name not in answers.failed]
+    failed = [
+        _Entry(Source(None, name), Failed(why.removeprefix(f"{name}: "), name in answers.unreachable))
+        for name, why in answers.failed.items()
+    ]
+    return found, failed
+
+
+def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
+    """Yield what was read of each source, in their order: saved ones by many processes, then the others."""
+    saved = [place for place in places if place.named is not None and is_saved(place.named)]
+    with progress(f"reading {counted(len(places), 'machine')}") as show_far:
+        read = _in_processes([str(place.named) for place in saved], show_far)
+        for place in places:
+            if place.named is not None and place.named in read:
+                yield _Entry(place, read[place.named])
+            else:
+                yield _asked(place)
+
+
+def _asked(place: Source) -> _Entry:
+    """Return what is read of a host, a folder, a ready machine, standard input, or this machine."""
+    kept: list[NodeTopology] = []
+    read = _guarded(lambda: kept.append(machine_of(place.named, None)) or kept[0])
+    return _Entry(place, read, kept[0] if kept else None)
+
+
+def _read_file(path: str) -> AuditedMachine | Failed:
+    return _guarded(lambda: machine_of(path, None, most_mib=MOST_MIB))
+
+
+def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
+    """Return what one machine is: whatever it says, it costs the others nothing."""
+    try:
+        return audited(read())
+    except NumaforgeError as error:
+        return Failed(str(error), error.exit_code == ExitCode.UNREACHABLE)
+    except Exception as fault:
+        if os.environ.get("NUMAFORGE_TRACEBACK"):
+            raise
+        return Failed(f"this is a fault of numaforge itself: {type(fault).__name__}: {fault}")
+
+
+def _in_processes(paths: Sequence[str], show_far: Callable[[str], object]) -> dict[str, AuditedMachine | Failed]:
+    """Return what is read of each file; one that ends its process is read again alone, and costs one line."""
+    unique = list(dict.fromkeys(paths))
+    if len(unique) <= _FEW or every_core() == 1:
+        return {path: _read_file(path) for path in unique}
+    found: dict[str, AuditedMachine | Failed] = {}
+    left = unique
+    for together in (every_core(), 1):
+        for batch in [left] if together > 1 else [[path] for path in left]:
+            with ProcessPoolExecutor(together, multiprocessing.get_context("fork")) as pool:
+                running = {path: pool.submit(_read_file, path) for path in batch}
+                for path, future in running.items():
+                    with suppress(BrokenProcessPool):
+                        found[path] = future.result()
+                        show_far(str(len(found)))
+        left = [path for path in unique if path not in found]
+    return found | {path: Failed("the process that read it was ended: it may be too large") for path in left}

@@ -1,0 +1,214 @@
+"""An audit on one screen: outliers first, then what was found, of which machines as ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import click
+
+from numaforge.audit.facts import PEER_RULE
+from numaforge.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Changes, FleetAudit
+from numaforge.audit.peers import Unusual
+from numaforge.findings import Severity
+from numaforge.report.audit_documents import state_counts, state_of
+from numaforge.report.hostnames import folded, in_short, without_name
+from numaforge.report.terminal import Screen
+from numaforge.report.wording import counted, some_of, wrapped
+
+_COLOURS = {"not read": "red", "error": "red", "warning": "yellow", "note": "cyan", "sound": "green"}
+_MOST = 10  # groups of each part of the screen
+_LINES = 3  # of what is said of one group
+
+Told = TypeVar("Told")
+
+
+def audit_lines(
+    audit: FleetAudit, changed: Changes, screen: Screen, *, whole: bool = False
+) -> list[str]:
+    """Return an audit for a person, styled. `whole` shows every group, and what helps.
+
+    No line is wider than the screen, but for words that are.
+    """
+    parts = (
+        _failed_lines(audit, screen.width),
+        _outlier_lines(audit, screen.width, whole=whole),
+        _found_lines(audit, screen.width, whole=whole),
+        _changed_lines(changed, screen.width, whole=whole),
+    )
+    lines = [*_head(audit, screen.width)]
+    for part in parts:
+        if told := [*part]:
+            lines += ["", *told]
+    return [*lines, *_foot(audit, screen.width, whole=whole)]
+
+
+def _head(audit: FleetAudit, width: int) -> Iterator[str]:
+    counts = state_counts(audit)
+    names = {
+        "not read": "not read",
+        "error": "with errors",
+        "warning": "with warnings",
+        "note": "with notes",
+        "sound": "sound",
+    }
+    said = [click.style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count]
+    total = counted(sum(counts.values()), "machine")
+    yield click.style(f"{total}: ", bold=True) + ", ".join(reversed(said))
+    for kind, members in [*audit.kinds.items()][:_MOST]:
+        yield from wrapped(f"{len(members)} x {kind}: {in_short(members)}", width, most=1)
+    if len(audit.kinds) > _MOST:
+        yield f"  and {counted(len(audit.kinds) - _MOST, 'more kind')}"
+    if audit.racks:
+        trays = sum(len(names) for names in audit.racks.values())
+        yield f"  {counted(trays, 'tray')} in {counted(len(audit.racks), 'NVLink domain')}"
+
+
+def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
+    failed = [each for each in audit.open if each.finding.id in (UNREACHABLE.id, UNREAD.id)]
+    groups: dict[str, list[AuditFinding]] = {}
+    for each in failed:
+        groups.setdefault(without_name(each.finding.evidence, each.machine), []).append(each)
+    for several in sorted(groups.values(), key=len, reverse=True)[:_MOST]:
+        names = in_short(each.machine for each in several)
+        reason = several[0].finding.evidence if len(several) == 1 else without_name(
+            several[0].finding.evidence, several[0].machine
+        )
+        line = wrapped(f"{several[0].finding.id} {names}: {reason}", width, "", most=1)
+        yield from (click.style(each, fg="red") for each in line)
+    if len(groups) > _MOST:
+        yield f"and {counted(len(groups) - _MOST, 'more reason')}"
+
+
+def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
+    """Yield what tells machines from their siblings: those with the most and gravest differences first."""
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    differences: dict[str, list[AuditFinding]] = {}
+    for each in audit.open:
+        if each.unusual:
+            differences.setdefault(each.machine, []).append(each)
+    for name, several in differences.items():
+        alike.setdefault(tuple((each.finding.id, _of_one(each)) for each in several), []).append(name)
+
+    def gravity(group: tuple[tuple[tuple[str, str], ...], list[str]]) -> tuple[bool, int]:
+        errors = any(PEER_RULE[rule].severity is Severity.ERROR for rule, _ in group[0])
+        return not errors, -len(group[0])
+
+    groups = sorted(alike.items(), key=gravity)
+    if groups:
+        yield click.style("Unlike their siblings", bold=True)
+    for said, names in groups if whole else groups[:_MOST]:
+        found = differences[names[0]]
+        siblings = max(one.siblings for each in found for one in each.unusual)
+        colour = _COLOURS["error" if any(each.finding.severity is Severity.ERROR for each in found) else "warning"]
+        head = f"{in_short(names)} {'differs' if len(names) == 1 else 'differ'} from {counted(siblings, 'sibling')}: "
+        lines = wrapped(head + "; ".join(text for _, text in said), width, "", most=None if whole else _LINES)
+        yield from _with_head(lines, in_short(names), colour)
+    if len(groups) > _MOST and not whole:
+        yield from wrapped(f"and {folded(name for _, names in groups[_MOST:] for name in names)}", width, "", most=1)
+
+
+def _with_head(lines: Sequence[str], head: str, colour: str) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if number == 0 and line.startswith(head):
+            yield click.style(head, fg=colour, bold=True) + line.removeprefix(head)
+        else:
+            yield line
+
+
+def _of_one(each: AuditFinding) -> str:
+    """Return what differs, in short: `NVIDIA's driver: version 570.1, not 580.2`."""
+    return f"{PEER_RULE[each.finding.id].what}: {some_of(map(_in_short, each.unusual))}"
+
+
+def _in_short(one: Unusual) -> str:
+    of = f"{one.place} " if one.place else ""
+    at = f" ({some_of(one.devices, 2)})" if one.devices else ""
+    return f"{of}{_cut(one.value)}{at}, not {_cut(one.usual)}"
+
+
+def _cut(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
+    """Yield what the rules found, the gravest first: of which machines, and one of the evidences."""
+    groups: dict[str, list[AuditFinding]] = {}
+    for each in audit.open:
+        if not each.unusual and each.finding.id not in (UNREACHABLE.id, UNREAD.id):
+            groups.setdefault(each.finding.id, []).append(each)
+    if groups:
+        yield click.style("Found", bold=True)
+    shown = [*groups.items()] if whole else [*groups.items()][:_MOST]
+    for rule, several in shown:
+        first = several[0]
+        names = [*dict.fromkeys(each.machine for each in several)]
+        head = f"{first.finding.severity} {rule}"
+        label = wrapped(f"{head}  {first.rule.title}: {in_short(names)}", width, "", most=None if whole else 2)
+        yield from _with_head(label, head, _COLOURS[str(first.finding.severity)])
+        for line in _evidences(several, whole=whole):
+            yield from wrapped(line, width, most=None if whole else 1)
+        if whole:
+            yield from wrapped(f"-> {first.finding.remedy}", width)
+    if len(groups) > len(shown):
+        rest = [each for several in [*groups.values()][_MOST:] for each in several]
+        more = counted(len(groups) - len(shown), "more rule")
+        yield from wrapped(f"and {more} on {in_short({each.machine for each in rest})}", width, "", most=1)
+
+
+def _evidences(several: Sequence[AuditFinding], *, whole: bool) -> Iterator[str]:
+    told: dict[str, list[str]] = {}
+    for each in several:
+        where = f"{each.finding.where}: " if each.finding.where else ""
+        told.setdefault(f"{where}{each.finding.evidence}", []).append(each.machine)
+    ordered = sorted(told.items(), key=lambda item: -len(item[1]))
+    for text, names in ordered if whole else ordered[:1]:
+        yield f"{in_short(names)}: {text}" if len(told) > 1 else text
+
+
+def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str]:
+    if not changed:
+        return
+    yield click.style("Since the earlier audit", bold=True)
+    rows: list[str] = []
+    rows += _by_text(changed.new, lambda each: f"new: {each.finding.id} {each.rule.title}", lambda each: each.machine)
+    gone = [(name, key) for name, keys in changed.gone.items() for key in keys]
+    rows += _by_text(gone, lambda each: f"gone: {each[1]}", lambda each: each[0])
+    rows += _by_text(
+        changed.facts,
+        lambda each: f"{each.what}: {_cut(each.before or 'not known')} -> {_cut(each.after or 'not known')}",
+        lambda each: each.machine,
+    )
+    rows += [f"{in_short(changed.machines_new)}: was not audited before"] if changed.machines_new else []
+    rows += [f"{in_short(changed.machines_gone)}: is not audited any more"] if changed.machines_gone else []
+    for row in rows if whole else rows[:_MOST]:
+        yield from wrapped(row, width, most=None if whole else 2)
+    if len(rows) > _MOST and not whole:
+        yield f"  and {counted(len(rows) - _MOST, 'more change')}"
+
+
+def _by_text(
+    several: Iterable[Told], text: Callable[[Told], str], name: Callable[[Told], str]
+) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for each in several:
+        groups.setdefault(text(each), []).append(name(each))
+    ordered: Mapping[str, list[str]] = dict(sorted(groups.items(), key=lambda item: -len(item[1])))
+    return [f"{in_short(names)}: {said}" for said, names in ordered.items()]
+
+
+def _foot(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
+    accepted = sum(each.accepted for each in audit.findings)
+    unknown = {rule for machine in audit.machines.values() for rule in machine.unknown}
+    said = [f"{counted(accepted, 'finding')} accepted by the baseline"] if accepted else []
+    if unknown:
+        machines = sum(bool(machine.unknown) for machine in audit.machines.values())
+        said.append(f"{counted(len(unknown), 'rule')} unknown on {counted(machines, 'machine')}")
+    if not audit.open:
+        said.append("nothing found")
+    elif not whole:
+        said.append("-v shows all, and what helps")
+    yield ""
+    yield from wrapped("; ".join(said), width, "")
+    if len(state_of(audit)) == 1 and not audit.failed:
+        yield from wrapped("one machine has no siblings: name several, or a folder with their snapshots", width, "")

@@ -1,0 +1,338 @@
+"""An audit for programs: JSON and its way back, SARIF, JUnit's XML, and Prometheus' text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from numaforge import __version__
+from numaforge.audit.fleet import (
+    AuditFinding,
+    Changes,
+    Earlier,
+    EarlierMachine,
+    FleetAudit,
+    fact_texts,
+    gravest,
+)
+from numaforge.errors import NumaforgeError
+from numaforge.findings import Severity
+from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.mistakes import shown
+from numaforge.report.check import SARIF_SCHEMA
+from numaforge.report.hostnames import unfolded
+from numaforge.report.terminal import plain
+
+_MOST_MIB = 256  # of 5,000 machines with their facts
+_REMEDY = "give what `numaforge audit -o json` has written"
+
+
+def audit_document(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
+    """Return an audit as JSON data, schema 1."""
+    found = audit.by_machine
+    kind_of = {name: str(kind) for kind, names in audit.kinds.items() for name in names}
+    document: dict[str, Any] = {
+        "schema": 1,
+        "sound": gravest(audit.open) is not Severity.ERROR,
+        "counts": state_counts(audit),
+        "kinds": [{"kind": str(kind), "machines": list(names)} for kind, names in audit.kinds.items()],
+        "racks": [{"cluster": cluster, "machines": list(names)} for cluster, names in audit.racks.items()],
+        "machines": [
+            {
+                "name": name,
+                "kind": kind_of.get(name),
+                "read": name in audit.machines,
+                "findings": [_finding(each) for each in found.get(name, ())],
+                "unknown": list(audit.machines[name].unknown) if name in audit.machines else [],
+                "facts": fact_texts(audit.machines[name]) if name in audit.machines else {},
+            }
+            for name in (*audit.machines, *audit.failed)
+        ],
+    }
+    return document if changed is None else {**document, "changes": _changes(changed)}
+
+
+def state_counts(audit: FleetAudit) -> dict[str, int]:
+    """Return how many machines there are of each state, by the gravest finding that no baseline has."""
+    counts = Counter(state_of(audit).values())
+    return {state: counts[state] for state in STATES}
+
+
+STATES = ("not read", "error", "warning", "note", "sound")
+"""The states of a machine, the gravest first."""
+
+
+def state_of(audit: FleetAudit) -> dict[str, str]:
+    """Return the state of each machine."""
+    worst: dict[str, str] = {}
+    for each in audit.open:  # the gravest first
+        worst.setdefault(each.machine, str(each.finding.severity))
+    states = {name: worst.get(name, "sound") for name in audit.machines}
+    return {**states, **dict.fromkeys(audit.failed, "not read")}
+
+
+def _finding(each: AuditFinding) -> dict[str, Any]:
+    finding = each.finding
+    document: dict[str, Any] = {
+        "id": finding.id,
+        "severity": str(finding.severity),
+        "title": each.rule.title,
+        "where": finding.where,
+        "evidence": finding.evidence,
+        "source": finding.source,
+        "remedy": finding.remedy,
+        "accepted": each.accepted,
+        "key": each.key,
+    }
+    if each.unusual:
+        document["unusual"] = [
+            {
+                "place": one.place,
+                "value": one.value,
+                "usual": one.usual,
+                "siblings": one.siblings,
+                "devices": list(one.devices),
+            }
+            for one in each.unusual
+        ]
+    return document
+
+
+def _changes(changed: Changes) -> dict[str, Any]:
+    return {
+        "findings_new": [{"machine": each.machine, "key": each.key} for each in changed.new],
+        "findings_gone": [
+            {"machine": name, "key": key} for name, keys in changed.gone.items() for key in keys
+        ],
+        "facts": [
+            {"machine": each.machine, "fact": each.what, "before": each.before, "after": each.after}
+            for each in changed.facts
+        ],
+        "machines_new": list(changed.machines_new),
+        "machines_gone": list(changed.machines_gone),
+    }
+
+
+# ---- the way back ----
+
+
+def earlier(path: str) -> Earlier:
+    """Return what an earlier audit says, by machine; a name may stand for many (`gpu-[01-32]`).
+
+    An entry of `findings` that has an `id` and no `key` is the whole rule. Raises NumaforgeError for a file
+    that is no audit.
+    """
+    text = read_text(path, most_mib=_MOST_MIB)
+    try:
+        document = parse_json(text)
+    except NotJsonError as error:
+        raise NumaforgeError(f"not a complete JSON document: {error}", where=path, remedy=_REMEDY) from error
+    if not isinstance(document, dict) or not isinstance(document.get("machines"), list):
+        raise NumaforgeError("is no audit: it has no list `machines`", where=path, remedy=_REMEDY)
+    if document.get("schema") != 1:
+        raise NumaforgeError(
+            f"an audit of schema {shown(document.get('schema'))}, and this numaforge reads schema 1", where=path
+        )
+    found: dict[str, EarlierMachine] = {}
+    for number, entry in enumerate(document["machines"]):
+        names, machine = _machine(entry, f"{path}: machines[{number}]")
+        for name in names:
+            there = found.get(name, EarlierMachine())
+            found[name] = EarlierMachine(
+                there.keys | machine.keys, there.rules | machine.rules, machine.facts or there.facts
+            )
+    return found
+
+
+def _machine(entry: object, where: str) -> tuple[list[str], EarlierMachine]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise NumaforgeError(f"{shown(entry)} is no machine with a name", where=where, remedy=_REMEDY)
+    findings, facts = entry.get("findings", []), entry.get("facts", {})
+    if not isinstance(findings, list) or not all(isinstance(each, Mapping) for each in findings):
+        raise NumaforgeError(f"{shown(findings)} is no list of findings", where=f"{where}.findings")
+    if not isinstance(facts, Mapping) or not all(_is_fact(each) for each in facts.values()):
+        raise NumaforgeError(f"{shown(facts)} are no facts by rule", where=f"{where}.facts", remedy=_REMEDY)
+    try:
+        names = unfolded(entry["name"])
+    except ValueError as error:
+        raise NumaforgeError(str(error), where=f"{where}.name") from error
+    keys, rules = set(), set()
+    for number, each in enumerate(findings):
+        key, rule = each.get("key"), each.get("id")
+        if isinstance(key, str):
+            keys.add(key)
+        elif key is None and isinstance(rule, str):
+            rules.add(rule)
+        else:
+            raise NumaforgeError(
+                f"{shown(each)} has neither a key nor an id",
+                where=f"{where}.findings[{number}]",
+                remedy='write {"id": "NH307"} for a whole rule, or keep the key of an audit',
+            )
+    return names, EarlierMachine(frozenset(keys), frozenset(rules), facts)
+
+
+def _is_fact(values: object) -> bool:
+    return isinstance(values, Mapping) and all(isinstance(value, str) for value in values.values())
+
+
+# ---- SARIF ----
+
+
+def sarif(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
+    """Return an audit as a SARIF 2.1.0 log; what a baseline accepts is suppressed."""
+    rules = {each.finding.id: each.rule for each in audit.findings}
+    order = {rule: number for number, rule in enumerate(sorted(rules))}
+    states = _baseline_states(audit, changed) if changed is not None else {}
+    return {
+        "$schema": SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "numaforge audit",
+                        "version": __version__,
+                        "rules": [
+                            {
+                                "id": rule,
+                                "shortDescription": {"text": rules[rule].title},
+                                "defaultConfiguration": {"level": str(rules[rule].severity)},
+                            }
+                            for rule in order
+                        ],
+                    }
+                },
+                "results": [_result(each, order, states.get((each.machine, each.key))) for each in audit.findings],
+            }
+        ],
+    }
+
+
+def _baseline_states(audit: FleetAudit, changed: Changes) -> dict[tuple[str, str], str]:
+    """Return SARIF's word for each finding beside those of the earlier audit, by machine and key."""
+    new = {(each.machine, each.key) for each in changed.new}
+    keys = {(each.machine, each.key) for each in audit.findings}
+    return {
+        (name, key): "new" if (name, key) in new or name in changed.machines_new else "unchanged"
+        for name, key in keys
+    }
+
+
+def _result(each: AuditFinding, order: Mapping[str, int], state: str | None) -> dict[str, Any]:
+    finding = each.finding
+    place = f"{each.machine}/{finding.where}" if finding.where else each.machine
+    result: dict[str, Any] = {
+        "ruleId": finding.id,
+        "ruleIndex": order[finding.id],
+        "level": str(finding.severity),
+        "message": {"text": f"{each.machine}: {finding.evidence}. Remedy: {finding.remedy}"},
+        "locations": [
+            {"logicalLocations": [{"name": each.machine, "fullyQualifiedName": place, "kind": "resource"}]}
+        ],
+        "partialFingerprints": {"numaforgeAudit/v1": f"{each.machine} {each.key}"},
+    }
+    if state is not None:
+        result["baselineState"] = state
+    if each.accepted:
+        result["suppressions"] = [{"kind": "external", "justification": "the baseline has it"}]
+    return result
+
+
+# ---- JUnit ----
+
+
+def junit(audit: FleetAudit, fail_on: str) -> str:
+    """Return an audit as JUnit's XML: a suite for each machine, a case for each rule that found something.
+
+    Findings from `fail_on` on are failures, those that a baseline accepts are skipped.
+    """
+    severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
+    suites = [_suite(name, audit.by_machine.get(name, []), severities) for name in _names(audit)]
+    total = {what: sum(suite[1][what] for suite in suites) for what in ("tests", "failures", "skipped")}
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites name=\"numaforge audit\" {_counts(total)}>"]
+    for name, counts, cases in suites:
+        lines += [f"  <testsuite name={_attribute(name)} {_counts(counts)}>", *cases, "  </testsuite>"]
+    return "\n".join([*lines, "</testsuites>"]) + "\n"
+
+
+def _names(audit: FleetAudit) -> tuple[str, ...]:
+    return (*audit.machines, *audit.failed)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return " ".join(f'{what}="{count}"' for what, count in counts.items())
+
+
+def _suite(
+    name: str, found: list[AuditFinding], severities: list[Severity]
+) -> tuple[str, dict[str, int], list[str]]:
+    by_rule: dict[str, list[AuditFinding]] = {}
+    for each in found:
+        by_rule.setdefault(each.finding.id, []).append(each)
+    cases, failures, skipped = [], 0, 0
+    for rule, several in by_rule.items():
+        open_ones = [each for each in several if not each.accepted]
+        head = f"    <testcase classname={_attribute(name)} name={_attribute(f'{rule} {several[0].rule.title}')}"
+        told = "\n".join(_told(each) for each in open_ones or several)
+        if not open_ones:
+            skipped += 1
+            cases.append(f"{head}><skipped message=\"the baseline has it\"/></testcase>")
+        elif open_ones[0].finding.severity in severities:
+            failures += 1
+            message = _attribute(open_ones[0].finding.evidence)
+            kind = open_ones[0].finding.severity
+            cases.append(f'{head}><failure type="{kind}" message={message}>{_text(told)}</failure></testcase>')
+        else:
+            cases.append(f"{head}><system-out>{_text(told)}</system-out></testcase>")
+    if not cases:
+        cases = [f"    <testcase classname={_attribute(name)} name=\"nothing found\"/>"]
+    return name, {"tests": len(cases), "failures": failures, "skipped": skipped}, cases
+
+
+def _told(each: AuditFinding) -> str:
+    where = f"{each.finding.where}: " if each.finding.where else ""
+    return f"{each.finding.severity}: {where}{each.finding.evidence}\n  {each.finding.remedy}"
+
+
+def _text(text: str) -> str:
+    return escape(plain(text))
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(plain(text).replace("\n", " "))
+
+
+# ---- Prometheus ----
+
+
+def prometheus(audit: FleetAudit) -> str:
+    """Return an audit as Prometheus' text format, for node_exporter's textfile collector or a gateway."""
+    return "\n".join(_samples(audit)) + "\n"
+
+
+def _samples(audit: FleetAudit) -> Iterator[str]:
+    yield "# HELP numaforge_audit_machines Machines by the gravest finding that no baseline has."
+    yield "# TYPE numaforge_audit_machines gauge"
+    for state, count in state_counts(audit).items():
+        yield f"numaforge_audit_machines{{state={_label(state)}}} {count}"
+    yield "# HELP numaforge_audit_machine_read Whether a machine could be read."
+    yield "# TYPE numaforge_audit_machine_read gauge"
+    for name in _names(audit):
+        yield f"numaforge_audit_machine_read{{machine={_label(name)}}} {int(name in audit.machines)}"
+    yield "# HELP numaforge_audit_findings Findings of a rule on a machine."
+    yield "# TYPE numaforge_audit_findings gauge"
+    counts = Counter(
+        (each.machine, each.finding.id, str(each.finding.severity), each.accepted) for each in audit.findings
+    )
+    for (name, rule, severity, accepted), count in counts.items():
+        labels = {"machine": name, "rule": rule, "severity": severity, "accepted": str(accepted).lower()}
+        told = ",".join(f"{label}={_label(value)}" for label, value in labels.items())
+        yield f"numaforge_audit_findings{{{told}}} {count}"
+
+
+def _label(value: str) -> str:
+    escaped = plain(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
