@@ -14,39 +14,41 @@ LEAST_SIBLINGS = 3
 """How many siblings have to agree before a machine differs from them."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Kind:
-    """What siblings have in common: processors by maker, architecture and packages, and models of devices.
+    """What siblings have in common: the maker's name of the machine, models of devices, processors.
 
-    `product` is what the maker calls the machine, "" where that is not known. `cpus` tells machines without such devices apart, and is 0 for others. `lost` marks a machine with
-    NVIDIA's driver and no GPU.
+    `product` is "" where it is not known. `cpus` tells machines apart of which less is known, and is 0 where
+    product and devices say enough. `lost` marks a machine with NVIDIA's driver and no GPU.
     """
 
+    product: str
+    devices: tuple[str, ...]
     processors: str
-    product: str = ""
-    devices: tuple[str, ...] = ()
     cpus: int = 0
     lost: bool = False
 
     def __str__(self) -> str:
-        devices = " and ".join(self.devices) or f"{self.cpus} CPUs, no GPU"
-        return ", ".join(filter(None, (self.product, self.processors, devices)))
+        cpus = f"{self.cpus} CPUs in {self.processors}" if self.cpus else self.processors
+        return ", ".join(filter(None, (self.product, " and ".join(self.devices) or "no GPU", cpus)))
 
 
 def kind_of(machine: NodeTopology) -> Kind:
     """Return the kind of a machine: not how many devices it has, of which some may be lost."""
-    maker = _MAKERS.get(machine.cpu_vendor or "", "")
-    packages = len(machine.packages)
-    processors = f"{packages} x {maker}{machine.architecture or 'unknown'}"
-    product = machine.product or ""
+    maker, packages = _MAKERS.get(machine.cpu_vendor or "", ""), len(machine.packages)
+    processors = f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
     ids = {f"{gpu.vendor}:{gpu.device}" for gpu in machine.gpus}
     devices = {MODELS.get(each, each) for each in ids}
     devices |= {each.name or f"{each.vendor}:{each.device}" for each in machine.accelerators}
-    if devices:
-        return Kind(processors, product, tuple(sorted(devices)))
     install = machine.nvidia_install
     driver = machine.nvidia is not None or (install is not None and bool(install.loaded or install.on_disk))
-    return Kind(processors, product, cpus=len(machine.online | machine.offline), lost=driver)
+    return Kind(
+        product=machine.product or "",
+        devices=tuple(sorted(devices)),
+        processors=processors,
+        cpus=0 if machine.product and devices else len(machine.online | machine.offline),
+        lost=driver and not devices,
+    )
 
 
 def with_lost(kinds: Sequence[Kind]) -> list[Kind]:
@@ -66,4 +68,5 @@ def with_lost(kinds: Sequence[Kind]) -> list[Kind]:
 
 
 def _alike(kind: Kind, lost: Kind) -> bool:
-    return (kind.processors, kind.product) == (lost.processors, lost.product)
+    same = (kind.processors, kind.product) == (lost.processors, lost.product)
+    return same and kind.cpus in (0, lost.cpus)

@@ -56,7 +56,7 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
     total = counted(sum(counts.values()), "machine")
     yield click.style(f"{total}: ", bold=True) + ", ".join(reversed(said))
     for kind, members in [*audit.kinds.items()][:_MOST]:
-        yield from wrapped(f"{len(members)} x {kind}: {in_short(members)}", width, most=1)
+        yield from wrapped(f"{in_short(members)}: {counted(len(members), 'machine')}, {kind}", width, most=1)
     if len(audit.kinds) > _MOST:
         yield f"  and {counted(len(audit.kinds) - _MOST, 'more kind')}"
     if audit.racks:
