@@ -65,7 +65,7 @@ def _rule(number: int, what: str, read: Read, remedy: str, severity: Severity = 
     return PeerRule(f"NA{number}", severity, title, what, read, remedy, _ROUGH.get(number))
 
 
-_ROUGH = {112: 0, 117: 1024, 123: 0}  # memory, and sysctls that the kernel makes of it
+_ROUGH = {112: 0, 117: 1024}  # memory, and sysctls that the kernel makes of it
 _BIOS = "compare the firmware's set-up (BIOS) with a sibling's"
 _FIRMWARE = "bring it to the siblings' version with the maker's tool, with the node drained"
 _PROFILE = "apply the siblings' profile to it: `numaforge apply`"

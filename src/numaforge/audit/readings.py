@@ -126,9 +126,10 @@ def numa_nodes(machine: NodeTopology) -> str | None:
 
 
 def memory(machine: NodeTopology) -> str | None:
-    """Return the memory of each NUMA node in GiB."""
+    """Return the memory of each NUMA node in GiB: a list, in which numbers may differ a little."""
     sizes = [node.memory_bytes for node in machine.numa_nodes] or [machine.memory_bytes]
-    return None if None in sizes else _run_length(f"{(size or 0) / _GIB:.1f} GiB" for size in sizes)
+    known = [f"{size / _GIB:.1f}" for size in sizes if size is not None]
+    return f"{', '.join(known)} GiB" if len(known) == len(sizes) else None
 
 
 def hugepages(machine: NodeTopology) -> Values:

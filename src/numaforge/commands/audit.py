@@ -12,7 +12,7 @@ import click
 
 from numaforge.commands.machine import machines_argument
 from numaforge.commands.options import output_option
-from numaforge.errors import ExitCode
+from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, save, screen, show_json
 
 # What is not needed for `--help` is imported where it is used.
@@ -83,6 +83,8 @@ def audit(
     before = earlier(since) if since else None
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         machines = read_machines(sources, limits, Path(folder))
+        if (why := machines.refused) is not None:
+            raise NumaforgeError(why)
         found = with_baseline(fleet_audit(machines.read, machines.failed), known)
         changed = None if before is None else changes(found, before)
         for file, kind in formats.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -32,6 +33,7 @@ from numaforge.topology.model import NodeTopology
 MOST_MIB = 16
 """How large a snapshot may be: more than ten times the largest of tests/machines."""
 
+_FORK = multiprocessing.get_context("fork")  # what is imported already is not imported again
 _FEW = 8  # machines that are read before other processes would have begun
 _MOST_PORTRAITS = 40
 # What a picture shows of a machine, by the rules that compare it.
@@ -65,6 +67,14 @@ class ManyMachines:
     failed: Mapping[str, Failed]
     sources: Mapping[str, Source]
     kept: Mapping[str, NodeTopology]
+
+    @property
+    def refused(self) -> str | None:
+        """Why the only machine that is named cannot be read, where that is no host that does not answer."""
+        if self.read or len(self.failed) != 1:
+            return None
+        (name, failed), *_ = self.failed.items()
+        return None if failed.unreachable or self.sources[name].host else failed.reason
 
     def portraits(self, audit: FleetAudit) -> list[Portrait]:
         """Return a picture of each look that machines have, at most 40: those of the most machines.
@@ -205,6 +215,11 @@ def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
         return Failed(f"this is a fault of numaforge itself: {type(fault).__name__}: {fault}")
 
 
+def _set_up_reader() -> None:
+    """Have a process that reads machines look for circles of objects seldom: it takes a seventh of its time."""
+    gc.set_threshold(200_000)
+
+
 def _in_processes(paths: Sequence[str], show_far: Callable[[str], object]) -> dict[str, AuditedMachine | Failed]:
     """Return what is read of each file; one that ends its process is read again alone, and costs one line."""
     unique = list(dict.fromkeys(paths))
@@ -214,7 +229,7 @@ def _in_processes(paths: Sequence[str], show_far: Callable[[str], object]) -> di
     left = unique
     for together in (every_core(), 1):
         for batch in [left] if together > 1 else [[path] for path in left]:
-            with ProcessPoolExecutor(together, multiprocessing.get_context("fork")) as pool:
+            with ProcessPoolExecutor(together, _FORK, _set_up_reader) as pool:
                 running = {path: pool.submit(_read_file, path) for path in batch}
                 for path, future in running.items():
                     with suppress(BrokenProcessPool):

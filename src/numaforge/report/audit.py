@@ -174,13 +174,13 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
     rows += _by_text(changed.new, lambda each: f"new: {each.finding.id} {each.rule.title}", lambda each: each.machine)
     gone = [(name, key) for name, keys in changed.gone.items() for key in keys]
     rows += _by_text(gone, lambda each: f"gone: {each[1]}", lambda each: each[0])
+    rows += [f"{in_short(changed.machines_new)}: was not audited before"] if changed.machines_new else []
+    rows += [f"{in_short(changed.machines_gone)}: is not audited any more"] if changed.machines_gone else []
     rows += _by_text(
         changed.facts,
         lambda each: f"{each.what}: {_cut(each.before or 'not known')} -> {_cut(each.after or 'not known')}",
         lambda each: each.machine,
     )
-    rows += [f"{in_short(changed.machines_new)}: was not audited before"] if changed.machines_new else []
-    rows += [f"{in_short(changed.machines_gone)}: is not audited any more"] if changed.machines_gone else []
     for row in rows if whole else rows[:_MOST]:
         yield from wrapped(row, width, most=None if whole else 2)
     if len(rows) > _MOST and not whole:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from numaforge.given import digits
 from numaforge.topology.model import Gpu, GpuPartition
 from numaforge.topology.slices import PARTITIONS
+from numaforge.topology.vendors import AMD
 
 KFD = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 MOST_NODES = 512  # 8 packages, and 8 GPUs of 8 partitions, many times over
@@ -20,6 +21,8 @@ _MEMORY = re.compile(r"NPS[0-9]")
 
 def with_amdgpu(gpu: Gpu, files: Mapping[str, str]) -> Gpu:
     """Return the GPU with what its driver says; where amdgpu has not bound it, as it was."""
+    if gpu.vendor != AMD:
+        return gpu
 
     def said(name: str) -> str:
         return files.get(f"{FOLDER}/{gpu.pci_address}/{name}", "").strip()

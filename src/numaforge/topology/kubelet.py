@@ -132,11 +132,8 @@ def _arguments(words: list[str]) -> tuple[str, ...]:
 
 def _drop_ins_below(files: Mapping[str, str], folder: str) -> dict[str, str]:
     inside = folder.rstrip("/") + "/"
-    return {
-        path: text
-        for path, text in sorted(files.items())
-        if path.startswith(inside) and path.endswith(".conf")
-    }
+    found = (path for path in files if path.startswith(inside) and path.endswith(".conf"))
+    return {path: files[path] for path in sorted(found)}
 
 
 def _running_command_line(files: Mapping[str, str]) -> list[str] | None:

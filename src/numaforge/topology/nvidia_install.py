@@ -19,7 +19,6 @@ _NVIDIA = "0x10de"
 
 _VERSION = re.compile(r"\b[0-9]{3,}\.[0-9]+(?:\.[0-9]+)?\b")
 _LIBRARY = re.compile(r"libnvidia-ml\.so\.([0-9]{3,}\.[0-9]+(?:\.[0-9]+)?)$")
-_DEVICE = re.compile(r"(/sys/bus/pci/devices/[^/]+)/device")
 _PLUGINS = "/var/lib/kubelet/plugins"
 _MEMORY_MODE = "CoherentGPUMemoryMode"
 _IMEX_UNIT = "/etc/systemd/system/nvidia-imex.service"
@@ -28,11 +27,10 @@ _IMEX_UNIT = "/etc/systemd/system/nvidia-imex.service"
 def read_nvswitches(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the PCI addresses of the NVSwitches that are PCI functions."""
     return tuple(
-        match[1].rpartition("/")[2]
-        for path, text in sorted(snapshot.files.items())
-        if (match := _DEVICE.fullmatch(path))
-        and text.strip().removeprefix("0x") in _NVSWITCHES
-        and snapshot.files.get(f"{match[1]}/vendor", "").strip() == _NVIDIA
+        address
+        for address, held in snapshot.pci_files.items()
+        if held.get("device", "").strip().removeprefix("0x") in _NVSWITCHES
+        and held.get("vendor", "").strip() == _NVIDIA
     )
 
 

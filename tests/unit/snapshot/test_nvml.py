@@ -104,6 +104,7 @@ def test_a_gpu_is_told_whole(gpus):
         "addressing_mode": None,
         "memory_numa_node": None,
         "gsp_firmware": "580.95.05",
+        "vbios": "96.00.61.00.01",
         "max_mig_devices": 7,
         "recovery_action": None,
         "processes": [[4711, 2, 0], [4712, nowhere, nowhere], [4713, nowhere, nowhere]],

@@ -12,7 +12,7 @@ from numaforge.snapshot import from_root
 from numaforge.snapshot.pci_functions import as_text, cards, extended_capabilities, from_text, of_dump
 from numaforge.topology import read_topology
 from numaforge.topology.model import AccessControl
-from numaforge.topology.pcie import access_control
+from numaforge.topology.pcie import access_control, device_control
 from tests.fixtures.pcie import (
     GPU,
     ISOLATED,
@@ -56,6 +56,42 @@ def chained(*headers: tuple[int, int, int]) -> bytes:
 )
 def test_access_control_is_found_in_the_chain(space: bytes | None, expected: AccessControl | None) -> None:
     assert access_control(space) == expected
+
+
+def conventional(*links: tuple[int, int, int], register: int = 0x2936) -> bytes:
+    """Return a space whose capabilities are (offset, id, offset of the next one), the first at 0x40."""
+    space = bytearray(4096)
+    space[0x34] = 0x40
+    for offset, capability, after in links:
+        space[offset : offset + 2] = bytes([capability, after])
+        space[offset + 8 : offset + 10] = register.to_bytes(2, "little")
+    return bytes(space)
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        pytest.param(conventional((0x40, 0x10, 0)), 0x2936, id="the-first"),
+        pytest.param(conventional((0x40, 0x01, 0x60), (0x60, 0x10, 0)), 0x2936, id="behind-another"),
+        pytest.param(conventional((0x40, 0x01, 0)), None, id="conventional-PCI"),
+        pytest.param(conventional((0x40, 0x01, 0x60), (0x60, 0x05, 0x40)), None, id="a-chain-that-loops"),
+        pytest.param(conventional((0x40, 0x01, 0x10)), None, id="a-chain-that-leads-astray"),
+        pytest.param(conventional((0x40, 0x10, 0))[:0x49], None, id="cut-off"),
+        pytest.param(b"", None, id="nothing"),
+        pytest.param(None, None, id="not-read"),
+    ],
+)
+def test_the_device_control_register_is_found(space: bytes | None, expected: int | None) -> None:
+    assert device_control(space) == expected
+
+
+@pytest.mark.parametrize(("register", "read", "payload"), [(0x2936, 512, 256), (0x5000, 4096, 128), (0, 128, 128)])
+def test_sizes_of_packets_are_read(tmp_path: Path, register: int, read: int, payload: int) -> None:
+    root = write_functions(tmp_path, hgx_h100())
+    for file in root.glob("sys/devices/pci*/**/config"):
+        file.write_bytes(conventional((0x40, 0x10, 0), register=register))
+    functions = read_topology(from_root(root)).pci_functions
+    assert {(each.max_read_request, each.max_payload) for each in functions} == {(read, payload)}
 
 
 @pytest.mark.parametrize("size", [0, 64, 256])

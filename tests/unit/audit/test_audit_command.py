@@ -1,0 +1,372 @@
+"""`numaforge audit`: its exit codes, its formats, what is known already, machines that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.commands import many_machines
+from numaforge.errors import ExitCode
+from numaforge.topology import to_document
+from numaforge.topology.model import NodeTopology
+from numaforge.topology.ready import ready_machine
+
+DGX = ready_machine("dgx-h100")
+Output = Callable[..., str]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of five equal machines, of which gpu-5 has another kernel."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(1, 6):
+        write(f"fleet/gpu-{number}.json", replace(DGX, hostname=f"gpu-{number}"))
+    write("fleet/gpu-5.json", replace(DGX, hostname="gpu-5", kernel="7.0.0"))
+    return tmp_path / "fleet"
+
+
+def write(name: str, machine: NodeTopology) -> None:
+    path = Path(name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(to_document(machine)))
+
+
+@pytest.fixture
+def said(fleet: Path, capsys: pytest.CaptureFixture[str]) -> Output:
+    def ask(*words: str, code: int = ExitCode.YES) -> str:
+        assert run(["audit", *words, "-q"]) == code
+        return capsys.readouterr().out
+
+    return ask
+
+
+def lost(name: str) -> None:
+    """Have a machine of the fleet lose a GPU, which is an error."""
+    machine = replace(DGX, hostname=name, gpus=DGX.gpus[1:])
+    write(f"fleet/{name}.json", machine)
+
+
+# ---- exit codes ----
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param((), ExitCode.YES, id="a-warning-is-not-wrong"),
+        pytest.param(("--fail-on", "warning"), ExitCode.NO, id="unless-it-is-said"),
+    ],
+)
+def test_what_counts_as_wrong(words: tuple[str, ...], code: ExitCode, said: Output) -> None:
+    said("fleet", *words, code=code)
+
+
+def test_an_error_is_wrong(said: Output) -> None:
+    lost("gpu-3")
+    assert "gpu-3 differs from 4 siblings: GPUs: 7 x NVIDIA H100 80GB HBM3, not 8" in said("fleet", code=ExitCode.NO)
+
+
+def test_hosts_that_do_not_answer_are_their_own_answer(fleet: Path) -> None:
+    """In another process: this one must not import pyinfra."""
+    words = [sys.executable, "-m", "numaforge.cli", "audit", "fleet", "no-such-host.invalid", "-q"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.UNREACHABLE, done.stderr
+    assert re.search(r"^NA001 no-such-host\.invalid: ", done.stdout, re.MULTILINE)
+    assert done.stdout.startswith("6 machines: 4 sound, 1 with warnings, 1 not read")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("{", "not a complete JSON document", id="cut-short"),
+        pytest.param("[]", "not a numaforge snapshot", id="no-snapshot"),
+        pytest.param('{"a": ' * 200 + "1" + "}" * 200, "not a complete JSON document", id="too-deep"),
+        pytest.param('{"kind": "numaforge-snapshot", "schema": 1, "files": {"/a": 1}}', "is not a text", id="lies"),
+        pytest.param("\x00" * 4096, "not a complete JSON document", id="zeros"),
+    ],
+)
+def test_a_machine_that_lies_costs_one_line(text: str, told: str, fleet: Path, said: Output) -> None:
+    (fleet / "gpu-9.json").write_text(text)
+    lines = said("fleet", code=ExitCode.NO).splitlines()
+    assert lines[0] == "6 machines: 4 sound, 1 with warnings, 1 not read"
+    assert [line for line in lines if told in line and line.startswith("NA002 gpu-9: ")]
+
+
+def test_a_gibibyte_costs_one_line_and_is_not_read(fleet: Path, said: Output) -> None:
+    with (fleet / "gpu-9.json").open("wb") as file:
+        file.truncate(2**30)
+    assert f"is larger than {many_machines.MOST_MIB} MiB" in said("fleet", code=ExitCode.NO)
+
+
+def test_a_machine_that_ends_its_process_costs_one_line(
+    fleet: Path, said: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(10, 20):
+        write(f"fleet/gpu-{number}.json", replace(DGX, hostname=f"gpu-{number}"))
+    read = many_machines.audited
+
+    def deadly(machine: NodeTopology) -> object:
+        return os._exit(9) if machine.hostname == "gpu-14" else read(machine)
+
+    monkeypatch.setattr(many_machines, "audited", deadly)
+    monkeypatch.setattr(many_machines, "every_core", lambda: 2)
+    told = said("fleet", code=ExitCode.NO)
+    assert told.startswith("15 machines: 13 sound, 1 with warnings, 1 not read")
+    assert "NA002 gpu-14: the process that read it was ended" in told
+
+
+def test_a_fault_of_ours_on_one_machine_costs_one_line(said: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = many_machines.audited
+
+    def faulty(machine: NodeTopology) -> object:
+        return 1 / 0 if machine.hostname == "gpu-2" else read(machine)
+
+    monkeypatch.delenv("NUMAFORGE_TRACEBACK", raising=False)
+    monkeypatch.setattr(many_machines, "audited", faulty)
+    assert "NA002 gpu-2: this is a fault of numaforge itself: ZeroDivisionError" in said("fleet", code=ExitCode.NO)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(("fleet", "--limit", "gpu-1"), "--limit chooses hosts of an INVENTORY", id="limit-of-files"),
+        pytest.param(("fleet", "--to", "a.txt"), "says no format", id="a-file-without-a-format"),
+        pytest.param(("empty",), "holds nothing of a machine", id="a-folder-with-nothing"),
+        pytest.param(("none.json",), "there is no such file", id="a-file-that-is-not-there"),
+        pytest.param(("fleet", "--baseline", "none.json"), "cannot be read", id="no-baseline"),
+    ],
+)
+def test_a_mistake_is_refused(
+    words: tuple[str, ...], told: str, fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("empty").mkdir()
+    assert run(["audit", *words]) == ExitCode.BAD_INPUT
+    assert told in capsys.readouterr().err
+
+
+def test_machines_of_the_same_name_are_told_apart_by_their_files(fleet: Path, said: Output) -> None:
+    write("fleet/spare.json", replace(DGX, hostname="gpu-1"))
+    names = [each["name"] for each in json.loads(said("fleet", "-o", "json"))["machines"]]
+    assert names == ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "spare"]
+
+
+# ---- what is known already ----
+
+
+def test_a_baseline_accepts_what_it_has_and_nothing_else(said: Output) -> None:
+    lost("gpu-3")
+    said("fleet", "--to", "known.json", code=ExitCode.NO)
+    assert "2 findings accepted by the baseline; " in said("fleet", "--baseline", "known.json")
+    lost("gpu-2")
+    assert "gpu-2 differs" in said("fleet", "--baseline", "known.json", code=ExitCode.NO)
+
+
+def test_a_value_that_is_another_one_than_the_baselines_is_told(said: Output) -> None:
+    said("fleet", "--to", "known.json")
+    write("fleet/gpu-5.json", replace(DGX, hostname="gpu-5", kernel="7.1.0"))
+    assert "kernel: 7.1.0" in said("fleet", "--baseline", "known.json")
+
+
+def test_a_whole_rule_is_accepted_of_a_range_of_machines(said: Output) -> None:
+    known = {"schema": 1, "machines": [{"name": "gpu-[4-5]", "findings": [{"id": "NA101"}]}]}
+    Path("known.json").write_text(json.dumps(known))
+    told = said("fleet", "--baseline", "known.json", "--fail-on", "note")
+    assert "1 finding accepted by the baseline" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("{", "not a complete JSON document", id="no-JSON"),
+        pytest.param("[]", "is no audit", id="a-list"),
+        pytest.param('{"schema": 2, "machines": []}', "an audit of schema 2", id="a-later-schema"),
+        pytest.param('{"schema": 1, "machines": [1]}', "machines[0]: 1 is no machine", id="no-machine"),
+        pytest.param(
+            '{"schema": 1, "machines": [{"name": "a", "findings": [{}]}]}', "findings[0]: {}", id="no-finding"
+        ),
+        pytest.param('{"schema": 1, "machines": [{"name": "a[9-1]"}]}', "runs backwards", id="no-range"),
+        pytest.param('{"schema": 1, "machines": [{"name": "a", "facts": {"NA101": 1}}]}', "no facts", id="no-facts"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--baseline", "--since"])
+def test_what_is_no_audit_is_refused(
+    option: str, text: str, told: str, fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("known.json").write_text(text)
+    assert run(["audit", "fleet", option, "known.json"]) == ExitCode.BAD_INPUT
+    shown = capsys.readouterr().err
+    assert "known.json: " in shown
+    assert told in shown
+
+
+def test_what_has_changed_is_told(fleet: Path, said: Output) -> None:
+    said("fleet", "--to", "before.json")
+    lost("gpu-2")
+    write("fleet/gpu-5.json", replace(DGX, hostname="gpu-5"))
+    (fleet / "gpu-1.json").unlink()
+    write("fleet/gpu-6.json", replace(DGX, hostname="gpu-6"))
+    changes = json.loads(said("fleet", "--since", "before.json", "-o", "json", code=ExitCode.NO))["changes"]
+    assert changes["findings_new"] == [{"machine": "gpu-2", "key": "NA120 =7 x NVIDIA H100 80GB HBM3"}]
+    assert changes["findings_gone"] == [{"machine": "gpu-5", "key": "NA101 =7.0.0"}]
+    assert {"machine": "gpu-5", "fact": "kernel", "before": "7.0.0", "after": DGX.kernel} in changes["facts"]
+    assert (changes["machines_new"], changes["machines_gone"]) == (["gpu-6"], ["gpu-1"])
+    told = said("fleet", "--since", "before.json", code=ExitCode.NO)
+    assert "  gpu-2: new: NA120 not as its siblings: GPUs" in told
+    assert "  gpu-1: is not audited any more" in told
+
+
+def test_the_same_fleet_has_not_changed(said: Output) -> None:
+    said("fleet", "--to", "before.json")
+    assert "Since" not in said("fleet", "--since", "before.json")
+
+
+# ---- formats ----
+
+
+def test_junit_has_a_suite_for_each_machine(said: Output) -> None:
+    lost("gpu-3")
+    said("fleet", "--to", "known.json", code=ExitCode.NO)
+    Path("no-such.json").unlink(missing_ok=True)
+    suites = ElementTree.fromstring(said("fleet", "-o", "junit", code=ExitCode.NO))
+    assert suites.attrib == {"name": "numaforge audit", "tests": "5", "failures": "1", "skipped": "0"}
+    (failure,) = suites.findall(".//failure")
+    assert failure.attrib["message"].startswith("GPUs: 7 x NVIDIA H100 80GB HBM3; 4 siblings have 8 x")
+    strict = ElementTree.fromstring(said("fleet", "-o", "junit", "--fail-on", "warning", code=ExitCode.NO))
+    assert strict.attrib["failures"] == "2"
+    known = ElementTree.fromstring(said("fleet", "-o", "junit", "--baseline", "known.json"))
+    assert (known.attrib["failures"], known.attrib["skipped"]) == ("0", "2")
+
+
+def test_sarif_says_what_is_new_and_what_is_suppressed(said: Output) -> None:
+    said("fleet", "--to", "known.json")
+    lost("gpu-3")
+    words = ("fleet", "-o", "sarif", "--baseline", "known.json", "--since", "known.json")
+    (log,) = json.loads(said(*words, code=ExitCode.NO))["runs"]
+    rules = [rule["id"] for rule in log["tool"]["driver"]["rules"]]
+    told = {
+        result["locations"][0]["logicalLocations"][0]["name"]: (
+            rules[result["ruleIndex"]],
+            result["level"],
+            result["baselineState"],
+            "suppressions" in result,
+        )
+        for result in log["results"]
+    }
+    assert told == {"gpu-3": ("NA120", "error", "new", False), "gpu-5": ("NA101", "warning", "unchanged", True)}
+
+
+def test_prometheus_text_is_one_sample_a_line(said: Output) -> None:
+    lines = said("fleet", "-o", "prometheus").splitlines()
+    sample = re.compile(r'[a-z_]+\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z]+="(?:[^"\\]|\\.)*")*\} [0-9]+')
+    assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+    assert 'numaforge_audit_machines{state="warning"} 1' in lines
+    assert (
+        'numaforge_audit_findings{machine="gpu-5",rule="NA101",severity="warning",accepted="false"} 1' in lines
+    )
+    assert 'numaforge_audit_machine_read{machine="gpu-1"} 1' in lines
+
+
+class Page(HTMLParser):
+    """The elements of a page: their ids, links and sources, and the text outside of scripts."""
+
+    VOID = frozenset({"meta", "input", "img", "br", "link"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.labels: list[str] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        held = dict(attrs)
+        self.ids += [held["id"] or ""] if "id" in held else []
+        self.links += [held["href"] or ""] if tag == "a" else []
+        self.labels += [held["for"] or ""] if tag == "label" else []
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "srcset") or (tag == "link")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+
+
+@pytest.fixture
+def page(said: Output) -> Page:
+    lost("gpu-3")
+    found = Page(said("fleet", "-o", "html", code=ExitCode.NO))
+    assert found.open == []
+    return found
+
+
+def test_a_page_fetches_nothing(page: Page) -> None:
+    assert page.fetched
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.fetched)
+
+
+def test_every_link_of_a_page_leads_to_a_place_on_it(page: Page) -> None:
+    assert len(page.ids) == len({*page.ids})
+    assert {link.removeprefix("#") for link in page.links} <= {*page.ids}
+    assert {*page.labels} <= {*page.ids}
+
+
+def test_a_page_says_everything_without_its_script(page: Page) -> None:
+    text = " ".join(" ".join(page.words).split())
+    for told in ("gpu-[2,4-5]", "GPUs: 7 x NVIDIA H100 80GB HBM3; 4 siblings have 8 x", "kernel: 7.0.0", "What helps"):
+        assert told in text
+
+
+def test_machines_that_look_alike_share_a_picture(page: Page) -> None:
+    assert len(page.fetched) == 2  # four of them, and the one with a GPU less
+
+
+HOSTILE = "</script><script>alert(1)</script>'\"&\x1b[2J"
+
+
+@pytest.mark.parametrize("output", ["table", "json", "html", "sarif", "junit", "prometheus"])
+def test_what_a_host_says_is_text_in_every_format(output: str, fleet: Path, said: Output) -> None:
+    for number in range(1, 6):
+        write(f"fleet/gpu-{number}.json", replace(DGX, hostname=f"{HOSTILE}{number}", kernel="a"))
+    write("fleet/gpu-5.json", replace(DGX, hostname=f"{HOSTILE}5", kernel=HOSTILE))
+    told = said("fleet", "-o", output)
+    assert "\x1b[2J" not in told
+    if output == "html":
+        assert "<script>alert" not in told
+        assert Page(told).open == []
+    if output == "junit":
+        ElementTree.fromstring(told)
+
+
+def test_json_and_yaml_are_one_document(said: Output) -> None:
+    import yaml
+
+    assert yaml.safe_load(said("fleet", "-o", "yaml")) == json.loads(said("fleet", "-o", "json"))
+
+
+def test_a_document_tells_what_differs(said: Output) -> None:
+    document: dict[str, Any] = json.loads(said("fleet", "-o", "json"))
+    assert document["sound"] is True
+    assert document["counts"] == {"not read": 0, "error": 0, "warning": 1, "note": 0, "sound": 4}
+    (finding,) = document["machines"][4]["findings"]
+    assert finding["unusual"] == [
+        {"place": "", "value": "7.0.0", "usual": DGX.kernel, "siblings": 4, "devices": []}
+    ]
+    assert document["machines"][4]["facts"]["NA101"] == {"": "7.0.0"}
