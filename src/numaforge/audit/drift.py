@@ -198,15 +198,33 @@ RULES: tuple[MachineRule, ...] = (
         "plan the host again with the version of numaforge that is to see to it",
         _unreadable,
     ),
-    MachineRule("NP102", Severity.ERROR, "the host is not the one planned", _planned, _SAVED, _APPLY, _another_machine),
-    MachineRule("NP103", Severity.ERROR, "huge pages are not as planned", _planned, _SAVED, _APPLY, _hugepages),
     MachineRule(
-        "NP104", Severity.ERROR, "a value of the kernel is not as planned", _planned, _SAVED, _APPLY, _kernel_values
+        "NP102", Severity.ERROR, "the host is not the one planned", _planned, _SAVED, _APPLY, _another_machine
     ),
-    MachineRule("NP105", Severity.ERROR, "frequency scaling is not as planned", _planned, _SAVED, _APPLY, _scaling),
+    MachineRule(
+        "NP103", Severity.ERROR, "huge pages are not as planned", _planned, _SAVED, _APPLY, _hugepages
+    ),
+    MachineRule(
+        "NP104",
+        Severity.ERROR,
+        "a value of the kernel is not as planned",
+        _planned,
+        _SAVED,
+        _APPLY,
+        _kernel_values,
+    ),
+    MachineRule(
+        "NP105", Severity.ERROR, "frequency scaling is not as planned", _planned, _SAVED, _APPLY, _scaling
+    ),
     MachineRule("NP106", Severity.ERROR, "a sysctl is not as planned", _planned, _SAVED, _APPLY, _sysctls),
     MachineRule(
-        "NP107", Severity.ERROR, "the kernel has booted without planned parameters", _planned, _SAVED, _APPLY, _cmdline
+        "NP107",
+        Severity.ERROR,
+        "the kernel has booted without planned parameters",
+        _planned,
+        _SAVED,
+        _APPLY,
+        _cmdline,
     ),
     MachineRule(
         "NP108",

@@ -99,11 +99,17 @@ PEER_RULES: tuple[PeerRule, ...] = (
     _rule(116, "sleep states of CPUs", whole(readings.sleep_states), _BIOS),
     _rule(117, "sysctls", readings.sysctls, _PROFILE),
     _rule(118, "values of the kernel", lambda machine: machine.kernel_values, _PROFILE),
-    _rule(120, "GPUs", readings.gpus, f"look for the board in the BMC's log, and reseat it; {_PLACE}", _ERROR),
+    _rule(
+        120, "GPUs", readings.gpus, f"look for the board in the BMC's log, and reseat it; {_PLACE}", _ERROR
+    ),
     _rule(121, "NUMA nodes of GPUs", of_gpus(lambda gpu: gpu.numa_node), f"{_BIOS}, and the slots"),
     _rule(122, "PCIe links of GPUs", of_gpus(readings.link_of_gpu), _RISER),
-    _rule(123, "memory of GPUs", of_gpus(readings.gpu_memory), "see whether ECC and MIG are as on its siblings"),
-    _rule(124, "ECC of GPUs", of_gpus(readings.ecc), "`nvidia-smi -e 1`, then reset the GPU, the node drained"),
+    _rule(
+        123, "memory of GPUs", of_gpus(readings.gpu_memory), "see whether ECC and MIG are as on its siblings"
+    ),
+    _rule(
+        124, "ECC of GPUs", of_gpus(readings.ecc), "`nvidia-smi -e 1`, then reset the GPU, the node drained"
+    ),
     _rule(125, "MIG of GPUs", of_gpus(readings.mig), f"{_PROFILE}, with the node drained"),
     _rule(
         126,
@@ -130,8 +136,12 @@ PEER_RULES: tuple[PeerRule, ...] = (
         _ERROR,
     ),
     _rule(141, "firmware of RDMA devices", of_rdma_devices(lambda each: each.firmware), _FIRMWARE),
-    _rule(142, "ports of RDMA devices", of_rdma_devices(readings.ports), "see cable, transceiver, switch port"),
-    _rule(143, "MTU of RDMA devices", of_rdma_devices(lambda each: each.mtu), "set it on interface and switch"),
+    _rule(
+        142, "ports of RDMA devices", of_rdma_devices(readings.ports), "see cable, transceiver, switch port"
+    ),
+    _rule(
+        143, "MTU of RDMA devices", of_rdma_devices(lambda each: each.mtu), "set it on interface and switch"
+    ),
     _rule(
         144,
         "virtual functions",
@@ -172,7 +182,9 @@ PEER_RULES: tuple[PeerRule, ...] = (
         "boot it with the siblings' iommu parameters",
     ),
     _rule(160, "kubelet", readings.kubelet, "install the siblings' version with the node drained"),
-    _rule(161, "containerd", whole(readings.containerd), "install the siblings' version, and hold the package"),
+    _rule(
+        161, "containerd", whole(readings.containerd), "install the siblings' version, and hold the package"
+    ),
     _SETTINGS,
     _rule(163, "TuneD's profiles", whole(readings.tuned), "`tuned-adm profile` with the siblings'", _NOTE),
     _rule(164, "profile of its plan", whole(readings.profile), _PROFILE),

@@ -100,7 +100,9 @@ def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Fai
         {kind: tuple(names) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))},
         racks_of(machines),
         tuple(
-            sorted(found, key=lambda each: (gravity.index(each.finding.severity), order.index(each.finding.id)))
+            sorted(
+                found, key=lambda each: (gravity.index(each.finding.severity), order.index(each.finding.id))
+            )
         ),
     )
 
@@ -117,7 +119,9 @@ def _beside_siblings(machines: Mapping[str, AuditedMachine]) -> Iterator[AuditFi
 def _failure(failed: Failed) -> Finding:
     rule = UNREACHABLE if failed.unreachable else UNREAD
     message, _, remedy = failed.reason.partition("\n")
-    return Finding(rule.id, rule.severity, message, " ".join(remedy.split()) or "look at the host, and audit it again")
+    return Finding(
+        rule.id, rule.severity, message, " ".join(remedy.split()) or "look at the host, and audit it again"
+    )
 
 
 # ---- what is known already ----
@@ -207,7 +211,8 @@ def _moved(machines: Mapping[str, AuditedMachine], before: Earlier) -> Iterator[
 def fact_texts(machine: AuditedMachine) -> dict[str, dict[str, str]]:
     """Return the facts of a machine as texts, by rule and place."""
     return {
-        rule: {place: text_of(value) for place, value in values.items()} for rule, values in machine.facts.items()
+        rule: {place: text_of(value) for place, value in values.items()}
+        for rule, values in machine.facts.items()
     }
 
 

@@ -36,7 +36,9 @@ class Kind:
 def kind_of(machine: NodeTopology) -> Kind:
     """Return the kind of a machine: not how many devices it has, of which some may be lost."""
     maker, packages = _MAKERS.get(machine.cpu_vendor or "", ""), len(machine.packages)
-    processors = f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
+    processors = (
+        f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
+    )
     ids = {f"{gpu.vendor}:{gpu.device}" for gpu in machine.gpus}
     devices = {MODELS.get(each, each) for each in ids}
     devices |= {each.name or f"{each.vendor}:{each.device}" for each in machine.accelerators}

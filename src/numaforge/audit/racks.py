@@ -61,16 +61,17 @@ def _clique(trays: Mapping[str, AuditedMachine], where: str) -> Iterator[tuple[s
         "NA204",
         nodes,
         where,
-        "write the same /etc/nvidia-imex/nodes_config.cfg on every tray, and restart nvidia-imex on all of them",
+        "write the same /etc/nvidia-imex/nodes_config.cfg on every tray, and restart nvidia-imex on all",
     )
     yield from _minority(
-        "NA205", services, where, "run IMEX as a service on every tray, or on none (driver-managed ComputeDomains)"
+        "NA205",
+        services,
+        where,
+        "run IMEX as a service on every tray, or on none (driver-managed ComputeDomains)",
     )
 
 
-def _minority(
-    rule: str, values: Mapping[str, str], where: str, remedy: str
-) -> Iterator[tuple[str, Finding]]:
+def _minority(rule: str, values: Mapping[str, str], where: str, remedy: str) -> Iterator[tuple[str, Finding]]:
     """Yield a finding for each tray whose value most trays do not have; for all where most have none."""
     counts = Counter(values.values())
     if len(counts) < 2:

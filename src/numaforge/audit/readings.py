@@ -49,7 +49,9 @@ def whole(value: Callable[[NodeTopology], object]) -> Read:
 
 def of_gpus(value: Callable[[Gpu], object]) -> Read:
     """Return what reads a value of each GPU that answers."""
-    return lambda machine: _spread((gpu.pci_address, value(gpu)) for gpu in machine.gpus if not gpu.unanswered)
+    return lambda machine: _spread(
+        (gpu.pci_address, value(gpu)) for gpu in machine.gpus if not gpu.unanswered
+    )
 
 
 def of_rdma_devices(value: Callable[[RdmaDevice], object]) -> Read:
@@ -102,7 +104,9 @@ def _by_kind(values: Iterable[tuple[str | None, str, object]]) -> Values:
 def operating_system(machine: NodeTopology) -> str | None:
     """Return the release as the host calls it."""
     release = machine.os_release
-    return release.get("PRETTY_NAME") or " ".join(filter(None, map(release.get, ("ID", "VERSION_ID")))) or None
+    return (
+        release.get("PRETTY_NAME") or " ".join(filter(None, map(release.get, ("ID", "VERSION_ID")))) or None
+    )
 
 
 def cmdline(machine: NodeTopology) -> str | None:
@@ -136,7 +140,10 @@ def hugepages(machine: NodeTopology) -> Values:
     """Return the pages of each NUMA node, by size."""
     sizes = sorted({size for node in machine.numa_nodes for size in node.hugepages})
     pools = {size: [node.hugepages.get(size) for node in machine.numa_nodes] for size in sizes}
-    return {size: _run_length(str(pool.total if pool else 0) for pool in held) or "" for size, held in pools.items()}
+    return {
+        size: _run_length(str(pool.total if pool else 0) for pool in held) or ""
+        for size, held in pools.items()
+    }
 
 
 def _run_length(values: Iterable[str]) -> str | None:

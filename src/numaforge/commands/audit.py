@@ -30,7 +30,10 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     "--baseline", metavar="FILE", type=click.Path(), help="Accept what an earlier audit (-o json) has found."
 )
 @click.option(
-    "--since", metavar="FILE", type=click.Path(), help="Say what has changed since an earlier audit (-o json)."
+    "--since",
+    metavar="FILE",
+    type=click.Path(),
+    help="Say what has changed since an earlier audit (-o json).",
 )
 @click.option(
     "--fail-on",
@@ -61,11 +64,11 @@ def audit(
 ) -> int:
     """Say what is wrong with each of many machines, and which differs from its siblings.
 
-    MACHINE is also an INVENTORY of pyinfra's (NAME.py, or a folder with an inventory.py): all of its hosts are
-    asked at once, one round trip each, and nothing is changed on them. All rules of `gpus check`, `gpudirect`,
-    `host check` and `check` judge each machine, and so does the plan that is saved on it. Machines of one kind
-    are compared with each other, trays of one rack as well. Exits with 1 where there is an error that no
-    baseline has, 6 where all that is wrong are hosts that do not answer.
+    MACHINE is also an INVENTORY of pyinfra's (NAME.py, or a folder with an inventory.py): all of its hosts
+    are asked at once, one round trip each, and nothing is changed on them. The rules of `gpus check`,
+    `gpudirect`, `host check` and `check` judge each machine, and so does the plan that is saved on it.
+    Machines of one kind are compared with each other, trays of one rack as well. Exits with 1 where there is
+    an error that no baseline has, with 6 where all that is wrong are hosts that do not answer.
 
     \b
     Examples:
@@ -119,9 +122,7 @@ def _format(file: str) -> str:
     return kind
 
 
-def _text(
-    found: FleetAudit, changed: Changes | None, kind: str, fail_on: str, machines: ManyMachines
-) -> str:
+def _text(found: FleetAudit, changed: Changes | None, kind: str, fail_on: str, machines: ManyMachines) -> str:
     """Return an audit in a format that is a text."""
     from numaforge.report import audit_documents
 

@@ -1,4 +1,4 @@
-"""Read many machines at once and audit each by itself: saved ones in a process for each core, hosts together."""
+"""Read many machines, and audit each by itself: saved ones in a process for each core, hosts together."""
 
 from __future__ import annotations
 
@@ -172,7 +172,9 @@ def _captured(inventory: str, limits: Sequence[str], folder: Path) -> tuple[list
 
     function, out = "numaforge.roles.topology.capture", f"out={json.dumps(str(folder))}"
     answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", ("--data", out))
-    found = [Source(answers.told[name]["file"], name) for name in answers.settings if name not in answers.failed]
+    found = [
+        Source(answers.told[name]["file"], name) for name in answers.settings if name not in answers.failed
+    ]
     failed = [
         _Entry(Source(None, name), Failed(why.removeprefix(f"{name}: "), name in answers.unreachable))
         for name, why in answers.failed.items()
@@ -195,8 +197,12 @@ def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
 def _asked(place: Source) -> _Entry:
     """Return what is read of a host, a folder, a ready machine, standard input, or this machine."""
     kept: list[NodeTopology] = []
-    read = _guarded(lambda: kept.append(machine_of(place.named, None)) or kept[0])
-    return _Entry(place, read, kept[0] if kept else None)
+
+    def look() -> NodeTopology:
+        kept.append(machine_of(place.named, None))
+        return kept[0]
+
+    return _Entry(place, _guarded(look), kept[0] if kept else None)
 
 
 def _read_file(path: str) -> AuditedMachine | Failed:
@@ -216,11 +222,13 @@ def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
 
 
 def _set_up_reader() -> None:
-    """Have a process that reads machines look for circles of objects seldom: it takes a seventh of its time."""
+    """Look for circles of objects seldom, which takes a seventh of the time otherwise."""
     gc.set_threshold(200_000)
 
 
-def _in_processes(paths: Sequence[str], show_far: Callable[[str], object]) -> dict[str, AuditedMachine | Failed]:
+def _in_processes(
+    paths: Sequence[str], show_far: Callable[[str], object]
+) -> dict[str, AuditedMachine | Failed]:
     """Return what is read of each file; one that ends its process is read again alone, and costs one line."""
     unique = list(dict.fromkeys(paths))
     if len(unique) <= _FEW or every_core() == 1:

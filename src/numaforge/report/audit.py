@@ -23,9 +23,7 @@ _LINES = 3  # of what is said of one group
 Told = TypeVar("Told")
 
 
-def audit_lines(
-    audit: FleetAudit, changed: Changes, screen: Screen, *, whole: bool = False
-) -> list[str]:
+def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: bool = False) -> list[str]:
     """Return an audit for a person, styled. `whole` shows every group, and what helps.
 
     No line is wider than the screen, but for words that are.
@@ -52,7 +50,9 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
         "note": "with notes",
         "sound": "sound",
     }
-    said = [click.style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count]
+    said = [
+        click.style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count
+    ]
     total = counted(sum(counts.values()), "machine")
     yield click.style(f"{total}: ", bold=True) + ", ".join(reversed(said))
     for kind, members in [*audit.kinds.items()][:_MOST]:
@@ -71,8 +71,10 @@ def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
         groups.setdefault(without_name(each.finding.evidence, each.machine), []).append(each)
     for several in sorted(groups.values(), key=len, reverse=True)[:_MOST]:
         names = in_short(each.machine for each in several)
-        reason = several[0].finding.evidence if len(several) == 1 else without_name(
-            several[0].finding.evidence, several[0].machine
+        reason = (
+            several[0].finding.evidence
+            if len(several) == 1
+            else without_name(several[0].finding.evidence, several[0].machine)
         )
         line = wrapped(f"{several[0].finding.id} {names}: {reason}", width, "", most=1)
         yield from (click.style(each, fg="red") for each in line)
@@ -100,12 +102,17 @@ def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[st
     for said, names in groups if whole else groups[:_MOST]:
         found = differences[names[0]]
         siblings = max(one.siblings for each in found for one in each.unusual)
-        colour = _COLOURS["error" if any(each.finding.severity is Severity.ERROR for each in found) else "warning"]
-        head = f"{in_short(names)} {'differs' if len(names) == 1 else 'differ'} from {counted(siblings, 'sibling')}: "
+        colour = _COLOURS[
+            "error" if any(each.finding.severity is Severity.ERROR for each in found) else "warning"
+        ]
+        verb = "differs" if len(names) == 1 else "differ"
+        head = f"{in_short(names)} {verb} from {counted(siblings, 'sibling')}: "
         lines = wrapped(head + "; ".join(text for _, text in said), width, "", most=None if whole else _LINES)
         yield from _with_head(lines, in_short(names), colour)
     if len(groups) > _MOST and not whole:
-        yield from wrapped(f"and {folded(name for _, names in groups[_MOST:] for name in names)}", width, "", most=1)
+        yield from wrapped(
+            f"and {folded(name for _, names in groups[_MOST:] for name in names)}", width, "", most=1
+        )
 
 
 def _with_head(lines: Sequence[str], head: str, colour: str) -> Iterator[str]:
@@ -144,7 +151,9 @@ def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]
         first = several[0]
         names = [*dict.fromkeys(each.machine for each in several)]
         head = f"{first.finding.severity} {rule}"
-        label = wrapped(f"{head}  {first.rule.title}: {in_short(names)}", width, "", most=None if whole else 2)
+        label = wrapped(
+            f"{head}  {first.rule.title}: {in_short(names)}", width, "", most=None if whole else 2
+        )
         yield from _with_head(label, head, _COLOURS[str(first.finding.severity)])
         for line in _evidences(several, whole=whole):
             yield from wrapped(line, width, most=None if whole else 1)
@@ -171,7 +180,9 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
         return
     yield click.style("Since the earlier audit", bold=True)
     rows: list[str] = []
-    rows += _by_text(changed.new, lambda each: f"new: {each.finding.id} {each.rule.title}", lambda each: each.machine)
+    rows += _by_text(
+        changed.new, lambda each: f"new: {each.finding.id} {each.rule.title}", lambda each: each.machine
+    )
     gone = [(name, key) for name, keys in changed.gone.items() for key in keys]
     rows += _by_text(gone, lambda each: f"gone: {each[1]}", lambda each: each[0])
     rows += [f"{in_short(changed.machines_new)}: was not audited before"] if changed.machines_new else []
@@ -187,9 +198,7 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
         yield f"  and {counted(len(rows) - _MOST, 'more change')}"
 
 
-def _by_text(
-    several: Iterable[Told], text: Callable[[Told], str], name: Callable[[Told], str]
-) -> list[str]:
+def _by_text(several: Iterable[Told], text: Callable[[Told], str], name: Callable[[Told], str]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for each in several:
         groups.setdefault(text(each), []).append(name(each))
@@ -211,4 +220,6 @@ def _foot(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
     yield ""
     yield from wrapped("; ".join(said), width, "")
     if len(state_of(audit)) == 1 and not audit.failed:
-        yield from wrapped("one machine has no siblings: name several, or a folder with their snapshots", width, "")
+        yield from wrapped(
+            "one machine has no siblings: name several, or a folder with their snapshots", width, ""
+        )

@@ -133,7 +133,8 @@ def earlier(path: str) -> Earlier:
         raise NumaforgeError("is no audit: it has no list `machines`", where=path, remedy=_REMEDY)
     if document.get("schema") != 1:
         raise NumaforgeError(
-            f"an audit of schema {shown(document.get('schema'))}, and this numaforge reads schema 1", where=path
+            f"an audit of schema {shown(document.get('schema'))}, and this numaforge reads schema 1",
+            where=path,
         )
     found: dict[str, EarlierMachine] = {}
     for number, entry in enumerate(document["machines"]):
@@ -205,7 +206,9 @@ def sarif(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
                         ],
                     }
                 },
-                "results": [_result(each, order, states.get((each.machine, each.key))) for each in audit.findings],
+                "results": [
+                    _result(each, order, states.get((each.machine, each.key))) for each in audit.findings
+                ],
             }
         ],
     }
@@ -252,7 +255,10 @@ def junit(audit: FleetAudit, fail_on: str) -> str:
     severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
     suites = [_suite(name, audit.by_machine.get(name, []), severities) for name in _names(audit)]
     total = {what: sum(suite[1][what] for suite in suites) for what in ("tests", "failures", "skipped")}
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites name=\"numaforge audit\" {_counts(total)}>"]
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuites name="numaforge audit" {_counts(total)}>',
+    ]
     for name, counts, cases in suites:
         lines += [f"  <testsuite name={_attribute(name)} {_counts(counts)}>", *cases, "  </testsuite>"]
     return "\n".join([*lines, "</testsuites>"]) + "\n"
@@ -275,20 +281,24 @@ def _suite(
     cases, failures, skipped = [], 0, 0
     for rule, several in by_rule.items():
         open_ones = [each for each in several if not each.accepted]
-        head = f"    <testcase classname={_attribute(name)} name={_attribute(f'{rule} {several[0].rule.title}')}"
+        head = (
+            f"    <testcase classname={_attribute(name)} name={_attribute(f'{rule} {several[0].rule.title}')}"
+        )
         told = "\n".join(_told(each) for each in open_ones or several)
         if not open_ones:
             skipped += 1
-            cases.append(f"{head}><skipped message=\"the baseline has it\"/></testcase>")
+            cases.append(f'{head}><skipped message="the baseline has it"/></testcase>')
         elif open_ones[0].finding.severity in severities:
             failures += 1
             message = _attribute(open_ones[0].finding.evidence)
             kind = open_ones[0].finding.severity
-            cases.append(f'{head}><failure type="{kind}" message={message}>{_text(told)}</failure></testcase>')
+            cases.append(
+                f'{head}><failure type="{kind}" message={message}>{_text(told)}</failure></testcase>'
+            )
         else:
             cases.append(f"{head}><system-out>{_text(told)}</system-out></testcase>")
     if not cases:
-        cases = [f"    <testcase classname={_attribute(name)} name=\"nothing found\"/>"]
+        cases = [f'    <testcase classname={_attribute(name)} name="nothing found"/>']
     return name, {"tests": len(cases), "failures": failures, "skipped": skipped}, cases
 
 

@@ -33,8 +33,8 @@ ul.counts { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .
 .muted { color: var(--muted); }
 .error, .not-read { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
 .sound { color: var(--sound); }
-form.filter { position: sticky; top: 0; background: var(--back); padding: .5rem 0; display: none; gap: .5rem 1rem;
-  flex-wrap: wrap; align-items: end; border-bottom: 1px solid var(--line); z-index: 1; }
+form.filter { position: sticky; top: 0; background: var(--back); padding: .5rem 0; display: none;
+  gap: .5rem 1rem; flex-wrap: wrap; align-items: end; border-bottom: 1px solid var(--line); z-index: 1; }
 .scripted form.filter { display: flex; }
 .filter label { display: block; font-size: .85rem; color: var(--muted); }
 .filter input, .filter select { display: block; font: inherit; color: inherit; background: var(--soft);
@@ -78,20 +78,35 @@ form.addEventListener('input', apply);
 form.addEventListener('submit', (event) => event.preventDefault());
 form.addEventListener('reset', () => setTimeout(apply));
 document.addEventListener('keydown', (event) => {
-  if (event.key === '/' && !event.target.matches('input, select')) { event.preventDefault(); form.search.focus(); }
-  if (event.key === 'Escape' && event.target === form.search) { form.reset(); }
+  if (event.key === '/' && !event.target.matches('input, select')) {
+    event.preventDefault();
+    form.search.focus();
+  }
+  if (event.key === 'Escape' && event.target === form.search) form.reset();
 });
 const open = () => {
   const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (place instanceof HTMLDetailsElement) { place.hidden = false; place.open = true; place.scrollIntoView(); }
+  if (!(place instanceof HTMLDetailsElement)) return;
+  place.hidden = false;
+  place.open = true;
+  place.scrollIntoView();
 };
 addEventListener('hashchange', open);
 apply();
 open();
 """.strip()
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; form-action 'none'"
-_IN_WORDS = {"not read": "not read", "error": "errors", "warning": "warnings", "note": "notes", "sound": "sound"}
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
+    "form-action 'none'"
+)
+_IN_WORDS = {
+    "not read": "not read",
+    "error": "errors",
+    "warning": "warnings",
+    "note": "notes",
+    "sound": "sound",
+}
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,8 @@ def _page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[Portra
     yield from _counts(audit)
     since = '<a href="#since">Changes</a>' if changed else ""
     looks = '<a href="#pictures">Pictures</a>' if portraits else ""
-    yield f'<nav aria-label="Parts"><a href="#machines">Machines</a><a href="#rules">Rules</a>{looks}{since}</nav>'
+    parts = f'<a href="#machines">Machines</a><a href="#rules">Rules</a>{looks}{since}'
+    yield f'<nav aria-label="Parts">{parts}</nav>'
     yield "</header>\n<main>"
     yield from _kinds(audit)
     if changed is not None:
@@ -151,7 +167,10 @@ def _kinds(audit: FleetAudit) -> Iterator[str]:
 def _since(changed: Changes) -> Iterator[str]:
     yield '<section aria-labelledby="since">\n<h2 id="since">Since the earlier audit</h2>'
     rows = [
-        *(f"{_link(each.machine)}: new: {_rule_link(each.finding.id)} {_safe(each.rule.title)}" for each in changed.new),
+        *(
+            f"{_link(each.machine)}: new: {_rule_link(each.finding.id)} {_safe(each.rule.title)}"
+            for each in changed.new
+        ),
         *(f"{_link(name)}: gone: {_safe(key)}" for name, keys in changed.gone.items() for key in keys),
         *(
             f"{_link(each.machine)}: {_safe(each.what)}: {_safe(each.before or 'not known')} &rarr; "
@@ -161,7 +180,9 @@ def _since(changed: Changes) -> Iterator[str]:
         *(f"{_link(name)}: was not audited before" for name in changed.machines_new),
         *(f"{_safe(name)}: is not audited any more" for name in changed.machines_gone),
     ]
-    yield from (["<ul>", *(f"<li>{row}</li>" for row in rows), "</ul>"] if rows else ["<p>Nothing has changed.</p>"])
+    yield from (
+        ["<ul>", *(f"<li>{row}</li>" for row in rows), "</ul>"] if rows else ["<p>Nothing has changed.</p>"]
+    )
     yield "</section>"
 
 
@@ -194,15 +215,19 @@ def _machines(audit: FleetAudit, portraits: Sequence[Portrait]) -> Iterator[str]
 
 def _filter(audit: FleetAudit, rules: Mapping[str, str]) -> Iterator[str]:
     yield '<form class="filter" role="search">'
-    yield '<div><label for="search">Search (key /)</label><input id="search" name="search" type="search"></div>'
+    search = '<input id="search" name="search" type="search">'
+    yield f'<div><label for="search">Search (key /)</label>{search}</div>'
     yield from _select("state", "State", {state: state for state in STATES})
     yield from _select("kind", "Kind", {str(number): str(kind) for number, kind in enumerate(audit.kinds)})
     yield from _select("rule", "Rule", {rule: f"{rule} {title}" for rule, title in sorted(rules.items())})
-    yield '<div><button type="reset">Show all</button> <output id="told" class="muted"></output></div>\n</form>'
+    yield '<div><button type="reset">Show all</button> <output id="told" class="muted"></output></div>'
+    yield "</form>"
 
 
 def _select(name: str, label: str, choices: Mapping[str, str]) -> Iterator[str]:
-    options = "".join(f'<option value="{_safe(value)}">{_safe(text)}</option>' for value, text in choices.items())
+    options = "".join(
+        f'<option value="{_safe(value)}">{_safe(text)}</option>' for value, text in choices.items()
+    )
     yield f'<div><label for="{name}">{label}</label><select id="{name}" name="{name}">'
     yield f'<option value="">all</option>{options}</select></div>'
 
@@ -222,9 +247,9 @@ def _findings(several: Sequence[AuditFinding]) -> Iterator[str]:
         where = f"{_safe(finding.where)}: " if finding.where else ""
         accepted = ' <span class="muted">(accepted by the baseline)</span>' if each.accepted else ""
         marked = ' class="accepted"' if each.accepted else ""
+        severity = f'<span class="{finding.severity}">{finding.severity}</span>'
         yield (
-            f'<li{marked}><span class="{finding.severity}">{finding.severity}</span> {_rule_link(finding.id)} '
-            f"{where}{_safe(finding.evidence)}{accepted}</li>"
+            f"<li{marked}>{severity} {_rule_link(finding.id)} {where}{_safe(finding.evidence)}{accepted}</li>"
         )
     yield "</ul>"
 
@@ -237,12 +262,15 @@ def _rules(audit: FleetAudit) -> Iterator[str]:
     for rule, several in groups.items():
         finding = several[0].finding
         names = [*dict.fromkeys(each.machine for each in several)]
+        severity = finding.severity
         yield (
-            f'<details id="rule-{rule}" open><summary><span class="{finding.severity}">{finding.severity} {rule}</span> '
-            f'{_safe(several[0].rule.title)} <span class="muted">({counted(len(names), "machine")})</span></summary>'
+            f'<details id="rule-{rule}" open><summary><span class="{severity}">{severity} {rule}</span> '
+            f'{_safe(several[0].rule.title)} <span class="muted">({counted(len(names), "machine")})</span>'
+            "</summary>"
         )
-        source = f"<br><span class=\"muted\">Source: {_safe(finding.source)}</span>" if finding.source else ""
-        yield f'<div class="inside"><p>{_safe(folded(names))}</p><p>What helps: {_safe(finding.remedy)}{source}</p></div>'
+        source = f'<br><span class="muted">Source: {_safe(finding.source)}</span>' if finding.source else ""
+        yield f'<div class="inside"><p>{_safe(folded(names))}</p>'
+        yield f"<p>What helps: {_safe(finding.remedy)}{source}</p></div>"
         yield "</details>"
     yield "</section>"
 
@@ -279,7 +307,9 @@ def _rule_link(rule: str) -> str:
 
 
 def _anchor(name: str) -> str:
-    return "machine-" + "".join(char if char.isalnum() or char in "-_." else f"_{ord(char):x}_" for char in name)
+    return "machine-" + "".join(
+        char if char.isalnum() or char in "-_." else f"_{ord(char):x}_" for char in name
+    )
 
 
 def _class(state: str) -> str:

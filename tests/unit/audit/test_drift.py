@@ -42,7 +42,11 @@ WISH = {
 def kept(machine: NodeTopology) -> NodeTopology:
     """Return a machine that is as its saved plan wants it."""
     plan = plan_node(machine, load_profile(WISH))
-    after, tuning, kubelet = as_planned(machine_as_planned(machine, plan), plan.mig), plan.tuning, plan.kubelet
+    after, tuning, kubelet = (
+        as_planned(machine_as_planned(machine, plan), plan.mig),
+        plan.tuning,
+        plan.kubelet,
+    )
     assert kubelet is not None
     assert after.kubelet is not None
     assert after.cpufreq is not None
@@ -116,7 +120,9 @@ def test_a_machine_that_is_as_planned_has_nothing_to_tell() -> None:
     assert with_verdict(RULES, PLANNED, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE) == set()
 
 
-@pytest.mark.parametrize(("change", "rule", "places"), DRIFTS, ids=[f"{rule}-{places[0]}" for _, rule, places in DRIFTS])
+@pytest.mark.parametrize(
+    ("change", "rule", "places"), DRIFTS, ids=[f"{rule}-{places[0]}" for _, rule, places in DRIFTS]
+)
 def test_what_is_not_as_planned_is_found(change: Change, rule: str, places: list[str]) -> None:
     assert found(RULES, change(PLANNED)) == {rule: places}
 

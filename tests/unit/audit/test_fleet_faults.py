@@ -42,7 +42,9 @@ def test_every_machine_is_beside_its_siblings(audit: dict[str, Any]) -> None:
     assert sorted(len(each["machines"]) for each in audit["kinds"]) == sorted(COUNTS.values())
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.change.__name__.strip("_") + "-" + fault.host)
+@pytest.mark.parametrize(
+    "fault", FAULTS, ids=lambda fault: fault.change.__name__.strip("_") + "-" + fault.host
+)
 def test_each_fault_is_found_by_its_rules(fault: Fault, found: dict[str, set[str]]) -> None:
     assert found[fault.host] == fault.rules | ALSO.get(fault.host, set())
 
@@ -53,7 +55,9 @@ def test_nothing_else_is_found(found: dict[str, set[str]]) -> None:
 
 def test_what_differs_is_told_with_its_siblings(audit: dict[str, Any]) -> None:
     told = {
-        each["name"]: [(one["place"], one["value"], one["usual"], one["siblings"], one["devices"]) for one in unusual]
+        each["name"]: [
+            (one["place"], one["value"], one["usual"], one["siblings"], one["devices"]) for one in unusual
+        ]
         for each in audit["machines"]
         for finding in each["findings"]
         if finding["id"] in PEER_RULE
@@ -61,7 +65,9 @@ def test_what_differs_is_told_with_its_siblings(audit: dict[str, Any]) -> None:
     }
     assert told["dgx-031"] == [("NICs", "7 x 4096, 1 x 512", "8 x 4096", 199, ["0000:18:00.0"])]
     assert told["dgx-120"] == [("", "7 x Gen5 x16, 1 x Gen4 x8", "8 x Gen5 x16", 199, ["0000:61:00.0"])]
-    assert told["dgx-064"] == [("15b3:1021", "7 x 28.39.1002, 1 x 28.36.1010", "8 x 28.39.1002", 199, ["mlx5_4"])]
+    assert told["dgx-064"] == [
+        ("15b3:1021", "7 x 28.39.1002, 1 x 28.36.1010", "8 x 28.39.1002", 199, ["mlx5_4"])
+    ]
     assert told["b200-011"] == [("", "7 x NVIDIA B200", "8 x NVIDIA B200", 59, [])]
 
 

@@ -20,7 +20,8 @@ FOUR, FOUR_AND_ONE = ("a",) * 4, (*("a",) * 4, "b")
 def of_kernels(*kernels: str | None) -> dict[str, list[str]]:
     """Return the rules by which machines with these kernels differ, by name."""
     kind = {
-        f"gpu-{number}": {} if kernel is None else {"NA101": {"": kernel}} for number, kernel in enumerate(kernels)
+        f"gpu-{number}": {} if kernel is None else {"NA101": {"": kernel}}
+        for number, kernel in enumerate(kernels)
     }
     return {name: [*rules] for name, rules in unusual_of(kind).items()}
 
@@ -55,10 +56,14 @@ EIGHT = {"on": tuple(f"gpu{number}" for number in range(8))}
         pytest.param("NA124", {"off": EIGHT["on"]}, (), id="all-devices-differ"),
         pytest.param("NA124", {"on": EIGHT["on"][:7]}, None, id="one-less-is-told-by-the-count-alone"),
         pytest.param("NA120", {"on": EIGHT["on"][:7]}, (), id="one-less-is-told-by-the-count"),
-        pytest.param("NA124", {"on": EIGHT["on"][:6], "off": ("gpu7",)}, ("gpu7",), id="one-less-and-one-differs"),
+        pytest.param(
+            "NA124", {"on": EIGHT["on"][:6], "off": ("gpu7",)}, ("gpu7",), id="one-less-and-one-differs"
+        ),
     ],
 )
-def test_the_devices_that_differ_are_named(rule: str, value: dict[str, tuple[str, ...]], blamed: object) -> None:
+def test_the_devices_that_differ_are_named(
+    rule: str, value: dict[str, tuple[str, ...]], blamed: object
+) -> None:
     kind = {f"gpu-{number}": {rule: {"": EIGHT}} for number in range(4)}
     found = unusual_of({**kind, "odd": {rule: {"": value}}})
     assert {name: rules[rule][0].devices for name, rules in found.items()} == (
@@ -69,8 +74,12 @@ def test_the_devices_that_differ_are_named(rule: str, value: dict[str, tuple[str
 @pytest.mark.parametrize(
     ("rule", "one", "other", "alike"),
     [
-        pytest.param("NA112", "1007.5, 1007.5 GiB", "1007.1, 1008.0 GiB", True, id="a-little-memory-is-the-kernels"),
-        pytest.param("NA112", "1007.5, 1007.5 GiB", "1007.5, 943.5 GiB", False, id="a-module-less-is-more-than-that"),
+        pytest.param(
+            "NA112", "1007.5, 1007.5 GiB", "1007.1, 1008.0 GiB", True, id="a-little-memory-is-the-kernels"
+        ),
+        pytest.param(
+            "NA112", "1007.5, 1007.5 GiB", "1007.5, 943.5 GiB", False, id="a-module-less-is-more-than-that"
+        ),
         pytest.param("NA112", "1007.5, 1007.5 GiB", "1007.5 GiB", False, id="a-NUMA-node-less"),
         pytest.param("NA117", "60", "61", False, id="small-numbers-are-exact"),
         pytest.param("NA117", "8386560", "8386304", True, id="large-numbers-are-made-of-the-memory"),

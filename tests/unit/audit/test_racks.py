@@ -27,15 +27,25 @@ def tray(
         pytest.param([tray()] * 4, [], id="all-agree"),
         pytest.param([*[tray()] * 3, tray(driver="570.1")], [("t3", "NA203")], id="another-driver"),
         pytest.param([*[tray()] * 3, tray(nodes=17)], [("t3", "NA204")], id="a-list-of-another-length"),
-        pytest.param([*[tray()] * 3, tray(service="masked")], [("t3", "NA205")], id="IMEX-run-in-another-way"),
+        pytest.param(
+            [*[tray()] * 3, tray(service="masked")], [("t3", "NA205")], id="IMEX-run-in-another-way"
+        ),
         pytest.param([*[tray()] * 3, tray(f"{RACK}.2")], [("t3", "NA202")], id="another-clique"),
         pytest.param(
-            [tray(), tray(driver="570.1")], [("t0", "NA203"), ("t1", "NA203")], id="where-none-has-most-all-are-told"
+            [tray(), tray(driver="570.1")],
+            [("t0", "NA203"), ("t1", "NA203")],
+            id="where-none-has-most-all-are-told",
         ),
-        pytest.param([*[tray()] * 3, tray(f"{RACK}.1", f"{RACK}.2")], [("t3", "NA201")], id="a-tray-in-two-cliques"),
-        pytest.param([tray(), tray(), tray(f"{OTHER}.1", driver="570.1")], [], id="another-rack-has-its-own-driver"),
+        pytest.param(
+            [*[tray()] * 3, tray(f"{RACK}.1", f"{RACK}.2")], [("t3", "NA201")], id="a-tray-in-two-cliques"
+        ),
+        pytest.param(
+            [tray(), tray(), tray(f"{OTHER}.1", driver="570.1")], [], id="another-rack-has-its-own-driver"
+        ),
         pytest.param([*[tray()] * 3, tray("1", driver="570.1")], [], id="a-fabric-without-its-cluster"),
-        pytest.param([tray(), replace(tray(), facts={}, imex={})], [], id="what-is-not-known-is-not-compared"),
+        pytest.param(
+            [tray(), replace(tray(), facts={}, imex={})], [], id="what-is-not-known-is-not-compared"
+        ),
     ],
 )
 def test_trays_of_a_rack_agree(trays: list[AuditedMachine], found: list[tuple[str, str]]) -> None:
@@ -44,5 +54,10 @@ def test_trays_of_a_rack_agree(trays: list[AuditedMachine], found: list[tuple[st
 
 
 def test_a_rack_is_the_trays_of_one_nvlink_domain() -> None:
-    machines = {"a": tray(), "b": tray(f"{RACK}.2"), "c": tray(f"{OTHER}.1"), "d": replace(tray(), fabrics=())}
+    machines = {
+        "a": tray(),
+        "b": tray(f"{RACK}.2"),
+        "c": tray(f"{OTHER}.1"),
+        "d": replace(tray(), fabrics=()),
+    }
     assert racks_of(machines) == {RACK: ["a", "b"]}

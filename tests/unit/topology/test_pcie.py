@@ -85,7 +85,9 @@ def test_the_device_control_register_is_found(space: bytes | None, expected: int
     assert device_control(space) == expected
 
 
-@pytest.mark.parametrize(("register", "read", "payload"), [(0x2936, 512, 256), (0x5000, 4096, 128), (0, 128, 128)])
+@pytest.mark.parametrize(
+    ("register", "read", "payload"), [(0x2936, 512, 256), (0x5000, 4096, 128), (0, 128, 128)]
+)
 def test_sizes_of_packets_are_read(tmp_path: Path, register: int, read: int, payload: int) -> None:
     root = write_functions(tmp_path, hgx_h100())
     for file in root.glob("sys/devices/pci*/**/config"):
