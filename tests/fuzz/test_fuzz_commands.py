@@ -17,10 +17,13 @@ import click
 import pytest
 
 from lab.paths import REPOSITORY
+from numaforge.audit.fleet import Failed, fleet_audit
+from numaforge.audit.machine import audited
 from numaforge.cli import numaforge, run
 from numaforge.errors import ExitCode
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.report.audit_documents import audit_document
 from numaforge.resources import template_dir
 from numaforge.roles import document as plans
 from tests.fixtures import machines
@@ -49,6 +52,9 @@ cpuManagerPolicy: static
 reservedSystemCPUs: "0"
 evictionHard: {memory.available: 100Mi}
 """
+AUDITED = fleet_audit(
+    {f"gpu-{number}": audited(machines.dgx_h100()) for number in range(4)}, {"gpu-9": Failed("no answer", True)}
+)
 SOUND = {
     "lab.json": json.dumps(LAB_DOCUMENT),
     "dgx.json": json.dumps(DGX_DOCUMENT),
@@ -61,6 +67,7 @@ SOUND = {
     "mig.yaml": MIG,
     "plugin.yaml": DEVICE_PLUGIN,
     "rdma.json": RDMA_PLUGIN,
+    "audit.json": json.dumps(audit_document(AUDITED, None)),
 }
 """Beside the file that is mutated."""
 
@@ -87,7 +94,7 @@ def converted(random: Random) -> str:
     return mutated_text(random, random.choice(_CONVERTED).read_text(encoding="utf-8"))
 
 
-plan = data_of("plan.json", "lab-plan.json")
+plan, audit = data_of("plan.json", "lab-plan.json"), data_of("audit.json")
 pods, devices, profile = text_of("pods.yaml"), text_of("devices.yaml"), text_of("profile.yaml")
 kubelet, mig, plugin, rdma = map(text_of, ("kubelet.yaml", "mig.yaml", "plugin.yaml", "rdma.json"))
 
@@ -143,6 +150,11 @@ DOORS: dict[str, Callable[[Random], str]] = {
     ),
     "fit pods.yaml --plan FILE": plan,
     "fit pods.yaml --machine lab.json --profile FILE": profile,
+    "audit FILE": machine,
+    "audit --machine FILE -o html": machine,
+    "audit FILE lab.json dgx.json lab.json -o sarif": machine,
+    "audit lab.json --baseline FILE": audit,
+    "audit lab.json --since FILE -o json": audit,
     "gpus check FILE": machine,
     "gpus check --machine FILE -o json": machine,
     "gpudirect FILE": machine,
@@ -270,7 +282,7 @@ def test_whatever_an_own_template_says_it_is_rendered_or_refused(
 
 def test_no_case_is_a_refusal_by_chance(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the cases start from is taken by every command."""
-    starts = {machine: "dgx.json", plan: "plan.json", converted: None}
+    starts = {machine: "dgx.json", plan: "plan.json", audit: "audit.json", converted: None}
     for name, of in _text_starts():
         starts[of] = name
     for door, of in DOORS.items():
@@ -317,7 +329,11 @@ def test_each_command_has_a_door_or_a_reason_for_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--machine", "--plan", "--profile", "--config", "--devices", "--drop-in", "--state-dir"]
+    "option",
+    [
+        *("--machine", "--plan", "--profile", "--config", "--devices", "--drop-in", "--state-dir"),
+        *("--baseline", "--since"),
+    ],
 )
 def test_each_command_that_takes_a_file_by_an_option_is_tried_with_it(option: str) -> None:
     taking = [

@@ -83,8 +83,8 @@ PEER_RULES: tuple[PeerRule, ...] = (
     _rule(101, "kernel", readings.kernel, "install the siblings' kernel, and boot it"),
     _rule(102, "operating system", whole(readings.operating_system), "install the siblings' release"),
     _rule(103, "kernel's command line", whole(readings.cmdline), "boot it with the siblings' parameters"),
-    _rule(105, "firmware of the machine (BIOS)", whole(lambda machine: machine.firmware), _FIRMWARE),
     _rule(104, "cgroup version", readings.cgroup, "boot it with the siblings' cgroup version"),
+    _rule(105, "firmware of the machine (BIOS)", whole(lambda machine: machine.firmware), _FIRMWARE),
     _rule(110, "CPUs", whole(readings.cpus), f"see which CPUs are offline, and {_BIOS}"),
     _rule(111, "NUMA nodes", whole(readings.numa_nodes), f"{_BIOS}: NPS, SNC"),
     _rule(

@@ -170,9 +170,10 @@ def _evidences(several: Sequence[AuditFinding], *, whole: bool) -> Iterator[str]
     for each in several:
         where = f"{each.finding.where}: " if each.finding.where else ""
         told.setdefault(f"{where}{each.finding.evidence}", []).append(each.machine)
+    several_machines = len({each.machine for each in several}) > 1
     ordered = sorted(told.items(), key=lambda item: -len(item[1]))
     for text, names in ordered if whole else ordered[:1]:
-        yield f"{in_short(names)}: {text}" if len(told) > 1 else text
+        yield f"{in_short(names)}: {text}" if several_machines and len(told) > 1 else text
 
 
 def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str]:

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from docs.rule_tables import GPU_FINDINGS, GPUDIRECT_PAGE, PAGES, page
+from docs.rule_tables import AUDIT_PAGE, GPU_FINDINGS, GPUDIRECT_PAGE, PAGES, page
 from numaforge.cli import run
 from numaforge.findings.engine import Verdict
 from numaforge.findings.gpudirect.pairs import Works
 
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PAGES}
-WITH_ANSWERS = (GPU_FINDINGS, GPUDIRECT_PAGE)
+WITH_ANSWERS = (GPU_FINDINGS, GPUDIRECT_PAGE, AUDIT_PAGE)
 EXAMPLES = [
     pytest.param(*example, id=f"{path.name}: {example[0]}")
     for path in WITH_ANSWERS
