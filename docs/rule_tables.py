@@ -32,7 +32,7 @@ PAGES: Mapping[Path, Mapping[str, tuple[Sequence[Rule], Mapping[str, str]]]] = {
         "drift": (drift.RULES, _COLUMNS),
     },
 }
-"""The tables of each page: their rules, and what they say of them beside id and severity: heading, then field."""
+"""The tables of each page: their rules, and what each says beside id and severity: heading, then field."""
 
 
 def page(path: Path, text: str) -> str:

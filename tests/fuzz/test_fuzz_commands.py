@@ -53,7 +53,8 @@ reservedSystemCPUs: "0"
 evictionHard: {memory.available: 100Mi}
 """
 AUDITED = fleet_audit(
-    {f"gpu-{number}": audited(machines.dgx_h100()) for number in range(4)}, {"gpu-9": Failed("no answer", True)}
+    {f"gpu-{number}": audited(machines.dgx_h100()) for number in range(4)},
+    {"gpu-9": Failed("no answer", True)},
 )
 SOUND = {
     "lab.json": json.dumps(LAB_DOCUMENT),

@@ -1,4 +1,4 @@
-"""The facts in which machines of one kind are expected to be equal: a row for each."""
+"""The facts in which machines of one make are expected to be equal: a row for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OF_ONE_NODE = frozenset({"address", "healthzBindAddress", "providerID", "regist
 
 @dataclass(frozen=True)
 class PeerRule(Rule):
-    """A fact in which machines of one kind are expected to be equal.
+    """A fact in which machines of one make are expected to be equal.
 
     `what` names it, `read` returns its values; `remedy` is the way out where one machine differs. numbers
     in two texts that are at least `roughly` are equal within half a percent.

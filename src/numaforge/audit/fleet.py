@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from numaforge.audit.facts import PEER_RULE, PEER_RULES, text_of
-from numaforge.audit.kinds import Kind, with_lost
 from numaforge.audit.machine import MACHINE_RULES, AuditedMachine
+from numaforge.audit.makes import Make, with_lost
 from numaforge.audit.peers import Unusual, unusual_of
 from numaforge.audit.racks import RACK_RULES, rack_findings, racks_of
 from numaforge.findings import Finding, Rule, Severity
@@ -49,11 +49,11 @@ class AuditFinding:
 
 @dataclass(frozen=True)
 class FleetAudit:
-    """All machines by the name to show, with their kinds, racks and findings; the gravest first."""
+    """All machines by the name to show, with their makes, racks and findings; the gravest first."""
 
     machines: Mapping[str, AuditedMachine]
     failed: Mapping[str, str]
-    kinds: Mapping[Kind, tuple[str, ...]]
+    makes: Mapping[Make, tuple[str, ...]]
     racks: Mapping[str, Sequence[str]]
     findings: tuple[AuditFinding, ...]
 
@@ -85,19 +85,19 @@ class Failed:
 
 def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Failed]) -> FleetAudit:
     """Return what is found of each machine alone, beside its siblings, and in its rack."""
-    kinds: dict[Kind, list[str]] = {}
-    for name, kind in zip(machines, with_lost([each.kind for each in machines.values()]), strict=True):
-        kinds.setdefault(kind, []).append(name)
+    makes: dict[Make, list[str]] = {}
+    for name, make in zip(machines, with_lost([each.make for each in machines.values()]), strict=True):
+        makes.setdefault(make, []).append(name)
     found = [AuditFinding(name, finding) for name, each in machines.items() for finding in each.findings]
     found += [AuditFinding(name, finding) for name, finding in rack_findings(machines)]
-    for names in kinds.values():
+    for names in makes.values():
         found += _beside_siblings({name: machines[name] for name in names})
     found += [AuditFinding(name, _failure(each)) for name, each in failed.items()]
     gravity, order = list(Severity), list(AUDIT_RULES)
     return FleetAudit(
         machines,
         {name: each.reason for name, each in failed.items()},
-        {kind: tuple(names) for kind, names in sorted(kinds.items(), key=lambda each: -len(each[1]))},
+        {make: tuple(names) for make, names in sorted(makes.items(), key=lambda each: -len(each[1]))},
         racks_of(machines),
         tuple(
             sorted(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from numaforge.audit import drift
 from numaforge.audit.facts import facts_of
-from numaforge.audit.kinds import Kind, kind_of
 from numaforge.audit.kubelet import kubelet_report
+from numaforge.audit.makes import Make, make_of
 from numaforge.audit.readings import Values
 from numaforge.findings import Finding, userland
 from numaforge.findings.engine import MachineRule, Verdict, check
@@ -22,14 +22,14 @@ MACHINE_RULES: tuple[MachineRule, ...] = (*gpus.RULES, *gpudirect.RULES, *userla
 
 @dataclass(frozen=True)
 class AuditedMachine:
-    """What is kept of a machine: its kind, its facts by rule, what was found, the rules that are unknown.
+    """What is kept of a machine: its make, its facts by rule, what was found, the rules that are unknown.
 
     `fabrics` are the NVLink domains of its GPUs with their clique, "<cluster uuid>.<clique id>", `imex` is
     what the host says of its IMEX service.
     """
 
     hostname: str | None
-    kind: Kind
+    make: Make
     facts: Mapping[str, Values]
     findings: tuple[Finding, ...]
     unknown: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ def audited(machine: NodeTopology) -> AuditedMachine:
     }
     return AuditedMachine(
         hostname=machine.hostname,
-        kind=kind_of(machine),
+        make=make_of(machine),
         facts=facts_of(machine, report.effective if report else {}),
         findings=tuple(found),
         unknown=tuple(each.rule.id for each in judgements if each.verdict is Verdict.UNKNOWN),

@@ -1,4 +1,4 @@
-"""Each machine against its siblings: what most of a kind have, and which machine has something else."""
+"""Each machine against its siblings: what most of a make have, and which machine has something else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from numaforge.audit.facts import PEER_RULES, PeerRule, text_of
-from numaforge.audit.kinds import LEAST_SIBLINGS
+from numaforge.audit.makes import LEAST_SIBLINGS
 from numaforge.audit.readings import Spread, Values
 
 _COUNTS = frozenset({"NA120", "NA140"})  # how many devices there are; other facts do not tell it again
@@ -37,21 +37,21 @@ class Unusual:
 
 @dataclass(frozen=True)
 class _Usual:
-    """What most machines of a kind have, and how many they are."""
+    """What most machines of a make have, and how many they are."""
 
     value: str | Spread
     machines: int
 
 
-def unusual_of(kind: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, tuple[Unusual, ...]]]:
-    """Return what is unusual of each machine of one kind, by rule; `kind` has their facts by name.
+def unusual_of(make: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, tuple[Unusual, ...]]]:
+    """Return what is unusual of each machine of one make, by rule; `make` has their facts by name.
 
     A value is usual where at least three machines have it, and more than half of those of which it is known:
     a tie makes no outlier.
     """
     found: dict[str, dict[str, tuple[Unusual, ...]]] = {}
     for rule in PEER_RULES:
-        known = {name: facts[rule.id] for name, facts in kind.items() if rule.id in facts}
+        known = {name: facts[rule.id] for name, facts in make.items() if rule.id in facts}
         unusual: dict[str, list[Unusual]] = {}
         for place in dict.fromkeys(place for values in known.values() for place in values):
             held = _held(known, place, complete=rule.id in _COMPLETE)

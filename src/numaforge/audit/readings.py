@@ -1,4 +1,4 @@
-"""How the facts are read that machines of one kind share: texts to compare, none of what is not known."""
+"""How the facts are read that machines of one make share: texts to compare, none of what is not known."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def audit(
     MACHINE is also an INVENTORY of pyinfra's (NAME.py, or a folder with an inventory.py): all of its hosts
     are asked at once, one round trip each, and nothing is changed on them. The rules of `gpus check`,
     `gpudirect`, `host check` and `check` judge each machine, and so does the plan that is saved on it.
-    Machines of one kind are compared with each other, trays of one rack as well. Exits with 1 where there is
+    Machines of one make are compared with each other, trays of one rack as well. Exits with 1 where there is
     an error that no baseline has, with 6 where all that is wrong are hosts that do not answer.
 
     \b

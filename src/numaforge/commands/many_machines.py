@@ -82,11 +82,11 @@ class ManyMachines:
         What was saved is read again for it; nothing is asked of a host again.
         """
         alike: dict[object, list[str]] = {}
-        for kind, names in audit.kinds.items():
+        for make, names in audit.makes.items():
             for name in names:
                 facts = self.read[name].facts
                 memory = text_of(facts.get("NA112", {}).get("", "")).partition(".")[0]
-                alike.setdefault((kind, memory, *(str(facts.get(rule)) for rule in _DRAWN)), []).append(name)
+                alike.setdefault((make, memory, *(str(facts.get(rule)) for rule in _DRAWN)), []).append(name)
         groups = sorted(alike.values(), key=len, reverse=True)[:_MOST_PORTRAITS]
         drawn = ((names, self._picture(names)) for names in groups)
         return [Portrait(tuple(names), svg) for names, svg in drawn if svg]

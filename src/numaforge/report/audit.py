@@ -55,10 +55,10 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
     ]
     total = counted(sum(counts.values()), "machine")
     yield click.style(f"{total}: ", bold=True) + ", ".join(reversed(said))
-    for kind, members in [*audit.kinds.items()][:_MOST]:
-        yield from wrapped(f"{in_short(members)}: {counted(len(members), 'machine')}, {kind}", width, most=1)
-    if len(audit.kinds) > _MOST:
-        yield f"  and {counted(len(audit.kinds) - _MOST, 'more kind')}"
+    for make, members in [*audit.makes.items()][:_MOST]:
+        yield from wrapped(f"{in_short(members)}: {counted(len(members), 'machine')}, {make}", width, most=1)
+    if len(audit.makes) > _MOST:
+        yield f"  and {counted(len(audit.makes) - _MOST, 'more make')}"
     if audit.racks:
         trays = sum(len(names) for names in audit.racks.values())
         yield f"  {counted(trays, 'tray')} in {counted(len(audit.racks), 'NVLink domain')}"

@@ -32,17 +32,17 @@ _REMEDY = "give what `numaforge audit -o json` has written"
 def audit_document(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
     """Return an audit as JSON data, schema 1."""
     found = audit.by_machine
-    kind_of = {name: str(kind) for kind, names in audit.kinds.items() for name in names}
+    make_of = {name: str(make) for make, names in audit.makes.items() for name in names}
     document: dict[str, Any] = {
         "schema": 1,
         "sound": gravest(audit.open) is not Severity.ERROR,
         "counts": state_counts(audit),
-        "kinds": [{"kind": str(kind), "machines": list(names)} for kind, names in audit.kinds.items()],
+        "makes": [{"make": str(make), "machines": list(names)} for make, names in audit.makes.items()],
         "racks": [{"cluster": cluster, "machines": list(names)} for cluster, names in audit.racks.items()],
         "machines": [
             {
                 "name": name,
-                "kind": kind_of.get(name),
+                "make": make_of.get(name),
                 "read": name in audit.machines,
                 "findings": [_finding(each) for each in found.get(name, ())],
                 "unknown": list(audit.machines[name].unknown) if name in audit.machines else [],

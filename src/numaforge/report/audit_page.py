@@ -66,7 +66,7 @@ const apply = () => {
   let shown = 0;
   for (const machine of machines) {
     const is = (name) => !form[name].value || machine.dataset[name] === form[name].value;
-    const fits = is('state') && is('kind')
+    const fits = is('state') && is('make')
       && (!form.rule.value || machine.dataset.rules.split(' ').includes(form.rule.value))
       && words.every((word) => textOf(machine).includes(word));
     machine.hidden = !fits;
@@ -118,7 +118,7 @@ class Portrait:
 
 
 def audit_page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[Portrait]) -> str:
-    """Return the page of an audit: counts, kinds, machines with their findings, rules, pictures."""
+    """Return the page of an audit: counts, makes, machines with their findings, rules, pictures."""
     return "\n".join(_page(audit, changed, portraits)) + "\n"
 
 
@@ -136,7 +136,7 @@ def _page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[Portra
     parts = f'<a href="#machines">Machines</a><a href="#rules">Rules</a>{looks}{since}'
     yield f'<nav aria-label="Parts">{parts}</nav>'
     yield "</header>\n<main>"
-    yield from _kinds(audit)
+    yield from _makes(audit)
     if changed is not None:
         yield from _since(changed)
     yield from _machines(audit, portraits)
@@ -155,10 +155,10 @@ def _counts(audit: FleetAudit) -> Iterator[str]:
     yield "</ul>"
 
 
-def _kinds(audit: FleetAudit) -> Iterator[str]:
-    yield '<section aria-labelledby="kinds">\n<h2 id="kinds">Kinds and racks</h2>\n<ul>'
-    for kind, names in audit.kinds.items():
-        yield f"<li><b>{len(names)}</b> x {_safe(kind)}: {_safe(folded(names))}</li>"
+def _makes(audit: FleetAudit) -> Iterator[str]:
+    yield '<section aria-labelledby="makes">\n<h2 id="makes">Makes and racks</h2>\n<ul>'
+    for make, names in audit.makes.items():
+        yield f"<li><b>{len(names)}</b> x {_safe(make)}: {_safe(folded(names))}</li>"
     for cluster, trays in audit.racks.items():
         yield f"<li>NVLink domain {_safe(cluster)}: {_safe(folded(trays))}</li>"
     yield "</ul>\n</section>"
@@ -188,7 +188,7 @@ def _since(changed: Changes) -> Iterator[str]:
 
 def _machines(audit: FleetAudit, portraits: Sequence[Portrait]) -> Iterator[str]:
     states, found = state_of(audit), audit.by_machine
-    kinds = {name: number for number, names in enumerate(audit.kinds.values()) for name in names}
+    makes = {name: number for number, names in enumerate(audit.makes.values()) for name in names}
     looks = {name: number for number, each in enumerate(portraits) for name in each.machines}
     rules = {each.finding.id: each.rule.title for each in audit.findings}
     yield '<section aria-labelledby="machines">\n<h2 id="machines">Machines</h2>'
@@ -199,7 +199,7 @@ def _machines(audit: FleetAudit, portraits: Sequence[Portrait]) -> Iterator[str]
         state = states[name]
         yield (
             f'<details class="machine" id="{_anchor(name)}" data-state="{state}" '
-            f'data-kind="{kinds.get(name, "")}" data-rules="{ids}">'
+            f'data-make="{makes.get(name, "")}" data-rules="{ids}">'
         )
         told = _safe(_summary(several)) or "nothing found"
         yield (
@@ -218,7 +218,7 @@ def _filter(audit: FleetAudit, rules: Mapping[str, str]) -> Iterator[str]:
     search = '<input id="search" name="search" type="search">'
     yield f'<div><label for="search">Search (key /)</label>{search}</div>'
     yield from _select("state", "State", {state: state for state in STATES})
-    yield from _select("kind", "Kind", {str(number): str(kind) for number, kind in enumerate(audit.kinds)})
+    yield from _select("make", "Make", {str(number): str(make) for number, make in enumerate(audit.makes)})
     yield from _select("rule", "Rule", {rule: f"{rule} {title}" for rule, title in sorted(rules.items())})
     yield '<div><button type="reset">Show all</button> <output id="told" class="muted"></output></div>'
     yield "</form>"

@@ -39,7 +39,7 @@ def found(audit: dict[str, Any]) -> dict[str, set[str]]:
 
 def test_every_machine_is_beside_its_siblings(audit: dict[str, Any]) -> None:
     assert len(audit["machines"]) == sum(COUNTS.values())
-    assert sorted(len(each["machines"]) for each in audit["kinds"]) == sorted(COUNTS.values())
+    assert sorted(len(each["machines"]) for each in audit["makes"]) == sorted(COUNTS.values())
 
 
 @pytest.mark.parametrize(

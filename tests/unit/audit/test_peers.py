@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from numaforge.audit.facts import PEER_RULE, text_of
-from numaforge.audit.kinds import Kind, kind_of, with_lost
 from numaforge.audit.machine import audited
+from numaforge.audit.makes import Make, make_of, with_lost
 from numaforge.audit.peers import unusual_of
 from numaforge.topology.model import NodeTopology, NvidiaDriver, NvidiaInstall
 from numaforge.topology.ready import ready_machine
@@ -19,11 +19,11 @@ FOUR, FOUR_AND_ONE = ("a",) * 4, (*("a",) * 4, "b")
 
 def of_kernels(*kernels: str | None) -> dict[str, list[str]]:
     """Return the rules by which machines with these kernels differ, by name."""
-    kind = {
+    make = {
         f"gpu-{number}": {} if kernel is None else {"NA101": {"": kernel}}
         for number, kernel in enumerate(kernels)
     }
-    return {name: [*rules] for name, rules in unusual_of(kind).items()}
+    return {name: [*rules] for name, rules in unusual_of(make).items()}
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ EIGHT = {"on": tuple(f"gpu{number}" for number in range(8))}
 def test_the_devices_that_differ_are_named(
     rule: str, value: dict[str, tuple[str, ...]], blamed: object
 ) -> None:
-    kind = {f"gpu-{number}": {rule: {"": EIGHT}} for number in range(4)}
-    found = unusual_of({**kind, "odd": {rule: {"": value}}})
+    make = {f"gpu-{number}": {rule: {"": EIGHT}} for number in range(4)}
+    found = unusual_of({**make, "odd": {rule: {"": value}}})
     assert {name: rules[rule][0].devices for name, rules in found.items()} == (
         {} if blamed is None else {"odd": blamed}
     )
@@ -92,9 +92,9 @@ def test_values_count_as_equal(rule: str, one: str, other: str, alike: bool) -> 
 
 
 def test_memory_that_differs_a_little_everywhere_has_one_usual_value() -> None:
-    kind = {f"gpu-{number}": {"NA112": {"": f"{1000 + number / 10:.1f} GiB"}} for number in range(20)}
-    kind["odd"] = {"NA112": {"": "936.0 GiB"}}
-    assert [*unusual_of(kind)] == ["odd"]
+    make = {f"gpu-{number}": {"NA112": {"": f"{1000 + number / 10:.1f} GiB"}} for number in range(20)}
+    make["odd"] = {"NA112": {"": "936.0 GiB"}}
+    assert [*unusual_of(make)] == ["odd"]
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "gb200", "mi300x", "small-vm", "xeon-snc4"])
@@ -123,25 +123,25 @@ DGX = replace(ready_machine("dgx-h100"), product="NVIDIA DGXH100", nvidia=Nvidia
         pytest.param(KINDS["hgx-b200"](), False, id="other-GPUs"),
     ],
 )
-def test_machines_are_of_one_kind(machine: NodeTopology, same: bool) -> None:
-    assert (kind_of(machine) == kind_of(DGX)) is same
+def test_machines_are_of_one_make(machine: NodeTopology, same: bool) -> None:
+    assert (make_of(machine) == make_of(DGX)) is same
 
 
 def test_without_a_product_the_cpus_tell_servers_with_the_same_gpus_apart() -> None:
     one, other = ready_machine("dgx-h100"), ready_machine("epyc-gpu")
     assert {gpu.device for gpu in one.gpus} == {gpu.device for gpu in other.gpus}
-    assert kind_of(one) != kind_of(other)
+    assert make_of(one) != make_of(other)
 
 
-def kinds(whole: int, *others: NodeTopology) -> list[Kind]:
-    return with_lost([*[kind_of(DGX)] * whole, *map(kind_of, others)])
+def makes(whole: int, *others: NodeTopology) -> list[Make]:
+    return with_lost([*[make_of(DGX)] * whole, *map(make_of, others)])
 
 
 NO_GPU = replace(DGX, gpus=())
 
 
 def test_a_machine_that_has_lost_all_its_gpus_stays_with_its_siblings() -> None:
-    assert kinds(3, NO_GPU)[-1] == kind_of(DGX)
+    assert makes(3, NO_GPU)[-1] == make_of(DGX)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_a_machine_that_has_lost_all_its_gpus_stays_with_its_siblings() -> None:
     [
         pytest.param(3, (replace(NO_GPU, nvidia=None),), id="no-driver-of-NVIDIAs"),
         pytest.param(2, (NO_GPU,), id="too-few-siblings"),
-        pytest.param(3, (NO_GPU,) * 3, id="several-without-GPUs-are-a-kind"),
+        pytest.param(3, (NO_GPU,) * 3, id="several-without-GPUs-are-a-make"),
         pytest.param(3, (replace(NO_GPU, product="Dell R650"),), id="another-product"),
     ],
 )
-def test_a_machine_without_gpus_may_be_of_another_kind(whole: int, others: tuple[NodeTopology, ...]) -> None:
-    assert kinds(whole, *others)[-1] != kind_of(DGX)
+def test_a_machine_without_gpus_may_be_of_another_make(whole: int, others: tuple[NodeTopology, ...]) -> None:
+    assert makes(whole, *others)[-1] != make_of(DGX)
 
 
 def test_a_driver_on_disk_tells_a_machine_that_has_lost_its_gpus_too() -> None:
     on_disk = replace(NO_GPU, nvidia=None, nvidia_install=NvidiaInstall(on_disk="580.95.05"))
-    assert kinds(3, on_disk)[-1] == kind_of(DGX)
+    assert makes(3, on_disk)[-1] == make_of(DGX)

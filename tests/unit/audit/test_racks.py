@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.audit.kinds import Kind
 from numaforge.audit.machine import AuditedMachine
+from numaforge.audit.makes import Make
 from numaforge.audit.racks import rack_findings, racks_of
 
 RACK, OTHER = "aaaa", "bbbb"
@@ -18,7 +18,7 @@ def tray(
 ) -> AuditedMachine:
     facts = {"NA130": {"version": driver}}
     imex = {"nodes": str(nodes), "service": service}
-    return AuditedMachine(None, Kind("", (), ""), facts, (), fabrics=(fabric, *more), imex=imex)
+    return AuditedMachine(None, Make("", (), ""), facts, (), fabrics=(fabric, *more), imex=imex)
 
 
 @pytest.mark.parametrize(

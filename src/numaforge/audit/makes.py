@@ -15,7 +15,7 @@ LEAST_SIBLINGS = 3
 
 
 @dataclass(frozen=True)
-class Kind:
+class Make:
     """What siblings have in common: the maker's name of the machine, models of devices, processors.
 
     `product` is "" where it is not known. `cpus` tells machines apart of which less is known, and is 0 where
@@ -33,8 +33,8 @@ class Kind:
         return ", ".join(filter(None, (self.product, " and ".join(self.devices) or "no GPU", cpus)))
 
 
-def kind_of(machine: NodeTopology) -> Kind:
-    """Return the kind of a machine: not how many devices it has, of which some may be lost."""
+def make_of(machine: NodeTopology) -> Make:
+    """Return the make of a machine: not how many devices it has, of which some may be lost."""
     maker, packages = _MAKERS.get(machine.cpu_vendor or "", ""), len(machine.packages)
     processors = (
         f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
@@ -44,7 +44,7 @@ def kind_of(machine: NodeTopology) -> Kind:
     devices |= {each.name or f"{each.vendor}:{each.device}" for each in machine.accelerators}
     install = machine.nvidia_install
     driver = machine.nvidia is not None or (install is not None and bool(install.loaded or install.on_disk))
-    return Kind(
+    return Make(
         product=machine.product or "",
         devices=tuple(sorted(devices)),
         processors=processors,
@@ -53,22 +53,22 @@ def kind_of(machine: NodeTopology) -> Kind:
     )
 
 
-def with_lost(kinds: Sequence[Kind]) -> list[Kind]:
-    """Return kinds so that a machine which has lost all of its GPUs is of the kind that it was.
+def with_lost(makes: Sequence[Make]) -> list[Make]:
+    """Return makes so that a machine which has lost all of its GPUs is of the make that it was.
 
-    That is told by NVIDIA's driver on a machine without GPUs, where one kind alone has its processors.
+    That is told by NVIDIA's driver on a machine without GPUs, where one make alone has its processors.
     """
-    counts = Counter(kind for kind in kinds if kind.devices)
+    counts = Counter(make for make in makes if make.devices)
     whole = {
         lost: of_it[0]
-        for lost in {kind for kind in kinds if kind.lost}
-        if len(of_it := [kind for kind in counts if _alike(kind, lost)]) == 1
+        for lost in {make for make in makes if make.lost}
+        if len(of_it := [make for make in counts if _alike(make, lost)]) == 1
         and counts[of_it[0]] >= LEAST_SIBLINGS
-        and kinds.count(lost) < LEAST_SIBLINGS
+        and makes.count(lost) < LEAST_SIBLINGS
     }
-    return [whole.get(kind, kind) for kind in kinds]
+    return [whole.get(make, make) for make in makes]
 
 
-def _alike(kind: Kind, lost: Kind) -> bool:
-    same = (kind.processors, kind.product) == (lost.processors, lost.product)
-    return same and kind.cpus in (0, lost.cpus)
+def _alike(make: Make, lost: Make) -> bool:
+    same = (make.processors, make.product) == (lost.processors, lost.product)
+    return same and make.cpus in (0, lost.cpus)
