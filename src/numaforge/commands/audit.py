@@ -74,7 +74,7 @@ def audit(
     Examples:
       numaforge audit fleet/
       numaforge audit inventory.py --to audit.html --to audit.json
-      numaforge audit fleet/ --baseline known.json --since yesterday.json
+      numaforge audit fleet/ --baseline known.json --since audit.json
     """
     from numaforge.audit.fleet import Changes, changes, fleet_audit, with_baseline
     from numaforge.commands.many_machines import read_machines

@@ -36,10 +36,11 @@ ul.counts { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .
 form.filter { position: sticky; top: 0; background: var(--back); padding: .5rem 0; display: none;
   gap: .5rem 1rem; flex-wrap: wrap; align-items: end; border-bottom: 1px solid var(--line); z-index: 1; }
 .scripted form.filter { display: flex; }
+.filter div { min-width: 0; max-width: 100%; }
 .filter label { display: block; font-size: .85rem; color: var(--muted); }
 .filter input, .filter select { display: block; font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem .5rem; max-width: 100%; }
-details { border-bottom: 1px solid var(--line); }
+details { border-bottom: 1px solid var(--line); scroll-margin-top: 10rem; }
 details.machine { content-visibility: auto; contain-intrinsic-size: auto 2.6rem; }
 summary { cursor: pointer; padding: .5rem .25rem; }
 summary .name { font-weight: 600; }
@@ -48,7 +49,8 @@ summary .name { font-weight: 600; }
 .accepted { opacity: .7; }
 figure { margin: 1rem 0; overflow-x: auto; } img { max-width: 100%; height: auto; background: #ffffff; }
 [hidden] { display: none !important; }
-@media (max-width: 40rem) { body { padding: .6rem; } .inside { padding-left: .4rem; } }
+@media (max-width: 40rem) { body { padding: .6rem; } .inside { padding-left: .4rem; }
+  form.filter { position: static; } details { scroll-margin-top: 0; } }
 @media print { form.filter { display: none !important; } }
 """.strip()
 
@@ -100,13 +102,7 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "form-action 'none'"
 )
-_IN_WORDS = {
-    "not read": "not read",
-    "error": "errors",
-    "warning": "warnings",
-    "note": "notes",
-    "sound": "sound",
-}
+_IN_WORDS = {"error": "with errors", "warning": "with warnings", "note": "with notes"}
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ def _page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[Portra
 def _counts(audit: FleetAudit) -> Iterator[str]:
     yield '<ul class="counts">'
     for state, count in state_counts(audit).items():
-        yield f'<li class="{_class(state)}"><b>{count}</b> {_IN_WORDS[state]}</li>'
+        yield f'<li class="{_class(state)}"><b>{count}</b> {_IN_WORDS.get(state, state)}</li>'
     accepted = sum(each.accepted for each in audit.findings)
     if accepted:
         yield f'<li class="muted"><b>{accepted}</b> accepted by the baseline</li>'

@@ -11,6 +11,7 @@ from docs.rule_tables import AUDIT_PAGE, GPU_FINDINGS, GPUDIRECT_PAGE, PAGES, pa
 from numaforge.cli import run
 from numaforge.findings.engine import Verdict
 from numaforge.findings.gpudirect.pairs import Works
+from numaforge.report.audit_documents import STATES
 
 TEXTS = {path: path.read_text(encoding="utf-8") for path in PAGES}
 WITH_ANSWERS = (GPU_FINDINGS, GPUDIRECT_PAGE, AUDIT_PAGE)
@@ -44,12 +45,13 @@ def test_the_page_shows_the_real_answer(capsys, command, expected):
     [
         pytest.param(GPU_FINDINGS, "gpus check hgx-h100-fabric", Verdict, id="gpu-findings.md"),
         pytest.param(GPUDIRECT_PAGE, "gpudirect dgx-h100-acs", Works, id="gpudirect.md"),
+        pytest.param(AUDIT_PAGE, "audit dgx-h100 dgx-h100-busy", STATES, id="audit.md"),
     ],
 )
 def test_the_page_names_every_field_and_answer(capsys, path, command, answers):
     run([*command.split(), "-o", "json"])
     document = json.loads(capsys.readouterr().out)
-    rows = (value[0] for value in document.values() if isinstance(value, list))
+    rows = (value[0] for value in document.values() if isinstance(value, list) and value)
     names = {*document, *answers, *(name for row in rows for name in row)}
     assert [name for name in sorted(names) if f"`{name}`" not in TEXTS[path]] == []
 
