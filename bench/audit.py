@@ -1,6 +1,6 @@
 """Measure an audit of saved snapshots, with full pictures and all formats, and the page of many machines.
 
-The fleet is made of the machines in tests/machines: two thirds DGX H100, a fifth HGX B200, the rest GB200 trays.
+The fleet is made of the machines in tests/machines: DGX H100, one in five HGX B200, two in 15 GB200 trays.
 Time is by the clock and of all processes; memory is of all processes, shared pages counted once.
 """
 
