@@ -57,10 +57,6 @@ class FleetAudit:
     racks: Mapping[str, Sequence[str]]
     findings: tuple[AuditFinding, ...]
 
-    def of(self, machine: str) -> list[AuditFinding]:
-        """Return the findings of one machine."""
-        return self.by_machine.get(machine, [])
-
     @property
     def by_machine(self) -> dict[str, list[AuditFinding]]:
         """The findings of each machine that has some."""

@@ -43,6 +43,33 @@ def test_a_root_whose_name_holds_a_space_and_a_quote_is_captured(shell, tmp_path
     assert parse_output(shell(script(str(root))).stdout) == from_root(root)
 
 
+@pytest.mark.parametrize(
+    ("told", "product", "firmware"),
+    [
+        (("NVIDIA", "DGXH100", "1.6.7"), "NVIDIA DGXH100", "1.6.7"),
+        (("Supermicro", "Super Server", "2.1"), "Supermicro Super Server", "2.1"),
+        (("To Be Filled By O.E.M.", "To Be Filled By O.E.M.", "P1.0"), None, "P1.0"),
+        (("ASUS", "System Product Name", ""), None, None),
+        (("QEMU", "QEMU", "0.0.0"), "QEMU", "0.0.0"),
+        (None, None, None),
+    ],
+    ids=["told", "server", "never-filled-in", "a-board-without-a-name", "both-alike", "no-DMI"],
+)
+def test_the_makers_name_is_captured_and_no_serial_number(shell, tmp_path, told, product, firmware):
+    write_tree(tmp_path, lab_node())
+    folder = "/sys/devices/virtual/dmi/id"
+    for name, text in zip(("sys_vendor", "product_name", "bios_version"), told or (), strict=False):
+        write(tmp_path, f"{folder}/{name}", f"{text}\n")
+    if told:
+        write(tmp_path, f"{folder}/product_serial", "X123\n")
+        link(tmp_path, "/sys/class/dmi/id", "../../devices/virtual/dmi/id")
+    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    assert captured == from_root(tmp_path)
+    assert "X123" not in captured.to_json()
+    machine = read_topology(captured)
+    assert (machine.product, machine.firmware) == (product, firmware)
+
+
 def test_a_file_whose_read_fails_is_left_out_and_ends_nothing(shell, tmp_path):
     write_tree(tmp_path, dgx_h100())
     # Opening succeeds and reading fails, as for the speed of a port without a link.

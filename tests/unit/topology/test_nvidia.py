@@ -279,6 +279,7 @@ def test_a_gpu_in_mig_mode_is_read_from_nvidia_smi():
     assert (gpu.gpu_instances, gpu.mig_devices) == (None, (MigDevice(1, 0, None), MigDevice(5, 0, None)))
     assert (gpu.architecture, gpu.persistence, gpu.addressing_mode) == ("hopper", True, "none")
     assert (gpu.virtualization, gpu.gsp_firmware, gpu.pids) == ("none", "550.127.05", (4242,))
+    assert gpu.vbios == "96.00.99.00.01"
     assert gpu.memory_bytes == 81559 * 2**20
     assert (gpu.ecc, gpu.remapped_rows) == (Ecc(True, True, 0, 1), None)
     assert (gpu.fabric, gpu.fabric_state) == (f"{CLUSTER}.7", FabricState("completed", "Success", ()))
