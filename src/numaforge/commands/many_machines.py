@@ -184,14 +184,12 @@ def _captured(inventory: str, limits: Sequence[str], folder: Path) -> tuple[list
 
 def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
     """Yield what was read of each source, in their order: saved ones by many processes, then the others."""
-    saved = [place for place in places if place.named is not None and is_saved(place.named)]
-    with progress(f"reading {counted(len(places), 'machine')}") as show_far:
-        read = _in_processes([str(place.named) for place in saved], show_far)
-        for place in places:
-            if place.named is not None and place.named in read:
-                yield _Entry(place, read[place.named])
-            else:
-                yield _asked(place)
+    read = _in_processes([place.named for place in places if place.named and is_saved(place.named)])
+    for place in places:
+        if place.named is not None and place.named in read:
+            yield _Entry(place, read[place.named])
+        else:
+            yield _asked(place)
 
 
 def _asked(place: Source) -> _Entry:
@@ -226,22 +224,28 @@ def _set_up_reader() -> None:
     gc.set_threshold(200_000)
 
 
-def _in_processes(
-    paths: Sequence[str], show_far: Callable[[str], object]
-) -> dict[str, AuditedMachine | Failed]:
+def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
     """Return what is read of each file; one that ends its process is read again alone, and costs one line."""
     unique = list(dict.fromkeys(paths))
     if len(unique) <= _FEW or every_core() == 1:
         return {path: _read_file(path) for path in unique}
+    found = _together(unique, every_core())
+    for path in unique:
+        if path not in found:
+            found |= _together([path], 1)
+    lost = Failed("the process that read it was ended: it may be too large")
+    return {path: found.get(path, lost) for path in unique}
+
+
+def _together(paths: Sequence[str], processes: int) -> dict[str, AuditedMachine | Failed]:
+    """Return what so many processes read; nothing of those that were left when one of them was ended."""
     found: dict[str, AuditedMachine | Failed] = {}
-    left = unique
-    for together in (every_core(), 1):
-        for batch in [left] if together > 1 else [[path] for path in left]:
-            with ProcessPoolExecutor(together, _FORK, _set_up_reader) as pool:
-                running = {path: pool.submit(_read_file, path) for path in batch}
-                for path, future in running.items():
-                    with suppress(BrokenProcessPool):
-                        found[path] = future.result()
-                        show_far(str(len(found)))
-        left = [path for path in unique if path not in found]
-    return found | {path: Failed("the process that read it was ended: it may be too large") for path in left}
+    with ProcessPoolExecutor(processes, _FORK, _set_up_reader) as pool:
+        # They are forked here, before a thread turns the spinner.
+        running = {path: pool.submit(_read_file, path) for path in paths}
+        with progress(f"reading {counted(len(paths), 'machine')}") as show_far:
+            for path, future in running.items():
+                with suppress(BrokenProcessPool):
+                    found[path] = future.result()
+                    show_far(str(len(found)))
+    return found
