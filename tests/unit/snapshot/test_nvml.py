@@ -29,6 +29,7 @@ H100 = gpu_text(
     "subsystem 0x16c110de",
     "minor 3",
     "gsp 580.95.05",
+    "vbios 96.00.61.00.01",
     "persistence enabled",
     "virtualization passthrough",
     "ecc enabled",
