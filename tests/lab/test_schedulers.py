@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +74,47 @@ def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_
     assert applied.returncode == 0, applied.stderr
     again = kubectl(fleet, "apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
     assert again.returncode == 0, again.stderr
+
+
+VOLCANO = "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies/dgx-01"
+
+
+def verified(fleet: Fleet) -> tuple[int, str]:
+    """Hold the cluster to the plans, as an admin does; return the exit code and what is said."""
+    program = str(Path(sys.executable).with_name("numaforge"))
+    login = (f"--kubeconfig={fleet.kubeconfig}", f"--kubectl={fleet.control_plane.kubectl()}")
+    machines = ("dgx-h100", "epyc-nps4", "--profile", "training")
+    done = subprocess.run(
+        [program, "cluster", "verify", *machines, *login], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    program = str(Path(sys.executable).with_name("numaforge"))
+    command = [program, "cluster", "generate", "dgx-h100", "epyc-nps4", "--profile", "training"]
+    subprocess.run([*command, "--to", str(tmp_path)], check=True, capture_output=True)
+    for system in ("labels", "noderesourcetopology", "volcano", "koordinator", "crane", "openshift"):
+        text = (tmp_path / system / "kustomization.yaml").read_text()
+        [command] = re.findall(r"^# kubectl (apply .*) -k \.$", text, re.MULTILINE)
+        applied = kubectl(fleet, *command.split(), "--force-conflicts", "-k", str(tmp_path / system))
+        assert applied.returncode == 0, applied.stderr
+    levels = tmp_path / "levels.yaml"
+    levels.write_text((tmp_path / "kueue/topology.yaml").read_text().split("---\n")[0])
+    ours = ("--server-side", "--force-conflicts", "--field-manager=numaforge-kueue")
+    assert kubectl(fleet, "apply", *ours, "-f", str(levels)).returncode == 0
+    code, said = verified(fleet)
+    assert (code, said.splitlines()[-2].partition(" held")[0]) == (0, "17 objects"), said
+    assert "kueue: the cluster does not serve kueue.x-k8s.io/v1beta2 ResourceFlavor" in said
+    fleet.patch(VOLCANO, {"spec": {"policies": {"CPUManagerPolicy": "none"}}})
+    fleet.send("DELETE", "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/epyc-01")
+    code, said = verified(fleet)
+    assert code == 1
+    assert "volcano: Numatopology dgx-01: spec.policies.CPUManagerPolicy is none, and planned static" in said
+    assert "(written by " in said
+    assert "noderesourcetopology: NodeResourceTopology epyc-01 is missing" in said
 
 
 def test_a_strict_api_server_refuses_a_field_that_there_is_not(fleet: Fleet, tmp_path: Path) -> None:

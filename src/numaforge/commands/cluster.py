@@ -16,7 +16,8 @@ from numaforge.commands.machine import (
     profile_option,
 )
 from numaforge.commands.options import output_option
-from numaforge.errors import NumaforgeError
+from numaforge.commands.rollout.options import rollout_options
+from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, remark, show_json
 
 # What is not needed for `--help` is imported where it is used.
@@ -74,15 +75,9 @@ def generate(
     """
     from numaforge.schedulers.systems import generate as generated
 
-    if not sources:
-        raise click.UsageError("name machines: files, a folder of snapshots, ready machines, hosts")
-    found = answers_of(each_named(sources), lambda name: _served(name, profile, kubelet_version))
-    for name, why in found.failed.items():
-        remark(f"{name}: {why}")
-    nodes = [node for _, node in found.found]
+    nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
-        return found.code
-    _require_names(nodes)
+        return code
     folders = generated(nodes, systems)
     for each in folders:
         for node, why in each.left_out.items():
@@ -95,7 +90,21 @@ def generate(
         for each in folders:
             for name, text in each.texts():
                 echo(f"---\n# {each.name}/{name}\n{text}".rstrip("\n"))
-    return found.code
+    return code
+
+
+def _all_served(
+    sources: tuple[str, ...], profile: str | None, kubelet_version: str | None
+) -> tuple[list[ServedNode], int]:
+    """Return the machines as their plans make them, and the exit code of those that cannot be planned."""
+    if not sources:
+        raise click.UsageError("name machines: files, a folder of snapshots, ready machines, hosts")
+    found = answers_of(each_named(sources), lambda name: _served(name, profile, kubelet_version))
+    for name, why in found.failed.items():
+        remark(f"{name}: {why}")
+    nodes = [node for _, node in found.found]
+    _require_names(nodes)
+    return nodes, found.code
 
 
 def _served(source: str, profile: str | None, kubelet_version: str | None) -> ServedNode:
@@ -137,3 +146,67 @@ def _write(folders: Sequence[Folder], below: Path) -> None:
             except OSError as error:
                 raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(file)) from error
         remark(f"wrote {below / each.name}: {each.why}")
+
+
+@cluster.command()
+@machines_argument
+@profile_option
+@kubelet_version_option
+@click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
+@rollout_options(("kubeconfig", "context", "kubectl"))
+@output_option("table", "json")
+def verify(
+    sources: tuple[str, ...],
+    profile: str | None,
+    kubelet_version: str | None,
+    systems: tuple[str, ...],
+    output: str,
+    **login: str | None,
+) -> int:
+    """Hold the live objects of a cluster to what these nodes' plans say, and name who wrote what differs.
+
+    Nothing is changed. A system whose objects the API server does not serve is passed over. What pods use
+    just now is no difference. Exits with 0 when all is as planned, 1 when something differs or is missing.
+
+    \b
+    Example:
+      numaforge cluster verify fleet/ --profile training --for volcano
+    """
+    from dataclasses import asdict
+
+    from numaforge.report.wording import counted
+    from numaforge.schedulers.kubectl_get import identity, live_objects
+    from numaforge.schedulers.live import deviations
+    from numaforge.schedulers.systems import generate as generated
+
+    nodes, code = _all_served(sources, profile, kubelet_version)
+    if not nodes:
+        return code
+    found, passed_over, held = {}, dict[str, list[str]](), 0
+    for folder in generated(nodes, systems):
+        planned = [each for file in folder.files if not file.example for each in file.documents]
+        live, unserved = live_objects(planned, **login)
+        if unserved:
+            passed_over[folder.name] = [" ".join(kind) for kind in unserved]
+        pairs = [(each, live.get(identity(each))) for each in planned if identity(each)[:2] not in unserved]
+        held += len(pairs)
+        found[folder.name] = [one for each, other in pairs for one in deviations(each, other)]
+    wrong = any(found.values())
+    if output == "json":
+        show_json(
+            {
+                "schema": 1,
+                "objects": held,
+                "deviations": {name: [asdict(one) for one in each] for name, each in found.items()},
+                "not_served": passed_over,
+            }
+        )
+    else:
+        for name, kinds in passed_over.items():
+            remark(f"{name}: the cluster does not serve {', '.join(kinds)}")
+        for name, each in found.items():
+            for one in each:
+                echo(f"{name}: {one}")
+        how = "see above" if wrong else "as planned"
+        echo(f"{counted(held, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
+    return ExitCode.NO if wrong else code

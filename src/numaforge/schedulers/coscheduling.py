@@ -15,7 +15,8 @@ _GANG = "numaforge-example"
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the PodGroup and the Job of its pods."""
-    yield Written("example.yaml", "schedulerName is that of your second scheduler", _example(fleet))
+    why = "schedulerName is that of your second scheduler"
+    yield Written("example.yaml", why, _example(fleet), example=True)
 
 
 def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:

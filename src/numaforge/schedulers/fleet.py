@@ -148,12 +148,16 @@ class ServedNode:
 
 @dataclass(frozen=True)
 class Written:
-    """A file of a system: its name, why it is there, and its documents; `text` is one that is no YAML."""
+    """A file of a system: its name, why it is there, and its documents; `text` is one that is no YAML.
+
+    An `example` is for people to copy, and nothing of a cluster is held to it.
+    """
 
     name: str
     why: str
     documents: tuple[Mapping[str, Any], ...] = ()
     text: str = ""
+    example: bool = False
 
 
 @dataclass
@@ -187,7 +191,11 @@ def node_patch(node: ServedNode, labels: Mapping[str, str], annotations: Mapping
 
 def example_container(pod: Mapping[str, str]) -> dict[str, Any]:
     """Return the container of an example: Guaranteed, for that is what the kubelet aligns."""
-    return {"name": "main", "image": "example.com/train:1", "resources": {"limits": pod, "requests": pod}}
+    return {
+        "name": "main",
+        "image": "example.com/train:1",
+        "resources": {"limits": dict(pod), "requests": dict(pod)},
+    }
 
 
 def gang_pod(fleet: ServedFleet) -> dict[str, str]:

@@ -50,7 +50,8 @@ class Folder:
         for file in self.files:
             yield file.name, file.text or f"# {file.why}\n{as_yaml(file.documents)}"
         resources = [file.name for file in self.files if file.documents]
-        head = f"# {self.why}\n# kubectl apply --server-side -k .\n"
+        apply = f"kubectl apply --server-side --field-manager=numaforge-{self.name} -k ."
+        head = f"# {self.why}\n# {apply}\n"
         kustomization = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",

@@ -38,9 +38,8 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
             f"the NVLink domains, by the label {CLIQUE_LABEL} of feature discovery",
             hypernodes,
         )
-    yield Written(
-        "example.yaml", "a gang of one pod a node, the largest that every node takes", _example(fleet)
-    )
+    why = "a gang: a pod a node, the largest that every node takes"
+    yield Written("example.yaml", why, _example(fleet), example=True)
 
 
 def _has_places(node: ServedNode, fleet: ServedFleet) -> bool:

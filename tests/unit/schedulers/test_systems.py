@@ -51,6 +51,7 @@ def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str,
     assert found.why
     for file in kustomization["resources"]:
         assert texts[file].startswith("# ")
+        assert "&id0" not in texts[file], "kustomize reads aliases, people do not"
 
 
 @pytest.mark.parametrize(
