@@ -119,8 +119,8 @@ def annotations(lab: Lab, node: Node) -> dict[str, str]:
 def verified(lab: Lab, node: Node) -> tuple[str, str]:
     """Return the status and the reason of the condition in which a node says how it is."""
     conditions = cluster_node(lab, node)["status"]["conditions"]
-    [found] = [each for each in conditions if each["type"] == CONDITION]
-    return found["status"], found["reason"]
+    found = [each for each in conditions if each["type"] == CONDITION]
+    return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 
 
 def test_a_pod_gets_whole_cores_that_are_not_reserved(image_lab: Lab, node: Node) -> None:

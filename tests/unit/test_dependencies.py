@@ -10,6 +10,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from lab.paths import REPOSITORY
+from tests.fixtures.sources import parsed
 
 PACKAGE = REPOSITORY / "src" / "numaforge"
 SOURCES = sorted(
@@ -20,7 +21,7 @@ SOURCES = sorted(
 def imported(source: Path) -> set[str]:
     """Return the top-level packages that a file imports or looks for, our own left out."""
     names = set()
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in ast.walk(parsed(source.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -4,6 +4,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+from tests.fixtures.sources import parsed
+
 ROOT = Path(__file__).parents[2]
 TREES = ("src/numaforge", "roles", "deploys")
 
@@ -13,7 +15,7 @@ def classes() -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for tree in TREES:
         for path in sorted((ROOT / tree).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(parsed(path.read_text())):
                 if isinstance(node, ast.ClassDef):
                     found[node.name.lstrip("_")].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return found

@@ -16,7 +16,6 @@ from numaforge.commands.machine import (
     profile_option,
 )
 from numaforge.commands.options import output_option
-from numaforge.commands.rollout.options import rollout_options
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, remark, show_json
 
@@ -153,7 +152,9 @@ def _write(folders: Sequence[Folder], below: Path) -> None:
 @profile_option
 @kubelet_version_option
 @click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
-@rollout_options(("kubeconfig", "context", "kubectl"))
+@click.option("--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use.")
+@click.option("--context", metavar="NAME", help="The kubeconfig's context.")
+@click.option("--kubectl", metavar="FILE", help="The kubectl to use.")
 @output_option("table", "json")
 def verify(
     sources: tuple[str, ...],
