@@ -57,6 +57,8 @@ FIRST = {
     ("rdma", "check"): ["pools.json"],
     ("rdma", "config"): ["--profile", "rdma.yaml"],
     ("rdma", "manifests"): ["--profile", "rdma.yaml", "--image", "image"],
+    ("cluster", "generate"): ["--profile", "training"],
+    ("cluster", "verify"): ["--profile", "training", "--kubectl", "true"],  # which finds none of the objects
     ("plan",): ["--profile", "training"],
     ("render",): ["--profile", "training"],
 }
@@ -175,7 +177,7 @@ def test_the_shell_completes_ready_machines() -> None:
     context = click.Context(command)
     offered = [item.value for item in argument.shell_complete(context, "")]
     assert offered == [*ready_machines()]
-    assert [item.value for item in argument.shell_complete(context, "gb")] == ["gb200"]
+    assert [item.value for item in argument.shell_complete(context, "hgx-b")] == ["hgx-b200"]
     assert [item.type for item in argument.shell_complete(context, "./x")] == ["file"]
 
 
