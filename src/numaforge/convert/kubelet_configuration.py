@@ -78,7 +78,8 @@ KUBELET_ROWS: tuple[FieldRow, ...] = (
         "memorySwap memoryThrottlingFactor memoryReservationPolicy kernelMemcgNotification qosReserved "
         "enforceNodeAllocatable systemReservedCgroup kubeReservedCgroup systemCgroups kubeletCgroups "
         "cgroupRoot cgroupsPerQOS cgroupDriver failCgroupV1 singleProcessOOMKill oomScoreAdj "
-        "localStorageCapacityIsolation protectKernelDefaults allowedUnsafeSysctls userNamespaces",
+        "localStorageCapacityIsolation protectKernelDefaults allowedUnsafeSysctls defaultPodSysctls "
+        "userNamespaces",
         KEEPS,
     ),
     *not_ours(
