@@ -116,6 +116,12 @@ def mirror() -> list[str]:
     return [chosen] if chosen else []
 
 
+def bootstrap_command() -> list[str]:
+    """Return how mmdebstrap is called: what it mounts as root ends with it, also where it is killed."""
+    alone = [command("unshare"), "--mount"] if os.geteuid() == 0 else []
+    return [*alone, command("mmdebstrap")]
+
+
 def build_base() -> Path:
     """Return the folder with Debian's files as `root.tar`; needs no binaries of ours."""
     recipe = [SUITE, *PACKAGES, *UNUSED_FILES, INITRAMFS_MODULES]
@@ -155,7 +161,7 @@ def _own_digest() -> str:
 
 def _bootstrap(folder: Path) -> None:
     _run(
-        command("mmdebstrap"),
+        *bootstrap_command(),
         "--quiet",
         "--variant=minbase",
         f"--include={','.join(PACKAGES)}",

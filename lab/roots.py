@@ -12,8 +12,7 @@ from pathlib import Path
 
 from lab import cache
 from lab.errors import LabError
-from lab.image import UNUSED_DOCUMENTS, mirror
-from lab.requirements import command
+from lab.image import UNUSED_DOCUMENTS, bootstrap_command, mirror
 
 PACKAGES = (
     "apt",
@@ -127,7 +126,7 @@ def _bootstrap(
 ) -> None:
     done = subprocess.run(
         [
-            command("mmdebstrap"),
+            *bootstrap_command(),
             f"--variant={variant}",
             "--dpkgopt=force-unsafe-io",
             *(f"--dpkgopt=path-exclude={pattern}" for pattern in UNUSED_DOCUMENTS),

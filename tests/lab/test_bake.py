@@ -211,13 +211,7 @@ def test_why_apt_has_no_such_version_is_said(plain: Path) -> None:
     assert not (plain / "opt/numaforge").exists()
 
 
-def test_a_unit_that_there_is_not_is_named(plain: Path) -> None:
-    assert "the image has no crio.service" in refused(
-        plain, {**WISH, "enable": ["crio.service", "kubelet.service"]}
-    )
-
-
-def test_a_profile_that_a_machine_of_the_image_cannot_meet_is_named_before_anything_is_done(
+def test_a_profile_that_a_machine_of_the_image_cannot_meet_is_named_at_once(
     plain: Path,
 ) -> None:
     own = plain.parent / "greedy.yaml"
@@ -226,6 +220,12 @@ def test_a_profile_that_a_machine_of_the_image_cannot_meet_is_named_before_anyth
     assert "the profile greedy cannot be planned for dgx-h100" in refused(plain, wish)
     assert "nowhere.json" in refused(plain, {**WISH, "machines": ["nowhere.json"]})
     assert not (plain / "opt/numaforge").exists()
+
+
+def test_a_unit_that_there_is_not_is_named(plain: Path) -> None:
+    assert "the image has no crio.service" in refused(
+        plain, {**WISH, "enable": ["crio.service", "kubelet.service"]}
+    )
 
 
 @pytest.mark.long
