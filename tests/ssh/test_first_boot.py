@@ -295,6 +295,26 @@ def test_pods_that_outlive_a_restart_of_the_kubelet_are_not_disturbed(node: Sand
     assert done.returncode == 0, done.stderr
 
 
+PKI = "/var/lib/kubelet/pki"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "left"), [("", "", ""), ("pem", "", ""), ("pem", "pem", "pem")]
+)
+def test_a_certificate_that_lost_its_bytes_with_the_power_is_made_anew_by_the_kubelet(
+    certificate: str, key: str, left: str, node: Sandbox
+) -> None:
+    node.run(f"mkdir -p {PKI}")
+    write(node, f"{PKI}/kubelet.crt", certificate)
+    write(node, f"{PKI}/kubelet.key", key)
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    for name in ("kubelet.crt", "kubelet.key"):
+        file = node.path(f"{PKI}/{name}")
+        assert (file.read_text() if file.exists() else "") == left
+    assert ("is empty" in done.stderr) is (left == "")
+
+
 def test_a_run_over_ssh_changes_no_node_that_would_take_it_back(node: Sandbox, tmp_path: Path) -> None:
     node.run(f"mkdir -p {Path(GUARD).parent}")
     write(node, GUARD, "[Service]\n")

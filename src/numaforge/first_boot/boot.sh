@@ -75,10 +75,21 @@ complain() { # WHY: where a person looks who has no login
 }
 quiet() { rm -f "$ISSUE" /run/motd.d/numaforge; }
 
+# Power that is cut leaves what the kubelet had just written without a byte, and it never starts with that again.
+drop_empty_certificate() { # FOLDER
+    for each in "$1/kubelet.crt" "$1/kubelet.key"; do
+        if [ -e "$each" ] && [ ! -s "$each" ]; then
+            echo "$each is empty, and removed with its other half: the kubelet makes them anew" >&2
+            rm -f "$1/kubelet.crt" "$1/kubelet.key"
+        fi
+    done
+}
+
 before_kubelet() {
     umask 022
     mkdir -p "$RUN" || return 1
     exec 9> "$RUN/lock" && flock 9 || return 1
+    drop_empty_certificate /var/lib/kubelet/pki
     inputs > "$RUN/inputs"
     if ! as_planned; then
         if ! "$PROGRAM" boot 2> "$RUN/said"; then
