@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
-from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet.config.flags import flag_value, registered_name
 from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal
 from numaforge.roles.device_plugin.labels import MIG_LABEL
@@ -37,7 +37,7 @@ class Target:
 
         Raises NodeNameError where a joined host says what no Node can be called.
         """
-        name = (flag_value(self._flags, "hostname-override") or self.goal.plan.hostname).lower()
+        name = registered_name(self._flags, self.goal.plan.hostname)
         return node_name(name) if self.joined else name
 
     @property

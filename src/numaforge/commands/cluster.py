@@ -108,8 +108,7 @@ def _all_served(
 
 def _served(source: str, profile: str | None, kubelet_version: str | None) -> ServedNode:
     """Return a machine as its plan makes it."""
-    import hashlib
-
+    from numaforge.maintenance.bundle import checksum
     from numaforge.roles.device_plugin.plan import devices_of
     from numaforge.roles.document import dumps
     from numaforge.roles.kubelet.effect import machine_as_planned
@@ -124,9 +123,7 @@ def _served(source: str, profile: str | None, kubelet_version: str | None) -> Se
         raise NumaforgeError("has no host name, by which its Node would be known", where=source)
     node_name(machine.hostname.lower())
     machine = as_cut(machine_as_planned(machine, plan), plan.mig)
-    return ServedNode(
-        machine, plan, devices_of(machine, plan), hashlib.sha256(dumps(plan).encode()).hexdigest()
-    )
+    return ServedNode(machine, plan, devices_of(machine, plan), checksum(dumps(plan)))
 
 
 def _require_names(nodes: Sequence[ServedNode]) -> None:

@@ -16,11 +16,10 @@ from numaforge.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.first_boot.kubelet_login import KUBECONFIG, KubeletLogin, kubelet_login
 from numaforge.first_boot.stamp import ISSUE, BootRecord
 from numaforge.given import read_text
-from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet.config.flags import flag_value, registered_name
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, SelfPlanned
 from numaforge.snapshot import from_local
 from numaforge.topology import read_topology
-from numaforge.topology.model import NodeTopology
 from numaforge.verification import suite
 from numaforge.verification.login import Login
 
@@ -51,7 +50,8 @@ def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
                 f"the kubelet has no login after {_JOIN_SECONDS:.0f} s", where=str(kubeconfig)
             )
         time.sleep(_PAUSE_SECONDS)
-    login, name, boot_id = kubelet_login(kubeconfig), _node_name(machine), _BOOT_ID.read_text().strip()
+    login, name = kubelet_login(kubeconfig), registered_name(flags, machine.hostname)
+    boot_id = _BOOT_ID.read_text().strip()
     if not held:
         _until_joined(login, name, boot_id, tell, deadline)
     said = held or _shortcomings(tell)
@@ -68,11 +68,6 @@ def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
     )
     _say(login, name, told, held=bool(held))
     return told
-
-
-def _node_name(machine: NodeTopology) -> str:
-    flags = machine.kubelet.flags if machine.kubelet else ()
-    return (flag_value(flags, "hostname-override") or machine.hostname or "").lower()
 
 
 def _until_joined(login: KubeletLogin, name: str, boot_id: str, tell: Tell, deadline: float) -> None:

@@ -45,9 +45,7 @@ def topology_of(node: ServedNode) -> dict[str, Any]:
             {
                 "name": f"node{zone.id}",
                 "type": "Node",
-                "costs": [
-                    {"name": f"node{other}", "value": cost} for other, cost in sorted(zone.distances.items())
-                ],
+                "costs": zone.costs("node"),
                 "resources": {
                     "capacity": {"cpu": str(len(zone.cpus)), "memory": str(zone.memory_bytes)},
                     "allocatable": {

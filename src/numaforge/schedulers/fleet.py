@@ -34,6 +34,10 @@ class Zone:
     devices: Mapping[str, int]
     distances: Mapping[int, int]
 
+    def costs(self, prefix: str) -> list[dict[str, Any]]:
+        """Return the distance to each zone by its name, which systems begin differently."""
+        return [{"name": f"{prefix}{other}", "value": cost} for other, cost in sorted(self.distances.items())]
+
 
 @dataclass(frozen=True)
 class ServedNode:

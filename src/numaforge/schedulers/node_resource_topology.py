@@ -58,7 +58,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
     return {
         "name": f"node-{zone.id}",
         "type": "Node",
-        "costs": [{"name": f"node-{other}", "value": cost} for other, cost in sorted(zone.distances.items())],
+        "costs": zone.costs("node-"),
         "resources": resources,
     }
 

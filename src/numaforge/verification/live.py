@@ -17,7 +17,7 @@ from numaforge.errors import HostError, NumaforgeError
 from numaforge.file_content import PLAN_PATH
 from numaforge.framing import Answer, Output, asking
 from numaforge.kernel_files import parse_values
-from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet.config.flags import registered_name
 from numaforge.maintenance import bundle
 from numaforge.maintenance.bundle import FileState
 from numaforge.roles import document
@@ -60,7 +60,7 @@ class Live:
     def node_name(self) -> str:
         """The name under which the kubelet registers: its flag --hostname-override, else the host's name."""
         flags = tuple(self.of("kubelet").get("arguments", "").split())
-        return (flag_value(flags, "hostname-override") or self.values.get(HOSTNAME, "")).lower()
+        return registered_name(flags, self.values.get(HOSTNAME))
 
     @property
     def kubelet_started(self) -> float:

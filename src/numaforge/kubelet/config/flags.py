@@ -467,3 +467,8 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "reserved-memory": _reserved_memory,
     "taints": _taints,
 }
+
+
+def registered_name(flags: Sequence[str], hostname: str | None) -> str:
+    """Return the name under which a kubelet registers: its flag --hostname-override, else the host's name."""
+    return (flag_value(flags, "hostname-override") or hostname or "").lower()
