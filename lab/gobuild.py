@@ -26,7 +26,7 @@ class Component:
     """A folder below `lab/go` with its module file, and what is built from it."""
 
     name: str
-    """The folder's name, such as `kubernetes-1.36`."""
+    """The folder's name, such as `kubernetes-1.37`."""
     programs: tuple[tuple[str, str], ...]
     """Each program's file name and its Go package."""
     tags: tuple[str, ...] = ()
@@ -57,9 +57,9 @@ def kubernetes(minor: str, *programs: str) -> Component:
 
 
 KUBERNETES = kubernetes(
-    "1.36", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"
+    "1.37", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "kubectl", "kubelet"
 )
-ETCD = Component("etcd-3.6", (("etcd", "go.etcd.io/etcd/server/v3"),))
+ETCD = Component("etcd-3.7", (("etcd", "go.etcd.io/etcd/server/v3"),))
 CONTAINERD = Component(
     "containerd-2.2",
     tuple(

@@ -1,10 +1,17 @@
-module numaforge.example/lab/kubelet-1.37
+module numaforge.example/lab/kubernetes-1.37
 
 go 1.26.0
 
 godebug default=go1.26
 
-tool k8s.io/kubernetes/cmd/kubelet
+tool (
+	k8s.io/kubernetes/cmd/kube-apiserver
+	k8s.io/kubernetes/cmd/kube-controller-manager
+	k8s.io/kubernetes/cmd/kube-scheduler
+	k8s.io/kubernetes/cmd/kubeadm
+	k8s.io/kubernetes/cmd/kubectl
+	k8s.io/kubernetes/cmd/kubelet
+)
 
 require (
 	bitbucket.org/bertimus9/systemstat v0.5.0 // indirect
