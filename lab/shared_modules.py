@@ -37,11 +37,20 @@ def align(component: Component, kubernetes: dict[str, str]) -> None:
     for each in json.loads(_go(folder, "mod", "edit", "-json"))["Replace"] or ():
         _go(folder, "mod", "edit", f"-dropreplace={each['Old']['Path']}")
     own = dict(_built_from(folder))
-    others = {path: kubernetes[path] for path in own if kubernetes.get(path, own[path]) != own[path]}
+    others = {
+        path: kubernetes[path]
+        for path in own
+        if kubernetes.get(path, own[path]) != own[path] and not path.startswith(project(component))
+    }
     _go(folder, "mod", "edit", *(f"-replace={path}={path}@{version}" for path, version in others.items()))
     _go(folder, "list", "-deps", "tool")  # completes go.mod, for which it reads those of all modules
     (folder / "go.sum").unlink()
     _go(folder, "list", "-deps", "tool")  # notes the checksums of what a build reads, and of nothing else
+
+
+def project(component: Component) -> str:
+    """Return how modules of a component's own project begin: these go with its own releases."""
+    return "/".join(component.programs[0][1].split("/")[:2]) + "/"
 
 
 def _built_from(folder: Path) -> Iterator[tuple[str, str]]:

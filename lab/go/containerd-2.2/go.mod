@@ -164,37 +164,13 @@ require (
 
 replace buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go => buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go v1.36.6-20250425153114-8976f5be98c1.1
 
-replace github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp => github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp v1.32.0
-
-replace github.com/alecthomas/units => github.com/alecthomas/units v0.0.0-20240927000941-0f3dac36c52b
-
 replace github.com/cilium/ebpf => github.com/cilium/ebpf v0.17.3
-
-replace github.com/cncf/xds/go => github.com/cncf/xds/go v0.0.0-20260202195803-dba9d589def2
-
-replace github.com/containerd/containerd/api => github.com/containerd/containerd/api v1.11.1
-
-replace github.com/containerd/ttrpc => github.com/containerd/ttrpc v1.2.9
-
-replace github.com/containerd/typeurl/v2 => github.com/containerd/typeurl/v2 v2.3.0
 
 replace github.com/coreos/go-systemd/v22 => github.com/coreos/go-systemd/v22 v22.7.0
 
 replace github.com/cpuguy83/go-md2man/v2 => github.com/cpuguy83/go-md2man/v2 v2.0.6
 
 replace github.com/cyphar/filepath-securejoin => github.com/cyphar/filepath-securejoin v0.7.0
-
-replace github.com/envoyproxy/go-control-plane/envoy => github.com/envoyproxy/go-control-plane/envoy v1.37.0
-
-replace github.com/envoyproxy/protoc-gen-validate => github.com/envoyproxy/protoc-gen-validate v1.3.3
-
-replace github.com/fxamacker/cbor/v2 => github.com/fxamacker/cbor/v2 v2.9.1
-
-replace github.com/go-openapi/jsonpointer => github.com/go-openapi/jsonpointer v1.0.0
-
-replace github.com/go-openapi/jsonreference => github.com/go-openapi/jsonreference v1.0.0
-
-replace github.com/go-openapi/swag => github.com/go-openapi/swag v0.27.1
 
 replace github.com/godbus/dbus/v5 => github.com/godbus/dbus/v5 v5.2.2
 
@@ -205,10 +181,6 @@ replace github.com/google/gofuzz => github.com/google/gofuzz v1.0.0
 replace github.com/google/pprof => github.com/google/pprof v0.0.0-20260402051712-545e8a4df936
 
 replace github.com/grpc-ecosystem/go-grpc-middleware/v2 => github.com/grpc-ecosystem/go-grpc-middleware/v2 v2.3.3
-
-replace github.com/grpc-ecosystem/grpc-gateway/v2 => github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0
-
-replace github.com/klauspost/compress => github.com/klauspost/compress v1.19.0
 
 replace github.com/matttproud/golang_protobuf_extensions => github.com/matttproud/golang_protobuf_extensions v1.0.1
 
@@ -224,81 +196,25 @@ replace github.com/opencontainers/selinux => github.com/opencontainers/selinux v
 
 replace github.com/prometheus/client_golang => github.com/prometheus/client_golang v1.24.0
 
-replace github.com/prometheus/common => github.com/prometheus/common v0.70.0
-
-replace github.com/prometheus/procfs => github.com/prometheus/procfs v0.21.1
-
 replace github.com/sirupsen/logrus => github.com/sirupsen/logrus v1.9.4
 
 replace github.com/spf13/cobra => github.com/spf13/cobra v1.10.2
-
-replace github.com/spf13/pflag => github.com/spf13/pflag v1.0.10
 
 replace github.com/stretchr/objx => github.com/stretchr/objx v0.5.3
 
 replace go.etcd.io/bbolt => go.etcd.io/bbolt v1.5.0
 
-replace go.opentelemetry.io/contrib/detectors/gcp => go.opentelemetry.io/contrib/detectors/gcp v1.43.0
-
 replace go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc => go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.68.0
 
 replace go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp => go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.69.0
 
-replace go.opentelemetry.io/otel => go.opentelemetry.io/otel v1.44.0
-
-replace go.opentelemetry.io/otel/exporters/otlp/otlptrace => go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.44.0
-
 replace go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc => go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.44.0
-
-replace go.opentelemetry.io/otel/metric => go.opentelemetry.io/otel/metric v1.44.0
-
-replace go.opentelemetry.io/otel/sdk => go.opentelemetry.io/otel/sdk v1.44.0
-
-replace go.opentelemetry.io/otel/sdk/metric => go.opentelemetry.io/otel/sdk/metric v1.44.0
-
-replace go.opentelemetry.io/otel/trace => go.opentelemetry.io/otel/trace v1.44.0
-
-replace go.opentelemetry.io/proto/otlp => go.opentelemetry.io/proto/otlp v1.10.0
-
-replace go.yaml.in/yaml/v2 => go.yaml.in/yaml/v2 v2.4.4
-
-replace golang.org/x/crypto => golang.org/x/crypto v0.54.0
 
 replace golang.org/x/exp => golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f
 
-replace golang.org/x/mod => golang.org/x/mod v0.37.0
-
-replace golang.org/x/net => golang.org/x/net v0.57.0
-
-replace golang.org/x/oauth2 => golang.org/x/oauth2 v0.36.0
-
-replace golang.org/x/sync => golang.org/x/sync v0.22.0
-
-replace golang.org/x/sys => golang.org/x/sys v0.47.0
-
 replace golang.org/x/telemetry => golang.org/x/telemetry v0.0.0-20260625142307-59b4966ccb57
 
-replace golang.org/x/term => golang.org/x/term v0.45.0
-
-replace golang.org/x/text => golang.org/x/text v0.40.0
-
-replace golang.org/x/time => golang.org/x/time v0.15.0
-
-replace golang.org/x/tools => golang.org/x/tools v0.47.0
-
 replace golang.org/x/tools/go/expect => golang.org/x/tools/go/expect v0.1.1-deprecated
-
-replace gonum.org/v1/gonum => gonum.org/v1/gonum v0.17.0
-
-replace google.golang.org/genproto/googleapis/api => google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa
-
-replace google.golang.org/genproto/googleapis/rpc => google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa
-
-replace google.golang.org/grpc => google.golang.org/grpc v1.82.1
-
-replace k8s.io/api => k8s.io/api v0.37.2
-
-replace k8s.io/apimachinery => k8s.io/apimachinery v0.37.2
 
 replace k8s.io/client-go => k8s.io/client-go v0.37.2
 
@@ -306,12 +222,4 @@ replace k8s.io/cri-api => k8s.io/cri-api v0.37.2
 
 replace k8s.io/gengo/v2 => k8s.io/gengo/v2 v2.0.0-20260408192533-25e2208e0dc3
 
-replace k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
-
-replace k8s.io/streaming => k8s.io/streaming v0.37.2
-
-replace k8s.io/utils => k8s.io/utils v0.0.0-20260626114624-be93311217bd
-
 replace sigs.k8s.io/knftables => sigs.k8s.io/knftables v0.0.22
-
-replace sigs.k8s.io/structured-merge-diff/v6 => sigs.k8s.io/structured-merge-diff/v6 v6.4.2

@@ -87,31 +87,15 @@ replace github.com/google/cel-go => github.com/google/cel-go v0.29.2
 
 replace github.com/gorilla/websocket => github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674
 
-replace github.com/klauspost/compress => github.com/klauspost/compress v1.19.0
-
 replace github.com/modern-go/reflect2 => github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee
 
 replace github.com/prometheus/client_golang => github.com/prometheus/client_golang v1.24.0
-
-replace github.com/prometheus/common => github.com/prometheus/common v0.70.0
-
-replace github.com/prometheus/procfs => github.com/prometheus/procfs v0.21.1
 
 replace github.com/spiffe/go-spiffe/v2 => github.com/spiffe/go-spiffe/v2 v2.6.0
 
 replace github.com/stretchr/objx => github.com/stretchr/objx v0.5.3
 
 replace github.com/yuin/goldmark => github.com/yuin/goldmark v1.4.13
-
-replace go.etcd.io/etcd/api/v3 => go.etcd.io/etcd/api/v3 v3.7.0
-
-replace go.etcd.io/etcd/client/pkg/v3 => go.etcd.io/etcd/client/pkg/v3 v3.7.0
-
-replace go.etcd.io/etcd/client/v3 => go.etcd.io/etcd/client/v3 v3.7.0
-
-replace go.etcd.io/etcd/pkg/v3 => go.etcd.io/etcd/pkg/v3 v3.7.0
-
-replace go.etcd.io/etcd/server/v3 => go.etcd.io/etcd/server/v3 v3.7.0
 
 replace go.opentelemetry.io/contrib/detectors/gcp => go.opentelemetry.io/contrib/detectors/gcp v1.43.0
 
@@ -132,8 +116,6 @@ replace go.opentelemetry.io/otel/sdk/metric => go.opentelemetry.io/otel/sdk/metr
 replace go.opentelemetry.io/otel/trace => go.opentelemetry.io/otel/trace v1.44.0
 
 replace go.opentelemetry.io/proto/otlp => go.opentelemetry.io/proto/otlp v1.10.0
-
-replace go.yaml.in/yaml/v2 => go.yaml.in/yaml/v2 v2.4.4
 
 replace golang.org/x/crypto => golang.org/x/crypto v0.54.0
 

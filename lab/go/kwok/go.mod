@@ -125,45 +125,13 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/Azure/go-ansiterm => github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c
-
-replace github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp => github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp v1.32.0
-
-replace github.com/antlr4-go/antlr/v4 => github.com/antlr4-go/antlr/v4 v4.13.1
-
 replace github.com/cpuguy83/go-md2man/v2 => github.com/cpuguy83/go-md2man/v2 v2.0.6
 
 replace github.com/creack/pty => github.com/creack/pty v1.1.18
 
-replace github.com/fxamacker/cbor/v2 => github.com/fxamacker/cbor/v2 v2.9.1
-
 replace github.com/go-errors/errors => github.com/go-errors/errors v1.4.2
 
-replace github.com/go-openapi/jsonpointer => github.com/go-openapi/jsonpointer v1.0.0
-
-replace github.com/go-openapi/jsonreference => github.com/go-openapi/jsonreference v1.0.0
-
-replace github.com/go-openapi/swag => github.com/go-openapi/swag v0.27.1
-
-replace github.com/golang-jwt/jwt/v5 => github.com/golang-jwt/jwt/v5 v5.3.1
-
-replace github.com/google/cel-go => github.com/google/cel-go v0.29.2
-
-replace github.com/grpc-ecosystem/grpc-gateway/v2 => github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0
-
-replace github.com/klauspost/compress => github.com/klauspost/compress v1.19.0
-
-replace github.com/moby/term => github.com/moby/term v0.5.2
-
-replace github.com/prometheus/client_golang => github.com/prometheus/client_golang v1.24.0
-
-replace github.com/prometheus/common => github.com/prometheus/common v0.70.0
-
-replace github.com/prometheus/procfs => github.com/prometheus/procfs v0.21.1
-
 replace github.com/sirupsen/logrus => github.com/sirupsen/logrus v1.9.4
-
-replace github.com/stretchr/objx => github.com/stretchr/objx v0.5.3
 
 replace go.etcd.io/bbolt => go.etcd.io/bbolt v1.5.0
 
@@ -179,57 +147,7 @@ replace go.etcd.io/etcd/server/v3 => go.etcd.io/etcd/server/v3 v3.7.0
 
 replace go.etcd.io/raft/v3 => go.etcd.io/raft/v3 v3.7.0
 
-replace go.opentelemetry.io/contrib/detectors/gcp => go.opentelemetry.io/contrib/detectors/gcp v1.43.0
-
-replace go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc => go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.68.0
-
-replace go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp => go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.69.0
-
-replace go.opentelemetry.io/otel/exporters/otlp/otlptrace => go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.44.0
-
-replace go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc => go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.44.0
-
-replace go.opentelemetry.io/proto/otlp => go.opentelemetry.io/proto/otlp v1.10.0
-
-replace go.yaml.in/yaml/v2 => go.yaml.in/yaml/v2 v2.4.4
-
-replace golang.org/x/crypto => golang.org/x/crypto v0.54.0
-
-replace golang.org/x/exp => golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f
-
-replace golang.org/x/mod => golang.org/x/mod v0.37.0
-
-replace golang.org/x/net => golang.org/x/net v0.57.0
-
-replace golang.org/x/sync => golang.org/x/sync v0.22.0
-
-replace golang.org/x/sys => golang.org/x/sys v0.47.0
-
-replace golang.org/x/term => golang.org/x/term v0.45.0
-
-replace golang.org/x/text => golang.org/x/text v0.40.0
-
-replace golang.org/x/time => golang.org/x/time v0.15.0
-
-replace golang.org/x/tools => golang.org/x/tools v0.47.0
-
-replace google.golang.org/genproto/googleapis/api => google.golang.org/genproto/googleapis/api v0.0.0-20260526163538-3dc84a4a5aaa
-
-replace google.golang.org/genproto/googleapis/rpc => google.golang.org/genproto/googleapis/rpc v0.0.0-20260526163538-3dc84a4a5aaa
-
-replace google.golang.org/grpc => google.golang.org/grpc v1.82.1
-
-replace k8s.io/api => k8s.io/api v0.37.2
-
-replace k8s.io/apimachinery => k8s.io/apimachinery v0.37.2
-
 replace k8s.io/apiserver => k8s.io/apiserver v0.37.2
-
-replace k8s.io/client-go => k8s.io/client-go v0.37.2
-
-replace k8s.io/component-base => k8s.io/component-base v0.37.2
-
-replace k8s.io/cri-api => k8s.io/cri-api v0.37.2
 
 replace k8s.io/cri-client => k8s.io/cri-client v0.37.2
 
@@ -239,12 +157,4 @@ replace k8s.io/gengo/v2 => k8s.io/gengo/v2 v2.0.0-20260408192533-25e2208e0dc3
 
 replace k8s.io/kms => k8s.io/kms v0.37.2
 
-replace k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad
-
-replace k8s.io/streaming => k8s.io/streaming v0.37.2
-
-replace k8s.io/utils => k8s.io/utils v0.0.0-20260626114624-be93311217bd
-
 replace sigs.k8s.io/apiserver-network-proxy/konnectivity-client => sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0
-
-replace sigs.k8s.io/structured-merge-diff/v6 => sigs.k8s.io/structured-merge-diff/v6 v6.4.2
