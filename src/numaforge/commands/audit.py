@@ -36,6 +36,14 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     help="Say what has changed since an earlier audit (-o json).",
 )
 @click.option(
+    "--within",
+    type=click.IntRange(1, 3600),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a host of an INVENTORY may take to answer.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "note")),
     default="error",
@@ -57,6 +65,7 @@ def audit(
     limits: tuple[str, ...],
     baseline: str | None,
     since: str | None,
+    within: int,
     fail_on: str,
     files: tuple[str, ...],
     verbose: bool,
@@ -85,7 +94,7 @@ def audit(
     known = earlier(baseline) if baseline else {}
     before = earlier(since) if since else None
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        machines = read_machines(sources, limits, Path(folder))
+        machines = read_machines(sources, limits, Path(folder), within)
         if (why := machines.refused) is not None:
             raise NumaforgeError(why)
         found = with_baseline(fleet_audit(machines.read, machines.failed), known)

@@ -27,6 +27,7 @@ from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
+from numaforge.rollout.options import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
 from numaforge.topology.model import NodeTopology
 
@@ -117,15 +118,18 @@ def is_saved(named: str) -> bool:
     return named != "-" and Path(named).is_file()
 
 
-def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path) -> ManyMachines:
-    """Return what was read of each machine that is named; the snapshots of an inventory go into `folder`."""
+def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, within_s: int) -> ManyMachines:
+    """Return what was read of each machine that is named; the snapshots of an inventory go into `folder`.
+
+    Each of its hosts has `within_s` seconds to answer.
+    """
     inventories = [source for source in sources if is_inventory(source)]
     if limits and not inventories:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
     entries: list[_Entry] = []
     places: list[Source] = []
     for number, inventory in enumerate(inventories):
-        found, failed = _captured(inventory, limits, folder / str(number))
+        found, failed = _captured(inventory, limits, folder / str(number), within_s)
         places += found
         entries += failed
     names = each_named([source for source in sources if source not in inventories])
@@ -165,13 +169,22 @@ def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
     )
 
 
-def _captured(inventory: str, limits: Sequence[str], folder: Path) -> tuple[list[Source], list[_Entry]]:
+def _captured(
+    inventory: str, limits: Sequence[str], folder: Path, within_s: int
+) -> tuple[list[Source], list[_Entry]]:
     """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
     from numaforge.commands.over_inventory import ask_all
     from numaforge.roles.topology import CAPTURED
 
-    function, out = "numaforge.roles.topology.capture", f"out={json.dumps(str(folder))}"
-    answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", ("--data", out))
+    data = {"out": str(folder), ANSWER_SECONDS: within_s}
+    answers = ask_all(
+        inventory,
+        limits,
+        "numaforge.roles.topology.capture",
+        CAPTURED,
+        "asking every host what it is",
+        [word for name, value in data.items() for word in ("--data", f"{name}={json.dumps(value)}")],
+    )
     found = [
         Source(answers.told[name]["file"], name) for name in answers.settings if name not in answers.failed
     ]

@@ -11,7 +11,9 @@ from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer
 from numaforge.hosts import connection
+from numaforge.hosts.host_data import datum
 from numaforge.preflight import host as preflight
+from numaforge.rollout.options import ANSWER_SECONDS
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _AS_ROOT = (Path(__file__).parent / "as_root.sh").read_text("ascii")
@@ -91,7 +93,7 @@ def _ask(host: Host, script_text: str, remedy: str, *, as_root: bool = False) ->
     """Ask a host; a connection that breaks meanwhile breaks in one of many ways."""
     how = {"as_root": True, "_sudo": False} if as_root else {}
     try:
-        with connection.within(host, connection.LOOK_SECONDS):
+        with connection.within(host, datum(host, ANSWER_SECONDS)):
             output = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True, **how)
         if output:
             return Answer.of(output)

@@ -16,7 +16,7 @@ from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
 from numaforge.hosts.patches import fail_alone, stay_away
 from numaforge.hosts.processes import hosts_of
-from numaforge.rollout.options import PLACE, read_options
+from numaforge.rollout.options import ANSWER_SECONDS, PLACE, read_options
 from numaforge.rollout.same_machine import PIN
 
 OURS = "numaforge_"
@@ -119,6 +119,13 @@ TABLE = (
         "How long a changed host waits to be reached over a new connection, before it goes back by itself.",
         _whole(30, 1800),
         default=300,
+    ),
+    Datum(
+        ANSWER_SECONDS,
+        "a whole number from 1 to 3600",
+        "How long a host may take to say what it is: those of a large inventory are all asked together.",
+        _whole(1, 3600),
+        default=600,
     ),
     Datum("out", "a folder", "Where `deploys/detect.py` saves.", _is_text, default="numaforge-out"),
     Datum(DIFF, "names of hosts with commas between, or all", "Whose changes are shown as diffs.", _is_text),

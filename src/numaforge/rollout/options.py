@@ -20,6 +20,8 @@ from numaforge.rollout.record import DEFAULT_NAME
 from numaforge.sections.section import Section, validated
 
 PLACE = "numaforge_rollout"
+ANSWER_SECONDS = "numaforge_answer_seconds"
+"""The host data that says how long a host may take to say what it is."""
 
 
 @dataclass(frozen=True)
