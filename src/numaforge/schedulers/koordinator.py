@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
+from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, node_patch
-from numaforge.schedulers.volcano import CLIQUE_LABEL
 
 NAME = "koordinator"
 WHY = "what koord-scheduler and koordlet take from an admin; topologies and Devices koordlet writes itself"
@@ -79,7 +79,7 @@ def _host_bridge(node: ServedNode, address: str) -> str:
 
 def _layers() -> dict[str, Any]:
     layers = [
-        {"topologyLayer": "AcceleratorLayer", "labelKey": [CLIQUE_LABEL]},
+        {"topologyLayer": "AcceleratorLayer", "labelKey": [CLIQUE]},
         {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "AcceleratorLayer"},
     ]
     return {
