@@ -7,6 +7,7 @@ LC_ALL=C
 export LC_ALL
 CURRENT=/var/lib/numaforge/txn/current # is there while a change of the node is in progress
 KEPT=/run/numaforge/watch              # `verdict` of the run before, `told` to the Node, `untold` why not
+MADE=/var/lib/numaforge/watch-made
 CONDITION=numaforge.io/PlanDrift
 TELL_SECONDS=10
 TAB=$(printf '\t')
@@ -15,13 +16,25 @@ watch() { # CONFIGURATION [anyway]: during a change nothing is compared, for it 
     if [ -L "$CURRENT" ] && [ -z "${2-}" ]; then return; fi
     umask 022
     watch_settings "$1" || return 1
-    [ -d "$folder" ] && [ -d "$KEPT" ] || mkdir -p "$folder" "$KEPT" || return 1
+    [ -d "$KEPT" ] || mkdir -p "$KEPT" || return 1
+    [ -d "$folder" ] || watch_folder || return 1
     metrics=$folder/numaforge.prom
     new=$folder/.numaforge.prom.new
     now=$(date +%s)
     watch_look "$1" | watch_judge "$1" > "$new" || return 1
     [ -s "$new" ] && chmod 0644 "$new" && mv -f "$new" "$metrics" || return 1 # after a power loss the next run writes it
     watch_verdict
+}
+watch_folder() { # make it, and remember what was not there
+    made=$folder
+    while [ ! -d "${made%/*}/" ]; do made=${made%/*}; done
+    mkdir -p "${MADE%/*}" && printf '%s\n' "$made" > "$MADE" && mkdir -p "$folder"
+}
+watch_folder_away() { # as far as it was made here, and others have put nothing into it
+    [ -e "$MADE" ] || return 0
+    IFS= read -r made < "$MADE" || return 0
+    while rmdir "$folder" 2> /dev/null && [ "$folder" != "$made" ]; do folder=${folder%/*}; done
+    rm -f "$MADE"
 }
 watch_settings() { # CONFIGURATION
     node='' folder='' kubeconfig=''
@@ -350,6 +363,7 @@ forget() { # CONFIGURATION: nothing stays that would go on to say what is not co
     if [ -n "$kubeconfig" ] && [ -e "$KEPT/told" ]; then
         watch_patch "{\"type\":\"$CONDITION\",\"\$patch\":\"delete\"}" || echo "the Node $node keeps its condition $CONDITION: $why"
     fi
+    watch_folder_away
     rm -rf "$KEPT"
 }
 

@@ -21,8 +21,9 @@ watch_apply() {
         sh "$PART/watch.sh" forget "$PART/watch.conf" || return 1
     fi
     why="$WATCH_LINK could not be written"
-    link_unit "$WATCH_LINK" "$WATCH_LINK_TARGET"
+    link_unit "$WATCH_LINK" "$WATCH_LINK_TARGET" && watch_wants_nothing
 }
+watch_wants_nothing() { rmdir "${WATCH_LINK%/*}" 2> /dev/null || :; } # a folder without links means nothing
 watch_start() { # NEW|OLD
     has_systemd || return 0
     case $1 in
@@ -38,7 +39,7 @@ watch_commit() { # the first metrics, before anything asks for them; what fails 
 watch_undo() { # while the files of the change are there still
     if [ -e "$WATCH_CONF" ] && [ -e "$WATCH_SCRIPT" ]; then sh "$WATCH_SCRIPT" forget "$WATCH_CONF" || :; fi
     why="$WATCH_LINK could not be put back"
-    link_unit_back "$WATCH_LINK" || return 2
+    link_unit_back "$WATCH_LINK" && watch_wants_nothing || return 2
     why="the metrics of before could not be written"
     if [ ! -e "$PART/watch.sh" ]; then return; fi
     sh "$PART/watch.sh" watch "$PART/watch.conf" anyway || return 2
