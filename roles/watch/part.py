@@ -29,17 +29,21 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the part, where the timer or the folder of the metrics is another; not where no systemd runs."""
+    """Return the part, where the timer or the folder of the metrics is another.
+
+    Nothing has to wait for it after a boot in the middle: while a change is in progress the watch compares
+    nothing. (A unit before a timer would be before basic.target, and so before itself.)
+    """
     said, plan = found.answers(NAME), goal.plan.watch
-    enabled, runs = said.get("unit") == "enabled", said.get("timer") == "active"
+    enabled, timer = said.get("unit") == "enabled", said.get("timer")
     earlier = folder_of(found.text(WATCH_CONF_PATH))
     leaves = earlier if earlier is not None and (plan is None or earlier != plan.directory) else None
     moves = []
     if enabled is not (plan is not None):
         states = ("disabled", "enabled")
         moves.append(f"{WATCH_TIMER}: {states[enabled]} -> {states[not enabled]}")
-    if plan and not runs:
-        moves.append(f"{WATCH_TIMER}: {said.get('timer') or 'unknown'} -> active")
+    if plan and timer is not None and timer != "active":
+        moves.append(f"{WATCH_TIMER}: {timer or 'unknown'} -> active")
     if leaves is not None:
         moves.append(f"{leaves}/numaforge.prom: removed")
     return part(tuple(moves), watches=plan is not None, leaves=leaves is not None) if moves else None
@@ -61,7 +65,6 @@ def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:
         apply_seconds=60,  # the API server may not answer
         commit_seconds=60,
         undo_seconds=60,
-        units=(WATCH_TIMER,),
     )
 
 
