@@ -30,6 +30,7 @@ from numaforge.roles.rdma import rdma
 from numaforge.roles.rdma_pools import rdma_pools
 from numaforge.roles.reboot import reboot
 from numaforge.roles.slices import slices
+from numaforge.roles.watch import watch
 
 __all__ = ["ROLES"]
 
@@ -64,5 +65,6 @@ ROLES = (
     capacity,
     allocatable,
     labels,
+    watch,
 )
 """Every role, in the order of a maintenance: undone backwards, started and proved forwards."""

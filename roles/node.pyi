@@ -48,6 +48,8 @@ from numaforge.roles.rdma_pools import plan as rdma_pools_plan
 from numaforge.roles.reboot import section as reboot_section
 from numaforge.roles.slices import plan as slices_plan
 from numaforge.roles.slices import section as slices_section
+from numaforge.roles.watch import plan as watch_plan
+from numaforge.roles.watch import section as watch_section
 from numaforge.sections.section import Section
 
 class ProfileHead(Section):
@@ -74,6 +76,7 @@ class NodeProfile(ProfileHead):
     device_plugin: device_plugin_section.DevicePlugin = ...
     rdma: rdma_section.Rdma = ...
     kubelet: kubelet_section.Kubelet = ...
+    watch: watch_section.Watch = ...
 
 @dataclass(frozen=True, kw_only=True)
 class PlanHead:
@@ -112,6 +115,7 @@ class NodePlan(
     capacity_plan.Decided,
     allocatable_plan.Decided,
     labels_plan.Decided,
+    watch_plan.Decided,
 ): ...
 
 class Decisions(NodePlan):

@@ -31,6 +31,7 @@ from numaforge.roles.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
 from numaforge.roles.slices import part as system
+from numaforge.roles.watch import part as watch
 from numaforge.topology.model import Gpu
 
 PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
@@ -60,6 +61,7 @@ FORMS = {
     ],
     "hugepages": [hugepages.part({}, {})],
     "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],
+    "watch": [watch.part((), watches=watches, leaves=not watches) for watches in (True, False)],
 }
 
 

@@ -39,6 +39,7 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "NicQueues": lambda entry: {"nic_queues": entry},
         "PodTuning": lambda entry: {"pod_tuning": entry},
         "System": lambda entry: {"system": entry},
+        "Watch": lambda entry: {"watch": {"enabled": True, **entry}},
         "Kernel": lambda entry: {"kernel": entry},
         "Modules": lambda entry: {"modules": entry},
         "RdmaHost": lambda entry: {"rdma": {"host": entry}},
