@@ -209,6 +209,7 @@ ELSEWHERE = {
     "capture": "it writes; what hosts say: test_fuzz_hosts.py",
     "init": "takes names alone",
     "mig explain": "takes names alone",
+    "cluster monitoring": "takes an address alone",
     "cluster verify": "machines, as cluster generate; live objects: tests/unit/schedulers/test_live.py",
     "completion": "takes a name alone",
     "schema": "takes a name alone",

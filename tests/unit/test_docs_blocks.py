@@ -67,6 +67,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"numaforge (topology|plan|draw)( --matrix| --profile training( -o node.svg)?)?$": "looks at this "
     "machine; tests/wheel runs it",
     r"kubectl": "needs a cluster",
+    r"helm": "needs a cluster and charts; tests/unit/monitoring reads the values that it is given",
     r"numaforge cluster verify": "needs a cluster; tests/lab/test_schedulers.py",
     r"ssh-keyscan": "needs a host; tests/ssh/test_host_keys.py",
     r"systemctl|journalctl|cat|ls|cp|rm|chroot|sh|python3 /usr/local|pytest": "needs a node",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,13 @@ from numaforge.report.terminal import echo, remark, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numaforge.schedulers.fleet import ServedNode
     from numaforge.schedulers.systems import Folder
+
+_LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
+"""What a URL is made of before its fragment; no quote ends the YAML that it stands in."""
 
 SYSTEMS = (
     "labels",
@@ -134,14 +138,55 @@ def _require_names(nodes: Sequence[ServedNode]) -> None:
 
 def _write(folders: Sequence[Folder], below: Path) -> None:
     for each in folders:
-        for name, text in each.texts():
-            file = below / each.name / name
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(file)) from error
+        _write_files(below / each.name, dict(each.texts()))
         remark(f"wrote {below / each.name}: {each.why}")
+
+
+def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        file = folder / name
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(file)) from error
+
+
+@cluster.command()
+@click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files there.")
+@click.option(
+    "--runbooks",
+    metavar="URL",
+    help="Where docs/alerts.md is published: each alert links to its section.",
+)
+@output_option("yaml", "json")
+def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
+    """Write what Prometheus, Grafana and the exporters of GPUs need to watch planned nodes.
+
+    Rules with alerts, as a file and as a PrometheusRule; a dashboard; the counters and settings of NVIDIA's
+    dcgm-exporter and AMD's metrics exporter. No cluster is asked, and nothing is applied.
+
+    \b
+    Examples:
+      numaforge cluster monitoring --to monitoring
+      numaforge cluster monitoring --to monitoring --runbooks https://wiki.example.com/gpu-alerts
+    """
+    from numaforge.monitoring import RUNBOOKS, monitoring_files
+
+    if runbooks is not None and not _LINK.fullmatch(runbooks):
+        raise click.BadParameter(
+            f"{runbooks!r} is no address: write it with letters of URLs, without #", param_hint="--runbooks"
+        )
+    texts = monitoring_files(runbooks or RUNBOOKS)
+    if folder is not None:
+        _write_files(Path(folder), texts)
+        for name in texts:
+            remark(f"wrote {Path(folder) / name}")
+    elif output == "json":
+        show_json({"schema": 1, "files": texts})
+    else:
+        for name, text in texts.items():
+            echo(f"---\n# {name}\n{text}".rstrip("\n"))
 
 
 @cluster.command()
