@@ -121,6 +121,7 @@ SOUND = {
     "rdma.json": RDMA_PLUGIN,
     "audit.json": json.dumps(audit_document(AUDITED, None)),
     "gang.yaml": GANG,
+    "shapes.yaml": "- {name: a, count: 9, cpu: 4, memory: 8Gi}\n- {count: 70, nvidia.com/gpu: 1}\n",
     "cluster.json": json.dumps(CLUSTER),
 }
 """Beside the file that is mutated."""
@@ -169,6 +170,10 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "cluster generate --machine FILE --profile training": machine,
     "cluster generate dgx.json FILE --profile training --to rendered": machine,
     "cluster generate dgx.json --profile FILE -o json": profile,
+    "fit --shapes FILE --machine dgx.json --profile training": text_of("shapes.yaml"),
+    "fit --shapes FILE --machine dgx.json=3 --profile training -o json": lambda random: (
+        data_of("cluster.json")(random) if random.random() < 0.8 else text_of("cluster.json")(random)
+    ),
     "cluster explain FILE --machine lab.json --profile best-effort-mixed": text_of("gang.yaml"),
     "cluster explain pods.yaml --machine FILE --profile training -o json": machine,
     "cluster explain pods.yaml dgx.json FILE": plan,

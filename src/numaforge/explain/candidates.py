@@ -350,20 +350,25 @@ def _kubelet(
     return kubelet, doubt
 
 
+def kind_of(scenario: Scenario) -> bytes:
+    """Return what is equal for nodes whose kubelets answer alike while nothing runs there."""
+    return _digest(
+        shape_of(scenario.topology), dict(scenario.config), _anonymous(scenario.devices), scenario.version
+    )
+
+
 def _kind(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> bytes:
-    """Return what is equal for nodes whose kubelets answer alike."""
-    devices = _anonymous(scenario.devices)
-    of_pods = [(pod.name, pod.uid) if scenario.state else None for pod in pods]
-    told = (
-        shape_of(scenario.topology),
-        dict(scenario.config),
-        devices,
-        scenario.version,
+    """Return what is equal for nodes whose kubelets answer alike, with what runs there."""
+    return _digest(
+        kind_of(scenario),
         sorted((scenario.state or {}).items()),
         machine.held,
-        of_pods,
+        [(pod.name, pod.uid) if scenario.state else None for pod in pods],
         [shape_of_pod(pod.member.pod) for pod in pods],
     )
+
+
+def _digest(*told: object) -> bytes:
     return blake2b(pickle.dumps(told, pickle.HIGHEST_PROTOCOL), digest_size=32).digest()
 
 

@@ -69,13 +69,15 @@ class Admission:
 class FreeOnNumaNode:
     """What is left on one NUMA node; `cpus` and `memory_bytes` are None where their manager does not run.
 
-    `cpus` may still be given out exclusively; `devices` counts by resource.
+    `cpus` may still be given out exclusively; `devices` counts by resource. `hugepages` are bytes by
+    resource, of the sizes that the memory manager knows there.
     """
 
     id: int
     cpus: CpuSet | None
     memory_bytes: int | None
     devices: Mapping[str, int]
+    hugepages: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,13 @@ class Node:
             cpus=ids_of(self.cpu_manager.available & cpus) if self.cpu_manager else None,
             memory_bytes=self.memory_manager.nodes[numa_node].free(MEMORY) if self.memory_manager else None,
             devices=self.device_manager.free_near(numa_node),
+            hugepages={
+                resource: table.free
+                for resource, table in self.memory_manager.nodes[numa_node].tables.items()
+                if resource != MEMORY and table.allocatable
+            }
+            if self.memory_manager
+            else {},
         )
 
     def _unused_name(self) -> str:
