@@ -32,6 +32,7 @@ HELD: Mapping[str, str] = {
     "docs/admit.md": "tests/unit/commands/test_admit_page.py",
     "docs/audit.md": "tests/unit/findings/test_findings_pages.py",
     "docs/check.md": "tests/unit/kubelet/test_startup_page.py",
+    "docs/cluster.md": "tests/unit/commands/test_cluster_page.py",
     "docs/convert.md": "tests/unit/test_docs_convert.py",
     "docs/device-plugin.md": "tests/unit/test_docs_device_plugin.py",
     "docs/gpu-findings.md": "tests/unit/findings/test_findings_pages.py",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numaforge.commands.cluster_explain import explain
 from numaforge.commands.machine import (
     answers_of,
     each_named,
@@ -253,3 +254,6 @@ def verify(
         how = "see above" if wrong else "as planned"
         echo(f"{counted(held, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code
+
+
+cluster.add_command(explain)

@@ -163,7 +163,7 @@ def _replicas(document: Mapping[str, Any], path: str) -> int | None:
 
 def _unfolded(path: str) -> Iterator[Any]:
     found = False
-    for document in _yaml_documents(path):
+    for document in yaml_documents(path):
         if document is None:
             continue
         found = True
@@ -176,7 +176,8 @@ def _unfolded(path: str) -> Iterator[Any]:
         raise NumaforgeError("holds no pod", where=path)
 
 
-def _yaml_documents(path: str) -> Iterator[Any]:
+def yaml_documents(path: str) -> Iterator[Any]:
+    """Yield the documents of a YAML file, None for an empty one."""
     from numaforge.sections.strict_yaml import MOST_MIB, read_yaml_documents
 
     return read_yaml_documents(read_text(path, most_mib=MOST_MIB), path)

@@ -22,6 +22,7 @@ from numaforge.audit.fleet import Failed, FleetAudit
 from numaforge.audit.machine import AuditedMachine, audited
 from numaforge.commands.capture import is_inventory
 from numaforge.commands.machine import each_named, machine_of
+from numaforge.commands.over_inventory import Answers
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
@@ -169,15 +170,21 @@ def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
     )
 
 
-def _captured(
+def captured_hosts(
     inventory: str, limits: Sequence[str], folder: Path, within_s: int
-) -> tuple[list[Source], list[_Entry]]:
-    """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Ask the hosts of an inventory, and return the snapshots' files and why there is none of the others."""
+    answers = _asked_to_capture(inventory, limits, folder, within_s)
+    files = {name: answers.told[name]["file"] for name in answers.settings if name not in answers.failed}
+    return files, dict(answers.failed)
+
+
+def _asked_to_capture(inventory: str, limits: Sequence[str], folder: Path, within_s: int) -> Answers:
     from numaforge.commands.over_inventory import ask_all
     from numaforge.roles.topology import CAPTURED
 
     data = {"out": str(folder), ANSWER_SECONDS: within_s}
-    answers = ask_all(
+    return ask_all(
         inventory,
         limits,
         "numaforge.roles.topology.capture",
@@ -185,6 +192,13 @@ def _captured(
         "asking every host what it is",
         [word for name, value in data.items() for word in ("--data", f"{name}={json.dumps(value)}")],
     )
+
+
+def _captured(
+    inventory: str, limits: Sequence[str], folder: Path, within_s: int
+) -> tuple[list[Source], list[_Entry]]:
+    """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
+    answers = _asked_to_capture(inventory, limits, folder, within_s)
     found = [
         Source(answers.told[name]["file"], name) for name in answers.settings if name not in answers.failed
     ]

@@ -35,7 +35,7 @@ def answer_text(answer: JudgedAdmission) -> str:
     name = click.style(admission.name, bold=True)
     if admission.admitted:
         lines = [f"{name}  {click.style('admitted', fg='green')}  {admission.qos}"]
-        lines += [f"  {container}: {got}" for container, got in _grants(admission)]
+        lines += [f"  {container}: {got}" for container, got in grants(admission)]
     else:
         verdict = click.style(f"refused, {admission.reason}", fg="red")
         lines = [f"{name}  {verdict}  {admission.qos}", f"  {admission.status_message}"]
@@ -83,7 +83,8 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
     }
 
 
-def _grants(admission: Admission) -> Iterable[tuple[str, str]]:
+def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[tuple[str, str]]:
+    """Yield what each container of an admitted pod got, in words."""
     from numaforge.cpulist import format_cpulist
     from numaforge.report.wording import human_bytes
 
@@ -95,7 +96,10 @@ def _grants(admission: Admission) -> Iterable[tuple[str, str]]:
             for block in admission.memory.get(name, ())
         ]
         held: Mapping[str, tuple[str, ...]] = admission.devices.get(name, {})
-        parts += [f"{resource} {', '.join(ids)}" for resource, ids in held.items()]
+        parts += [
+            f"{resource} {', '.join(ids)}" if names_of_devices else f"{len(ids)} {resource}"
+            for resource, ids in held.items()
+        ]
         yield name, "; ".join(parts)
 
 

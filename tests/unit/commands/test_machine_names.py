@@ -58,6 +58,7 @@ FIRST = {
     ("rdma", "config"): ["--profile", "rdma.yaml"],
     ("rdma", "manifests"): ["--profile", "rdma.yaml", "--image", "image"],
     ("cluster", "generate"): ["--profile", "training"],
+    ("cluster", "explain"): ["pod.yaml", "--profile", "training"],
     ("cluster", "verify"): ["--profile", "training", "--kubectl", "true"],  # which finds none of the objects
     ("plan",): ["--profile", "training"],
     ("render",): ["--profile", "training"],
