@@ -52,13 +52,14 @@ def detect_for_change(host: Host) -> Snapshot:
     return parse_output(answer)
 
 
-def as_root(host: Host, script_text: str) -> Answer:
+def as_root(host: Host, script_text: str, seconds: int = connection.LOOK_SECONDS) -> Answer:
     """Run a script that changes nothing as root, and learn whether the host's commands need sudo.
 
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """
     connection.send_at_once(host)
-    answer = _ask(host, script_text, "see the messages above; the host needs a POSIX sh", as_root=True)
+    remedy = "see the messages above; the host needs a POSIX sh"
+    answer = _ask(host, script_text, remedy, as_root=True, seconds=seconds)
     found = right(answer)
     if found == "noid":
         raise HostError(
@@ -87,11 +88,18 @@ def script_output(host: Host, script_text: str) -> Answer:
     return _ask(host, script_text, "see the messages above; run again when the host is reachable")
 
 
-def _ask(host: Host, script_text: str, remedy: str, *, as_root: bool = False) -> Answer:
+def _ask(
+    host: Host,
+    script_text: str,
+    remedy: str,
+    *,
+    as_root: bool = False,
+    seconds: int = connection.LOOK_SECONDS,
+) -> Answer:
     """Ask a host; a connection that breaks meanwhile breaks in one of many ways."""
     how = {"as_root": True, "_sudo": False} if as_root else {}
     try:
-        with connection.within(host, connection.LOOK_SECONDS):
+        with connection.within(host, seconds):
             output = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True, **how)
         if output:
             return Answer.of(output)
