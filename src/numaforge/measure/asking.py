@@ -15,7 +15,7 @@ from numaforge.maintenance.pods import Pods, read_pods, root_dirs
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.outputs import UnreadableOutputError
 from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Figure, Measurement, NotMeasured
-from numaforge.measure.tasks import TOOLS, CpuSplit, Effort, Missing, Wanted
+from numaforge.measure.tasks import TOOLS, CpuSplit, Effort, MeasureTask, Missing
 from numaforge.snapshot.catalogue import ROOT_DIRS
 from numaforge.topology.model import NodeTopology
 
@@ -87,7 +87,7 @@ def pod_roots(machine: NodeTopology) -> tuple[str, ...]:
     return root_dirs(machine.kubelet, None)
 
 
-def run_script(wanted: Sequence[Wanted], effort: Effort) -> str:
+def run_script(wanted: Sequence[MeasureTask], effort: Effort) -> str:
     """Return the script that runs each command as often as asked, one after the other, in one round trip."""
     calls = [
         shell.call("run_one", [f"{index}.{run}", str(each.seconds), _cpus(each), *_words(each)])
@@ -102,25 +102,25 @@ def run_script(wanted: Sequence[Wanted], effort: Effort) -> str:
     )
 
 
-def _cpus(wanted: Wanted) -> str:
+def _cpus(wanted: MeasureTask) -> str:
     return " ".join(map(str, sorted(wanted.load)))
 
 
-def _words(wanted: Wanted) -> tuple[str, ...]:
+def _words(wanted: MeasureTask) -> tuple[str, ...]:
     if not wanted.function:
         return wanted.words
     functions = shell.library("verification/active", "measure/rdma")
     return ("sh", "-c", f'{functions}"$@"\n', "sh", *wanted.words)
 
 
-def longest_seconds(wanted: Iterable[Wanted], effort: Effort) -> int:
+def longest_seconds(wanted: Iterable[MeasureTask], effort: Effort) -> int:
     """Return the seconds after which the script has ended, whatever its programs do."""
     each = sum(one.seconds + 10 for one in wanted) * effort.runs
     return min(each, MOST_SECONDS + 300) + 60
 
 
 def read_runs(
-    answer: Answer, wanted: Sequence[Wanted], effort: Effort
+    answer: Answer, wanted: Sequence[MeasureTask], effort: Effort
 ) -> tuple[list[Figure], list[NotMeasured]]:
     """Read what the programs printed; what is no figure is named with the reason, and costs one line."""
     figures: list[Figure] = []
@@ -134,7 +134,7 @@ def read_runs(
     return figures, refused
 
 
-def _run(answer: Answer, name: str, wanted: Wanted) -> Mapping[str, float]:
+def _run(answer: Answer, name: str, wanted: MeasureTask) -> Mapping[str, float]:
     how = "".join(answer.parts.get(f"how {name}", ())).strip() or "unknown"
     said = "\n".join(answer.parts.get(f"run {name}", ())).replace("\r", "\n")
     if how != "0":
@@ -142,10 +142,10 @@ def _run(answer: Answer, name: str, wanted: Wanted) -> Mapping[str, float]:
         why = _ENDED.get(how, f"it ended with {how}").format(seconds=wanted.seconds)
         last = f": {lines[-1][:120]}" if lines and how not in ("flood", "late") else ""
         raise UnreadableOutputError(f"{why}{last}")
-    return wanted.read(said)
+    return wanted.read(f"{said}\n")
 
 
-def _figures(wanted: Wanted, runs: Sequence[Mapping[str, float]]) -> list[Figure]:
+def _figures(wanted: MeasureTask, runs: Sequence[Mapping[str, float]]) -> list[Figure]:
     """Return the figures of a command that has run several times.
 
     Raises UnreadableOutputError where the runs tell of different places, or of what cannot be.
@@ -158,7 +158,7 @@ def _figures(wanted: Wanted, runs: Sequence[Mapping[str, float]]) -> list[Figure
     return [_figure(wanted, place, [run[place] for run in runs]) for place in places]
 
 
-def _figure(wanted: Wanted, place: str, values: Sequence[float]) -> Figure:
+def _figure(wanted: MeasureTask, place: str, values: Sequence[float]) -> Figure:
     kind = KINDS[wanted.kind]
     limit = (wanted.limits or {}).get(place)
     least = 0.0 if kind.more_is_better else -1.0

@@ -13,14 +13,13 @@ tell_tools() { # NAME=ARGUMENT...: what each program that is there says of its v
         printf '%s %s\n' "$name" "$said"
     done
 }
-tell_tracers() { # those of rtla; systemd mounts it, and so does rtla where nothing has
+tell_tracers() { # those that rtla reads; systemd mounts where they are
     for folder in /sys/kernel/tracing /sys/kernel/debug/tracing; do
         if [ -r "$folder/available_tracers" ]; then
             tr ' ' '\n' < "$folder/available_tracers" | grep -x -e timerlat -e osnoise
             return 0
         fi
     done
-    echo "timerlat osnoise" # unknown: rtla says it
 }
 in_bounds() { # SECONDS COMMAND...: what it prints, and no more
     limit=$1

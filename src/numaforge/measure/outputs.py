@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
 
 from numaforge.errors import NumaforgeError
 
@@ -37,10 +38,25 @@ def number(word: str, what: str) -> float:
     return float(word)
 
 
+def whole(reader: Reader) -> Reader:
+    """Have a reader refuse a text whose last line is cut off: half of a number is a number, too."""
+
+    @wraps(reader)
+    def read(text: str) -> Mapping[str, float]:
+        if text and not text.endswith("\n"):
+            raise UnreadableOutputError(
+                f"its last line is cut off: {_short(text[text.rfind(chr(10)) + 1 :])!r}"
+            )
+        return reader(text)
+
+    return read
+
+
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+@whole
 def sysbench_memory(text: str) -> dict[str, float]:
     """Return MB/s (1,000,000 bytes) of `sysbench memory`, which says MiB/s."""
     found = re.findall(r"^\S+ MiB transferred \((\S+) MiB/sec\)$", text, re.MULTILINE)
@@ -49,6 +65,7 @@ def sysbench_memory(text: str) -> dict[str, float]:
     return {"": number(found[0], "rate of sysbench") * 2**20 / 1e6}
 
 
+@whole
 def stress_ng_memrate(text: str) -> dict[str, float]:
     """Return the MB/s that all instances of `stress-ng --memrate` read together, in words of 64 bits.
 
@@ -56,7 +73,7 @@ def stress_ng_memrate(text: str) -> dict[str, float]:
     """
     found = re.findall(
         r"^stress-ng: metrc: \[\d+\] memrate +(\S+) read64 MB per sec "
-        r"\(geomet?r?ic mean of (\d+) instances?\)$",
+        r"\(\w+ mean of (\d+) instances?\)$",
         text,
         re.MULTILINE,
     )
@@ -66,6 +83,7 @@ def stress_ng_memrate(text: str) -> dict[str, float]:
     return {"": number(rate, "rate of memrate") * number(instances, "count of instances") * 2**20 / 1e6}
 
 
+@whole
 def cyclictest(text: str) -> dict[str, float]:
     """Return the largest latency of `cyclictest -q` over its threads, in microseconds."""
     row = re.compile(r"^T: *\d+ \( *\d+\) P: *\d+ I:\d+ C: *(\d+) Min: *\S+ Act: *\S+ Avg: *\S+ Max: *(\S+)$")
@@ -77,6 +95,7 @@ def cyclictest(text: str) -> dict[str, float]:
     return {"": max(number(latency, "latency of cyclictest") for _, latency in rows)}
 
 
+@whole
 def rtla_timerlat(text: str) -> dict[str, float]:
     """Return the largest latency of a thread that `rtla timerlat top -q` has seen, in microseconds."""
     found = [cells[1].split() for cells in _rtla_rows(text, "Timer Latency", divided=True)]
@@ -85,6 +104,7 @@ def rtla_timerlat(text: str) -> dict[str, float]:
     return {"": max(number(cells[3], "latency of rtla") for cells in found)}
 
 
+@whole
 def rtla_osnoise(text: str) -> dict[str, float]:
     """Return the share of time that `rtla osnoise top -q` found taken, in percent, on the worst CPU."""
     found = [cells[0].split() for cells in _rtla_rows(text, "Operating System Noise", divided=False)]
@@ -110,11 +130,13 @@ def _rtla_rows(text: str, title: str, *, divided: bool) -> Iterator[list[str]]:
         yield cells if len(cells) > 1 or not divided else [*cells, ""]
 
 
+@whole
 def mlc_latency(text: str) -> dict[str, float]:
     """Return the nanoseconds of `mlc --latency_matrix` by "FROM to TO" of NUMA nodes."""
     return _mlc_matrix(text, "Measuring idle latencies", "in ns")
 
 
+@whole
 def mlc_bandwidth(text: str) -> dict[str, float]:
     """Return the MB/s of `mlc --bandwidth_matrix` by "FROM to TO" of NUMA nodes."""
     return _mlc_matrix(text, "Measuring Memory Bandwidths between nodes", "MB/sec")
@@ -134,12 +156,14 @@ def _across(start: str, end: str) -> str:
     return f"NUMA node {start}" if start == end else f"NUMA node {start} to {end}"
 
 
+@whole
 def nvbandwidth_host(text: str) -> dict[str, float]:
     """Return the GB/s of a test of nvbandwidth between host and GPUs, by the GPU's number."""
     columns, rows = _nvbandwidth(text)
     return _matrix(text, columns, rows, "{1}")
 
 
+@whole
 def nvbandwidth_pairs(text: str) -> dict[str, float]:
     """Return the GB/s of a test of nvbandwidth between GPUs: the least of each GPU's pairs, by its number."""
     columns, rows = _nvbandwidth(text)
@@ -153,6 +177,7 @@ def _nvbandwidth(text: str) -> tuple[list[str], Iterator[str]]:
     return next(lines, "").split(), lines
 
 
+@whole
 def rocm_bandwidth_host(text: str) -> dict[str, float]:
     """Return the GB/s of rocm-bandwidth-test from a host's memory to each GPU, by the GPU's PCI address.
 
@@ -161,6 +186,7 @@ def rocm_bandwidth_host(text: str) -> dict[str, float]:
     return _rocm(text, to_gpu=True)
 
 
+@whole
 def rocm_bandwidth_from(text: str) -> dict[str, float]:
     """Return the GB/s of rocm-bandwidth-test from each GPU to the host, by the GPU's PCI address."""
     return _rocm(text, to_gpu=False)
@@ -173,7 +199,7 @@ def _rocm(text: str, *, to_gpu: bool) -> dict[str, float]:
     _, found, rest = text.partition("Unidirectional copy peak bandwidth GB/s")
     if not found or not devices:
         raise refusal(text, "table of rocm-bandwidth-test in GB/s")
-    lines = iter(rest.splitlines())
+    lines = iter([line for line in rest.splitlines() if line.strip()])  # it has a blank line after each row
     columns = next((line.split()[1:] for line in lines if line.split()[:1] == ["D/D"]), [])
     best: dict[str, float] = {}
     for pair, value in _matrix(text, columns, lines, "{0} {1}").items():
@@ -230,6 +256,7 @@ def _least_of_each(pairs: Mapping[str, float]) -> dict[str, float]:
     return least
 
 
+@whole
 def perftest_write(text: str) -> dict[str, float]:
     """Return the average Gb/s of `ib_write_bw --report_gbits`.
 
@@ -243,6 +270,7 @@ def perftest_write(text: str) -> dict[str, float]:
     return {"": number(rows[0], "rate of ib_write_bw")}
 
 
+@whole
 def nccl_all_reduce(text: str) -> dict[str, float]:
     """Return the average bus bandwidth in GB/s that all_reduce_perf ends with; wrong sums are refused."""
     sums = re.search(r"^# Out of bounds values : (\S+) (\S+)", text, re.MULTILINE)

@@ -15,6 +15,9 @@ MOST_SECONDS = 60
 """How often a figure may be taken, and how long one run may be asked to take."""
 
 _GRACE_SECONDS = 30  # beside the seconds that a program is asked to take
+_MEMRATE_SECONDS = (
+    10  # stress-ng goes through 26 ways to read and to write, and says those that it has reached
+)
 _GPU_SECONDS = 120
 _REDUCE_SECONDS = 180
 _PAIRS_OF_NODE = 2  # other NUMA nodes: the nearest and the farthest
@@ -53,14 +56,14 @@ TOOLS = {
         Tool("all_reduce_perf", ("--help",), "github.com/NVIDIA/nccl-tests"),
         Tool("rocm-bandwidth-test", ("-v",), "package rocm-bandwidth-test"),
         Tool("timeout", ("--version",), "coreutils"),
-        Tool(TIMERLAT, (), "CONFIG_TIMERLAT_TRACER of the kernel"),
-        Tool(OSNOISE, (), "CONFIG_OSNOISE_TRACER of the kernel"),
+        Tool(TIMERLAT, (), "CONFIG_TIMERLAT_TRACER of the kernel, and tracefs"),
+        Tool(OSNOISE, (), "CONFIG_OSNOISE_TRACER of the kernel, and tracefs"),
     )
 }
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MeasureTask:
     """One figure, or those of one command: what is run for it, how its output is read, and what limits it.
 
     `places` has the words for what the reader calls a place; a place that it does not have is refused where
@@ -107,10 +110,10 @@ class Effort:
 
 def tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
-) -> tuple[list[Wanted], list[Missing]]:
+) -> tuple[list[MeasureTask], list[Missing]]:
     """Return what is measured on a machine, and what is not for want of a program."""
     there = {*programs}
-    wanted: list[Wanted] = []
+    wanted: list[MeasureTask] = []
     missing: list[Missing] = []
     for choices in _choices(machine, split, effort):
         able = next(
@@ -124,12 +127,12 @@ def tasks(
     return wanted, missing
 
 
-def _lacking(several: Sequence[Wanted], there: set[str]) -> list[str]:
+def _lacking(several: Sequence[MeasureTask], there: set[str]) -> list[str]:
     needs = dict.fromkeys(name for one in several for name in (one.program, *one.needs) if name not in there)
     return [f"{name} ({TOOLS[name].origin})" for name in needs]
 
 
-def _choices(machine: NodeTopology, split: CpuSplit, effort: Effort) -> Iterator[list[list[Wanted]]]:
+def _choices(machine: NodeTopology, split: CpuSplit, effort: Effort) -> Iterator[list[list[MeasureTask]]]:
     """Yield for each subject of the machine the ways to measure it, the best first."""
     pairs = list(_node_pairs(machine, split))
     if pairs:
@@ -150,7 +153,7 @@ def _choices(machine: NodeTopology, split: CpuSplit, effort: Effort) -> Iterator
         yield [[_write(port, ports[(index + 1) % len(ports)], effort) for index, port in enumerate(ports)]]
 
 
-def _gpu_choices(machine: NodeTopology) -> Iterator[list[list[Wanted]]]:
+def _gpu_choices(machine: NodeTopology) -> Iterator[list[list[MeasureTask]]]:
     nvidia = gpus_by_number(machine)
     if nvidia:
         pcie = {number: limit for number, gpu in nvidia.items() if (limit := gpu_limit(gpu))}
@@ -163,7 +166,7 @@ def _gpu_choices(machine: NodeTopology) -> Iterator[list[list[Wanted]]]:
         count = str(len(nvidia))
         words = ("all_reduce_perf", "-b", "8G", "-e", "8G", "-g", count)
         place = f"{count} GPUs"
-        reduce = Wanted("all-reduce", place, words[0], words, outputs.nccl_all_reduce, _REDUCE_SECONDS)
+        reduce = MeasureTask("all-reduce", place, words[0], words, outputs.nccl_all_reduce, _REDUCE_SECONDS)
         yield [[reduce]]
     amd = {gpu.pci_address: gpu for gpu in machine.gpus if gpu.vendor == "1002"}
     if amd:
@@ -174,7 +177,7 @@ def _gpu_choices(machine: NodeTopology) -> Iterator[list[list[Wanted]]]:
             ("from-gpu", outputs.rocm_bandwidth_from),
         ):
             program = "rocm-bandwidth-test"
-            yield [[Wanted(kind, "", program, (program,), read, _GPU_SECONDS, (), places, limits)]]
+            yield [[MeasureTask(kind, "", program, (program,), read, _GPU_SECONDS, (), places, limits)]]
 
 
 def _node_pairs(machine: NodeTopology, split: CpuSplit) -> Iterator[tuple[NumaNode, NumaNode]]:
@@ -222,7 +225,7 @@ def _bound(cpus: Iterable[int], memory: NumaNode) -> tuple[str, ...]:
 
 def _sysbench(
     machine: NodeTopology, split: CpuSplit, node: NumaNode, memory: NumaNode, order: str, effort: Effort
-) -> Wanted:
+) -> MeasureTask:
     cpus = pod_cpus(machine, split, node)
     # At random it goes through a whole block before it looks at the clock: all threads share a smaller one.
     one = min(block_mib(machine, node, memory, 1), _MOST_RANDOM_MIB)
@@ -244,14 +247,14 @@ def _sysbench(
     )
     kind = "memory-bandwidth" if order == "seq" else "memory-random"
     seconds = effort.seconds + _GRACE_SECONDS
-    return Wanted(
+    return MeasureTask(
         kind, across(node, memory), "sysbench", words, outputs.sysbench_memory, seconds, ("numactl",)
     )
 
 
 def _stress_ng(
     machine: NodeTopology, split: CpuSplit, node: NumaNode, memory: NumaNode, effort: Effort
-) -> Wanted:
+) -> MeasureTask:
     cpus = pod_cpus(machine, split, node)
     words = (
         *_bound(cpus, memory),
@@ -262,17 +265,17 @@ def _stress_ng(
         f"{block_mib(machine, node, memory, len(cpus))}M",
         "--metrics-brief",
         "-t",
-        str(effort.seconds),
+        str(max(effort.seconds, _MEMRATE_SECONDS)),
     )
-    seconds = effort.seconds + _GRACE_SECONDS
+    seconds = max(effort.seconds, _MEMRATE_SECONDS) + _GRACE_SECONDS
     place = across(node, memory)
-    return Wanted(
+    return MeasureTask(
         "memory-bandwidth", place, "stress-ng", words, outputs.stress_ng_memrate, seconds, ("numactl",)
     )
 
 
-def _mlc(kind: str, matrix: str, read: outputs.Reader) -> Wanted:
-    return Wanted(kind, "", "mlc", ("mlc", matrix), read, _GPU_SECONDS)
+def _mlc(kind: str, matrix: str, read: outputs.Reader) -> MeasureTask:
+    return MeasureTask(kind, "", "mlc", ("mlc", matrix), read, _GPU_SECONDS)
 
 
 def _loaded(kind: str, busy: frozenset[int]) -> str:
@@ -283,19 +286,19 @@ def _on_pods(split: CpuSplit) -> str:
     return f"CPUs {format_cpulist(split.pods)}"
 
 
-def _timerlat(split: CpuSplit, busy: frozenset[int], effort: Effort) -> Wanted:
+def _timerlat(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
     cpus = format_cpulist(split.pods)
     words = ("rtla", "timerlat", "top", "-c", cpus, "-d", f"{effort.seconds}s", "-q")
     return _of_pods("timer-latency", words, outputs.rtla_timerlat, split, busy, effort, TIMERLAT)
 
 
-def _osnoise(split: CpuSplit, busy: frozenset[int], effort: Effort) -> Wanted:
+def _osnoise(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
     cpus = format_cpulist(split.pods)
     words = ("rtla", "osnoise", "top", "-c", cpus, "-d", f"{effort.seconds}s", "-q")
     return _of_pods("os-noise", words, outputs.rtla_osnoise, split, busy, effort, OSNOISE)
 
 
-def _cyclictest(split: CpuSplit, busy: frozenset[int], effort: Effort) -> Wanted:
+def _cyclictest(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
     cpus, seconds = format_cpulist(split.pods), str(effort.seconds)
     words = ("cyclictest", "-q", "-m", "-p", "95", "-a", cpus, "-t", str(len(split.pods)), "-D", seconds)
     return _of_pods("timer-latency", words, outputs.cyclictest, split, busy, effort)
@@ -309,17 +312,21 @@ def _of_pods(
     busy: frozenset[int],
     effort: Effort,
     *tracer: str,
-) -> Wanted:
+) -> MeasureTask:
     needs = (*tracer, "taskset") if busy else tracer
     seconds = effort.seconds + _GRACE_SECONDS
     place = _on_pods(split)
-    return Wanted(_loaded(kind, busy), place, words[0], words, read, seconds, needs, load=busy)
+    return MeasureTask(_loaded(kind, busy), place, words[0], words, read, seconds, needs, load=busy)
 
 
-def _nvbandwidth(kind: str, test: str, gpus: Mapping[str, object], limits: Mapping[str, float]) -> Wanted:
+def _nvbandwidth(
+    kind: str, test: str, gpus: Mapping[str, object], limits: Mapping[str, float]
+) -> MeasureTask:
     words = ("env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "nvbandwidth", "-t", test)
     places = {number: f"GPU {getattr(gpu, 'pci_address', number)}" for number, gpu in gpus.items()}
-    return Wanted(kind, "", "nvbandwidth", words, outputs.nvbandwidth_host, _GPU_SECONDS, (), places, limits)
+    return MeasureTask(
+        kind, "", "nvbandwidth", words, outputs.nvbandwidth_host, _GPU_SECONDS, (), places, limits
+    )
 
 
 _Port = tuple[RdmaDevice, int]
@@ -336,14 +343,14 @@ def _ports(machine: NodeTopology) -> list[_Port]:
     ]
 
 
-def _write(sender: _Port, receiver: _Port, effort: Effort) -> Wanted:
+def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
     device, number = sender
     other, other_number = receiver
     words = ("write_between", device.name, str(number), other.name, str(other_number), str(effort.seconds))
     ports = {f"{each.name} {port.number}": port for each in (device, other) for port in each.ports}
     both = [port_limit(ports[f"{device.name} {number}"]), port_limit(ports[f"{other.name} {other_number}"])]
     known = [limit for limit in both if limit is not None]
-    return Wanted(
+    return MeasureTask(
         "rdma-write",
         f"{device.name} port {number} to {other.name} port {other_number}",
         "ib_write_bw",
@@ -357,7 +364,7 @@ def _write(sender: _Port, receiver: _Port, effort: Effort) -> Wanted:
 
 def alignment_tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
-) -> tuple[list[Wanted], list[Missing]]:
+) -> tuple[list[MeasureTask], list[Missing]]:
     """Return one small program pinned as a pod would be, and with its memory on the farthest NUMA node.
 
     In each pair the first is aligned. The CPUs are those of one NUMA node that pods may have.
@@ -368,7 +375,7 @@ def alignment_tasks(
     far = [memory for node, memory in pairs if first and node.id == first.id and memory.id != first.id]
     if first is None or not far:
         return [], [Missing("memory-bandwidth", "the machine has no second NUMA node with CPUs and memory")]
-    found: list[Wanted] = []
+    found: list[MeasureTask] = []
     if {"numactl", "sysbench"} <= there:
         for order in ("seq", "rnd"):
             found += [_sysbench(machine, split, first, memory, order, effort) for memory in (first, far[-1])]
