@@ -85,6 +85,7 @@ def _alias(module: str) -> str:
 
 
 def _type(role: str, holds: Any) -> str:
+    holds = getattr(holds, "__origin__", holds) if hasattr(holds, "__metadata__") else holds  # of Annotated
     text = holds.__qualname__ if isinstance(holds, type) and not hasattr(holds, "__args__") else repr(holds)
     place = f"numaforge.roles.{role}.section."
     return text.replace(place, f"{role}_section.") if place in text else f"{role}_section.{text}"

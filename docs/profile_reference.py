@@ -124,6 +124,8 @@ def _row(schema: Mapping[str, Any], name: str, value: Mapping[str, Any], require
         accepts = _accepts(value)
     else:
         accepts = "a list of the mappings below" if value.get("type") == "array" else "the mapping below"
+        words = [_kind(option) for option in value.get("anyOf", ()) if "const" in option]
+        accepts = " or ".join((accepts, *words))
     example = "<br>".join(f"`{_inline(item)}`" for item in value.get("examples", ()))
     default = "must be given" if required else _default(value)
     return f"| `{name}` | {default} | {accepts} | {example or 'below'} | {value['description']} |"

@@ -59,7 +59,7 @@ test-workers: setup ## three virtual workers, pods that move between them
 	@$(LONG) tests/lab/test_rollout_workers.py
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
-	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py transaction.py configz.py site.py verify.py wheel.py devices.py)
+	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py)
 
 test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss
 	@$(LONG) tests/lab/test_image.py

@@ -26,6 +26,11 @@ PACKAGE_OF_COMMAND = {
     "gcc": "gcc",
     "sudo": "sudo",
     "curl": "curl",
+    # what measures, in sandboxes
+    "numactl": "numactl",
+    "sysbench": "sysbench",
+    "stress-ng": "stress-ng",
+    "cyclictest": "rt-tests",
 }
 """`busybox` is satisfied by busybox-static too; the two packages exclude each other, so it is only installed
 where neither is."""

@@ -19,6 +19,7 @@ from numaforge.roles.labels import labels
 from numaforge.roles.largest_pods import largest_pods
 from numaforge.roles.machine import machine
 from numaforge.roles.made_for import made_for
+from numaforge.roles.measure import measure
 from numaforge.roles.memlock import memlock
 from numaforge.roles.memory import memory
 from numaforge.roles.mig import mig
@@ -48,6 +49,7 @@ ROLES = (
     modules,
     mig_mode,
     reboot,
+    measure,
     gpudirect,
     kernel_values,
     nics,

@@ -33,6 +33,8 @@ from numaforge.roles.largest_pods import plan as largest_pods_plan
 from numaforge.roles.machine import plan as machine_plan
 from numaforge.roles.made_for import plan as made_for_plan
 from numaforge.roles.made_for import section as made_for_section
+from numaforge.roles.measure import plan as measure_plan
+from numaforge.roles.measure import section as measure_section
 from numaforge.roles.memory import plan as memory_plan
 from numaforge.roles.memory import section as memory_section
 from numaforge.roles.mig import plan as mig_plan
@@ -66,6 +68,7 @@ class NodeProfile(ProfileHead):
     kernel: kernel_cmdline_section.Kernel = ...
     modules: modules_section.Modules = ...
     maintenance: reboot_section.Maintenance = ...
+    measure: measure_section.Measure = ...
     tuning: kernel_values_section.Tuning = ...
     nic_queues: nics_section.NicQueues = ...
     interrupts: interrupts_section.Interrupts = ...
@@ -99,6 +102,7 @@ class NodePlan(
     host_plan.Decided,
     kernel_cmdline_plan.Decided,
     modules_plan.Decided,
+    measure_plan.Decided,
     gpudirect_plan.Decided,
     kernel_values_plan.Decided,
     nics_plan.Decided,

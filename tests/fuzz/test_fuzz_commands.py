@@ -270,6 +270,7 @@ ELSEWHERE = {
     "apply": "an inventory: the target of that name; its hosts' answers: test_fuzz_hosts.py",
     "doctor": "as apply",
     "verify": "as apply",
+    "measure": "hosts: tests/unit/measure has their answers",
     "boot": "it plans the machine that it runs on; its files: tests/unit/first_boot",
     "capture": "it writes; what hosts say: test_fuzz_hosts.py",
     "init": "takes names alone",

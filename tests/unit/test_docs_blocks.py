@@ -54,6 +54,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"make|python (bench|docs)/|NUMAFORGE_KUBELETS=": "test_docs_commands.py: the verb or script exists",
     r"pyinfra": "needs hosts; tests/wheel and tests/lab run those of README and `init`",
     r"numaforge (apply|doctor|verify|rollout)": "needs hosts; tests/wheel, tests/ssh and tests/lab run them",
+    r"numaforge measure": "needs hosts; tests/ssh/test_measure.py",
     r"numaforge boot": "plans the machine that it runs on; tests/ssh/test_first_boot.py",
     r"numaforge init|cd": "tests/wheel runs it as printed",
     r"numaforge render (gpu-01|--root)": "needs a host or its root; tests/ssh/test_render.py",

@@ -45,6 +45,7 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "RdmaHost": lambda entry: {"rdma": {"host": entry}},
         "WaitForVirtualFunctions": lambda entry: {"rdma": {"host": {"wait_for_virtual_functions": entry}}},
         "Maintenance": lambda entry: {"maintenance": entry},
+        "Measure": lambda entry: {"measure": entry},
         "Mig": lambda entry: {"mig": with_config(entry)},
         "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
         "SharedDevicePlugin": lambda entry: {"rdma": {"device_plugin": {"per": "machine", **entry}}},

@@ -94,6 +94,13 @@ TABLE = (
     Datum(f"{PLACE}_options", "a mapping", "The same, as `numaforge rollout` says it itself.", _rollout),
     Datum(f"{PLACE}_run", "a mapping", "What a run is to a roll-out; set by `numaforge rollout`.", _mapping),
     Datum(
+        "numaforge_measure",
+        "a mapping",
+        "What is measured, or kept of it; set by `numaforge measure`.",
+        _mapping,
+        default={},
+    ),
+    Datum(
         "numaforge_image",
         "a mapping, or the YAML file of one",
         "What an image is to have: deploys/bake.py, docs/image.md.",
