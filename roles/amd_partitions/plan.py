@@ -58,7 +58,8 @@ def plan_amd_partitions(topology: NodeTopology, profile: NodeProfile) -> Reasone
     after = as_planned(topology, plan)
     _refuse_for_plugin(after, plan)
     decisions = tuple(_decisions(gpus, planned, profile))
-    return Reasoned(plan, decisions, (*_doubts(gpus, planned), *_plugin_notices(after, plan)))
+    notices = (*_costs(chosen), *_doubts(gpus, planned), *_plugin_notices(after, plan))
+    return Reasoned(plan, decisions, notices)
 
 
 def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
@@ -134,7 +135,7 @@ def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
             return f"{_called(gpu, model)}: amdgpu does not have it, so what it can be is not known"
         return f"{_called(gpu, model)}: its driver offers no partitions"
     compute, memory = entry.compute or cut.compute, entry.memory or cut.memory
-    if compute is None or (entry.memory and memory is None):
+    if compute is None or (cut.compute is None and memory is None):
         return f"{_called(gpu, model)}: its driver does not tell its modes; say compute and memory"
     if entry.memory not in (None, cut.memory, *cut.available_memory):
         return _not_offered(gpu, model, entry.memory or "", cut.available_memory, "memory")
@@ -248,15 +249,17 @@ def _decisions(
             yield Decision(f"amd_partitions.{key}", answer, profile.choice(f"amd_partitions.{key}", reason))
 
 
+def _costs(chosen: Mapping[int, AmdGpus]) -> Iterator[Notice]:
+    asked = [index for index, entry in chosen.items() if entry.memory]
+    if asked:
+        yield Notice(
+            "amd-memory-mode",
+            f"a change of the memory mode of GPU {format_cpulist(asked)} reloads amdgpu, and takes every AMD "
+            "GPU of the machine away meanwhile, for minutes; the machine's NUMA nodes stay as they are",
+        )
+
+
 def _doubts(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> Iterator[Notice]:
-    if not planned:
-        return
-    yield Notice(
-        "amd-memory-mode",
-        f"a change of the memory mode of GPU {format_cpulist([*planned])} reloads amdgpu, and takes "
-        "every AMD GPU of the machine away meanwhile, for minutes; the NUMA nodes of the machine "
-        "stay as they are",
-    )
     unified = [index for index in planned if (model := _model(gpus[index])) and model.unified]
     if unified:
         yield Notice(

@@ -177,7 +177,7 @@ def load(addresses: Iterable[str]) -> None:
     if status:
         raise NotDoneError(f"amdgpu cannot be loaded: {one_line(said)}")
     deadline = time.monotonic() + DRIVER_SECONDS
-    while away := [each for each in addresses if not is_back(each)]:
+    while away := missing(addresses):
         if time.monotonic() > deadline:
             raise NotDoneError(
                 f"{', '.join(away)}: amdgpu does not have this GPU again after {DRIVER_SECONDS} s"
@@ -185,9 +185,9 @@ def load(addresses: Iterable[str]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def is_back(address: str) -> bool:
-    """Say whether the driver has a GPU and tells its modes."""
-    return (DRIVER / address).exists() and gpu_now(address).compute != ""
+def missing(addresses: Iterable[str]) -> list[str]:
+    """Return the GPUs that the driver does not have, or of which it does not tell the modes."""
+    return [each for each in addresses if not (DRIVER / each).exists() or gpu_now(each).compute == ""]
 
 
 def is_loaded() -> bool:

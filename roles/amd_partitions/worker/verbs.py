@@ -43,6 +43,7 @@ from numaforge.roles.amd_partitions.worker.driver import (
     is_loaded,
     is_so,
     load,
+    missing,
     read_back,
     refuse_pair,
     reload,
@@ -64,7 +65,7 @@ def gpus_of(path: Path) -> list[AmdGpu]:
 
 
 def bring(wanted: Sequence[AmdGpu], folder: Path | None) -> None:
-    """Bring GPUs to what is wanted; what is so already is not touched.
+    """Bring GPUs to what is wanted; what is so already is not touched. One that is away gets a reload.
 
     The memory mode comes first: the reload for it chooses a compute mode by itself. Without a folder, which
     is for a boot, no holder is stopped. Raises NotDoneError.
@@ -72,6 +73,9 @@ def bring(wanted: Sequence[AmdGpu], folder: Path | None) -> None:
     addresses = [each.pci_address for each in wanted]
     if not is_loaded():
         load(addresses)
+    elif folder is not None and missing(addresses):
+        release(lambda: held(), folder, OPTION)
+        reload(addresses, folder)
     changing = [each for each in wanted if not is_so(each, gpu_now(each.pci_address))]
     if not changing:
         return
