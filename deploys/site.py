@@ -1,5 +1,6 @@
 """Provision a node, in one maintenance: pyinfra INVENTORY deploys/site.py"""
 
+from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
 from numaforge.roles.interrupts import interrupts
@@ -21,5 +22,6 @@ with maintenance():
     modules()
     hugepages()
     mig()
+    amd_partitions()
     rdma()
     kubelet()

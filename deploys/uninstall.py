@@ -3,6 +3,7 @@
 In one maintenance, as deploys/site.py, so a node of a cluster is drained where its kubelet has to restart.
 """
 
+from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.forget import forget
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
@@ -25,6 +26,7 @@ with maintenance():
     modules()
     hugepages()
     mig()
+    amd_partitions()
     rdma()
     kubelet()
 forget()

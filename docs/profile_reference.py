@@ -25,6 +25,7 @@ _FORMS = {
     "hugepage size": "a size as Kubernetes writes it: `2Mi`, `1Gi`",
     "kubelet version": '`"1.36"`, `"1.36.2"`',
     "option value": "`true`, `false`, a number",
+    "release": "a release, such as 1.31.0.10",
     "label value": "at most 63 letters, digits, `-`, `_`, `.`",
     "DNS subdomain": "small letters, digits, `-`, `.`",
     "PCI id": "`'15b3'`, `'15b3:1021'`",

@@ -1,6 +1,7 @@
 """Everything that numaforge can do to a node, a folder each."""
 
 from numaforge.roles.allocatable import allocatable
+from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.capacity import capacity
 from numaforge.roles.cpus import cpus
 from numaforge.roles.crio import crio
@@ -57,6 +58,7 @@ ROLES = (
     slices,
     hugepages,
     mig,
+    amd_partitions,
     crio,
     memlock,
     device_plugin,

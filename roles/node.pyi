@@ -6,6 +6,8 @@ from typing import Any
 from numaforge.file_content import PlannedFile
 from numaforge.reasons import Decision, Notice
 from numaforge.roles.allocatable import plan as allocatable_plan
+from numaforge.roles.amd_partitions import plan as amd_partitions_plan
+from numaforge.roles.amd_partitions import section as amd_partitions_section
 from numaforge.roles.capacity import plan as capacity_plan
 from numaforge.roles.cpus import plan as cpus_plan
 from numaforge.roles.cpus import section as cpus_section
@@ -75,6 +77,7 @@ class NodeProfile(ProfileHead):
     system: slices_section.System = ...
     hugepages: tuple[hugepages_section.Hugepages, ...] = ...
     mig: mig_section.Mig = ...
+    amd_partitions: amd_partitions_section.AmdPartitions = ...
     pod_tuning: crio_section.PodTuning = ...
     device_plugin: device_plugin_section.DevicePlugin = ...
     rdma: rdma_section.Rdma = ...
@@ -110,6 +113,7 @@ class NodePlan(
     slices_plan.Decided,
     hugepages_plan.Decided,
     mig_plan.Decided,
+    amd_partitions_plan.Decided,
     crio_plan.Decided,
     device_plugin_plan.Decided,
     rdma_pools_plan.Decided,

@@ -11,6 +11,7 @@ from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared, counts_of, inventory_of, shared_tokens
 from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.amd_partitions.plan import plugin_of
 from numaforge.roles.device_plugin.advertised import advertised
 from numaforge.roles.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.roles.device_plugin.config import DevicePluginConfig
@@ -75,7 +76,7 @@ def devices_of(machine: NodeTopology, plan: NodePlan) -> Inventory:
     strategy = plan.device_plugin.mig_strategy if plan.device_plugin else plan.mig.strategy
     shared = _config(plan.device_plugin).sharing.taken if plan.device_plugin else NOT_SHARED
     tokens = shared_tokens({pool.resource: pool.tokens for pool in plan.rdma.pools})
-    return {**inventory_of(machine, strategy, shared), **tokens}
+    return {**inventory_of(machine, strategy, shared, plugin_of(plan.amd_partitions)), **tokens}
 
 
 def _countable(machine: NodeTopology, strategy: str) -> bool:

@@ -90,8 +90,14 @@ def seconds(gpus: int) -> int:
 
 
 def held_by(found: Found) -> tuple[str, ...]:
-    """Return the units whose processes had a GPU open at the look: of each control group the innermost."""
-    said = (text.partition(" ") for text in found.said.get(NAME, ()))
+    """Return the units whose processes had a GPU open at the look."""
+    return units_of(found, NAME)
+
+
+def units_of(found: Found, part: str) -> tuple[str, ...]:
+    """Return the units of which a part's look has said that they hold: of each control group the "
+    "innermost."""
+    said = (text.partition(" ") for text in found.said.get(part, ()))
     groups = [group for word, _, group in said if word == "holds"]
     units = {
         next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")

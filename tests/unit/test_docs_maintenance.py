@@ -11,6 +11,8 @@ from lab.paths import REPOSITORY
 from numaforge.maintenance import transaction
 from numaforge.maintenance.parts import PART_MODULES
 from numaforge.profile import load_profile
+from numaforge.roles.amd_partitions import part as amd_partitions
+from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.crio import part as crio
 from numaforge.roles.files import part as files
 from numaforge.roles.gpudirect import part as pcie_acs
@@ -58,6 +60,10 @@ FORMS = {
             [MigGpu("0000:1b:00.0", None, "disabled")],
             [Gpu("0000:1b:00.0", "10de", "2330", 0, mig_mode="enabled", gpu_instances=())],
         ),
+    ],
+    "amd_partitions": [
+        amd_partitions.part([], []),
+        amd_partitions.part([AmdGpu("0000:05:00.0", "CPX", "NPS4")], [AmdGpu("0000:05:00.0", "SPX", "NPS1")]),
     ],
     "hugepages": [hugepages.part({}, {})],
     "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],

@@ -47,6 +47,8 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "Maintenance": lambda entry: {"maintenance": entry},
         "Measure": lambda entry: {"measure": entry},
         "Mig": lambda entry: {"mig": with_config(entry)},
+        "AmdPartitions": lambda entry: {"amd_partitions": entry},
+        "AmdGpus": lambda entry: {"amd_partitions": {"gpus": [{"compute": "CPX", **entry}]}},
         "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
         "SharedDevicePlugin": lambda entry: {"rdma": {"device_plugin": {"per": "machine", **entry}}},
         "RdmaSelection": lambda entry: {"rdma": {"device_plugin": {"per": "rail", "include": [entry]}}},

@@ -72,7 +72,9 @@ ATTRIBUTES = (
         "/sys/bus/pci/drivers/amdgpu/*:*:*.*",
         "product_name mem_info_vram_total current_compute_partition current_memory_partition"
         " available_compute_partition|compute_partition_config/supported_xcp_configs"
-        " available_memory_partition xgmi_hive_info/xgmi_hive_id",
+        " available_memory_partition xgmi_hive_info/xgmi_hive_id"
+        " compute_partition_config/xcp_config compute_partition_config/supported_nps_configs"
+        " ras/umc_err_count ras/gfx_err_count ras/sdma_err_count ras/xgmi_wafl_err_count",
     ),
     Attributes("/sys/devices/virtual/kfd/kfd/topology/nodes/*", "properties mem_banks/0/properties"),
     Attributes("/proc/driver/nvidia/gpus/*", "numa_status"),
@@ -198,6 +200,7 @@ PRESENT = (
         f"/sys/module/{name}"
         for name in ("nvidia", "nouveau", "ib_umad", "mlx5_ib", "nvidia_peermem", "gdrdrv")
     ),
+    "/sys/devices/platform/amdgpu_xcp*",  # a device of each partition, by which AMD's device plugin counts
     "/lib/modules/*/kernel/net/ipv4/tcp_bbr.ko*",
     "/lib/modules/*/kernel/net/sched/sch_fq.ko*",
     "/dev/char/1:3",  # /dev/null: udev has made these links
