@@ -347,7 +347,7 @@ watch_send() { # PATCH
         case $key in header:*) file=@$file ;; esac
         set -- "${key#*:}" "$file" "$@"
     done
-    code=$(curl --silent --show-error --max-time "$TELL_SECONDS" --request PATCH --output "$KEPT/login.answer" \
+    code=$(curl --silent --show-error --globoff --noproxy '*' --max-time "$TELL_SECONDS" --request PATCH --output "$KEPT/login.answer" \
         --max-filesize 1048576 --write-out '%{http_code}' --header 'Accept: application/json' \
         --header 'Content-Type: application/strategic-merge-patch+json' "$@" 2> "$KEPT/login.error")
     case $code in

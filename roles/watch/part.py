@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 NAME = "watch"
 BOOT_LINK = boot_link(WATCH_TIMER_PATH)
-_FOLDER = "folder\t"
+CONDITION = "numaforge.io/PlanDrift"
+_SETTINGS = ("node", "folder", "kubeconfig")
 
 
 def look(goal: Goal) -> Look:
@@ -36,17 +37,21 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """
     said, plan = found.answers(NAME), goal.plan.watch
     enabled, timer = said.get("unit") == "enabled", said.get("timer")
-    earlier = folder_of(found.text(WATCH_CONF_PATH))
-    leaves = earlier if earlier is not None and (plan is None or earlier != plan.directory) else None
+    earlier = settings_of(found.text(WATCH_CONF_PATH))
+    folder = earlier.get("folder")
+    left = folder is not None and (plan is None or folder != plan.directory)
+    untold = "kubeconfig" in earlier and (plan is None or plan.kubeconfig is None)
     moves = []
     if enabled is not (plan is not None):
         states = ("disabled", "enabled")
         moves.append(f"{WATCH_TIMER}: {states[enabled]} -> {states[not enabled]}")
     if plan and timer is not None and timer != "active":
         moves.append(f"{WATCH_TIMER}: {timer or 'unknown'} -> active")
-    if leaves is not None:
-        moves.append(f"{leaves}/numaforge.prom: removed")
-    return part(tuple(moves), watches=plan is not None, leaves=leaves is not None) if moves else None
+    if left:
+        moves.append(f"{folder}/numaforge.prom: removed")
+    if untold:
+        moves.append(f"the Node's condition {CONDITION}: removed")
+    return part(tuple(moves), watches=plan is not None, leaves=left or untold) if moves else None
 
 
 def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:
@@ -68,9 +73,7 @@ def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:
     )
 
 
-def folder_of(configuration: str | None) -> str | None:
-    """Return the folder of the metrics that a configuration names; None where it names none."""
-    for line in (configuration or "").splitlines():
-        if line.startswith(_FOLDER):
-            return line.removeprefix(_FOLDER)
-    return None
+def settings_of(configuration: str | None) -> dict[str, str]:
+    """Return whom a configuration tells: its lines `node`, `folder` and `kubeconfig`, those that it has."""
+    rows = (line.partition("\t") for line in (configuration or "").splitlines())
+    return {key: value for key, _, value in rows if key in _SETTINGS}

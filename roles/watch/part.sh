@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # The timer of the node's watch. WATCH_LINK (the timer's below timers.target.wants), WATCH_LINK_TARGET (empty: the
-# node is not watched), WATCH_LEAVES (yes: metrics of before have to go), WATCH_CONF, WATCH_SCRIPT and WATCH_UNIT (the
+# node is not watched), WATCH_LEAVES (yes: metrics and condition of before have to go), WATCH_CONF, WATCH_SCRIPT and WATCH_UNIT (the
 # service) are settings. What is told of the node goes with what told it: a metric that stays would lie.
 
 watch_keep() { # the program that takes back what it has told is gone when that is needed

@@ -37,8 +37,8 @@ WATCHED = goal({"enabled": True, "directory": HERE})
 UNWATCHED = goal({})
 
 
-def found(*said: str, folder: str | None = None) -> Found:
-    state = FileState(f"# ours\nnode\tn\nfolder\t{folder}\n", "0644", "root", "root")
+def found(*said: str, folder: str | None = None, login: str = "") -> Found:
+    state = FileState(f"# ours\nnode\tn\nfolder\t{folder}\n{login}", "0644", "root", "root")
     return Found({WATCH_CONF_PATH: state} if folder else {}, (), said={watch.NAME: said})
 
 
@@ -75,6 +75,22 @@ MOVES = [
         found(ENABLED, ACTIVE),
         [f"{WATCH_TIMER}: enabled -> disabled"],
         id="it ends without a trace of where",
+    ),
+]
+
+
+MOVES += [
+    pytest.param(
+        goal({"enabled": True, "directory": HERE, "condition": False}),
+        found(ENABLED, ACTIVE, folder=HERE, login="kubeconfig\t/etc/kubernetes/kubelet.conf\n"),
+        ["the Node's condition numaforge.io/PlanDrift: removed"],
+        id="a Node that is not told any more loses the condition",
+    ),
+    pytest.param(
+        WATCHED,
+        found(ENABLED, ACTIVE, folder=HERE, login="kubeconfig\t/etc/kubernetes/kubelet.conf\n"),
+        [],
+        id="a Node that is told goes on to be",
     ),
 ]
 

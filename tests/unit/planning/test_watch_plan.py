@@ -18,6 +18,7 @@ from numaforge.render import plan_files, render_plan
 from numaforge.roles import ROLES
 from numaforge.roles.node import NodePlan
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH, files
+from numaforge.roles.watch.part import CONDITION
 from numaforge.roles.watch.section import DIRECTORY
 from numaforge.topology.ready import ready_machine, ready_machines
 from numaforge.verification.promise import entries
@@ -183,9 +184,10 @@ def test_each_machine_has_metrics_that_prometheus_reads(machine: str) -> None:
     assert len(heads) == len({*heads}), "a metric has its samples in one place"
 
 
-def test_the_script_knows_where_a_change_is_in_progress() -> None:
+def test_the_script_says_the_same_names_as_the_rest() -> None:
     script = render_plan(planned())[WATCH_SCRIPT_PATH]
     assert f"CURRENT={CURRENT} " in script
+    assert f"CONDITION={CONDITION}\n" in script
 
 
 def test_a_role_that_is_watched_compares_or_tells() -> None:
