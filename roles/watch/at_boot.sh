@@ -145,14 +145,15 @@ watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; wha
             next
         }
         $1 == "text" { print $2; next }
+        function said(of, path) { return path in of ? words(of[path]) : "" } # to ask for it would put it there
         $1 == "measured" {
-            if (number(words(first[$4]))) print $3 " " words(first[$4])
+            if (number(said(first, $4))) print $3 " " said(first, $4)
             else unreadable($2, $4)
             next
         }
         $1 == "stalled" {
             for (kind = 1; kind <= 2; kind++) {
-                text = kind == 1 ? first[$4] : second[$4]
+                text = kind == 1 ? said(first, $4) : said(second, $4)
                 if (match(text, /total=[0-9]+/)) {
                     split(text, parts, " ")
                     printf "%s\"%s\"} %.6f\n", $3, parts[1], substr(text, RSTART + 6, RLENGTH - 6) / 1000000

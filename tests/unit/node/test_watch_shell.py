@@ -73,6 +73,7 @@ CASES = [
     ),
     pytest.param("is", "4096 87380 6291456", "4096\t87380\t6291456\n", "0", id="the spacing is the kernel's"),
     pytest.param("least", "100", "1000\n", "0", id="more than the least is no drift"),
+    pytest.param("least", "100", "100\n", "0", id="the least itself is no drift"),
     pytest.param("least", "100", "99\n", "1", id="less than the least is drift"),
     pytest.param(
         "has", "iommu=pt", "BOOT=/a:b quiet iommu=pt\n", "0", id="a parameter that is there is no drift"
@@ -156,6 +157,15 @@ def test_what_cannot_be_measured_is_unknown_and_never_0(node: WatchedFolder) -> 
     assert 'numaforge_pressure{kind="some"} 1.500000\n' in node.metrics
     assert 'numaforge_pressure{kind="full"} 0.250000\n' in node.metrics
     assert "numaforge_watch_unreadable" not in node.metrics
+
+
+def test_what_is_measured_and_compared_is_unknown_to_both_when_it_cannot_be_read(node: WatchedFolder) -> None:
+    pool = "/sys/nr_hugepages"
+    rows = [("measured", "hugepages_actual", "numaforge_hugepages_actual{}", pool)]
+    node.configure([*rows, ("is", "hugepages", "8", "needed", "-", pool)])
+    node.run()
+    assert node.drift() == {"hugepages": "NaN"}
+    assert node.metrics.count("numaforge_watch_unreadable{") == 2
 
 
 def test_a_file_of_ours_that_was_edited_or_is_gone_is_drift(node: WatchedFolder) -> None:

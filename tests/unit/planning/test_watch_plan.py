@@ -153,6 +153,16 @@ def test_a_parameter_that_may_wait_for_a_boot_is_no_drift() -> None:
     assert ["has", "kernel_cmdline", "skew_tick=1", "needed", "-", "/proc/cmdline"] in rows(allowed)
 
 
+def test_the_modes_of_amds_gpus_are_compared() -> None:
+    plan = planned(
+        "mi300x", amd_partitions={"gpus": [{"compute": "CPX", "memory": "NPS4"}], "naming": "mixed"}
+    )
+    address = plan.amd_partitions.gpus[0].pci_address
+    folder = f"/sys/bus/pci/devices/{address}"
+    assert ["is", "amd_partitions", "CPX", "needed", "-", f"{folder}/current_compute_partition"] in rows(plan)
+    assert ["is", "amd_partitions", "NPS4", "needed", "-", f"{folder}/current_memory_partition"] in rows(plan)
+
+
 def test_every_file_but_those_that_are_merged_is_compared() -> None:
     plan = planned()
     compared = {row[3] for row in rows(plan) if row[0] == "file"}
