@@ -13,12 +13,19 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel, RowPanel
+from jsonschema import Draft202012Validator
 
 from docs import alert_tables, dashboard
 from numaforge.cli import run
 from numaforge.errors import ExitCode
 from numaforge.findings.gpus import xids
 from numaforge.monitoring import COUNTERS, RULES, monitoring_files
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import plan_files
+from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH
+from numaforge.topology.ready import ready_machine
+from tests.unit.schedulers.test_schemas import SCHEMAS, strict
 
 FILES = monitoring_files()
 RECORDS = [rule for group in yaml.safe_load(FILES[RULES])["groups"] for rule in group["rules"]]
@@ -32,17 +39,25 @@ QUERIES = {
     },
 }
 
-WATCH = {
-    "numaforge_plan_info",
-    "numaforge_plan_allocatable",
-    "numaforge_plan_reserved_cpu",
-    "numaforge_plan_gpu",
-    "numaforge_plan_hugepages",
-    "numaforge_hugepages_actual",
-    "numaforge_plan_drift",
-    "numaforge_watch_last_run_timestamp_seconds",
+WATCHED = {
+    "name": "watched",
+    "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}],
+    "system": {"daemons": "reserved"},
+    "watch": {"enabled": True},
 }
-"""What the watch of a node writes."""
+WATCH = {
+    "numaforge_plan_info": {"node", "plan", "cpu_manager_policy"},
+    "numaforge_plan_allocatable": {"node", "resource", "unit"},
+    "numaforge_plan_reserved_cpu": {"node", "cpu", "numa"},
+    "numaforge_plan_gpu": {"node", "UUID", "pci_bus_id", "numa"},
+    "numaforge_plan_hugepages": {"node", "numa", "size"},
+    "numaforge_hugepages_actual": {"node", "numa", "size"},
+    "numaforge_plan_drift": {"node", "what"},
+    "numaforge_watch_unreadable": {"node", "what"},
+    "numaforge_watch_last_run_timestamp_seconds": {"node"},
+    "numaforge_reserved_cpu_pressure_seconds_total": {"node", "cgroup", "kind"},
+}
+"""What the rules and the dashboard take of the watch of a node: metrics and their labels."""
 KUBELET = {
     "kubelet_admission_rejections_total",
     "kubelet_cpu_manager_allocation_per_numa",
@@ -95,9 +110,19 @@ def strings(document: object) -> Iterator[str]:
 def test_every_metric_of_a_query_comes_from_somewhere(name: str) -> None:
     recorded = {rule["record"] for rule in RECORDS if "record" in rule}
     counters = {row[0] for row in rows() if row[1] != "label"}
-    known = WATCH | KUBELET | STATE_METRICS | NODE_EXPORTER | amd_metrics() | counters | recorded
+    known = set(WATCH) | KUBELET | STATE_METRICS | NODE_EXPORTER | amd_metrics() | counters | recorded
     assert metrics(QUERIES[name])
     assert metrics(QUERIES[name]) - known == set()
+
+
+def test_the_watch_of_a_node_writes_these_metrics_with_these_labels() -> None:
+    plan = plan_node(ready_machine("dgx-h100"), load_profile(WATCHED))
+    texts = {file.path: file.text for file in plan_files(plan)}
+    found: dict[str, set[str]] = {}
+    for path in (WATCH_CONF_PATH, WATCH_SCRIPT_PATH):
+        for name, labels in re.findall(r"\b(numaforge_\w+)\{([^}\n]*)", texts[path]):
+            found.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))
+    assert {name: found.get(name) for name in WATCH} == WATCH
 
 
 def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas() -> None:
@@ -245,3 +270,28 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
     (tmp_path / "file").write_text("")
     assert run(["cluster", "monitoring", "--to", str(tmp_path / "file")]) == ExitCode.BAD_INPUT
     assert "cannot be written" in capsys.readouterr().err
+
+
+# ---- what others publish, where it is to be had here ----
+
+
+def test_the_gpu_operator_takes_every_field() -> None:
+    if not SCHEMAS.is_dir():
+        pytest.skip("the operator's schema is not here")
+    definition = yaml.safe_load((SCHEMAS / "gpu-operator-clusterpolicies.yaml").read_text())
+    whole = strict(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    schema = whole["properties"]["spec"]["properties"]["dcgmExporter"]
+    settings = yaml.safe_load(FILES["nvidia/clusterpolicy.yaml"])["spec"]["dcgmExporter"]
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(settings)] == []
+
+
+def test_a_counter_of_dcgm_exporter_s_own_list_is_of_its_type() -> None:
+    """Of its own inventions (DCGM_EXP) the type is not looked at there: they are counts of a window."""
+    if not SCHEMAS.is_dir():
+        pytest.skip("the exporter's list is not here")
+    lines = (SCHEMAS / "dcgm-default-counters.csv").read_text().splitlines()
+    listed = [[cell.strip() for cell in line.lstrip("# ").split(",")] for line in lines if "DCGM_FI" in line]
+    types = {row[0]: row[1] for row in listed if len(row) > 1}
+    ours = {row[0]: row[1] for row in rows() if row[0] in types}
+    assert ours == {name: types[name] for name in ours}
+    assert len(ours) > 15
