@@ -108,7 +108,7 @@ def test_a_program_that_is_hostile_costs_one_line(sh: list[str], body: str, why:
 
 
 def test_a_run_of_ib_write_bw_that_has_moved_nothing_is_no_figure(sh: list[str]):
-    file = FIXTURES / "perftest-4.5-within-its-margins.txt"
+    file = FIXTURES / "perftest-4.5-nothing-moved.txt"
     write = replace(
         task(f"cat {file}"), kind="rdma-write", program="ib_write_bw", read=outputs.perftest_write
     )
