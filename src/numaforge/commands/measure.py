@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numaforge.measure.record import Measurement
 
 _THIS = "@local"
+_NOTHING = "keeps no measurement: without --kept one is taken"
 
 
 @click.command()
@@ -138,11 +139,7 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
             found = asked_of(host, data, kept_of_host)
         else:
             found = asked_of(host, data, lambda name, how: measure_host(name, how, order))
-    if found is None:
-        raise NumaforgeError(
-            "keeps no measurement", where=host, remedy=f"`numaforge measure {host}` takes one"
-        )
-    return Taken({found.hostname or host: found}, {})
+    return Taken({}, {host: _NOTHING}) if found is None else Taken({found.hostname or host: found}, {})
 
 
 def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
@@ -192,7 +189,7 @@ def _taken(answers: object) -> Taken:
         if "refused" in event:
             failed[name] = event["refused"]
         elif event.get("document") is None:
-            failed.setdefault(name, "keeps no measurement")
+            failed.setdefault(name, _NOTHING)
         else:
             machines[name] = MEASUREMENT.decode(event["document"])
     return Taken(machines, failed, answers.unreachable)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.hosts import facts
 from numaforge.hosts.capture import asked
 from numaforge.hosts.failures import fail_host, fault
@@ -49,6 +49,13 @@ if TYPE_CHECKING:
 DATA = "numaforge_measure"
 MEASURED, KEPT = "measured", "kept"
 """The kinds of the events that tell what was measured on a host, and what it keeps."""
+
+
+class InUseError(HostError):
+    """A host on which something works is not measured."""
+
+    exit_code = ExitCode.NO
+
 
 _IN_USE = (
     "drain the node first; with --kubeconfig FILE its cluster says that it is drained and only pods of "
@@ -154,13 +161,13 @@ def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
     """Refuse to measure a node on which something works.
 
     A drained node keeps the pods of DaemonSets: their processes count where its cluster does not say that it
-    is drained. Raises HostError with the evidence.
+    is drained. Raises InUseError with the evidence.
     """
     pods = Pods() if drained else readiness.pods
     unknown = tuple(f"unknown: {why}" for why in pods.unknown)
     evidence = (*readiness.holders, *pods.alive, *unknown)
     if evidence:
-        raise HostError(f"was not measured, it is in use: {'; '.join(evidence)}", remedy=_IN_USE)
+        raise InUseError(f"was not measured, it is in use: {'; '.join(evidence)}", remedy=_IN_USE)
 
 
 def _node(machine: NodeTopology) -> str | None:

@@ -4,7 +4,8 @@ write_between() { # DEVICE PORT DEVICE PORT SECONDS
     need ib_write_bw
     mine=$(gid_index "$1" "$2") && theirs=$(gid_index "$3" "$4") || exit 1
     tcp=18600
-    common="-s 1048576 -D $5 --report_gbits -F -p $tcp"
+    # It leaves out the first and the last 2 seconds of a run, its margins: a shorter one has counted nothing.
+    common="-s 1048576 -D $(($5 + 4)) --report_gbits -F -p $tcp"
     # shellcheck disable=SC2086 # words
     ib_write_bw -d "$3" -i "$4" ${theirs:+-x "$theirs"} $common > /dev/null 2>&1 &
     server=$!

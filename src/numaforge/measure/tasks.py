@@ -19,6 +19,7 @@ _BLOCK_SECONDS = 30  # sysbench goes through a block at random before it looks a
 _MEMRATE_SECONDS = (
     10  # stress-ng goes through 26 ways to read and to write, and says those that it has reached
 )
+_MARGIN_SECONDS = 4  # those of ib_write_bw that count for nothing
 _GPU_SECONDS = 120
 _REDUCE_SECONDS = 180
 _PAIRS_OF_NODE = 2  # other NUMA nodes: the nearest and the farthest
@@ -359,7 +360,7 @@ def _write(sender: _Port, receiver: _Port, effort: Effort) -> MeasureTask:
         "ib_write_bw",
         words,
         outputs.perftest_write,
-        effort.seconds + 2 * _GRACE_SECONDS,
+        effort.seconds + _MARGIN_SECONDS + 2 * _GRACE_SECONDS,
         limits={"": min(known)} if len(known) == len(both) else None,
         function=True,
     )

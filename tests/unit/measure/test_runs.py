@@ -22,6 +22,7 @@ from numaforge.measure.tasks import Effort, MeasureTask
 from tests.unit.measure.test_siblings import figure, measured
 
 GOOD = "echo '1.00 MiB transferred (1000.00 MiB/sec)'"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "measure"
 ONCE = Effort(seconds=1, runs=1)
 
 
@@ -104,6 +105,14 @@ def test_a_program_that_is_hostile_costs_one_line(sh: list[str], body: str, why:
     assert values == [1048.6]
     assert why in said
     assert time.monotonic() - begun < 30
+
+
+def test_a_run_of_ib_write_bw_that_has_moved_nothing_is_no_figure(sh: list[str]):
+    file = FIXTURES / "perftest-4.5-nothing-moved.txt"
+    write = replace(
+        task(f"cat {file}"), kind="rdma-write", program="ib_write_bw", read=outputs.perftest_write
+    )
+    assert measured_by(sh, write) == ([], ["ib_write_bw: 0 Gb/s cannot be"])
 
 
 def test_a_figure_beyond_its_link_is_not_believed(sh: list[str]):
