@@ -63,7 +63,7 @@ def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
         lines += ["", click.style("What would help (each has been tried)", bold=True)]
         for remedy in answer.remedies:
             lines += _remedy(remedy, len(answer.workload.members))
-    elif not answer.fits:
+    elif not answer.fits and answer.workload.least <= len(answer.workload.members):
         lines += ["", "No change that was tried lets it fit."]
     for unseen in _not_judged(answer):
         lines += wrapped(f"not judged: {unseen}", _WIDTH, "")

@@ -210,6 +210,17 @@ def test_state_files_say_where_the_pods_are() -> None:
     assert verdict.doubts
 
 
+def test_state_files_with_which_the_kubelet_would_not_start_are_not_taken() -> None:
+    state = {"policyName": "none", "defaultCpuSet": "", "entries": {}, "checksum": 0}
+    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
+    cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
+    [verdict] = explained(
+        candidates([GivenMachine("one", told)], cluster.nodes), pod("p", limits(6, 2))
+    ).verdicts
+    assert verdict.judgement.kubelet
+    assert "its state files are not taken" in verdict.doubts[0]
+
+
 def test_pods_that_have_ended_hold_nothing() -> None:
     gone = running("a", "one", limits(8, 4))
     gone["status"]["phase"] = "Succeeded"
