@@ -98,7 +98,8 @@ class LiveCluster:
 
     def _still_missing(self, group: str, waiting: Sequence[GangPod]) -> Workload:
         """Return a gang's waiting pods; those of it that run already count for how many start together."""
-        running = sum(each.member.group == group for node in self.nodes.values() for each in node.pods)
+        placed = (each.member for node in self.nodes.values() for each in node.pods)
+        running = sum(each.group == group and each not in waiting for each in placed)
         said = self.groups.get(group)
         left = replace(said, least=max(1, said.least - running)) if said else None
         gang = gang_of(group, waiting, left)
