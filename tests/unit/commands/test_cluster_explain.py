@@ -174,6 +174,15 @@ def test_a_plan_goes_with_the_snapshot_of_its_host_and_alone_says_nothing_of_its
     assert (code, "not known: a plan alone has no cores" in text) == (ExitCode.NO, True)
 
 
+def test_a_node_is_known_by_the_name_under_which_its_kubelet_registers(folder: Path, capsys: Any) -> None:
+    machine = ready_machine("dgx-h100")
+    assert machine.kubelet
+    kubelet = replace(machine.kubelet, flags=(*machine.kubelet.flags, "--hostname-override=gpu-a"))
+    (folder / "machine.json").write_text(json.dumps(to_document(replace(machine, kubelet=kubelet))))
+    code, text = said(capsys, "fits.yaml", "machine.json", *TRAINING)
+    assert (code, "gpu-a  may send it  admits" in text) == (ExitCode.YES, True)
+
+
 def test_nodes_of_a_kind_share_a_row(folder: Path, capsys: Any) -> None:
     machine = ready_machine("dgx-h100")
     for number in range(1, 13):
