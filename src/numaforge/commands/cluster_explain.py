@@ -236,7 +236,7 @@ def _machine(
             return _as_planned(name, machine, plan, state)
         return _as_it_is(name, machine, kubelet_version, state)
     except NumaforgeError as error:
-        return GivenMachine(name, None, why_unknown=str(error).replace("\n", ";"))
+        return GivenMachine(name, None, why_unknown="; ".join(map(str.strip, str(error).splitlines())))
 
 
 def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:

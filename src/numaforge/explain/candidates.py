@@ -209,6 +209,8 @@ class Candidate:
             cordoned=self.cordoned,
             ports=self.ports,
         )
+        if not self.allocatable:
+            return  # of a machine whose kubelet is not known, without a cluster
         if self.pods + 1 > self.most_pods:
             yield "Too many pods"
         for resource, amount in self._request(member.pod).items():

@@ -246,6 +246,12 @@ def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word() -> N
     ]
 
 
+def test_of_a_kubelet_that_is_not_known_without_a_cluster_no_resource_is_said_to_be_missing() -> None:
+    nodes = candidates([GivenMachine("one", None, why_unknown="it would not start")], None)
+    [verdict] = explained(nodes, pod("p", limits(2))).verdicts
+    assert (verdict.judgement.reasons, verdict.judgement.unknown) == ((), "it would not start")
+
+
 def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says() -> None:
     half = [running(f"r{number}", "two", limits(2, 0)) for number in range(3)]
     _, nodes = live(node("one"), node("two"), *half)
