@@ -33,6 +33,7 @@ _LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
 
 SYSTEMS = (
     "labels",
+    "nfd",
     "noderesourcetopology",
     "volcano",
     "koordinator",

@@ -222,10 +222,12 @@ def _machine(
 ) -> GivenMachine:
     """Return a machine with its kubelet: as a profile or a plan makes it, else as it is."""
     from numaforge.explain.candidates import GivenMachine
+    from numaforge.kubelet.config.flags import registered_name
 
     if machine is None:
         return GivenMachine(name, None, why_unknown="a plan alone has no cores: give its snapshot beside it")
     installed = machine.kubelet
+    name = registered_name(installed.flags if installed else (), name)
     state = dict(installed.state_files) if installed and cluster else {}
     try:
         if profile is not None:
@@ -234,7 +236,7 @@ def _machine(
             return _as_planned(name, machine, plan, state)
         return _as_it_is(name, machine, kubelet_version, state)
     except NumaforgeError as error:
-        return GivenMachine(name, None, why_unknown=str(error).replace("\n", ";"))
+        return GivenMachine(name, None, why_unknown="; ".join(map(str.strip, str(error).splitlines())))
 
 
 def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:

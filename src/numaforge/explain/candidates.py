@@ -209,6 +209,8 @@ class Candidate:
             cordoned=self.cordoned,
             ports=self.ports,
         )
+        if not self.allocatable:
+            return  # of a machine whose kubelet is not known, without a cluster
         if self.pods + 1 > self.most_pods:
             yield "Too many pods"
         for resource, amount in self._request(member.pod).items():
@@ -342,12 +344,28 @@ def _kubelet(
         return None, machine.why_unknown
     kind = _kind(machine, machine.scenario, pods)
     if kind not in known:
-        try:
-            known[kind] = _started(machine, machine.scenario, pods)
-        except (KubeletConfigError, KubeletHangError) as error:
-            known[kind] = None, str(error)
+        known[kind] = _started_if_it_does(machine, machine.scenario, pods)
     kubelet, doubt = known[kind]
     return kubelet, doubt
+
+
+def _started_if_it_does(
+    machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]
+) -> tuple[KnownKubelet | None, str]:
+    """Return the kubelet with its pods; without its state files where it would not start with them.
+
+    A kubelet that runs has files with which it would not start again, too (kubernetes/kubernetes#141196).
+    """
+    try:
+        return _started(machine, scenario, pods)
+    except KubeletHangError as error:
+        return None, str(error)
+    except KubeletConfigError as error:
+        if not scenario.state:
+            return None, str(error)
+        bare = replace(scenario, state=None)
+        kubelet, _ = _started_if_it_does(replace(machine, scenario=bare, held=None), bare, pods)
+        return kubelet, f"its state files are not taken, and its pods placed anew: {error.message}"
 
 
 def kind_of(scenario: Scenario) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -98,11 +98,13 @@ class LiveCluster:
 
     def _still_missing(self, group: str, waiting: Sequence[GangPod]) -> Workload:
         """Return a gang's waiting pods; those of it that run already count for how many start together."""
-        running = sum(each.member.group == group for node in self.nodes.values() for each in node.pods)
-        gang = gang_of(group, waiting, self.groups.get(group))
-        least = max(1, min(gang.least - running if group in self.groups else gang.least, len(gang.members)))
+        placed = (each.member for node in self.nodes.values() for each in node.pods)
+        running = sum(each.group == group and each not in waiting for each in placed)
+        said = self.groups.get(group)
+        left = replace(said, least=max(1, said.least - running)) if said else None
+        gang = gang_of(group, waiting, left)
         notes = (*gang.notes, f"{running} of its pods run already") if running else gang.notes
-        return Workload(gang.kind, gang.name, gang.members, least, gang.domain, notes)
+        return replace(gang, notes=notes)
 
 
 def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -> LiveCluster:

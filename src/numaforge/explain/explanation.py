@@ -82,6 +82,8 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
 
 
 def _remedies(found: Explanation, nodes: Sequence[Candidate], placement: Placement) -> tuple[Remedy, ...]:
+    if found.workload.least > len(found.workload.members):
+        return ()  # what is missing are pods
     if not found.fits:
         return remedies(found.workload, found.about, nodes, placement)
     if len(found.workload.members) > 1:

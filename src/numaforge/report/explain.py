@@ -63,7 +63,7 @@ def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
         lines += ["", click.style("What would help (each has been tried)", bold=True)]
         for remedy in answer.remedies:
             lines += _remedy(remedy, len(answer.workload.members))
-    elif not answer.fits:
+    elif not answer.fits and _could_be_tried(answer):
         lines += ["", "No change that was tried lets it fit."]
     for unseen in _not_judged(answer):
         lines += wrapped(f"not judged: {unseen}", _WIDTH, "")
@@ -71,6 +71,12 @@ def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
         names = _folded(each.node for each in answer.verdicts if doubt in each.doubts)
         lines += wrapped(f"{names}: {doubt}", _WIDTH, "")
     return "\n".join(lines)
+
+
+def _could_be_tried(answer: Explanation) -> bool:
+    """Say whether changes could be tried: all pods of a gang are there, and a kubelet is known."""
+    known = any(each.judgement.kubelet for each in answer.verdicts)
+    return known and answer.workload.least <= len(answer.workload.members)
 
 
 def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:

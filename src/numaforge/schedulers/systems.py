@@ -14,6 +14,7 @@ from numaforge.schedulers import (
     koordinator,
     kueue,
     labels,
+    nfd,
     node_resource_topology,
     openshift,
     volcano,
@@ -24,6 +25,7 @@ SYSTEMS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
         labels,
+        nfd,
         node_resource_topology,
         volcano,
         koordinator,

@@ -124,6 +124,44 @@ def test_a_pod_that_runs_is_judged_without_itself(folder: Path, capsys: Any) -> 
     assert "runs on dgx-01; judged as if it were to be placed again" in text
 
 
+KUBECTL = """\
+#!/bin/sh
+echo "$@" >> asked
+case "$*" in
+    "get nodes,pods -A -o json "*) cat cluster.json ;;
+    "get -f - -o json "*) cat group.json ;;
+    *) exit 1 ;;
+esac
+"""
+GROUP = {
+    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+    "kind": "PodGroup",
+    "metadata": {"name": "g", "namespace": "ml"},
+    "spec": {"minMember": 3},
+}
+
+
+def test_a_cluster_is_asked_for_nodes_pods_and_the_group_of_the_pod_and_nothing_is_changed(
+    folder: Path, capsys: Any
+) -> None:
+    listed = json.loads((folder / "cluster.json").read_text())
+    for number in range(2):
+        waits = pod(f"g-{number}", limits(4, 1), phase="Pending")
+        waits["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "g"}
+        listed["items"].append(waits)
+    (folder / "cluster.json").write_text(json.dumps(listed))
+    (folder / "group.json").write_text(json.dumps(GROUP))
+    (folder / "kubectl").write_text(KUBECTL)
+    (folder / "kubectl").chmod(0o755)
+    code, text = said(capsys, "ml/g-1", "dgx-h100", *TRAINING, "--kubectl", "./kubectl", "--context", "here")
+    assert code == ExitCode.NO
+    assert "2 of 2 pods fit; 3 have to start together" in text
+    assert "not judged: 3 pods have to start together, and 2 of them are known" in text
+    asked = (folder / "asked").read_text().splitlines()
+    assert [each.split()[0] for each in asked] == ["get", "get"]
+    assert all(each.endswith("--request-timeout=60s --context=here") for each in asked)
+
+
 def test_a_plan_goes_with_the_snapshot_of_its_host_and_alone_says_nothing_of_its_kubelet(
     folder: Path, capsys: Any
 ) -> None:
@@ -134,6 +172,15 @@ def test_a_plan_goes_with_the_snapshot_of_its_host_and_alone_says_nothing_of_its
     assert (code, "dgx-01  may send it  SMTAlignmentError" in text) == (ExitCode.NO, True)
     code, text = said(capsys, "odd.yaml", "plan.json", "--cluster", "cluster.json")
     assert (code, "not known: a plan alone has no cores" in text) == (ExitCode.NO, True)
+
+
+def test_a_node_is_known_by_the_name_under_which_its_kubelet_registers(folder: Path, capsys: Any) -> None:
+    machine = ready_machine("dgx-h100")
+    assert machine.kubelet
+    kubelet = replace(machine.kubelet, flags=(*machine.kubelet.flags, "--hostname-override=gpu-a"))
+    (folder / "machine.json").write_text(json.dumps(to_document(replace(machine, kubelet=kubelet))))
+    code, text = said(capsys, "fits.yaml", "machine.json", *TRAINING)
+    assert (code, "gpu-a  may send it  admits" in text) == (ExitCode.YES, True)
 
 
 def test_nodes_of_a_kind_share_a_row(folder: Path, capsys: Any) -> None:

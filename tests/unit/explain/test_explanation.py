@@ -210,6 +210,17 @@ def test_state_files_say_where_the_pods_are() -> None:
     assert verdict.doubts
 
 
+def test_state_files_with_which_the_kubelet_would_not_start_are_not_taken() -> None:
+    state = {"policyName": "none", "defaultCpuSet": "", "entries": {}, "checksum": 0}
+    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
+    cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
+    [verdict] = explained(
+        candidates([GivenMachine("one", told)], cluster.nodes), pod("p", limits(6, 2))
+    ).verdicts
+    assert verdict.judgement.kubelet
+    assert "its state files are not taken" in verdict.doubts[0]
+
+
 def test_pods_that_have_ended_hold_nothing() -> None:
     gone = running("a", "one", limits(8, 4))
     gone["status"]["phase"] = "Succeeded"
@@ -233,6 +244,12 @@ def test_a_node_of_which_no_machine_is_given_has_only_the_schedulers_word() -> N
         (False, "its machine is not given"),
         (True, ""),
     ]
+
+
+def test_of_a_kubelet_that_is_not_known_without_a_cluster_no_resource_is_said_to_be_missing() -> None:
+    nodes = candidates([GivenMachine("one", None, why_unknown="it would not start")], None)
+    [verdict] = explained(nodes, pod("p", limits(2))).verdicts
+    assert (verdict.judgement.reasons, verdict.judgement.unknown) == ((), "it would not start")
 
 
 def test_the_scheduler_prefers_the_emptiest_node_whatever_its_kubelet_says() -> None:
