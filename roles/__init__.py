@@ -8,6 +8,7 @@ from numaforge.roles.crio import crio
 from numaforge.roles.device_plugin import device_plugin
 from numaforge.roles.devices import devices
 from numaforge.roles.files import files
+from numaforge.roles.gpu_memory import gpu_memory
 from numaforge.roles.gpudirect import gpudirect
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
@@ -41,6 +42,7 @@ ROLES = (
     made_for,
     installed,
     offline,
+    gpu_memory,
     cpus,
     memory,
     devices,

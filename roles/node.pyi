@@ -1,7 +1,7 @@
 # Written by `python -m docs.node_types` from ROLES; roles/node.py makes the same types at run time.
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from numaforge.file_content import PlannedFile
 from numaforge.reasons import Decision, Notice
@@ -16,6 +16,7 @@ from numaforge.roles.crio import section as crio_section
 from numaforge.roles.device_plugin import plan as device_plugin_plan
 from numaforge.roles.device_plugin import section as device_plugin_section
 from numaforge.roles.devices import plan as devices_plan
+from numaforge.roles.gpu_memory import plan as gpu_memory_plan
 from numaforge.roles.gpudirect import plan as gpudirect_plan
 from numaforge.roles.host import plan as host_plan
 from numaforge.roles.host import section as host_section
@@ -64,6 +65,7 @@ class ProfileHead(Section):
 
 class NodeProfile(ProfileHead):
     made_for: made_for_section.MadeFor = ...
+    gpu_memory: Literal["numa", "driver"] | None = ...
     cpus: cpus_section.Cpus = ...
     memory: memory_section.Memory = ...
     host: host_section.Host = ...
@@ -99,6 +101,7 @@ class NodePlan(
     made_for_plan.Decided,
     installed_plan.Decided,
     offline_plan.Decided,
+    gpu_memory_plan.Decided,
     cpus_plan.Decided,
     memory_plan.Decided,
     devices_plan.Decided,
