@@ -455,7 +455,8 @@ def test_a_power_cut_at_the_driver_is_undone_at_the_boot(
     node.run(start_script(change(port)))
     until(node, "[ -e /run/off ]")
     power_off(node)
-    assert through_boots(node).outcome == "rolled-back"
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
     assert_old_after_boot(node)
 
 
@@ -466,7 +467,8 @@ def test_a_power_cut_on_the_way_back_ends_with_the_old_modes(node: Sandbox, port
     node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/off ]")
     power_off(node)
-    assert through_boots(node).outcome == "rolled-back"
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
     assert_old_after_boot(node)
 
 
@@ -476,7 +478,8 @@ def test_a_reboot_in_good_order_ends_with_the_old_modes(node: Sandbox, port: int
     node.run(start_script(change(port)))
     until(node, "[ -e /run/stopping ]")
     power_off(node)
-    assert through_boots(node).outcome == "rolled-back"
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
     assert_old_after_boot(node)
 
 
