@@ -56,7 +56,7 @@ main=$(cat /run/units/*)
 rm -f /run/units/*
 kill -KILL "$(ps -o ppid= -p "$main")"
 : > /run/off
-kill -KILL -- "-$main"
+kill -KILL "-$main"
 """
 SAID = {"EBUSY": "Device or resource busy", "EINVAL": "Invalid argument", "EIO": "Input/output error"}
 

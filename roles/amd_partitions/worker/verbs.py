@@ -170,18 +170,17 @@ def prove(folder: Path) -> None:
 def by_hand(folder: Path) -> None:
     """Print the commands that bring the GPUs to what was kept."""
     earlier = gpus_of(folder / "earlier.json")
-    now = {each.pci_address: gpu_now(each.pci_address) for each in earlier} if is_loaded() else {}
-    memory = [
-        each for each in earlier if each.memory and each.memory != now.get(each.pci_address, each).memory
-    ]
+    away = missing([each.pci_address for each in earlier])
+    now = {each.pci_address: gpu_now(each.pci_address) for each in earlier} if not away else {}
+    memory = [each for each in earlier if each.memory and now and each.memory != now[each.pci_address].memory]
     for each in memory:
         print(f"echo {each.memory} > {DRIVER / each.pci_address / MEMORY}", end="; ")
-    if memory:
-        print("modprobe -r amdgpu", end="; ")
-    if memory or not now:
-        print("modprobe amdgpu", end="; ")
-    for each in earlier:
-        if memory or not now or each.compute != now[each.pci_address].compute:
+    if memory or away:
+        print("modprobe -r amdgpu; modprobe amdgpu", end="; ")
+    if away:  # their modes are seen when they are back
+        print(f"python3 -BEs '{folder}/worker.py' undo '{folder}'", end="; ")
+    for each in earlier if not away else ():
+        if memory or each.compute != now[each.pci_address].compute:
             print(f"echo {each.compute} > {DRIVER / each.pci_address / COMPUTE}", end="; ")
     for unit in noted_units(folder):
         print(f"systemctl start '{unit}'", end="; ")

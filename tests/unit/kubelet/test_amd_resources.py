@@ -10,7 +10,7 @@ from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.amd_resources import AmdPlugin
 from numaforge.kubelet.admission.inventory import counts_of, inventory_of
 from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
-from tests.fixtures.machines import mi210, mi300x, mi300x_cpx, mi300x_cpx_kfd
+from tests.fixtures.machines import gaudi2, mi210, mi300x, mi300x_cpx, mi300x_cpx_kfd
 
 MIXED, OLD = AmdPlugin("mixed"), AmdPlugin("mixed", (1, 31, 0, 6))
 
@@ -107,3 +107,10 @@ def test_partitions_count_for_pods() -> None:
 def test_a_gpu_knows_its_partition() -> None:
     gpu = Gpu("0000:05:00.0", "1002", "74a1", 0, partition=GpuPartition("CPX", "NPS4"))
     assert counts_of(inventory_of(replace(mi300x(), gpus=(gpu,)))) == {"amd.com/gpu": 8}
+
+
+@pytest.mark.parametrize(("driver", "count"), [("habanalabs", {"habana.ai/gaudi": 8}), ("vfio-pci", {})])
+def test_accelerators_of_the_table_are_counted(driver: str, count: dict[str, int]) -> None:
+    machine = gaudi2()
+    there = tuple(replace(one, driver=driver) for one in machine.accelerators)
+    assert counts_of(inventory_of(replace(machine, accelerators=there))) == count

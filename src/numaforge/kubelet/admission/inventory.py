@@ -15,9 +15,14 @@ from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
 from numaforge.topology.model import ComputeInstance, ComputeInstanceShape, Gpu, GpuShape, MachineShape
 from numaforge.topology.slices import countable_gpus, mig_devices
-from numaforge.topology.vendors import AMD, INTEL, NVIDIA, listed_by_nvml
+from numaforge.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvml
 
 _RESOURCES = {NVIDIA: GPU, INTEL: "gpu.intel.com/xe"}
+ACCELERATORS = {HABANA: "habana.ai/gaudi"}
+"""What the plugins of accelerators advertise, by PCI vendor id: counted, and never planned.
+
+What Habana's says of NUMA nodes is not public: its devices are near none here.
+"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,17 @@ def inventory_of(
     of_amd = [gpu for gpu in countable_gpus(topology.gpus) if gpu.vendor == AMD and _of_the_host(gpu)]
     for name, gpu, device in amd_devices(of_amd, amd):
         found.setdefault(name, []).append((gpu, device))
-    return dict(_advertised(resource, devices, shared) for resource, devices in found.items())
+    counted = dict(_advertised(resource, devices, shared) for resource, devices in found.items())
+    return counted | _accelerators(topology)
+
+
+def _accelerators(topology: MachineShape) -> dict[str, tuple[Device, ...]]:
+    """Return the accelerators of the table that the host uses itself, by PCI address."""
+    found: dict[str, list[Device]] = {}
+    for one in topology.accelerators:
+        if one.vendor in ACCELERATORS and one.driver != "vfio-pci":
+            found.setdefault(ACCELERATORS[one.vendor], []).append(Device(one.pci_address, None))
+    return {resource: tuple(devices) for resource, devices in found.items()}
 
 
 def whole_gpus(inventory: Inventory) -> Inventory:
