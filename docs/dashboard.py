@@ -129,11 +129,18 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             [
                 (
                     (
+                        "max by (node, cgroup)"
+                        ' (rate(numaforge_reserved_cpu_pressure_seconds_total{kind="some", @}[5m]))'
+                    ),
+                    "{{node}} {{cgroup}}",
+                ),
+                (
+                    (
                         "max by (node, id)"
                         ' (rate(container_pressure_cpu_waiting_seconds_total{id=~"/system.slice.*", @}[5m]))'
                     ),
                     "{{node}} {{id}}",
-                )
+                ),
             ],
             "percentunit",
         ),

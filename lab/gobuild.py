@@ -77,7 +77,7 @@ RDMA_ORACLE = Component("rdma-oracle", (("oracle", "."),), sources="rdma-plugin"
 PROMTOOL = Component(
     "promtool",
     (("promtool", "github.com/prometheus/prometheus/cmd/promtool"),),
-    tags=("remove_all_sd",),  # rules need no service discovery, whose clouds are most of the code
+    tags=("remove_all_sd",),  # rules need no service discovery: 240 of 1356 packages
 )
 
 COMPONENTS = (CONTAINERD, KUBERNETES, ETCD, DEVICE_PLUGIN, RDMA_PLUGIN)

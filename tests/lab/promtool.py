@@ -28,6 +28,12 @@ def alerts(document: Document) -> dict[str, Document]:
     return {rule["alert"]: rule for group in document["groups"] for rule in group["rules"] if "alert" in rule}
 
 
+def named(document: Document) -> dict[str, Document]:
+    """Return each alert and each record by its name."""
+    rules = [rule for group in document["groups"] for rule in group["rules"]]
+    return {str(rule.get("alert", rule.get("record"))): rule for rule in rules}
+
+
 def rule_tests() -> dict[str, list[Document]]:
     """Return the tests of each alert: the name of a test begins with it."""
     found: dict[str, list[Document]] = {}
@@ -86,21 +92,34 @@ _ALWAYS = {">": f"> -{_HUGE}", "<": f"< {_HUGE}", "==": f"> -{_HUGE}"}
 
 
 def mutants(document: Document, name: str) -> Iterator[tuple[str, Document]]:
-    """Yield what is wrong with the rules, and the rules, for each way in which one alert is made wrong.
+    """Yield what is wrong with the rules, and the rules, for each way in which one rule is made wrong.
 
-    A threshold that is never reached, or always; a label that matches the opposite; no time to wait, or
-    hours; another severity.
+    A threshold that is never reached, or always; a label that matches the opposite; of an alert also no time
+    to wait, or hours, and another severity.
     """
-    rule = alerts(document)[name]
-    changes: list[tuple[str, Document]] = [("severity", {"labels": {"severity": "other"}})]
-    changes.append(("waits for hours", {"for": "12h"}))
+    rule = named(document)[name]
+    changes: list[tuple[str, Document]] = [
+        (what, {"expr": expr}) for what, expr in _expressions(rule["expr"])
+    ]
+    if "alert" in rule:
+        changes += [("severity", {"labels": {"severity": "other"}}), ("waits for hours", {"for": "12h"})]
     if "for" in rule:
         changes.append(("does not wait", {"for": "0s"}))
-    changes += [(what, {"expr": expr}) for what, expr in _expressions(rule["expr"])]
     for what, change in changes:
         wrong = copy.deepcopy(document)
-        alerts(wrong)[name].update(change)
+        named(wrong)[name].update(change)
         yield f"{name}: {what}", wrong
+
+
+def resting_on(document: Document, name: str) -> set[str]:
+    """Return the alerts whose expressions name a rule, or a record that rests on it."""
+    found, asked = {name}, [name]
+    while asked:
+        one = asked.pop()
+        new = {other for other, rule in named(document).items() if one in rule["expr"]} - found
+        found |= new
+        asked += new
+    return found & set(alerts(document))
 
 
 def _expressions(text: str) -> Iterator[tuple[str, str]]:

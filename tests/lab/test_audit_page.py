@@ -17,8 +17,6 @@ from numaforge.cli import run
 from numaforge.report.audit_page import audit_page
 from numaforge.topology.ready import ready_machine
 
-pytestmark = pytest.mark.lab
-
 MACHINES = ("dgx-h100", "dgx-h100-busy", "dgx-h100-acs", "dgx-h100-mig", "gb200", "epyc-nps4")
 MANY = 1000
 FILTER_CPU_S = 0.5

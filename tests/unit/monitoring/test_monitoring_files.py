@@ -13,12 +13,14 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel, RowPanel
+from jsonschema import Draft202012Validator
 
 from docs import alert_tables, dashboard
 from numaforge.cli import run
 from numaforge.errors import ExitCode
 from numaforge.findings.gpus import xids
 from numaforge.monitoring import COUNTERS, RULES, monitoring_files
+from tests.unit.schedulers.test_schemas import SCHEMAS, strict
 
 FILES = monitoring_files()
 RECORDS = [rule for group in yaml.safe_load(FILES[RULES])["groups"] for rule in group["rules"]]
@@ -41,6 +43,8 @@ WATCH = {
     "numaforge_hugepages_actual",
     "numaforge_plan_drift",
     "numaforge_watch_last_run_timestamp_seconds",
+    "numaforge_watch_unreadable",
+    "numaforge_reserved_cpu_pressure_seconds_total",
 }
 """What the watch of a node writes."""
 KUBELET = {
@@ -245,3 +249,28 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
     (tmp_path / "file").write_text("")
     assert run(["cluster", "monitoring", "--to", str(tmp_path / "file")]) == ExitCode.BAD_INPUT
     assert "cannot be written" in capsys.readouterr().err
+
+
+# ---- what others publish, where it is to be had here ----
+
+
+def test_the_gpu_operator_takes_every_field() -> None:
+    if not SCHEMAS.is_dir():
+        pytest.skip("the operator's schema is not here")
+    definition = yaml.safe_load((SCHEMAS / "gpu-operator-clusterpolicies.yaml").read_text())
+    whole = strict(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    schema = whole["properties"]["spec"]["properties"]["dcgmExporter"]
+    settings = yaml.safe_load(FILES["nvidia/clusterpolicy.yaml"])["spec"]["dcgmExporter"]
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(settings)] == []
+
+
+def test_a_counter_of_dcgm_exporter_s_own_list_is_of_its_type() -> None:
+    """Of its own inventions (DCGM_EXP) the type is not looked at there: they are counts of a window."""
+    if not SCHEMAS.is_dir():
+        pytest.skip("the exporter's list is not here")
+    lines = (SCHEMAS / "dcgm-default-counters.csv").read_text().splitlines()
+    listed = [[cell.strip() for cell in line.lstrip("# ").split(",")] for line in lines if "DCGM_FI" in line]
+    types = {row[0]: row[1] for row in listed if len(row) > 1}
+    ours = {row[0]: row[1] for row in rows() if row[0] in types}
+    assert ours == {name: types[name] for name in ours}
+    assert len(ours) > 15
