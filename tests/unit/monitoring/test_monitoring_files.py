@@ -20,6 +20,11 @@ from numaforge.cli import run
 from numaforge.errors import ExitCode
 from numaforge.findings.gpus import xids
 from numaforge.monitoring import COUNTERS, RULES, monitoring_files
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import plan_files
+from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH
+from numaforge.topology.ready import ready_machine
 from tests.unit.schedulers.test_schemas import SCHEMAS, strict
 
 FILES = monitoring_files()
@@ -34,19 +39,25 @@ QUERIES = {
     },
 }
 
-WATCH = {
-    "numaforge_plan_info",
-    "numaforge_plan_allocatable",
-    "numaforge_plan_reserved_cpu",
-    "numaforge_plan_gpu",
-    "numaforge_plan_hugepages",
-    "numaforge_hugepages_actual",
-    "numaforge_plan_drift",
-    "numaforge_watch_last_run_timestamp_seconds",
-    "numaforge_watch_unreadable",
-    "numaforge_reserved_cpu_pressure_seconds_total",
+WATCHED = {
+    "name": "watched",
+    "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}],
+    "system": {"daemons": "reserved"},
+    "watch": {"enabled": True},
 }
-"""What the watch of a node writes."""
+WATCH = {
+    "numaforge_plan_info": {"node", "plan", "cpu_manager_policy"},
+    "numaforge_plan_allocatable": {"node", "resource", "unit"},
+    "numaforge_plan_reserved_cpu": {"node", "cpu", "numa"},
+    "numaforge_plan_gpu": {"node", "UUID", "pci_bus_id", "numa"},
+    "numaforge_plan_hugepages": {"node", "numa", "size"},
+    "numaforge_hugepages_actual": {"node", "numa", "size"},
+    "numaforge_plan_drift": {"node", "what"},
+    "numaforge_watch_unreadable": {"node", "what"},
+    "numaforge_watch_last_run_timestamp_seconds": {"node"},
+    "numaforge_reserved_cpu_pressure_seconds_total": {"node", "cgroup", "kind"},
+}
+"""What the rules and the dashboard take of the watch of a node: metrics and their labels."""
 KUBELET = {
     "kubelet_admission_rejections_total",
     "kubelet_cpu_manager_allocation_per_numa",
@@ -99,9 +110,19 @@ def strings(document: object) -> Iterator[str]:
 def test_every_metric_of_a_query_comes_from_somewhere(name: str) -> None:
     recorded = {rule["record"] for rule in RECORDS if "record" in rule}
     counters = {row[0] for row in rows() if row[1] != "label"}
-    known = WATCH | KUBELET | STATE_METRICS | NODE_EXPORTER | amd_metrics() | counters | recorded
+    known = set(WATCH) | KUBELET | STATE_METRICS | NODE_EXPORTER | amd_metrics() | counters | recorded
     assert metrics(QUERIES[name])
     assert metrics(QUERIES[name]) - known == set()
+
+
+def test_the_watch_of_a_node_writes_these_metrics_with_these_labels() -> None:
+    plan = plan_node(ready_machine("dgx-h100"), load_profile(WATCHED))
+    texts = {file.path: file.text for file in plan_files(plan)}
+    found: dict[str, set[str]] = {}
+    for path in (WATCH_CONF_PATH, WATCH_SCRIPT_PATH):
+        for name, labels in re.findall(r"\b(numaforge_\w+)\{([^}\n]*)", texts[path]):
+            found.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))
+    assert {name: found.get(name) for name in WATCH} == WATCH
 
 
 def test_a_row_of_the_counters_has_a_field_a_type_and_a_help_without_commas() -> None:
