@@ -19,9 +19,9 @@ from numaforge.topology.ready import ready_machine
 
 MACHINES = ("dgx-h100", "dgx-h100-busy", "dgx-h100-acs", "dgx-h100-mig", "gb200", "epyc-nps4")
 MANY = 1000
-FILTER_CPU_S = 0.5
+FILTER_CPU_S = 0.3
 """The most CPU time of the page's thread for one character of a search among a thousand machines."""
-OPEN_CPU_S = 4.0
+OPEN_CPU_S = 1.5
 NARROW = {"width": 320, "height": 640}
 Opened = Callable[..., Page]
 
