@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from numaforge.cpulist import format_cpulist
 from numaforge.explain.candidates import Candidate, GivenMachine, candidates
 from numaforge.explain.cluster import read_cluster
 from numaforge.explain.explanation import explain
 from numaforge.explain.workload import workloads_of
 from numaforge.kubelet.admission import Node, read_inventory
 from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.admission.masks import ids_of
 from tests.fixtures.machines import lab_node
 from tests.lab.admission_sequences import GPU, SCENARIOS, sequence
 from tests.lab.admission_sequences import Scenario as Settings
@@ -111,3 +115,89 @@ def test_what_is_left_after_removals_is_admitted_anew_in_its_order(settings: Set
             assert "would be refused" in verdict.doubts[0]
         if decided.admitted:
             there[operation["metadata"]["name"]] = operation
+
+
+def state_files(node: Node) -> dict[str, str]:
+    """Return the state files as a kubelet in this state has them, with pods that have left since the last one."""
+    devices = [
+        {"PodUID": pod, "ContainerName": container, "ResourceName": resource, "DeviceIDs": {"0": list(ids)}}
+        for pod, containers in node.device_manager.assignments.items()
+        for container in containers
+        for resource, ids in node.device_manager.devices_of(pod, container).items()
+    ]
+    files = {"kubelet_internal_checkpoint": json.dumps({"Data": {"PodDeviceEntries": devices}})}
+    if node.cpu_manager:
+        entries = {
+            pod: {name: format_cpulist(ids_of(mask)) for name, mask in held.items()}
+            for pod, held in node.cpu_manager.assignments.items()
+        }
+        default = format_cpulist(ids_of(node.cpu_manager.default))
+        state = {"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 0}
+        files["cpu_manager_state"] = json.dumps(state)
+    if node.memory_manager:
+        machine = {
+            str(number): {
+                "numberOfAssignments": each.assignments,
+                "cells": sorted(ids_of(each.group)),
+                "memoryMap": {
+                    resource: {
+                        "total": table.total,
+                        "systemReserved": table.system_reserved,
+                        "allocatable": table.allocatable,
+                        "reserved": table.reserved,
+                        "free": table.free,
+                    }
+                    for resource, table in each.tables.items()
+                },
+            }
+            for number, each in node.memory_manager.nodes.items()
+        }
+        blocks = {
+            pod: {
+                name: [
+                    {"numaAffinity": sorted(one.numa_nodes), "type": one.resource, "size": one.bytes}
+                    for one in held
+                ]
+                for name, held in containers.items()
+            }
+            for pod, containers in node.memory_manager.assignments.items()
+        }
+        state = {"policyName": "Static", "machineState": machine, "entries": blocks, "checksum": 0}
+        files["memory_manager_state"] = json.dumps(state)
+    return files
+
+
+@pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
+@pytest.mark.parametrize("seed", SEEDS[:1])
+def test_state_files_say_what_pods_that_have_left_have_left_behind(seed: int, settings: Settings) -> None:
+    scenario = Scenario(MACHINE, settings.config(seed), DEVICES)
+    random = Random(f"explain/state/{seed}/{settings.name}")  # noqa: S311
+    kubelet = scenario.node()
+    there: dict[str, dict[str, Any]] = {}
+    asked = 0
+    for number, operation in enumerate(sequence(random, scenario.node(), PODS)):
+        if "remove" in operation:
+            if there.pop(operation["remove"], None):
+                kubelet.remove(f"uid-{operation['remove']}")
+            continue
+        told = replace(scenario, state=state_files(kubelet))
+        [candidate] = node_with([*there.values()], told, offered(kubelet))
+        [workload] = workloads_of([document(operation, number)], "pods.yaml")
+        [verdict] = explain(workload, [candidate])[0].verdicts
+        name = operation["metadata"]["name"]
+        decided = kubelet.admit(operation, f"uid-{name}")
+        if decided.admitted:
+            there[name] = document(operation, number, nodeName=NODE)
+        if verdict.doubts:
+            assert "default cpuset cannot be empty" in verdict.doubts[0]
+            continue
+        said = verdict.judgement.kubelet
+        assert said is not None
+        assert (said.admitted, said.reason, said.message) == (
+            decided.admitted,
+            decided.reason,
+            decided.message,
+        )
+        assert (said.cpus, said.memory, said.devices) == (decided.cpus, decided.memory, decided.devices)
+        asked += 1
+    assert asked > PODS / 2
