@@ -118,7 +118,7 @@ def test_what_is_left_after_removals_is_admitted_anew_in_its_order(settings: Set
 
 
 def state_files(node: Node) -> dict[str, str]:
-    """Return the state files of a kubelet in this state, with pods that have left since the last one."""
+    """Return the state files as a kubelet in this state has them, pods that have just left among them."""
     devices = [
         {"PodUID": pod, "ContainerName": container, "ResourceName": resource, "DeviceIDs": {"0": list(ids)}}
         for pod, containers in node.device_manager.assignments.items()
