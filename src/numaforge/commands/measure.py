@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.options import output_option
+from numaforge.commands.options import GroupedOption, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, save, screen, show_json
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numaforge.hosts.measuring import MeasureOrder
     from numaforge.measure.record import Measurement
 
+_HOW = "How long, and what counts as slow"
 _THIS = "@local"
 _NOTHING = "keeps no measurement: without --kept one is taken"
 
@@ -52,16 +53,26 @@ _NOTHING = "keeps no measurement: without --kept one is taken"
 )
 @click.option(
     "--seconds",
+    cls=GroupedOption,
+    heading=_HOW,
     type=click.IntRange(1, 60),
     default=3,
     show_default=True,
     help="How long one run of a program takes, where it can be told.",
 )
 @click.option(
-    "--runs", type=click.IntRange(1, 9), default=3, show_default=True, help="How often each figure is taken."
+    "--runs",
+    cls=GroupedOption,
+    heading=_HOW,
+    type=click.IntRange(1, 9),
+    default=3,
+    show_default=True,
+    help="How often each figure is taken.",
 )
 @click.option(
     "--least-share",
+    cls=GroupedOption,
+    heading=_HOW,
     type=click.FloatRange(0.01, 1.0),
     default=0.8,
     show_default=True,
