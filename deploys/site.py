@@ -3,6 +3,7 @@
 from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
+from numaforge.roles.imex import imex
 from numaforge.roles.interrupts import interrupts
 from numaforge.roles.kubelet import kubelet
 from numaforge.roles.maintenance import maintenance
@@ -23,5 +24,6 @@ with maintenance():
     hugepages()
     mig()
     amd_partitions()
+    imex()
     rdma()
     kubelet()

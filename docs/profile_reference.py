@@ -25,6 +25,8 @@ _FORMS = {
     "hugepage size": "a size as Kubernetes writes it: `2Mi`, `1Gi`",
     "kubelet version": '`"1.36"`, `"1.36.2"`',
     "option value": "`true`, `false`, a number",
+    "IP address": "an IP address: `10.0.0.11`",
+    "socket path": "the path of a socket",
     "release": "a release, such as 1.31.0.10",
     "label value": "at most 63 letters, digits, `-`, `_`, `.`",
     "DNS subdomain": "small letters, digits, `-`, `.`",

@@ -12,6 +12,7 @@ from numaforge.roles.gpu_memory import gpu_memory
 from numaforge.roles.gpudirect import gpudirect
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
+from numaforge.roles.imex import imex
 from numaforge.roles.installed import installed
 from numaforge.roles.interrupts import interrupts
 from numaforge.roles.kernel_cmdline import kernel_cmdline
@@ -61,6 +62,7 @@ ROLES = (
     hugepages,
     mig,
     amd_partitions,
+    imex,
     crio,
     memlock,
     device_plugin,

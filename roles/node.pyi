@@ -22,6 +22,8 @@ from numaforge.roles.host import plan as host_plan
 from numaforge.roles.host import section as host_section
 from numaforge.roles.hugepages import plan as hugepages_plan
 from numaforge.roles.hugepages import section as hugepages_section
+from numaforge.roles.imex import plan as imex_plan
+from numaforge.roles.imex import section as imex_section
 from numaforge.roles.installed import plan as installed_plan
 from numaforge.roles.interrupts import plan as interrupts_plan
 from numaforge.roles.interrupts import section as interrupts_section
@@ -80,6 +82,7 @@ class NodeProfile(ProfileHead):
     hugepages: tuple[hugepages_section.Hugepages, ...] = ...
     mig: mig_section.Mig = ...
     amd_partitions: amd_partitions_section.AmdPartitions = ...
+    imex: imex_section.ImexService = ...
     pod_tuning: crio_section.PodTuning = ...
     device_plugin: device_plugin_section.DevicePlugin = ...
     rdma: rdma_section.Rdma = ...
@@ -117,6 +120,7 @@ class NodePlan(
     hugepages_plan.Decided,
     mig_plan.Decided,
     amd_partitions_plan.Decided,
+    imex_plan.Decided,
     crio_plan.Decided,
     device_plugin_plan.Decided,
     rdma_pools_plan.Decided,

@@ -28,6 +28,7 @@ class ModulesPlan:
 # What ConnectX and BlueField need for verbs, management datagrams and connections, on InfiniBand and RoCE.
 # issm is no module: ib_umad brings it, and ports with SM_DISABLED lack it.
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
+IMEX_CHANNEL = "NVreg_CreateImexChannel0=1"  # at each load: one made by mknod is gone with a boot
 NETNS_OPTION = {"shared": "netns_mode=1", "exclusive": "netns_mode=0"}  # drivers/infiniband/core/device.c
 
 
@@ -38,7 +39,7 @@ def rdma_modules(profile: NodeProfile) -> tuple[str, ...]:
 
 
 def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
-    """Return the modules of the sections `modules` and `rdma.host` together, and what `gpu_memory` means.
+    """Return the modules of the sections `modules` and `rdma.host`, and what `gpu_memory` and `imex` mean.
 
     Raises PlanError where they contradict each other.
     """
@@ -56,6 +57,8 @@ def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
             "nvidia",
             f"gpu_memory {profile.gpu_memory}",
         )
+    if profile.imex.mode == "bare":
+        options["nvidia"] = _with(options.get("nvidia", ()), IMEX_CHANNEL, "nvidia", "imex.mode bare")
     refused = sorted({*wish.blocked} & {*load, *options})
     if refused:
         raise PlanError(
@@ -110,8 +113,9 @@ def _decisions(plan: ModulesPlan, profile: NodeProfile) -> list[Decision]:
 
 def _option_reason(module: str, profile: NodeProfile) -> str:
     asked = module in profile.modules.options
-    others = {"ib_core": "rdma.host.netns", "nvidia": "gpu_memory"}
-    return profile.choice(f"modules.options.{module}" if asked else others[module])
+    nvidia = "gpu_memory" if profile.gpu_memory else "imex.mode"
+    other = nvidia if module == "nvidia" else "rdma.host.netns"
+    return profile.choice(f"modules.options.{module}" if asked else other)
 
 
 def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:

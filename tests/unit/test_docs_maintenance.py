@@ -18,6 +18,8 @@ from numaforge.roles.files import part as files
 from numaforge.roles.gpudirect import part as pcie_acs
 from numaforge.roles.host import part as packages
 from numaforge.roles.hugepages import part as hugepages
+from numaforge.roles.imex import part as imex
+from numaforge.roles.imex.plan import ImexPlan
 from numaforge.roles.interrupts import part as interrupts
 from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
@@ -65,6 +67,7 @@ FORMS = {
         amd_partitions.part([], []),
         amd_partitions.part([AmdGpu("0000:05:00.0", "CPX", "NPS4")], [AmdGpu("0000:05:00.0", "SPX", "NPS1")]),
     ],
+    "imex": [imex.part(plan, {}) for plan in (ImexPlan(), ImexPlan("driver-managed"))],
     "hugepages": [hugepages.part({}, {})],
     "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],
     "watch": [watch.part((), watches=watches, leaves=not watches) for watches in (True, False)],

@@ -47,6 +47,7 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "Maintenance": lambda entry: {"maintenance": entry},
         "Measure": lambda entry: {"measure": entry},
         "Mig": lambda entry: {"mig": with_config(entry)},
+        "ImexService": lambda entry: {"imex": with_nodes(entry)},
         "AmdPartitions": lambda entry: {"amd_partitions": entry},
         "AmdGpus": lambda entry: {"amd_partitions": {"gpus": [{"compute": "CPX", **entry}]}},
         "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
@@ -85,6 +86,13 @@ def with_config(entry: dict[str, Any]) -> dict[str, Any]:
         return entry
     gpus = {"devices": "all", "mig-enabled": False}
     return {**entry, "mig_parted": {"version": "v1", "mig-configs": {entry["config"]: [gpus]}}}
+
+
+def with_nodes(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a section `imex` with a mode that has what the entry says."""
+    if "mode" in entry:
+        return entry
+    return {"mode": "host-managed", "nodes": ["10.0.0.11"], **entry}
 
 
 def with_mode(entry: dict[str, Any]) -> dict[str, Any]:

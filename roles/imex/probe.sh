@@ -1,0 +1,18 @@
+# shellcheck shell=sh
+# Who runs IMEX, and with which nodes; whether its daemon is ready where it takes commands.
+
+tell_imex() { # NODES SOCKET; the socket may be empty
+    state=disabled
+    if [ "$(readlink /etc/systemd/system/nvidia-imex.service)" = /dev/null ]; then
+        state=masked
+    elif [ -L /etc/systemd/system/multi-user.target.wants/nvidia-imex.service ]; then
+        state=enabled
+    fi
+    printf 'imex unit\t%s\n' "$state"
+    if systemctl is-active nvidia-imex.service > /dev/null 2>&1; then state=active; else state=inactive; fi
+    printf 'imex runs\t%s\n' "$state"
+    printf 'imex nodes\t%s\n' "$(sed 's/[[:space:]]//g; /^$/d; /^#/d' "$1" 2> /dev/null | tr '\n' ' ')"
+    if [ -n "$2" ] && command -v nvidia-imex-ctl > /dev/null 2>&1; then
+        printf 'imex ready\t%s\n' "$(nvidia-imex-ctl -q "--u=$2" 2> /dev/null | tail -n 1)"
+    fi
+}
