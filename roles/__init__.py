@@ -7,6 +7,7 @@ from numaforge.roles.cpus import cpus
 from numaforge.roles.crio import crio
 from numaforge.roles.device_plugin import device_plugin
 from numaforge.roles.devices import devices
+from numaforge.roles.dra import dra
 from numaforge.roles.files import files
 from numaforge.roles.gpu_memory import gpu_memory
 from numaforge.roles.gpudirect import gpudirect
@@ -69,6 +70,7 @@ ROLES = (
     rdma_pools,
     rdma,
     kubelet,
+    dra,
     largest_pods,
     capacity,
     allocatable,

@@ -16,6 +16,8 @@ from numaforge.roles.crio import section as crio_section
 from numaforge.roles.device_plugin import plan as device_plugin_plan
 from numaforge.roles.device_plugin import section as device_plugin_section
 from numaforge.roles.devices import plan as devices_plan
+from numaforge.roles.dra import plan as dra_plan
+from numaforge.roles.dra import section as dra_section
 from numaforge.roles.gpu_memory import plan as gpu_memory_plan
 from numaforge.roles.gpudirect import plan as gpudirect_plan
 from numaforge.roles.host import plan as host_plan
@@ -87,6 +89,7 @@ class NodeProfile(ProfileHead):
     device_plugin: device_plugin_section.DevicePlugin = ...
     rdma: rdma_section.Rdma = ...
     kubelet: kubelet_section.Kubelet = ...
+    dra: dra_section.Dra = ...
     watch: watch_section.Watch = ...
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +129,7 @@ class NodePlan(
     rdma_pools_plan.Decided,
     rdma_plan.Decided,
     kubelet_plan.Decided,
+    dra_plan.Decided,
     largest_pods_plan.Decided,
     capacity_plan.Decided,
     allocatable_plan.Decided,

@@ -30,5 +30,7 @@ class Decided:
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the devices of each resource once the machine is as planned."""
+    if profile.dra.gpus == "claims":
+        return Reasoned(Decided(devices={}))
     plugins = profile.mig.strategy, shared_by(profile), plugin_wished(profile)
     return Reasoned(Decided(devices=inventory_of(machine, *plugins)))

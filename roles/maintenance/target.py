@@ -10,6 +10,7 @@ from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH
 from numaforge.kubelet.admission.amd_resources import AMD_PREFIXES
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.kubelet.checkpoints import CPU_STATE_FILE, policy_in
 from numaforge.kubelet.config.flags import flag_value, registered_name
 from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal
@@ -72,6 +73,15 @@ class Target:
             fixed_partitions=bool(plan.amd_partitions.gpus) and plan.amd_partitions.managed_by == "numaforge",
             fixed_mig="mig" in roles and plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
         )
+
+    @property
+    def unpins(self) -> bool:
+        """Whether pods that have CPUs to themselves share them afterwards: the static policy ends."""
+        kubelet, install = self.goal.plan.kubelet, self.goal.machine.kubelet
+        if kubelet is None or install is None or "kubelet" not in self.goal.roles:
+            return False
+        policy = policy_in(install.state_files.get(CPU_STATE_FILE))
+        return policy == "static" and kubelet.settings.get("cpuManagerPolicy") == "none"
 
     @property
     def saves_plan(self) -> bool:

@@ -13,7 +13,7 @@ import yaml
 
 from lab.kwok import Fleet
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.unit.schedulers.served import served
+from tests.unit.schedulers.served import BY_CLAIMS, TRAINING, served
 from tests.unit.schedulers.test_schemas import SCHEMAS
 
 pytestmark = pytest.mark.lab
@@ -65,7 +65,8 @@ def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
-    [folder] = generate([served(name) for name in FLEET], [system])
+    profile = BY_CLAIMS if system == "dra" else TRAINING
+    [folder] = generate([served(name, profile) for name in FLEET], [system])
     for name, text in folder.texts():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -49,6 +49,7 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "Mig": lambda entry: {"mig": with_config(entry)},
         "ImexService": lambda entry: {"imex": with_nodes(entry)},
         "AmdPartitions": lambda entry: {"amd_partitions": entry},
+        "Dra": lambda entry: {"dra": entry},
         "AmdGpus": lambda entry: {"amd_partitions": {"gpus": [{"compute": "CPX", **entry}]}},
         "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
         "SharedDevicePlugin": lambda entry: {"rdma": {"device_plugin": {"per": "machine", **entry}}},

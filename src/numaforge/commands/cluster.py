@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
 """What a URL is made of before its fragment; no quote ends the YAML that it stands in."""
 
+_DRA = "dra"
 SYSTEMS = (
     "labels",
     "nfd",
@@ -41,6 +42,7 @@ SYSTEMS = (
     "coscheduling",
     "kueue",
     "openshift",
+    _DRA,
 )
 """The names of what `numaforge.schedulers.systems` has, for --help and completion."""
 
@@ -210,8 +212,9 @@ def verify(
 ) -> int:
     """Hold the live objects of a cluster to what these nodes' plans say, and name who wrote what differs.
 
-    Nothing is changed. A system whose objects the API server does not serve is passed over. What pods use
-    just now is no difference. Exits with 0 when all is as planned, 1 when something differs or is missing.
+    Nothing is changed. ResourceSlices, which drivers write, are held to the topology. A system whose objects
+    the API server does not serve is passed over. What pods use just now is no difference. Exits with 0 when
+    all is as planned, 1 when something differs or is missing.
 
     \b
     Example:
@@ -220,8 +223,9 @@ def verify(
     from dataclasses import asdict
 
     from numaforge.report.wording import counted
-    from numaforge.schedulers.kubectl_get import identity, live_objects
+    from numaforge.schedulers.kubectl_get import identity, live_objects, resource_slices
     from numaforge.schedulers.live import deviations
+    from numaforge.schedulers.slices import slice_deviations
     from numaforge.schedulers.systems import generate as generated
 
     nodes, code = _all_served(sources, profile, kubelet_version)
@@ -236,6 +240,13 @@ def verify(
         pairs = [(each, live.get(identity(each))) for each in planned if identity(each)[:2] not in unserved]
         held += len(pairs)
         found[folder.name] = [one for each, other in pairs for one in deviations(each, other)]
+    if _DRA in (systems or SYSTEMS):
+        slices = resource_slices(**login)
+        if slices is None and any(node.plan.dra for node in nodes):
+            passed_over.setdefault(_DRA, []).append("resource.k8s.io ResourceSlice")
+        own = {node.name for node in nodes}
+        held += sum((each.get("spec") or {}).get("nodeName") in own for each in slices or ())
+        found.setdefault(_DRA, []).extend(slice_deviations(nodes, slices) if slices is not None else ())
     wrong = any(found.values())
     if output == "json":
         show_json(

@@ -12,6 +12,7 @@ checksum of its own, and beside it the fields of format 2, for older kubelets. T
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,16 @@ _FIRST_MINOR_NEWEST_FIRST = 36
 _FIRST_MINOR_OF_MEMORY_FORMATS = 36
 # From this minor on the state is a text in the file, with a checksum of its own.
 _FIRST_MINOR_WITH_DATA = 37
+
+
+def policy_in(text: str | None) -> str | None:
+    """Return the policy that a state file is of; None where there is none, or it cannot be read."""
+    try:
+        state = json.loads(text) if text else None
+    except ValueError:
+        return None
+    policy = state.get("policyName") if isinstance(state, dict) else None
+    return policy if isinstance(policy, str) else None
 
 
 def _pod_cpus(value: Any) -> frozenset[int]:

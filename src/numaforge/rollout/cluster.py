@@ -102,7 +102,8 @@ class ClusterPod:
     """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp.
 
     `ready` is its Ready condition's status being True. `arguments` are the words of its containers' commands,
-    kept for static pods only.
+    kept for static pods only. `whole_cpus` are those that its containers ask for in whole CPUs, where it is
+    Guaranteed: what a static CPU manager gives to it alone.
     """
 
     namespace: str
@@ -122,6 +123,7 @@ class ClusterPod:
     tolerations: tuple[Toleration, ...] = ()
     ready: bool = True
     arguments: tuple[str, ...] = ()
+    whole_cpus: int = 0
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -14,6 +14,7 @@ from numaforge.given import NotJsonError, parse_json
 Identity = tuple[str, str, str, str]
 """API version, kind, namespace and name."""
 _SECONDS = 120
+_NO_SUCH_RESOURCE = "the server doesn't have a resource type"
 _NOT_SERVED = re.compile(r"no matches for kind \"([^\"]+)\" in version \"([^\"]+)\"")
 
 
@@ -60,6 +61,22 @@ def listed(
     if done.returncode:
         raise HostUnreachableError(f"kubectl cannot get {resources}: {done.stderr.strip()[-500:]}")
     return _objects(done.stdout)
+
+
+def resource_slices(
+    *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
+) -> tuple[Mapping[str, Any], ...] | None:
+    """Return the ResourceSlices of all drivers with who wrote them; None where the cluster serves none.
+
+    Raises HostUnreachableError where the API server cannot be asked.
+    """
+    asked_for = ("get", "resourceslices.resource.k8s.io", "-o", "json", "--show-managed-fields")
+    done = _run(_command(asked_for, kubeconfig, context, kubectl), "")
+    if done.returncode == 0:
+        return _objects(done.stdout)
+    if _NO_SUCH_RESOURCE in done.stderr:
+        return None
+    raise HostUnreachableError(f"kubectl cannot get ResourceSlices: {done.stderr.strip()[-500:]}")
 
 
 def items_of(document: object) -> tuple[Mapping[str, Any], ...]:

@@ -11,6 +11,7 @@ import yaml
 from numaforge.schedulers import (
     coscheduling,
     crane,
+    dra,
     koordinator,
     kueue,
     labels,
@@ -33,6 +34,7 @@ SYSTEMS: dict[str, ModuleType] = {
         coscheduling,
         kueue,
         openshift,
+        dra,
     )
 }
 _WIDTH = 120
@@ -68,6 +70,8 @@ def generate(nodes: Sequence[ServedNode], names: Sequence[str] = ()) -> tuple[Fo
     for name in names or SYSTEMS:
         module, fleet = SYSTEMS[name], ServedFleet(tuple(nodes))
         files = tuple(module.documents(fleet))
+        if not (names or files or fleet.left_out):
+            continue
         folders.append(Folder(name, module.WHY, files, fleet.left_out))
     return tuple(folders)
 

@@ -195,6 +195,9 @@ IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 LOGINS = ("/etc/kubernetes/kubelet.conf",)
 """The kubeconfig that kubeadm leaves when a node has joined; only that it is there is taken."""
 
+CLAIM_DRIVERS = "/var/lib/kubelet/plugins_registry"
+"""Where drivers of dynamic resource allocation have a socket each while they run; other plugins, too."""
+
 PRESENT = (
     *(
         f"/sys/module/{name}"
@@ -215,6 +218,11 @@ PRESENT = (
     "/etc/systemd/system/*.wants/nvidia-imex.service",
     "/var/lib/kubelet/plugins/compute-domain.nvidia.com",
     "/var/lib/kubelet/plugins/gpu.nvidia.com",
+    CLAIM_DRIVERS,
+    *(
+        f"{CLAIM_DRIVERS}/{name}*-reg.sock"
+        for name in ("dra.cpu", "dra.net", "gpu.nvidia.com", "gpu.amd.com")
+    ),
     *(
         f"/etc/systemd/system/*.wants/{name}.service"
         for name in (

@@ -729,6 +729,8 @@ class Userland:
     tuned: Mapping[str, str] = field(default_factory=dict)
     sysctl_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     driver_tuning: tuple[str, ...] = ()  # switches of /etc/infiniband/openib.conf that are on
+    # drivers of dynamic resource allocation that have registered with the kubelet: "dra.cpu"
+    claim_drivers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
