@@ -7,6 +7,7 @@ from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.forget import forget
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
+from numaforge.roles.imex import imex
 from numaforge.roles.interrupts import interrupts
 from numaforge.roles.kubelet import kubelet
 from numaforge.roles.maintenance import maintenance
@@ -27,6 +28,7 @@ with maintenance():
     hugepages()
     mig()
     amd_partitions()
+    imex()
     rdma()
     kubelet()
 forget()
