@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lab.kwok import Fleet
-from numaforge.schedulers.dra import cpus_per_gpu, root_of
-from numaforge.schedulers.fleet import ServedNode
+from numaforge.schedulers.dra import cpus_per_gpu
+from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.slices import slice_deviations
 from numaforge.schedulers.systems import generate
 from numaforge.topology.rails import rails
