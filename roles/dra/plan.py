@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
+from numaforge.kubelet.admission.inventory import counts_of, inventory_of
+from numaforge.kubelet.admission.nvidia_resources import GPU
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.kubelet.engine import by_claims
 from numaforge.roles.role import Turn
@@ -20,7 +23,7 @@ from numaforge.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_uni
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -99,6 +102,19 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             )
         )
     return Reasoned(Decided(dra=DraPlan(driver, wish.gpus == "claims")), tuple(decisions), tuple(notices))
+
+
+def claims_of(machine: NodeTopology, plan: NodePlan) -> dict[str, int]:
+    """Return the extended resources that claims serve with no device plugin, with how many devices have them.
+
+    NVIDIA's class gpu.nvidia.com has the extended resource nvidia.com/gpu, of whole GPUs alone.
+    """
+    if not (plan.dra and plan.dra.gpus and plan.kubelet):
+        return {}
+    if KubeletVersion.parse(plan.kubelet.version).minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
+        return {}
+    found = counts_of(inventory_of(machine))
+    return {GPU: found[GPU]} if GPU in found else {}
 
 
 def _refuse_words_of_no_effect(profile: NodeProfile) -> None:

@@ -17,7 +17,7 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written
+from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, root_of
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.rails import rails
 from numaforge.topology.vendors import AMD, NVIDIA
@@ -144,12 +144,6 @@ def roots(machine: NodeTopology) -> dict[str, Shape]:
         for root, listed in sorted(gpus.items())
         if nics[root] and len({vendors[each] for each in listed}) == 1 and vendors[listed[0]] in _CLASSES
     }
-
-
-def root_of(machine: NodeTopology, address: str) -> str | None:
-    """Return the PCIe root of a device as DRA drivers name it, `pci0000:15`; None where it is not known."""
-    path = machine.pci_paths.get(address) or ()
-    return path[0] if path and path[0].startswith("pci") else None
 
 
 def _templates(shape: Shape) -> Iterator[dict[str, Any]]:

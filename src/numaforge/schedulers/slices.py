@@ -13,8 +13,8 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import NumaforgeError
 from numaforge.quantity import parse_quantity
 from numaforge.roles.dra.plan import CpuDriverPlan
-from numaforge.schedulers.dra import CPU_CAPACITY, CPU_DRIVER, NUMA_NODE, PCIE_ROOT, root_of
-from numaforge.schedulers.fleet import ServedNode
+from numaforge.schedulers.dra import CPU_CAPACITY, CPU_DRIVER, NUMA_NODE, PCIE_ROOT
+from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.live import Deviation, writer_of
 
 _KIND = "ResourceSlice"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from numaforge.errors import PlanError
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Container, Pod
+from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.device_plugin.plan import devices_of
 from numaforge.roles.document import dumps, loads
-from numaforge.roles.dra.plan import CpuDriverPlan, DraPlan
+from numaforge.roles.dra.plan import CpuDriverPlan, DraPlan, claims_of
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import Containerd, InstalledPackage, NodeTopology, Userland
 from tests.fixtures.machines import KUBEADM_CONFIG, dgx_h100, kubeadm_kubelet, lab_node
@@ -257,3 +261,40 @@ def test_four_threads_to_a_core_are_refused() -> None:
 )
 def test_modes_with_a_catch_are_noticed(said: dict[str, str], notice: str) -> None:
     assert notice in notices(plan(lab_node(), dra=said))
+
+
+@pytest.mark.parametrize(
+    ("version", "served"),
+    [
+        pytest.param("1.35.4", {}, id="before-1.36-none"),
+        pytest.param("1.36.2", {"nvidia.com/gpu": 8}, id="from-1.36-on"),
+        pytest.param("1.37.2", {"nvidia.com/gpu": 8}, id="in-1.37"),
+    ],
+)
+def test_a_request_for_gpus_is_served_by_claims(version: str, served: dict[str, int]) -> None:
+    assert claims_of(dgx_h100(), plan(dgx_h100(), version, dra={"gpus": "claims"})) == served
+
+
+def test_a_device_plugin_serves_its_gpus_itself() -> None:
+    assert claims_of(dgx_h100(), plan(dgx_h100())) == {}
+
+
+def gpu_pod(name: str, gpus: int) -> Pod:
+    asked = {"cpu": 2, "memory": 2**30, "nvidia.com/gpu": gpus}
+    resources = {name: Fraction(amount) for name, amount in asked.items()}
+    return Pod(name, (Container("main", requests=resources, limits=resources),))
+
+
+def test_the_scheduler_counts_claims_and_the_kubelet_passes_over_them() -> None:
+    machine_by_claims = dgx_h100()
+    planned = plan(machine_by_claims, dra={"gpus": "claims"})
+    assert planned.kubelet is not None
+    claims = claims_of(machine_by_claims, planned)
+    node = Node(machine_by_claims, dict(planned.kubelet.settings), {}, claims=claims)
+    six, four = gpu_pod("six", 6), gpu_pod("four", 4)
+    assert unschedulable(node, six) is None
+    assert node.admit(six).admitted
+    refused = unschedulable(node, four)
+    assert refused is not None
+    assert refused.message == "0/1 nodes are available: 1 cannot allocate all claims."
+    assert unschedulable(node, gpu_pod("two", 2)) is None

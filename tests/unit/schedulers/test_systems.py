@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -214,3 +215,12 @@ def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named() -> None:
     found = folder("openshift", served("dgx-h100", tainted))
     assert "registerWithTaints" not in only(documents(found, "KubeletConfig"))["spec"]["kubeletConfig"]
     assert found.left_out == {"dgx-01": "registerWithTaints is set by its MachineSet"}
+
+
+def test_koordlet_is_told_the_pcie_root_of_each_gpu_as_sysfs_has_it() -> None:
+    node = served("dgx-h100")
+    texts = (text for name, text in folder("koordinator", node).texts() if "xpu-device-infos" in name)
+    [listed] = (json.loads(text) for text in texts)
+    roots = {each["topology"]["busID"]: each["topology"]["pcieID"] for each in listed}
+    assert roots == {gpu.pci_address: node.machine.pci_paths[gpu.pci_address][0] for gpu in node.machine.gpus}
+    assert len({*roots.values()}) == 8

@@ -43,10 +43,18 @@ class Scenario:
     devices: Inventory | None = None
     state: Mapping[str, str] | None = None
     version: str | None = None
+    claims: Mapping[str, int] | None = None
 
     def node(self) -> Node:
         """Return a fresh node."""
-        return Node(self.topology, self.config, self.devices, state=self.state, version=self.version)
+        return Node(
+            self.topology,
+            self.config,
+            self.devices,
+            state=self.state,
+            version=self.version,
+            claims=self.claims,
+        )
 
     def configured(self, **changes: Any) -> Scenario:
         """Return the same node with some settings of its kubelet configuration changed."""

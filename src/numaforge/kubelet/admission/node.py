@@ -18,7 +18,7 @@ from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
-from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
+from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod, pod_limits
 from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_fit, counts, request_of
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
@@ -98,6 +98,8 @@ class Node:
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
     the resource predicates. `version` is the kubelet's; without it the rules of the newest one apply.
+    `claims` counts the extended resources that claims serve with no device plugin (DRAExtendedResource): they
+    are the scheduler's alone.
 
     As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle`
     does it at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
@@ -113,6 +115,7 @@ class Node:
         state: Mapping[str, str] | None = None,
         predicates: bool = True,
         version: KubeletVersion | str | None = None,
+        claims: Mapping[str, int] | None = None,
     ) -> None:
         self.machine = topology if isinstance(topology, MachineInfo) else MachineInfo.from_topology(topology)
         known = KubeletVersion.parse(version) if isinstance(version, str) else version
@@ -131,10 +134,16 @@ class Node:
             providers.append(self.memory_manager)
         self.allocatable = NodeAllocatable.of(self.machine, self.settings, self.device_manager.allocatable())
         self._topology_manager = TopologyManager(self.machine, self.settings, providers)
+        self.claims = claims or {}
         self._predicates = predicates
         self._requests: dict[str, Mapping[str, int]] = {}
         self._admitted: dict[str, Pod] = {}
         self._restore(state or {})
+
+    def left_by_claims(self, resource: str) -> int:
+        """Return how many devices of a resource the scheduler can still claim for pods."""
+        taken = (pod_limits(pod).get(resource, 0) for pod in self._admitted.values())
+        return self.claims.get(resource, 0) - int(sum(taken))
 
     @property
     def pods(self) -> tuple[str, ...]:
