@@ -89,8 +89,11 @@ def test_the_mechanics_of_alignment_are_real_and_rtla_is_refused_without_its_tra
     assert all(row["aligned"] > 0 and row["not_aligned"] > 0 for row in aligned)
     assert joined.run(f"ls {MEASURED_PATH} 2> /dev/null || echo none").strip() == "none"
     joined.run("mv /usr/bin/sysbench /usr/bin/sysbench.away")
-    other = measure(lab, file, "--aligned-and-not", *words)["machines"][joined.name]["alignment"]
-    assert {row["program"] for row in other} == {"stress-ng"}
+    other = measure(lab, file, "--aligned-and-not", *words)["machines"][joined.name]
+    programs = {row["program"] for row in other["alignment"]}
+    assert programs <= {"stress-ng"}
+    # an emulated processor may be too slow for it to reach its reads, and that is said then
+    assert programs or any("stress-ng" in each["why"] for each in other["not_measured"]), other
 
 
 def test_a_node_on_which_pods_run_is_not_measured(lab: Lab, joined: Node, tmp_path: Path) -> None:
