@@ -5,23 +5,21 @@ The node does it by itself, with Python: worker.py is data of the part.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.worker import source
 from numaforge.roles.hugepages.part import change_with_kubelet
-from numaforge.roles.mig.part import OLDEST_PYTHON, units_of
-from numaforge.shell import line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numaforge.topology.model import Gpu
 
@@ -105,11 +103,7 @@ def part(
         NAME,
         sentences=(
             *(["amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile"] if reloads else []),
-            *(
-                f"{unit}, which holds a GPU, may be stopped for that, and is started again"
-                for unit in holders
-                if wanted
-            ),
+            *(stops(holders) if wanted else ()),
         ),
         moves=tuple(moves),
         data=data(wanted, now, holders, may_stop) if wanted else {},
@@ -128,17 +122,9 @@ def data(
 ) -> dict[str, str]:
     """Return what the worker finds in the folder of its part, and the worker itself."""
     return {
-        "planned.json": _document(map(asdict, wanted)),
-        "found.json": _document(map(asdict, now)),
-        "units": lines(
-            *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
-        ),
+        **worker_files(map(asdict, wanted), map(asdict, now), holders, may_stop),
         "worker.py": source(),
     }
-
-
-def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
-    return json.dumps({"gpus": list(gpus)}, indent=1) + "\n"
 
 
 def _now(gpu: AmdGpu, now: Gpu | None) -> AmdGpu:
@@ -163,15 +149,7 @@ def _now(gpu: AmdGpu, now: Gpu | None) -> AmdGpu:
 
 
 def _refuse_without_tools(said: Mapping[str, str]) -> None:
-    version = said.get("python", "")
-    numbers = tuple(int(number) for number in version.split(".") if number.isdigit())
-    if numbers < OLDEST_PYTHON:
-        oldest = ".".join(map(str, OLDEST_PYTHON))
-        raise HostError(
-            f"partitions are changed on the node with python3 {oldest} or later, and it has "
-            f"{version or 'none'}",
-            remedy=f"have python3 be {oldest} or later on the node; nothing else is fetched",
-        )
+    refuse_old_python(said, "partitions are")
     if said.get("modprobe") != "yes":
         raise HostError(
             "the node has no modprobe: amdgpu cannot be reloaded for another memory mode",

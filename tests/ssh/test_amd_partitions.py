@@ -13,13 +13,13 @@ import pytest
 
 from numaforge.maintenance.look import NodeQuery, look
 from numaforge.maintenance.transaction import Transaction, revert_script, start_script
+from numaforge.maintenance.worker import units_of
 from numaforge.roles.amd_partitions import part as amd
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.part import BOOT_LINK
 from numaforge.roles.files import part as files
 from numaforge.roles.kubelet import part as kubelet
-from numaforge.roles.mig.part import units_of
 from numaforge.verification import suite
 from numaforge.verification.login import login, ssh_config
 from tests.fixtures.shortened import shortened

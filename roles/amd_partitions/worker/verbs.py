@@ -15,9 +15,7 @@ looked at.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -25,13 +23,13 @@ from typing import TYPE_CHECKING
 
 from numaforge.node.holders import (
     NotDoneError,
-    OutdatedError,
     await_units,
     noted_units,
     refuse_others,
     release,
     start_units,
 )
+from numaforge.node.worker import alone, note, note_earlier, run_to_status
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.worker.driver import (
     COMPUTE,
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 LOCK = "/run/numaforge-amd-partitions.lock"
-OUTDATED_STATUS = 3
 OPTION = "amd_partitions.may_stop"
 
 
@@ -114,10 +111,7 @@ def keep(folder: Path) -> None:
             )
         refuse_pair(each)
         there.append(asdict(now))
-    with (folder / "earlier.json").open("w", encoding="utf-8") as file:
-        json.dump({"gpus": there}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    note_earlier(folder, there)
 
 
 def apply(folder: Path) -> None:
@@ -152,10 +146,10 @@ def withdraw(earlier: Sequence[AmdGpu], folder: Path) -> None:
     except NotDoneError as error:
         if not is_loaded():
             raise
-        (folder / "notes").write_text(
+        note(
+            folder,
             f"amdgpu still has the request for {asked}, and carries it out when it is unloaded next; "
-            f"a reboot forgets it ({error})\n",
-            encoding="utf-8",
+            f"a reboot forgets it ({error})",
         )
 
 
@@ -208,21 +202,9 @@ def main(verb: str, *arguments: str) -> None:
         "by-hand": by_hand,
         "boot": boot,
     }
-    with Path(LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(LOCK):
         verbs[verb](*map(Path, arguments))
 
 
-def run(*words: str) -> None:
-    """Do one thing; end with 1 and what is amiss."""
-    try:
-        main(*words)
-    except OutdatedError as error:
-        print(error, file=sys.stderr)
-        sys.exit(OUTDATED_STATUS if words[0] == "keep" else 1)
-    except NotDoneError as error:
-        sys.exit(str(error))
-
-
 if __name__ == "__main__":
-    run(*sys.argv[1:])
+    run_to_status(main, *sys.argv[1:])

@@ -18,9 +18,7 @@ unit that is not among `units`: the node has changed since it was looked at.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import sys
 import time
@@ -33,7 +31,6 @@ import pynvml as nvml
 from numaforge.node.holders import (
     UNIT_SECONDS,
     NotDoneError,
-    OutdatedError,
     await_units,
     lines_of,
     noted_units,
@@ -43,6 +40,7 @@ from numaforge.node.holders import (
     start_units,
     systemctl,
 )
+from numaforge.node.worker import alone, note, note_earlier, run_to_status
 from numaforge.roles.mig.worker.geometry import (
     DRIVER_SECONDS,
     ENABLED,
@@ -69,7 +67,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOCK = "/run/numaforge-mig.lock"
-OUTDATED_STATUS = 3
 CDI_UNIT = "nvidia-cdi-refresh.service"
 STALE = "still describes the GPUs to containers as they were"
 CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
@@ -112,14 +109,6 @@ def refresh_cdi(folder: Path | None) -> None:
                 note(folder, f"{file} {STALE}: {' '.join(said.split())[-200:]}")
 
 
-def note(folder: Path | None, text: str) -> None:
-    """Say what a reader of the transaction's result has to know; without a folder, of the journal."""
-    if folder is None:
-        print(text, file=sys.stderr)
-    else:
-        (folder / "notes").write_text(f"{text}\n", encoding="utf-8")
-
-
 def keep(folder: Path) -> None:
     """Note what is there, and refuse where that is not what was planned on or is held by a person."""
     wanted = gpus_of(folder / "planned.json")
@@ -133,10 +122,7 @@ def keep(folder: Path) -> None:
                 f"{work.address} has {told(gpu)}; when it was looked at it had {told(planned_on)}"
             )
         there.append({**asdict(gpu), "by_boot": work.wanted.by_boot})
-    with (folder / "earlier.json").open("w", encoding="utf-8") as file:
-        json.dump({"gpus": there}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    note_earlier(folder, there)
 
 
 def apply(folder: Path) -> None:
@@ -267,8 +253,7 @@ def main(verb: str, *arguments: str) -> None:
         "boot": boot,
         "show": show,
     }
-    with Path(LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(LOCK):
         if verb not in ("by-hand", "settled"):  # which have an answer without the driver, too
             connect(5 if verb in ("keep", "prove", "show") else DRIVER_SECONDS)
         verbs[verb](*map(Path, arguments))
@@ -277,12 +262,7 @@ def main(verb: str, *arguments: str) -> None:
 def run(*words: str) -> None:
     """Do one thing; end with 1 and what is amiss."""
     try:
-        main(*words)
-    except OutdatedError as error:
-        print(error, file=sys.stderr)
-        sys.exit(OUTDATED_STATUS if words[0] == "keep" else 1)
-    except NotDoneError as error:
-        sys.exit(str(error))
+        run_to_status(main, *words)
     except nvml.NVMLError as error:
         sys.exit(f"NVML: {reasoned(error)}")
 

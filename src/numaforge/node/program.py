@@ -4,10 +4,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-HOLDERS = Path(__file__).with_name("holders.py")
-"""The module that programs which change GPUs begin with."""
-
 _OURS = re.compile(r"^from (?:__future__|numaforge\S*) import (?:\([^)]*\)|.*)\n+", re.MULTILINE)
+_OF_EVERY_WORKER = [Path(__file__).with_name(name) for name in ("holders.py", "worker.py")]
+
+
+def worker_source(role: Path, modules: Iterable[str]) -> str:
+    """Return the worker of the role in a folder: what all workers have, and modules of its own."""
+    return program_source([*_OF_EVERY_WORKER, *(role / f"{name}.py" for name in modules)])
 
 
 def program_source(modules: Iterable[Path]) -> str:
