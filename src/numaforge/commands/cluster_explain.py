@@ -276,8 +276,8 @@ def _as_it_is(
 
 def _labels(machine: NodeTopology, plan: NodePlan | None) -> dict[str, str]:
     """Return the labels that the Node has when its plan is carried out, as far as they follow from it."""
-    from numaforge.explain.workload import CLIQUE
     from numaforge.roles.device_plugin.plan import devices_of
+    from numaforge.rollout.budget import CLIQUE
     from numaforge.schedulers.fleet import ServedNode
     from numaforge.schedulers.labels import labels_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.commands.inputs import MOST_PODS
 from numaforge.errors import NumaforgeError
-from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ MOST_OF_A_SHAPE = 1_000_000
 
 _COUNT, _NAME, _POD = "count", "name", "pod"
 _EXAMPLE = "write a list such as [{count: 40, cpu: 12, memory: 100Gi, nvidia.com/gpu: 1}]"
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -147,6 +146,7 @@ def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...],
     """
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.shapes import Shape
+    from numaforge.rollout.cluster import ENDED_PHASES
 
     if not isinstance(items, list) or not all(isinstance(each, Mapping) for each in items):
         raise NumaforgeError("holds no pods", where=path, remedy="save `kubectl get pods -A -o json`")
@@ -157,7 +157,7 @@ def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...],
     for number, each in enumerate(items):
         if each.get("kind", "Pod") != "Pod":
             continue
-        if _part(each, "status").get("phase") in _ENDED:
+        if mapping(each.get("status")).get("phase") in ENDED_PHASES:
             ended += 1
             continue
         try:
@@ -178,14 +178,14 @@ def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...],
 
 def _owner_of_all(document: Mapping[str, Any]) -> str | None:
     """Return by what a pod is on every node: its DaemonSet, or the file that kubelets have; else None."""
-    metadata = _part(document, "metadata")
+    metadata = mapping(document.get("metadata"))
     owners = metadata.get("ownerReferences")
     owner = owners[0] if isinstance(owners, list) and owners and isinstance(owners[0], Mapping) else {}
     namespace = metadata.get("namespace") or "default"
     if owner.get("kind") == "DaemonSet":
         return f"{namespace}/{owner.get('name')}"
     if owner.get("kind") == "Node":
-        node = str(_part(document, "spec").get("nodeName") or "")
+        node = str(mapping(document.get("spec")).get("nodeName") or "")
         return f"{namespace}/{str(metadata.get('name')).removesuffix(f'-{node}')}"
     return None
 
@@ -237,8 +237,3 @@ def _in_words(pod: Pod) -> str:
             words.insert(0, f"{float(amount):g} {resource.rpartition('/')[2]}")
     said = ", ".join(words) or "nothing"
     return said if qos_class(pod) == GUARANTEED else f"{said} ({qos_class(pod)})"
-
-
-def _part(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = document.get(key)
-    return found if isinstance(found, Mapping) else {}

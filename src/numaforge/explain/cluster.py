@@ -11,10 +11,11 @@ from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.explain.workload import GangPod, Group, Workload, gang_of, group_of, member_of
+from numaforge.given import mapping
 from numaforge.kubelet.admission.pod import CPU
 from numaforge.quantity import parse_quantity
+from numaforge.rollout.cluster import ENDED_PHASES
 
-_ENDED = ("Succeeded", "Failed")
 _DAEMON = "DaemonSet"
 GROUPS = (
     "scheduling.x-k8s.io/v1alpha1",
@@ -48,7 +49,7 @@ class LivePod:
     @property
     def counts(self) -> bool:
         """Whether it is on a node and has not ended."""
-        return self.node is not None and self.phase not in _ENDED
+        return self.node is not None and self.phase not in ENDED_PHASES
 
     @property
     def of_daemon(self) -> bool:
@@ -119,7 +120,7 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
     for each in (*documents, *groups):
         if not isinstance(each, Mapping):
             raise NumaforgeError("is no object of Kubernetes", remedy="give what kubectl get -o json prints")
-        kind, metadata = each.get("kind"), _part(each, "metadata")
+        kind, metadata = each.get("kind"), mapping(each.get("metadata"))
         name = metadata.get("name")
         if not isinstance(name, str):
             continue
@@ -159,16 +160,16 @@ def group_stub(name: str, version: str) -> Document:
 
 
 def _node(name: str, document: Document) -> LiveNode:
-    metadata, spec = _part(document, "metadata"), _part(document, "spec")
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
     taints = spec.get("taints") or []
     return LiveNode(
         name=name,
-        labels={str(key): str(value) for key, value in _part(metadata, "labels").items()},
+        labels={str(key): str(value) for key, value in mapping(metadata.get("labels")).items()},
         taints=tuple(each for each in taints if isinstance(each, Mapping))
         if isinstance(taints, list)
         else (),
         cordoned=bool(spec.get("unschedulable")),
-        allocatable=dict(_amounts(_part(_part(document, "status"), "allocatable"))),
+        allocatable=dict(_amounts(mapping(mapping(document.get("status")).get("allocatable")))),
     )
 
 
@@ -180,7 +181,7 @@ def _amounts(quantities: Document) -> Iterable[tuple[str, int]]:
 
 
 def _pod(document: Document) -> LivePod:
-    metadata, spec, status = (_part(document, key) for key in ("metadata", "spec", "status"))
+    metadata, spec, status = (mapping(document.get(key)) for key in ("metadata", "spec", "status"))
     name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
     owners = metadata.get("ownerReferences")
     first = owners[0] if isinstance(owners, list) and owners else {}
@@ -198,8 +199,3 @@ def _pod(document: Document) -> LivePod:
         started=str(status.get("startTime") or metadata.get("creationTimestamp") or ""),
         member=member_of(metadata, free, name),
     )
-
-
-def _part(document: Document, key: str) -> Document:
-    found = document.get(key)
-    return found if isinstance(found, Mapping) else {}

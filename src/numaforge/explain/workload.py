@@ -8,15 +8,16 @@ from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.explain.placing import Placing, placing_of
+from numaforge.given import mapping
 from numaforge.kubelet.admission.pod import Pod, PodError
 from numaforge.mistakes import shown
+from numaforge.rollout.budget import CLIQUE
 
 MOST_PODS = 10_000
 """How many pods are placed at once."""
 
 CLIQUE_TIER = 1
 """The tier of HyperNodes that are NVLink domains, as `numaforge cluster generate` writes them."""
-CLIQUE = "nvidia.com/gpu.clique"
 
 _DOMAINS = "kueue.x-k8s.io/podset-required-topology"
 _COUNTS = {"Deployment": "replicas", "StatefulSet": "replicas", "ReplicaSet": "replicas"}
@@ -111,15 +112,12 @@ def gang_of(name: str, members: Iterable[GangPod], group: Group | None) -> Workl
 
 def group_of(document: Document) -> Group:
     """Return what a PodGroup says: Volcano's, that of scheduler-plugins, or Kubernetes' own."""
-    spec = document.get("spec")
-    spec = spec if isinstance(spec, Mapping) else {}
-    policy = spec.get("schedulingPolicy")
-    gang = policy.get("gang") if isinstance(policy, Mapping) else None
+    spec = mapping(document.get("spec"))
+    gang = mapping(spec.get("schedulingPolicy")).get("gang")
     least = gang.get("minCount") if isinstance(gang, Mapping) else spec.get("minMember", 1)
     where = f"PodGroup {_name(document)}"
     domain, notes = _network(spec)
-    constraints = spec.get("schedulingConstraints")
-    listed = constraints.get("topology") if isinstance(constraints, Mapping) else None
+    listed = mapping(spec.get("schedulingConstraints")).get("topology")
     if isinstance(listed, list) and listed and isinstance(listed[0], Mapping):
         domain = str(listed[0].get("key"))
     return Group(_count(least, where, "minMember", 1), domain, notes)
@@ -178,10 +176,13 @@ def _members(document: Document, name: str, number: int) -> Iterator[GangPod]:
     if "containers" in document:
         yield member_of({}, document, f"pod-{number}" if number else "pod")
         return
-    kind, spec, metadata = document.get("kind", "Pod"), document.get("spec"), document.get("metadata")
+    kind, spec, metadata = (
+        document.get("kind", "Pod"),
+        document.get("spec"),
+        mapping(document.get("metadata")),
+    )
     if not isinstance(spec, Mapping):
         raise PodError(f"{kind} {name!r} has no spec")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
     if "containers" in spec:
         yield member_of(metadata, spec, name)
         return
@@ -200,8 +201,7 @@ def _from_template(
             f"{name!r} holds no pod: there is no spec.containers and no pod template",
             remedy="give a Pod, a Deployment, a StatefulSet, a Job, a JobSet, a Job of Volcano or a PodGroup",
         )
-    own = template.get("metadata")
-    own = dict(own) if isinstance(own, Mapping) else {}
+    own = dict(mapping(template.get("metadata")))
     own.setdefault("namespace", metadata.get("namespace"))
     first = member_of(own, inner, f"{name}{suffix}")
     for number in range(count):
@@ -219,11 +219,11 @@ def _replicas(kind: str, spec: Document, name: str) -> int:
 
 
 def _volcano_job(document: Document, name: str) -> Workload:
-    spec = document.get("spec")
-    tasks = spec.get("tasks") if isinstance(spec, Mapping) else None
-    if not isinstance(spec, Mapping) or not isinstance(tasks, list) or not tasks:
+    spec = mapping(document.get("spec"))
+    tasks = spec.get("tasks")
+    if not isinstance(tasks, list) or not tasks:
         raise PodError(f"Job {name!r} of Volcano has no spec.tasks")
-    metadata = document.get("metadata")
+    of_job = mapping(document.get("metadata"))
     members: list[GangPod] = []
     for number, task in enumerate(tasks):
         if not isinstance(task, Mapping):
@@ -231,7 +231,6 @@ def _volcano_job(document: Document, name: str) -> Workload:
         count = _count(task.get("replicas", 1), name, f"spec.tasks[{number}].replicas", 0)
         _limit(len(members) + count, name)
         suffix = f"-{task.get('name', number)}"
-        of_job = metadata if isinstance(metadata, Mapping) else {}
         members += [replace(each, group=None) for each in _from_template(task, of_job, name, count, suffix)]
     least = _count(spec.get("minAvailable", len(members)), name, "spec.minAvailable", 0) or len(members)
     domain, notes = _network(spec)
@@ -241,12 +240,10 @@ def _volcano_job(document: Document, name: str) -> Workload:
 
 
 def _job_set(document: Document, name: str) -> Workload:
-    spec = document.get("spec")
-    jobs = spec.get("replicatedJobs") if isinstance(spec, Mapping) else None
+    jobs = mapping(document.get("spec")).get("replicatedJobs")
     if not isinstance(jobs, list) or not jobs:
         raise PodError(f"JobSet {name!r} has no spec.replicatedJobs")
-    metadata = document.get("metadata")
-    of_set = metadata if isinstance(metadata, Mapping) else {}
+    of_set = mapping(document.get("metadata"))
     members: list[GangPod] = []
     for number, job in enumerate(jobs):
         where = f"spec.replicatedJobs[{number}]"
@@ -292,8 +289,7 @@ def _count(value: object, where: str, key: str, least: int) -> int:
 
 
 def _name(document: Document) -> str:
-    metadata = document.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
+    metadata = mapping(document.get("metadata"))
     return f"{_namespace(metadata)}/{metadata.get('name') or 'pod'}"
 
 
@@ -302,4 +298,4 @@ def _namespace(metadata: Document) -> str:
 
 
 def _texts(found: object) -> dict[str, str]:
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
+    return {str(key): str(value) for key, value in mapping(found).items()}

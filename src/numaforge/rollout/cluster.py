@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 from numaforge.errors import NumaforgeError
 
+ENDED_PHASES = ("Succeeded", "Failed")
+"""The phases of a pod that has ended."""
+
 
 class ClusterError(NumaforgeError):
     """The cluster refuses, or cannot be asked."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import NumaforgeError
+from numaforge.given import mapping
 from numaforge.quantity import parse_quantity
 from numaforge.roles.dra.plan import CpuDriverPlan
 from numaforge.schedulers.dra import CPU_CAPACITY, CPU_DRIVER, NUMA_NODE, PCIE_ROOT
@@ -128,8 +129,7 @@ def _place(device: Mapping[str, Any]) -> str:
 
 
 def _spec(each: Slice) -> Mapping[str, Any]:
-    spec = each.get("spec")
-    return spec if isinstance(spec, Mapping) else {}
+    return mapping(each.get("spec"))
 
 
 def _devices(each: Slice) -> list[Mapping[str, Any]]:
@@ -138,9 +138,7 @@ def _devices(each: Slice) -> list[Mapping[str, Any]]:
 
 def _value(device: Mapping[str, Any], name: str) -> Any:
     """Return an attribute's value, whatever its type: `{int: 0}`, `{string: x}`, `{ints: [0, 1]}`."""
-    attributes = device.get("attributes")
-    held = attributes.get(name) if isinstance(attributes, Mapping) else None
-    return next(iter(held.values()), None) if isinstance(held, Mapping) else None
+    return next(iter(mapping(mapping(device.get("attributes")).get(name)).values()), None)
 
 
 def _listed(value: Any) -> list[Any]:
