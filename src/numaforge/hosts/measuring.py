@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numaforge.audit.drift import saved_plan
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.hosts import facts
@@ -36,7 +37,6 @@ from numaforge.measure.asking import (
 )
 from numaforge.measure.record import Measurement
 from numaforge.measure.tasks import Effort, alignment_tasks, tasks
-from numaforge.roles.document import loads
 from numaforge.rollout import events
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
@@ -163,9 +163,7 @@ def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
     A drained node keeps the pods of DaemonSets: their processes count where its cluster does not say that it
     is drained. Raises InUseError with the evidence.
     """
-    pods = Pods() if drained else readiness.pods
-    unknown = tuple(f"unknown: {why}" for why in pods.unknown)
-    evidence = (*readiness.holders, *pods.alive, *unknown)
+    evidence = (replace(readiness, pods=Pods()) if drained else readiness).evidence
     if evidence:
         raise InUseError(f"was not measured, it is in use: {'; '.join(evidence)}", remedy=_IN_USE)
 
@@ -180,7 +178,7 @@ def _node(machine: NodeTopology) -> str | None:
 def _reserved(machine: NodeTopology) -> str | None:
     """Return the CPUs that the saved plan reserves, as a cpulist; None without a plan that can be read."""
     try:
-        plan = loads(machine.previous_plan) if machine.previous_plan else None
+        plan = saved_plan(machine)
     except NumaforgeError:
         return None
     return format_cpulist(plan.cpus.reserved) if plan and plan.cpus.reserved else None

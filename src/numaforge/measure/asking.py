@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from numaforge import shell
 from numaforge.audit.makes import make_of
 from numaforge.cpulist import parse_cpulist
 from numaforge.framing import Answer, asking
+from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.pods import Pods, read_pods, root_dirs
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.outputs import UnreadableOutputError
@@ -209,8 +209,7 @@ def measurement(
 
 def plan_fingerprint(machine: NodeTopology) -> str | None:
     """Return the checksum of the plan that is saved on a machine; None where there is none."""
-    text = machine.previous_plan
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() if text else None
+    return checksum(machine.previous_plan) if machine.previous_plan else None
 
 
 def split_of(machine: NodeTopology, reserved: str | None) -> CpuSplit:

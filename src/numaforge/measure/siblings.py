@@ -37,15 +37,21 @@ class Slow:
 
 def with_siblings(machines: Mapping[str, Measurement]) -> dict[str, Measurement]:
     """Return measurements, each with the medians of the others of its make: at least three of them."""
-    makes: dict[str, list[str]] = {}
-    for name, measured in machines.items():
-        makes.setdefault(measured.make, []).append(name)
+    makes = names_by_make(machines)
     return {
         name: replace(
             measured, siblings=_medians([machines[each] for each in makes[measured.make] if each != name])
         )
         for name, measured in machines.items()
     }
+
+
+def names_by_make(machines: Mapping[str, Measurement]) -> dict[str, list[str]]:
+    """Return the names of the machines of each make."""
+    makes: dict[str, list[str]] = {}
+    for name, measured in machines.items():
+        makes.setdefault(measured.make, []).append(name)
+    return makes
 
 
 def _medians(others: Iterable[Measurement]) -> dict[str, OfSiblings]:

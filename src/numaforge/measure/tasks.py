@@ -291,15 +291,17 @@ def _on_pods(split: CpuSplit) -> str:
 
 
 def _timerlat(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
-    cpus = format_cpulist(split.pods)
-    words = ("rtla", "timerlat", "top", "-c", cpus, "-d", f"{effort.seconds}s", "-q")
+    words = _rtla("timerlat", split, effort)
     return _of_pods("timer-latency", words, outputs.rtla_timerlat, split, busy, effort, TIMERLAT)
 
 
 def _osnoise(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:
-    cpus = format_cpulist(split.pods)
-    words = ("rtla", "osnoise", "top", "-c", cpus, "-d", f"{effort.seconds}s", "-q")
+    words = _rtla("osnoise", split, effort)
     return _of_pods("os-noise", words, outputs.rtla_osnoise, split, busy, effort, OSNOISE)
+
+
+def _rtla(tracer: str, split: CpuSplit, effort: Effort) -> tuple[str, ...]:
+    return ("rtla", tracer, "top", "-c", format_cpulist(split.pods), "-d", f"{effort.seconds}s", "-q")
 
 
 def _cyclictest(split: CpuSplit, busy: frozenset[int], effort: Effort) -> MeasureTask:

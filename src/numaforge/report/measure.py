@@ -10,7 +10,7 @@ import click
 
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.record import MEASUREMENT, Figure, Measurement
-from numaforge.measure.siblings import outliers_first, slow_of
+from numaforge.measure.siblings import names_by_make, outliers_first, slow_of
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import Screen, plain
 from numaforge.report.wording import counted, wrapped
@@ -87,10 +87,7 @@ def _slow_lines(name: str, measured: Measurement, least_share: float, width: int
 
 def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width: int) -> Iterator[str]:
     """Yield what the machines of each make have: the lowest, the median, the highest of their figures."""
-    makes: dict[str, list[str]] = {}
-    for name, measured in machines.items():
-        makes.setdefault(measured.make, []).append(name)
-    for make, names in makes.items():
+    for make, names in names_by_make(machines).items():
         slow = [name for name in names if slow_of(machines[name], least_share)]
         state = f"{len(slow)} slower than siblings" if slow else "none slower than siblings"
         yield click.style(
