@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
+from numaforge.commands.config_maps import config_map_options, say_config_map
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_argument,
     planned_machine,
     profile_option,
 )
-from numaforge.commands.options import config_map_options, output_option
+from numaforge.commands.options import output_option
 from numaforge.commands.rules import judging_options, say_judgements
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import save, show_json
 
 
 @click.group()
@@ -65,13 +65,9 @@ def config_manager(
     Example:
       numaforge gpus config-manager mi300x --profile cpx.yaml | kubectl apply -f -
     """
-    from numaforge.roles.device_plugin.manifests import as_yaml, manager_config_map
+    from numaforge.roles.device_plugin.manifests import manager_config_map
 
     plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
     manifest, labels = manager_config_map(plans, name, namespace)
-    if output == "json":
-        show_json({"schema": 1, "config_map": manifest, "labels": labels})
-    else:
-        lines = (f"# {host}: {key}={value}\n" for host, said in labels.items() for key, value in said.items())
-        save("".join([*lines, as_yaml(manifest)]), None)
+    say_config_map(manifest, labels, output)
     return ExitCode.YES

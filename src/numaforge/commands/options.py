@@ -133,21 +133,6 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
     return bool(value)
 
 
-def config_map_options(
-    name: str, namespace: str = "gpu-operator", what: str = "ConfigMap"
-) -> Callable[[Command], Command]:
-    """Offer `--name` and `--namespace` of what a command writes, with their defaults."""
-
-    def offer(command: Command) -> Command:
-        placed = click.option(
-            "--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."
-        )
-        named = click.option("--name", default=name, show_default=True, help=f"The {what}'s name.")
-        return named(placed(command))
-
-    return offer
-
-
 class LazyGroup(click.Group):
     """A group that imports a command when it is asked for: none waits for what the others need.
 
