@@ -53,11 +53,10 @@ def answer_text(answer: JudgedAdmission) -> str:
     return "\n".join(lines)
 
 
-def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
-    """Return one admission as JSON data."""
+def places_document(admission: Admission) -> dict[str, dict[str, Any]]:
+    """Return by container the hint that it has, and the CPUs and the memory of its own, as JSON data."""
     from numaforge.cpulist import format_cpulist
 
-    admission = answer.admission
     containers: dict[str, dict[str, Any]] = {
         name: {"hint": _hint(hint)} for name, hint in admission.hint.items()
     }
@@ -68,6 +67,13 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
             {"resource": b.resource, "numa_nodes": format_cpulist(b.numa_nodes), "bytes": b.bytes}
             for b in blocks
         ]
+    return containers
+
+
+def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
+    """Return one admission as JSON data."""
+    admission = answer.admission
+    containers = places_document(admission)
     for name, held in admission.devices.items():
         containers.setdefault(name, {})["devices"] = {resource: list(ids) for resource, ids in held.items()}
     return {

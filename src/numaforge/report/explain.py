@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.report.admit import grants, in_the_way
+from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.wording import counted, human_bytes, wrapped
 
 # What is not needed for `--help` is imported where it is used.
@@ -281,26 +281,9 @@ def _node_document(verdict: OfNode) -> dict[str, Any]:
 
 
 def _kubelet_document(admission: Admission) -> dict[str, Any]:
-    from numaforge.cpulist import format_cpulist
-
-    containers: dict[str, dict[str, Any]] = {}
-    for name, hint in admission.hint.items():
-        nodes = hint.numa_nodes
-        containers[name] = {
-            "hint": {
-                "numa_nodes": None if nodes is None else format_cpulist(nodes),
-                "preferred": hint.preferred,
-            }
-        }
+    containers = places_document(admission)
     for name, opinions in admission.opinions.items():
         containers.setdefault(name, {})["wants"] = [_opinion_document(each) for each in opinions]
-    for name, cpus in admission.cpus.items():
-        containers.setdefault(name, {})["cpus"] = format_cpulist(cpus)
-    for name, blocks in admission.memory.items():
-        containers.setdefault(name, {})["memory"] = [
-            {"resource": b.resource, "numa_nodes": format_cpulist(b.numa_nodes), "bytes": b.bytes}
-            for b in blocks
-        ]
     for name, held in admission.devices.items():
         counts: Mapping[str, int] = {resource: len(ids) for resource, ids in held.items()}
         containers.setdefault(name, {})["devices"] = dict(counts)
