@@ -53,7 +53,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     if NAME not in goal.roles:
         return None
     plan, said = goal.plan.imex, found.answers(NAME)
-    recorded = _all(found, "recorded")
+    recorded = found.every(NAME, "recorded")
     if plan.mode is None:
         if not recorded:
             return None
@@ -65,7 +65,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
             where="nvidia-imex",
             remedy="install nvidia-imex of exactly the driver's version",
         )
-    _refuse_stranger(plan, _all(found, "address"))
+    _refuse_stranger(plan, found.every(NAME, "address"))
     if _is_so(plan, said, found):
         return None
     _refuse_alive(said)
@@ -110,18 +110,13 @@ def _is_so(plan: ImexPlan, said: Mapping[str, str], found: Found) -> bool:
         return (
             said.get("unit") == "masked" and said.get("active") != "yes" and said.get("host-daemon") != "yes"
         )
-    now = dict(text.partition("=")[::2] for text in _all(found, "key"))
+    now = dict(text.partition("=")[::2] for text in found.every(NAME, "key"))
     return (
         said.get("unit") == "enabled"
         and said.get("active") == "yes"
         and now.items() >= keys_of(plan).items()
-        and tuple(_all(found, "node")) == plan.nodes
+        and tuple(found.every(NAME, "node")) == plan.nodes
     )
-
-
-def _all(found: Found, kind: str) -> list[str]:
-    both = (text.partition(" ") for text in found.said.get(NAME, ()))
-    return [rest for word, _, rest in both if word == kind]
 
 
 def _refuse_alive(said: Mapping[str, str]) -> None:

@@ -2,13 +2,7 @@
 # Who runs IMEX, and with which nodes; whether its daemon is ready where it takes commands.
 
 tell_imex() { # NODES SOCKET; the socket may be empty
-    state=disabled
-    if [ "$(readlink /etc/systemd/system/nvidia-imex.service)" = /dev/null ]; then
-        state=masked
-    elif [ -L /etc/systemd/system/multi-user.target.wants/nvidia-imex.service ]; then
-        state=enabled
-    fi
-    printf 'imex unit\t%s\n' "$state"
+    printf 'imex unit\t%s\n' "$(imex_unit_state)"
     if systemctl is-active nvidia-imex.service > /dev/null 2>&1; then state=active; else state=inactive; fi
     printf 'imex runs\t%s\n' "$state"
     printf 'imex nodes\t%s\n' "$(sed 's/[[:space:]]//g; /^$/d; /^#/d' "$1" 2> /dev/null | tr '\n' ' ')"

@@ -223,10 +223,7 @@ def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -
             where=", ".join(going),
             remedy="install iproute2, then run again",
         )
-    for text in found.said.get(NAME, ()):
-        kind, _, rest = text.partition(" ")
-        if kind != "vital":
-            continue
+    for rest in found.every(NAME, "vital"):
         module, what, why = rest.split()
         if module in going:
             goes = "is to be kept out" if module in blocked else "is to be unloaded"
@@ -247,12 +244,10 @@ def _late(goal: Goal, found: Found) -> tuple[list[str], str]:
     """
     plan, own = goal.plan.modules, {**_KERNELS_OWN, **_drivers_own(goal.machine)}
     now: dict[tuple[str, str], str] = {}
-    for text in found.said.get(NAME, ()):
-        kind, _, rest = text.partition(" ")
-        if kind == "parameter":
-            module, _, told = rest.partition(" ")
-            name, _, value = told.partition(" ")
-            now[module, name] = value.strip()
+    for rest in found.every(NAME, "parameter"):
+        module, _, told = rest.partition(" ")
+        name, _, value = told.partition(" ")
+        now[module, name] = value.strip()
     for option, value in _drivers_own(goal.machine).items():
         if now.get(option) == _NOT_SET:
             now[option] = value

@@ -16,11 +16,9 @@ OLDEST_PYTHON = (3, 9)
 
 def units_of(found: Found, part: str) -> tuple[str, ...]:
     """Return the units that hold a GPU by a part's look: of each control group the innermost."""
-    said = (text.partition(" ") for text in found.said.get(part, ()))
-    groups = [group for word, _, group in said if word == "holds"]
     units = {
         next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")
-        for group in groups
+        for group in found.every(part, "holds")
         if "kubepods" not in group and "/user.slice/" not in group
     }
     return tuple(sorted(units - {""}))
