@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import yaml
 from lab.kwok import Fleet
 from lab.paths import REPOSITORY
 from numaforge.commands.audit import audit
+from tests.lab.job_manifests import inventory_as_pyinfra_reads_it
 
 JOB = REPOSITORY / "docs" / "audit-job.yaml"
 IMAGE = REPOSITORY / "docs" / "Containerfile"
@@ -62,14 +62,8 @@ def test_it_has_no_login_at_the_api_server_and_runs_as_the_images_user() -> None
 
 
 def test_its_inventory_is_one_that_pyinfra_reads(tmp_path: Path) -> None:
-    data = manifest("ConfigMap")["data"]
-    (tmp_path / "group_data").mkdir()
-    (tmp_path / "inventory.py").write_text(data["inventory.py"])
-    (tmp_path / "group_data" / "all.py").write_text(data["all.py"])
-    pyinfra = str(Path(sys.executable).with_name("pyinfra"))
-    command = [pyinfra, str(tmp_path / "inventory.py"), "debug-inventory"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "gpu-004" in shown.stdout + shown.stderr
+    shown = inventory_as_pyinfra_reads_it(manifest("ConfigMap")["data"], tmp_path)
+    assert "gpu-004" in shown
     mounted = {each["mountPath"]: each["name"] for each in pod()["containers"][0]["volumeMounts"]}
     assert mounted["/etc/numaforge/ssh"] == "ssh"
-    assert "/etc/numaforge/ssh/known_hosts" in shown.stdout + shown.stderr
+    assert "/etc/numaforge/ssh/known_hosts" in shown

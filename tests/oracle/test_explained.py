@@ -10,26 +10,20 @@ from lab.oracle import Answer, Oracle
 from lab.progress import say
 from numaforge.explain.candidates import KnownKubelet
 from numaforge.kubelet.admission import Node, Pod
-from numaforge.kubelet.startup.check import check
 from tests.oracle.admissions import PODS, sequence
 from tests.oracle.case import Case
 from tests.oracle.comparison import Comparison
-from tests.oracle.machines import described, topology
 from tests.oracle.scale import ASKED, SCALE, oracle_of, share
-from tests.oracle.test_admissions import outcome
+from tests.oracle.test_admissions import node_of, outcome
 
 EXPLAINED = 6_000
 
 
 def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
     """Say where what is explained and what the kubelet decides differ first on a sequence of pods."""
-    assert case.machine is not None
-    machine = topology(described(case.machine))
-    report = check(case.text, topology=machine, version=oracle.version)
-    if answer["error"] or not report.starts:
-        return None if answer["error"] and not report.starts else f"the kubelet says {answer['error']!r}"
-    inventory = {name: [device["numa_nodes"] for device in devices] for name, devices in case.devices.items()}
-    node = Node(machine, report.effective, inventory, predicates=False, version=oracle.version)
+    node = node_of(case, answer, oracle)
+    if not isinstance(node, Node):
+        return node
     kubelet = KnownKubelet(node, ())
     theirs = iter(answer.get("admissions", []))
     for operation in case.operations:

@@ -48,7 +48,19 @@ from tests.ssh.standin_bootloader import debian
 from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
 from tests.ssh.standin_systemd import notifying, standin_systemd
-from tests.ssh.transactions import END_UNIT, GO_DOWN, KILL, ended, leftovers, run, status, until, when
+from tests.ssh.transactions import (
+    END_UNIT,
+    GO_DOWN,
+    KILL,
+    applied,
+    ended,
+    has_files_open,
+    leftovers,
+    run,
+    status,
+    until,
+    when,
+)
 
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
 PERSON = "/user.slice/user-1000.slice/session-3.scope"
@@ -102,17 +114,8 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     return sandbox
 
 
-def applied(node: Sandbox, transaction: Transaction) -> None:
-    result = run(node, transaction)
-    assert result.outcome == "applied", (result, node.path("/run/unit.log").read_text())
-
-
 def active(node: Sandbox, unit: str = GPUAGENT) -> bool:
     return node.path(f"/run/active/{unit}").exists()
-
-
-def alive(node: Sandbox, pid: int) -> bool:
-    return node.path(f"/proc/{pid}/fd").exists() and any(node.path(f"/proc/{pid}/fd").iterdir())
 
 
 def as_said(*said: str) -> dict[str, str]:
@@ -290,8 +293,8 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: S
 def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
     polite, deaf = hold(node, POD), hold(node, POD, "dri/renderD129", 'trap "" TERM;')
     applied(node, replace(change(port), drained=True))
-    assert not alive(node, polite)
-    assert not alive(node, deaf)
+    assert not has_files_open(node, polite)
+    assert not has_files_open(node, deaf)
 
 
 def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
@@ -301,7 +304,7 @@ def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
     result = run(node, change(port))
     assert result.outcome == "refused"
     assert f"the AMD GPUs are in use by pods (pid {pid} (sleep 1000) of root), and the node " in result.reason
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
     assert_old(node)
 
 
@@ -313,7 +316,7 @@ def test_a_process_of_a_person_is_named_and_nothing_is_changed(node: Sandbox, po
     result = run(node, change(port))
     assert result.outcome == "refused"
     assert f"the AMD GPUs are in use by pid {pid} (sleep 1000) of root; end what " in result.reason
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
     assert_old(node)
 
 
@@ -339,7 +342,7 @@ def test_another_vendors_card_is_nobodys_business(node: Sandbox, port: int) -> N
     node.path(f"{DEVICES}/dri/card0").touch()
     pid = hold(node, PERSON, "dri/card0")
     applied(node, change(port, ["CPX NPS1"]))
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
 
 
 def test_the_look_tells_which_units_hold_a_gpu_and_what_the_node_has(node: Sandbox, port: int) -> None:

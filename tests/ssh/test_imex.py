@@ -26,6 +26,7 @@ from tests.ssh.transactions import (
     leftovers,
     reverted,
     run,
+    run_by,
     status,
     until,
     when,
@@ -202,15 +203,6 @@ def test_after_a_power_cut_the_old_state_is_back(node: Sandbox, event: str) -> N
 
 @pytest.mark.parametrize("interpreter", ["busybox sh", "dash", "bash --posix"])
 def test_it_runs_under_every_posix_shell(node: Sandbox, interpreter: str) -> None:
-    asked = to(HOST)
-    for name, text in asked.files.items():
-        file = node.path(f"{asked.folder}/{name}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    when(node, "confirming", f"echo yes > {asked.folder}/confirmed")
-    done = node.run(f"{interpreter} {asked.folder}/run.sh apply")
-    assert "run.sh" not in done.stderr
-    result = status(node).result
-    assert result
+    result = run_by(node, interpreter, to(HOST))
     assert result.outcome == "applied", result
     assert keys(node)["IMEX_CMD_ENABLED"] == "1"

@@ -18,6 +18,7 @@ from numaforge.kubelet.admission import Node, read_inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.masks import ids_of
 from tests.fixtures.machines import lab_node
+from tests.fixtures.memory_state import memory_state
 from tests.lab.admission_sequences import GPU, SCENARIOS, sequence
 from tests.lab.admission_sequences import Scenario as Settings
 
@@ -135,35 +136,7 @@ def state_files(node: Node) -> dict[str, str]:
         state = {"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 0}
         files["cpu_manager_state"] = json.dumps(state)
     if node.memory_manager:
-        machine = {
-            str(number): {
-                "numberOfAssignments": each.assignments,
-                "cells": sorted(ids_of(each.group)),
-                "memoryMap": {
-                    resource: {
-                        "total": table.total,
-                        "systemReserved": table.system_reserved,
-                        "allocatable": table.allocatable,
-                        "reserved": table.reserved,
-                        "free": table.free,
-                    }
-                    for resource, table in each.tables.items()
-                },
-            }
-            for number, each in node.memory_manager.nodes.items()
-        }
-        blocks = {
-            pod: {
-                name: [
-                    {"numaAffinity": sorted(one.numa_nodes), "type": one.resource, "size": one.bytes}
-                    for one in held
-                ]
-                for name, held in containers.items()
-            }
-            for pod, containers in node.memory_manager.assignments.items()
-        }
-        state = {"policyName": "Static", "machineState": machine, "entries": blocks, "checksum": 0}
-        files["memory_manager_state"] = json.dumps(state)
+        files["memory_manager_state"] = memory_state(node.memory_manager)
     return files
 
 
