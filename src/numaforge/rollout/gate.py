@@ -10,12 +10,10 @@ from numaforge.errors import HostUnreachableError
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.config.comparison import differences, meaning, same_memory
 from numaforge.maintenance.transaction import Process
-from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, STATE_LABEL
-from numaforge.roles.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
 from numaforge.rollout.continuity import Continuity, Observation
-from numaforge.rollout.labels import Labels
+from numaforge.rollout.labels import MANAGER_STATES, Labels
 from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
@@ -23,7 +21,6 @@ from numaforge.rollout.steps import Clock, Steps
 _ASK_AGAIN_SECONDS = 2.0
 _NO_FLICKER_SECONDS = 10.0
 _DONE = "success"
-_MANAGERS = {OPERATOR_LABEL: OPERATOR_STATE_LABEL, PROFILE_LABEL: STATE_LABEL}  # what it does, how far it is
 NOTHING_SEEN = Continuity()
 
 
@@ -258,7 +255,7 @@ def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch |
 
     AMD's says "failure" also while it tries again: none of its words but the last one counts.
     """
-    for label, state_label in _MANAGERS.items():
+    for label, state_label in MANAGER_STATES.items():
         if (expected.labels or {}).get(label) is not None:
             state = node.labels.get(state_label, "no such label") if node else "not known"
             if state != _DONE:

@@ -33,7 +33,7 @@ OF_GPUS = frozenset({CONFIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL})
 OURS = OF_GPUS | {MIG_LABEL, POOLS_LABEL, PROFILE_LABEL}
 """Every label that a plan may have. A kubelet can write the annotation, and may name no other label by it."""
 
-_STATES = {OPERATOR_LABEL: OPERATOR_STATE_LABEL, PROFILE_LABEL: STATE_LABEL}
+MANAGER_STATES = {OPERATOR_LABEL: OPERATOR_STATE_LABEL, PROFILE_LABEL: STATE_LABEL}
 """By a label that a manager of GPUs obeys, the one that says how far it is: an old one says nothing."""
 
 _OF_NFD = "nfd.node.kubernetes.io/feature-labels"  # the labels that node-feature-discovery sets and removes
@@ -97,7 +97,7 @@ def follows(resource: str, labels: Collection[str]) -> bool:
 
 def kept(node: ClusterNode, changes: Labels) -> dict[str, str | None]:
     """Return what these labels are before they are changed."""
-    return {name: node.labels.get(name) for name in changes if name not in _STATES.values()}
+    return {name: node.labels.get(name) for name in changes if name not in MANAGER_STATES.values()}
 
 
 def to_put_back(node: ClusterNode, before: Labels) -> dict[str, str | None]:
@@ -144,4 +144,4 @@ def _annotation(node: ClusterNode, labels: Mapping[str, SetLabel]) -> dict[str, 
 
 
 def _with_state(changes: dict[str, str | None]) -> dict[str, str | None]:
-    return {**changes, **{state: None for label, state in _STATES.items() if label in changes}}
+    return {**changes, **{state: None for label, state in MANAGER_STATES.items() if label in changes}}
