@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import machines_argument
-from numaforge.commands.options import output_option
+from numaforge.commands.options import WITHIN_SECONDS, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, save, screen, show_json
 
@@ -38,7 +38,7 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
 @click.option(
     "--within",
     type=click.IntRange(1, 3600),
-    default=120,
+    default=WITHIN_SECONDS,
     show_default=True,
     metavar="SECONDS",
     help="How long a host of an INVENTORY may take to answer.",

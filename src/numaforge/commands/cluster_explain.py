@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
     plan_with,
     profile_option,
 )
-from numaforge.commands.options import output_option
+from numaforge.commands.options import WITHIN_SECONDS, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, remark, show_json
 
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from numaforge.explain.workload import Workload
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
-
-MOST_MIB = 256
-"""How large a saved cluster may be: 300 nodes with 50 pods each have 150 MiB."""
-
-WITHIN_S = 120
-"""How long a host of an INVENTORY may take to answer."""
 
 
 @click.command()
@@ -138,13 +132,14 @@ def _workloads(pod: str, subject: LivePod | None, cluster: LiveCluster | None) -
 
 def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]) -> LiveCluster:
     """Return the cluster as a file has it, else as kubectl gets it; with the PodGroup of a pod in it."""
+    from numaforge.commands.inputs import MOST_CLUSTER_MIB
     from numaforge.explain.cluster import GROUPS, group_stub, read_cluster
     from numaforge.given import NotJsonError, parse_json, read_text
     from numaforge.schedulers.kubectl_get import items_of, listed, live_objects
 
     if saved is not None:
         try:
-            documents = items_of(parse_json(read_text(saved, most_mib=MOST_MIB)))
+            documents = items_of(parse_json(read_text(saved, most_mib=MOST_CLUSTER_MIB)))
         except NotJsonError as error:
             remedy = "save what `kubectl get nodes,pods -A -o json` prints"
             raise NumaforgeError(
@@ -172,7 +167,7 @@ def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> I
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
     for number, source in enumerate(sources):
         if source in inventories:
-            files, failed = captured_hosts(source, limits, folder / str(number), WITHIN_S)
+            files, failed = captured_hosts(source, limits, folder / str(number), WITHIN_SECONDS)
             for name, why in failed.items():
                 remark(f"{name}: {why}")
             yield from files.values()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MOST_PODS = 10_000
 """How many pods of one document are judged. A node of Kubernetes runs some hundreds."""
 
+MOST_CLUSTER_MIB = 256
+"""How large a file may be in which a cluster is saved: 300 nodes with 50 pods each have 150 MiB."""
+
 MOST_DEVICES = 4096
 """How many devices of one resource are judged: 16 GPUs of 256 replicas."""
 

@@ -13,6 +13,9 @@ from numaforge.report import terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+WITHIN_SECONDS = 120
+"""How long a host of an INVENTORY may take to answer, where only a look is taken at it."""
+
 OF_EVERY_COMMAND = "Options of every command"
 _VERBOSE = "Say on standard error what is done and how long it takes; -vv: what pyinfra says, too."
 

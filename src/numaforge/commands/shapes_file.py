@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from numaforge.commands.inputs import MOST_PODS
+from numaforge.commands.inputs import MOST_CLUSTER_MIB, MOST_PODS
 from numaforge.errors import NumaforgeError
 from numaforge.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.mistakes import shown
@@ -16,9 +16,6 @@ from numaforge.mistakes import shown
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.shapes import Load, Shape
-
-MOST_MIB = 256
-"""How large a file may be: 15,000 pods of a cluster have 150 MiB."""
 
 MOST_OF_A_SHAPE = 1_000_000
 
@@ -41,7 +38,7 @@ def read_load(path: str) -> GivenLoad:
     """
     from numaforge.kubelet.admission.shapes import MOST_SHAPES, Load
 
-    text = read_text(path, most_mib=MOST_MIB)
+    text = read_text(path, most_mib=MOST_CLUSTER_MIB)
     everywhere: tuple[Pod, ...] = ()
     remarks: list[str] = []
     if path.endswith(".csv"):
@@ -66,8 +63,7 @@ def read_load(path: str) -> GivenLoad:
 
 
 def _document(text: str, path: str) -> Any:
-    from numaforge.sections.strict_yaml import MOST_MIB as MOST_YAML_MIB
-    from numaforge.sections.strict_yaml import read_yaml
+    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -75,9 +71,9 @@ def _document(text: str, path: str) -> Any:
         except NotJsonError as error:
             if path.endswith(".json"):
                 raise NumaforgeError(f"not a complete JSON document: {error}", where=path) from error
-    if len(text) > MOST_YAML_MIB * 2**20:
+    if len(text) > MOST_MIB * 2**20:
         raise NumaforgeError(
-            f"is larger than {MOST_YAML_MIB} MiB", where=path, remedy="give it as JSON or CSV"
+            f"is larger than {MOST_MIB} MiB", where=path, remedy="give it as JSON or CSV"
         )
     return read_yaml(text, path)
 
