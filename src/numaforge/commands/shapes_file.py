@@ -72,9 +72,7 @@ def _document(text: str, path: str) -> Any:
             if path.endswith(".json"):
                 raise NumaforgeError(f"not a complete JSON document: {error}", where=path) from error
     if len(text) > MOST_MIB * 2**20:
-        raise NumaforgeError(
-            f"is larger than {MOST_MIB} MiB", where=path, remedy="give it as JSON or CSV"
-        )
+        raise NumaforgeError(f"is larger than {MOST_MIB} MiB", where=path, remedy="give it as JSON or CSV")
     return read_yaml(text, path)
 
 
