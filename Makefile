@@ -10,7 +10,7 @@ STAMP  := $(VENV)/.installed
 # takes five times as long, and much more CPU time. Those of hosts, which wait for a kubelet most of the time, have
 # workers of their own. Those of the node are taken file by file (those that share the provisioned node like one), the
 # longest first, by two workers with a lab each; those with an API server alone mostly wait, and do so beside them.
-LONGEST    := $(addprefix tests/lab/test_,site.py verify.py pods.py reboot.py devices.py wheel.py admission_live.py kubelets.py rollout.py transaction.py)
+LONGEST    := $(addprefix tests/lab/test_,site.py verify.py pods.py reboot.py devices.py wheel.py admission_live.py explain_live.py kubelets.py rollout.py transaction.py)
 LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py))
 HOSTS      := -n 5 --dist worksteal --durations 20 tests/ssh
 UNITS      := -n 2 --dist worksteal --durations 20 tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel

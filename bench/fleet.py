@@ -27,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from numaforge.rollout import events
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.ssh.machine import machine
-from tests.ssh.sandbox import REPOSITORY, SSHD, Sandbox, cannot_run, free_port, running_sandbox
+from tests.ssh.many_hosts import Listener, address, children, know, listening
+from tests.ssh.sandbox import REPOSITORY, Sandbox, cannot_run, free_port, running_sandbox
 from tests.ssh.standin_systemd import standin_systemd
 
 COUNTS = (1, 30, 100, 300)
@@ -45,7 +46,6 @@ FORKS = 50  # of Ansible; pyinfra has a connection to every host at once
 SAMPLE_SECONDS = 0.25
 PR_SET_CHILD_SUBREAPER = 36
 CORES = len(os.sched_getaffinity(0))
-TICK = os.sysconf("SC_CLK_TCK")
 PROFILE = {
     "name": "bench",
     "cpus": {"reserved": {"cores_per_numa_node": 1}},
@@ -80,24 +80,6 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Listener:
-    """An sshd that listens on every address of loopback."""
-
-    port: int
-    pid: int
-
-    def cpu_seconds(self) -> float:
-        """Return the CPU time of all sessions that have ended."""
-        deadline = time.monotonic() + 20
-        while Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text():
-            if time.monotonic() > deadline:
-                raise RuntimeError("a session goes on")
-            time.sleep(0.02)
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / TICK
-
-
-@dataclass(frozen=True)
 class Fleet:
     """Many hosts in one sandbox: behind one sshd they look, behind the other they repeat what was said."""
 
@@ -115,10 +97,6 @@ class Fleet:
     def cpu_seconds(self) -> float:
         """Return the CPU time of all sessions that have ended."""
         return self.looks.cpu_seconds() + self.repeats.cpu_seconds()
-
-
-def address(number: int) -> str:
-    return f"127.1.{number // 250}.{number % 250 + 1}"
 
 
 def main() -> None:
@@ -251,14 +229,6 @@ def start_run(command: Sequence[str], folder: Path, log: object) -> subprocess.P
     )
 
 
-def children(pid: int | str = "self") -> set[int]:
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
-            found |= {int(child) for child in (task / "children").read_text().split()}
-    return found
-
-
 @contextmanager
 def peak_memory(pid: int) -> Iterator[list[float]]:
     """Sample the KiB of a process and of all below it, shared pages counted once (PSS)."""
@@ -314,37 +284,8 @@ def running_fleet(folder: Path, count: int) -> Iterator[Fleet]:
         sandbox.run("mkdir -p /run/systemd/system; systemctl start kubelet.service")
         looks = listening(sandbox, count, "fleet_config")
         repeats = listening(sandbox, count, "repeating_config", "ForceCommand /usr/local/bin/repeat\n")
-        known = (sandbox.keys / "host.pub").read_text()
-        (sandbox.keys / "known_hosts").write_text(
-            "".join(
-                f"[{address(number)}]:{each.port} {known}"
-                for each in (looks, repeats)
-                for number in range(1, count + 1)
-            )
-        )
+        know(sandbox, (looks, repeats), count)
         yield Fleet(sandbox, looks, repeats)
-
-
-def listening(sandbox: Sandbox, count: int, name: str, more: str = "") -> Listener:
-    """Start an sshd, with more lines for its configuration, which has a name."""
-    port = free_port()
-    sandbox.path(f"/etc/ssh/{name}").write_text(
-        sandbox.path("/etc/ssh/sandbox_config")
-        .read_text()
-        .replace(f"ListenAddress 127.0.0.1:{sandbox.port}", f"ListenAddress 0.0.0.0:{port}")
-        .replace("PidFile none", f"PidFile /run/{name}.pid")
-        + f"AllowUsers root@127.*\nMaxStartups {2 * count + 10}\n{more}"
-    )
-    started = sandbox.run(f"{SSHD} -f /etc/ssh/{name}", own_network=False)
-    if started.returncode:
-        sys.exit(started.stderr)
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        for child in children(sandbox.pid):
-            if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
-                return Listener(port, child)
-        time.sleep(0.05)
-    raise RuntimeError(f"no sshd on port {port}")
 
 
 def write_inventory(folder: Path, hosts: Hosts, name: str = "inventory") -> Path:

@@ -1,7 +1,9 @@
 """Provision a node, in one maintenance: pyinfra INVENTORY deploys/site.py"""
 
+from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
+from numaforge.roles.imex import imex
 from numaforge.roles.interrupts import interrupts
 from numaforge.roles.kubelet import kubelet
 from numaforge.roles.maintenance import maintenance
@@ -21,5 +23,7 @@ with maintenance():
     modules()
     hugepages()
     mig()
+    amd_partitions()
+    imex()
     rdma()
     kubelet()

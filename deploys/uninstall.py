@@ -3,9 +3,11 @@
 In one maintenance, as deploys/site.py, so a node of a cluster is drained where its kubelet has to restart.
 """
 
+from numaforge.roles.amd_partitions import amd_partitions
 from numaforge.roles.forget import forget
 from numaforge.roles.host import host
 from numaforge.roles.hugepages import hugepages
+from numaforge.roles.imex import imex
 from numaforge.roles.interrupts import interrupts
 from numaforge.roles.kubelet import kubelet
 from numaforge.roles.maintenance import maintenance
@@ -25,6 +27,8 @@ with maintenance():
     modules()
     hugepages()
     mig()
+    amd_partitions()
+    imex()
     rdma()
     kubelet()
 forget()

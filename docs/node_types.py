@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
 from numaforge.roles import ROLES
 
@@ -12,7 +13,7 @@ _HEAD = """\
 # Written by `python -m docs.node_types` from ROLES; roles/node.py makes the same types at run time.
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from numaforge.file_content import PlannedFile
 from numaforge.reasons import Decision, Notice
@@ -66,7 +67,8 @@ def stub() -> str:
     sections = [(role.name, role.section.KEY) for role in ROLES if role.section]
     plans = [role.name for role in ROLES if role.plan]
     modules = sorted(
-        [f"{name}.section" for name, _ in sections] + [f"{name}.plan" for name in plans],
+        [f"{name}.section" for name, key in sections if not _is_word(key.holds)]
+        + [f"{name}.plan" for name in plans],
     )
     lines = (
         f"from numaforge.roles.{module.rpartition('.')[0]} import {_alias(module)}" for module in modules
@@ -84,7 +86,15 @@ def _alias(module: str) -> str:
     return f"{kind} as {folder}_{kind}"
 
 
+def _is_word(holds: Any) -> bool:
+    return get_origin(holds) is Union and get_origin(get_args(holds)[0]) is Literal
+
+
 def _type(role: str, holds: Any) -> str:
+    if _is_word(holds):
+        words, _ = get_args(holds)  # some words, or None
+        return f"Literal[{', '.join(json.dumps(word) for word in get_args(words))}] | None"
+    holds = getattr(holds, "__origin__", holds) if hasattr(holds, "__metadata__") else holds  # of Annotated
     text = holds.__qualname__ if isinstance(holds, type) and not hasattr(holds, "__args__") else repr(holds)
     place = f"numaforge.roles.{role}.section."
     return text.replace(place, f"{role}_section.") if place in text else f"{role}_section.{text}"

@@ -25,6 +25,9 @@ _FORMS = {
     "hugepage size": "a size as Kubernetes writes it: `2Mi`, `1Gi`",
     "kubelet version": '`"1.36"`, `"1.36.2"`',
     "option value": "`true`, `false`, a number",
+    "IP address": "an IP address: `10.0.0.11`",
+    "socket path": "the path of a socket",
+    "release": "a release, such as 1.31.0.10",
     "label value": "at most 63 letters, digits, `-`, `_`, `.`",
     "DNS subdomain": "small letters, digits, `-`, `.`",
     "PCI id": "`'15b3'`, `'15b3:1021'`",
@@ -124,6 +127,8 @@ def _row(schema: Mapping[str, Any], name: str, value: Mapping[str, Any], require
         accepts = _accepts(value)
     else:
         accepts = "a list of the mappings below" if value.get("type") == "array" else "the mapping below"
+        words = [_kind(option) for option in value.get("anyOf", ()) if "const" in option]
+        accepts = " or ".join((accepts, *words))
     example = "<br>".join(f"`{_inline(item)}`" for item in value.get("examples", ()))
     default = "must be given" if required else _default(value)
     return f"| `{name}` | {default} | {accepts} | {example or 'below'} | {value['description']} |"

@@ -68,6 +68,7 @@ def reset() -> None:
 def require() -> None:
     """Install what the lab and the tests need of this machine's packages, or say what is missing."""
     requirements.ensure()
+    requirements.ensure_browser()
 
 
 @main.command()
@@ -75,7 +76,8 @@ def build() -> None:
     """Build binaries and image, and what only the tests need, without starting anything."""
     requirements.ensure()
     cluster.build()
-    gobuild.build(gobuild.KWOK)
+    for component in gobuild.FOR_TESTS:
+        gobuild.build(component)
 
 
 @main.command()
@@ -90,7 +92,8 @@ def prepare(folders: tuple[Path, ...]) -> None:
     # A process for each: an interrupt is raised in the main thread alone, and has to end them all.
     commands = [[sys.executable, "-m", "lab", "prepare", str(folder.absolute())] for folder in folders]
     with ThreadPoolExecutor(len(commands) or 1) as pool, _running(commands) as labs:
-        gobuild.build(gobuild.KWOK)
+        for component in gobuild.FOR_TESTS:
+            gobuild.build(component)
         for ended in as_completed([pool.submit(lab.wait) for lab in labs]):
             if ended.result() != 0:
                 raise LabError("a lab cannot be prepared; its own message stands above")

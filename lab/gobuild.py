@@ -74,8 +74,15 @@ POD_RESOURCES = Component("podresources", (("podresources", "."),))
 _RDMA = "github.com/Mellanox/k8s-rdma-shared-dev-plugin/cmd"
 RDMA_PLUGIN = Component("rdma-plugin", (("k8s-rdma-shared-dp", f"{_RDMA}/k8s-rdma-shared-dp"),))
 RDMA_ORACLE = Component("rdma-oracle", (("oracle", "."),), sources="rdma-plugin")
+PROMTOOL = Component(
+    "promtool",
+    (("promtool", "github.com/prometheus/prometheus/cmd/promtool"),),
+    tags=("remove_all_sd",),  # rules need no service discovery: 240 of 1356 packages
+)
 
 COMPONENTS = (CONTAINERD, KUBERNETES, ETCD, DEVICE_PLUGIN, RDMA_PLUGIN)
+FOR_TESTS = (KWOK, PROMTOOL)
+"""What no lab needs, and tests do."""
 
 
 @functools.cache

@@ -47,6 +47,11 @@ PACKAGES = (
     "pciutils",
     "procps",
     "rdma-core",
+    # measure; Debian's kernel lacks what rtla reads
+    "perftest",
+    "rt-tests",
+    "stress-ng",
+    "sysbench",
 )
 
 UNUSED_DOCUMENTS = (

@@ -2,6 +2,7 @@
 LAB_NODES ?= 1
 NODE ?= numaforge-lab-1
 ADMISSIONS ?= 1000
+EXPLAINED ?= 2000
 SEED ?= 1
 FUZZ ?= 120
 
@@ -49,8 +50,9 @@ test-kubelets: kubelets ## `check` against all eight kubelets; renews the record
 	@NUMAFORGE_KUBELETS=all NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
 	@$(PYTHON) -m docs.check_examples
 
-test-admissions: setup ## random pods, `admit` against the live kubelet (ADMISSIONS=5000 SEED=2)
-	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' tests/lab/test_admission_live.py
+test-admissions: setup ## random pods, `admit` and `cluster explain` against the live kubelet (ADMISSIONS=5000 EXPLAINED=2000 SEED=2)
+	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_EXPLAINED=$(EXPLAINED) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' \
+		tests/lab/test_admission_live.py tests/lab/test_explain_live.py
 
 test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed
 	@$(LONG) tests/lab/test_rollout_fleet.py tests/lab/test_rollout_faults.py tests/lab/test_rollout_job.py
@@ -59,7 +61,7 @@ test-workers: setup ## three virtual workers, pods that move between them
 	@$(LONG) tests/lab/test_rollout_workers.py
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
-	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py transaction.py configz.py site.py verify.py wheel.py devices.py)
+	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py)
 
 test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss
 	@$(LONG) tests/lab/test_image.py

@@ -26,6 +26,11 @@ PACKAGE_OF_COMMAND = {
     "gcc": "gcc",
     "sudo": "sudo",
     "curl": "curl",
+    # what measures, in sandboxes
+    "numactl": "numactl",
+    "sysbench": "sysbench",
+    "stress-ng": "stress-ng",
+    "cyclictest": "rt-tests",
 }
 """`busybox` is satisfied by busybox-static too; the two packages exclude each other, so it is only installed
 where neither is."""
@@ -36,6 +41,9 @@ PACKAGE_OF_FILE = {
 }
 
 ROOTLESS_PACKAGE_OF_COMMAND = {"newuidmap": "uidmap"}
+
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""Commands of a browser that can show pages in tests; the first is a package of Debian's, too."""
 
 _SYSTEM_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
@@ -68,8 +76,36 @@ def missing_packages() -> list[str]:
 def ensure() -> None:
     """Install what is missing when we are root, else name it and stop."""
     packages = missing_packages()
-    if not packages:
-        return
+    if packages:
+        _install(packages)
+
+
+def browser() -> str | None:
+    """Return the path of a browser, or None where there is none."""
+    return next((path for name in BROWSERS if (path := find_command(name))), None)
+
+
+def ensure_browser() -> None:
+    """Install a browser when we are root and apt offers it; tests of pages skip without one."""
+    if browser() is None and os.geteuid() == 0 and _is_offered(BROWSERS[0]):
+        _install([BROWSERS[0]])
+
+
+def _is_offered(package: str) -> bool:
+    if find_command("apt-cache") is None:
+        return False
+    for arguments in (
+        ["apt-cache", "policy", package],
+        ["apt-get", "update"],
+        ["apt-cache", "policy", package],
+    ):
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        if "Candidate:" in done.stdout and "Candidate: (none)" not in done.stdout:
+            return True
+    return False
+
+
+def _install(packages: list[str]) -> None:
     install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     if os.geteuid() != 0 or find_command("apt-get") is None:
         raise RequirementError(

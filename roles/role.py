@@ -4,6 +4,7 @@
     plan.py       how it is decided: its frozen plan, and decide(); pure
     files.py      what it writes on the host
     promises.py   what verification holds the live node to, with probe.sh where it asks for more than files
+    watched.py    what the node compares with its plan by itself, and its metrics
     part.py       how a node keeps, applies, proves and undoes it, with part.sh; at_boot.sh is for its unit
 
 A role has those that it needs. Nothing outside of the folder names the role but ROLES and the deploys.
@@ -19,7 +20,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numaforge.file_content import PlannedFile
     from numaforge.maintenance.part import PartModule
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numaforge.template import Template
     from numaforge.topology.model import MachineShape, NodeTopology
     from numaforge.verification.promise import Promise
+    from numaforge.watched import Compared, Family
 
 
 class Turn(Enum):
@@ -102,6 +104,16 @@ class PromisesModule(Protocol):
     PROMISES: tuple[Promise, ...]
 
 
+class WatchedModule(Protocol):
+    """watched.py. It has one of these, or both; what it lacks is nothing."""
+
+    def compared(self, plan: NodePlan) -> Iterable[Compared]:
+        """Return the files of the kernel that a node compares with its plan."""
+
+    def families(self, plan: NodePlan) -> Iterable[Family]:
+        """Return the metrics that a node tells."""
+
+
 @dataclass(frozen=True)
 class Called:
     """What a deploy calls for by this name: the roles that are `called` so, in the maintenance that is open.
@@ -161,6 +173,11 @@ class Role(Called):
     def promises(self) -> PromisesModule | None:
         """What a live node is held to; None for a role that promises nothing."""
         return cast("PromisesModule | None", self._module("promises"))
+
+    @cached_property
+    def watched(self) -> WatchedModule | None:
+        """What a node compares and tells by itself; None for a role of which there is nothing."""
+        return cast("WatchedModule | None", self._module("watched"))
 
     def _module(self, name: str) -> object | None:
         dotted = f"{self.package}.{name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from numaforge.kubelet.admission.amd_resources import AMD_RESOURCE
 from numaforge.kubelet.admission.inventory import counts_of, shared_tokens
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.reasons import Reasoned
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology
 
 TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("capacity", "device_plugin", "rdma")
+NEEDS: tuple[str, ...] = ("capacity", "devices", "amd_partitions", "device_plugin", "rdma")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,10 @@ def devices_of(known: Mapping[str, int], decided: Decisions) -> dict[str, int]:
     if decided.advertised is not None:
         found = {name: count for name, count in known.items() if not GPU_RESOURCE.fullmatch(name)}
         found |= decided.advertised
+    if decided.amd_partitions.gpus:
+        found = {name: count for name, count in found.items() if not AMD_RESOURCE.fullmatch(name)}
+        counts = counts_of(decided.devices)
+        found |= {name: count for name, count in counts.items() if AMD_RESOURCE.fullmatch(name)}
     if decided.rdma.pools_deployed:
         found |= counts_of(shared_tokens({pool.resource: pool.tokens for pool in decided.rdma.pools}))
     return found

@@ -45,7 +45,7 @@ class PredictedAllocatable:
 
 
 TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "kubelet")
+NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "kubelet", "gpu_memory")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,12 @@ class Decided:
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the node's Allocatable, where a kubelet is planned and the memory is known."""
+    """Return the node's Allocatable, where a kubelet is planned and the memory is known after the boot."""
     if not machine.memory_bytes or decided.kubelet is None or profile.kubelet.state == "absent":
         return Reasoned(Decided())
     notices = (*_pools_of_gpus(machine, decided), *_gpu_memory_changed(machine, decided))
+    if decided.gpu_memory.grows:
+        return Reasoned(Decided(), notices=notices)
     return Reasoned(Decided(predicted=_predicted(machine, decided)), notices=notices)
 
 
@@ -85,7 +87,7 @@ def _pools_of_gpus(machine: MachineShape, decided: Decisions) -> Iterator[Notice
 
 def _gpu_memory_changed(machine: MachineShape, decided: Decisions) -> Iterator[Notice]:
     earlier = decided.previous.allocatable if decided.previous else None
-    if earlier is None:
+    if earlier is None or decided.gpu_memory.mode is not None:  # then the role gpu_memory says it
         return
     was, now = earlier.gpu_memory_bytes, gpu_memory_bytes(machine)
     if bool(was) != bool(now):

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from numaforge.errors import PlanError
+from numaforge.roles.amd_partitions.config_manager import (
+    CONFIG_KEY,
+    PROFILE_LABEL,
+    manager_config,
+    manager_profile,
+)
 from numaforge.roles.device_plugin.labels import OPERATOR_LABEL
 from numaforge.roles.device_plugin.plan import config_document
 from numaforge.roles.mig.operator import operator_entries, operator_name
@@ -77,6 +83,28 @@ def operator_config_map(
         labels[plan.hostname] = {OPERATOR_LABEL: chosen}
     text = _yaml({"version": "v1", "mig-configs": dict(sorted(configs.items()))})
     return _config_map(name, namespace, {OPERATOR_KEY: text}), labels
+
+
+def manager_config_map(
+    plans: Iterable[NodePlan], name: str, namespace: str
+) -> tuple[Manifest, Mapping[str, Mapping[str, str]]]:
+    """Return the ConfigMap of AMD's device config manager, and the labels by which nodes choose, by hostname.
+
+    Raises PlanError for a plan that does not leave its GPUs to the manager.
+    """
+    profiles: dict[str, Any] = {}
+    labels: dict[str, dict[str, str]] = {}
+    for plan in plans:
+        said, chosen = manager_profile(plan.amd_partitions), plan.labels.get(PROFILE_LABEL)
+        if said is None or chosen is None:
+            raise PlanError(
+                "does not leave the modes of AMD GPUs to the device config manager",
+                where=plan.hostname,
+                remedy="say amd_partitions.managed_by: device-config-manager, and the modes in gpus",
+            )
+        profiles[chosen] = said
+        labels[plan.hostname] = {PROFILE_LABEL: chosen}
+    return _config_map(name, namespace, {CONFIG_KEY: manager_config(profiles)}), labels
 
 
 def as_yaml(manifest: Manifest) -> str:

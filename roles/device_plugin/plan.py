@@ -11,6 +11,7 @@ from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared, counts_of, inventory_of, shared_tokens
 from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.amd_partitions.plan import plugin_of
 from numaforge.roles.device_plugin.advertised import advertised
 from numaforge.roles.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.roles.device_plugin.config import DevicePluginConfig
@@ -75,7 +76,9 @@ def devices_of(machine: NodeTopology, plan: NodePlan) -> Inventory:
     strategy = plan.device_plugin.mig_strategy if plan.device_plugin else plan.mig.strategy
     shared = _config(plan.device_plugin).sharing.taken if plan.device_plugin else NOT_SHARED
     tokens = shared_tokens({pool.resource: pool.tokens for pool in plan.rdma.pools})
-    return {**inventory_of(machine, strategy, shared), **tokens}
+    if plan.dra is not None and plan.dra.gpus:
+        return tokens
+    return {**inventory_of(machine, strategy, shared, plugin_of(plan.amd_partitions)), **tokens}
 
 
 def _countable(machine: NodeTopology, strategy: str) -> bool:
@@ -145,15 +148,19 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     """
     mig = decided.mig
     known = _countable(machine, mig.strategy)
+    by_claims = profile.dra.gpus == "claims"
+    if profile.device_plugin == DevicePlugin() and by_claims:
+        return Reasoned(Decided(advertised={}))
     if profile.device_plugin == DevicePlugin():
         counted = known and mig.gpus and mig.managed_by != "dra-driver"
         counts = counts_of(inventory_of(machine, mig.strategy)) if counted else None
         return Reasoned(Decided(advertised=counts))
-    if mig.managed_by == "dra-driver":
+    if mig.managed_by == "dra-driver" or by_claims:
+        other = "dra.gpus say device-plugin" if by_claims else "mig.managed_by say another"
         raise PlanError(
             "a DRA driver has the GPUs, so no device plugin may have them",
             where="device_plugin",
-            remedy="leave the section out, or have mig.managed_by say another",
+            remedy=f"leave the section out, or have {other}",
         )
     found = plan_device_plugin(profile, mig.strategy, machine)
     plan = Decided(device_plugin=found.value, advertised=found.value.advertised if known else None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.reasons import Reasoned
+from numaforge.roles.amd_partitions.plan import plugin_wished
 from numaforge.roles.device_plugin.plan import shared_by
 from numaforge.roles.role import Turn, Working
 
@@ -29,4 +30,7 @@ class Decided:
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the devices of each resource once the machine is as planned."""
-    return Reasoned(Decided(devices=inventory_of(machine, profile.mig.strategy, shared_by(profile))))
+    if profile.dra.gpus == "claims":
+        return Reasoned(Decided(devices={}))
+    plugins = profile.mig.strategy, shared_by(profile), plugin_wished(profile)
+    return Reasoned(Decided(devices=inventory_of(machine, *plugins)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numaforge import shell
-from numaforge.file_content import FileContent, PlannedFile
+from numaforge.file_content import FileContent, PlannedFile, boot_units
 from numaforge.maintenance.bundle import FileChange, diff
 from numaforge.render import render_file
 from numaforge.verification.promise import Promise, Table, unit_starts_at_boot, unit_state
@@ -26,17 +26,13 @@ def files(plan: NodePlan) -> Table:
 
 def units(plan: NodePlan) -> Table:
     """The states that each unit of ours may be in: one that acts at boot has not failed."""
-    at_boot = [file.path.rsplit("/", 1)[1] for file in plan.files if _is_unit(file.path)]
-    return dict.fromkeys(at_boot, ("active", "inactive"))
+    states = {".service": ("active", "inactive"), ".timer": ("active",)}
+    return {unit.name: states[unit.suffix] for unit in boot_units(plan.files)}
 
 
-def boot_units(plan: NodePlan) -> Table:
+def starting_units(plan: NodePlan) -> Table:
     """The units that have to start at boot."""
     return dict.fromkeys(units(plan), "enabled")
-
-
-def _is_unit(path: str) -> bool:
-    return path.startswith("/etc/systemd/system/") and path.endswith(".service")
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
@@ -64,5 +60,5 @@ PROMISES = (
     Promise("file_mode_and_owner", files, _file_mode_and_owner, asks=_asks),
     Promise("file_content", files, _file_content),
     Promise("unit_state", units, unit_state),
-    Promise("unit_starts_at_boot", boot_units, unit_starts_at_boot),
+    Promise("unit_starts_at_boot", starting_units, unit_starts_at_boot),
 )

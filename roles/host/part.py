@@ -27,9 +27,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return what is to be held and to be let go; what something else holds stays so."""
     if "host" not in goal.roles:
         return None
-    said = [text.partition(" ")[::2] for text in found.said.get(NAME, ())]
-    held = {name for kind, name in said if kind == "held"}
-    ours = {name for kind, name in said if kind == "ours"}
+    held, ours = {*found.every(NAME, "held")}, {*found.every(NAME, "ours")}
     wanted = {*goal.plan.host.holds}
     hold, loose = sorted(wanted - held), sorted((ours - wanted) & held)
     record = sorted((ours & wanted) | (wanted - held))

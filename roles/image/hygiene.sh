@@ -52,6 +52,7 @@ tell_leftovers() {
         /var/lib/kubelet/device-plugins/*checkpoint* /var/lib/kubelet/plugins_registry/* /var/lib/kubelet/*checkpoint*
     each cluster-login /etc/kubernetes/*.conf /etc/kubernetes/pki/*.key /var/lib/rancher/*/agent/*.key
     each generated-configuration /etc/numaforge/plan.json /var/lib/numaforge/txn /var/lib/numaforge/boot \
+        /var/lib/numaforge/measured.json \
         /etc/systemd/system/numaforge-recover.service /etc/systemd/system/numaforge-rescue.service
     each cdi /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*
     filled imex-nodes /etc/nvidia-imex/nodes_config.cfg

@@ -13,6 +13,8 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import DROP_IN_DIR
 from numaforge.kubelet.startup.check import check as check_startup
+from numaforge.roles.gpu_memory.plan import as_planned as memory_as_planned
+from numaforge.roles.gpu_memory.plan import moves_memory
 from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, with_pools
 from numaforge.roles.offline.plan import as_planned
 from numaforge.topology.model import KubeletInstall, NodeTopology
@@ -92,6 +94,7 @@ def effect(
             before,
             after.effective,
             hugepages_changed=pools_change,
+            memory_changed=moves_memory(machine, plan.gpu_memory),
             root_dir=kubelet.root_dir,
         )
     }
@@ -115,8 +118,8 @@ def _said(config: Mapping[str, Any], name: str) -> Any:
 
 
 def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine as it is when the kubelet starts: CPUs offline, pools filled, swap off."""
-    switched = as_planned(machine, plan.tuning.offline)
+    """Return the machine as it is when the kubelet starts: CPUs and GPUs' memory gone, pools filled."""
+    switched = memory_as_planned(as_planned(machine, plan.tuning.offline), plan.gpu_memory)
     filled = with_pools(switched, hugepage_counts(plan))
     return replace(filled, swap_bytes=0) if plan.tuning.swap_off else filled
 

@@ -40,6 +40,7 @@ from numaforge.kubelet.values.booleans import truth
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.cpus.plan import CpuPlan, uneven_smt
+from numaforge.roles.kubelet import engine
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
 from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.largest_pods.plan import admits_all_devices
@@ -181,6 +182,10 @@ class _Chooser:
     def settings(self) -> dict[str, Any]:
         """Return the managed part of the KubeletConfiguration, in the order of its reference."""
         self._refuse_reserved_cgroups()
+        if engine.by_claims(self.wish):
+            engine.require(self.wish, self.version)
+            self.decisions.append(Decision(engine.FIELD, "dra", self.profile.choice(engine.FIELD)))
+            self.notices += engine.notices(self.version)
         cpu_policy = self._policy(
             "cpuManagerPolicy", self.wish.cpu_manager_policy, *self._cpu_policy_default()
         )
@@ -251,6 +256,11 @@ class _Chooser:
 
     def _policy(self, name: str, wanted: str | None, default: str, reason: str) -> str:
         subject = f"kubelet.{name}"
+        by_engine = engine.POLICIES.get(_FIELDS[name].rpartition(".")[2])
+        if by_engine and engine.by_claims(self.wish):
+            self.existing.settle((name,), by_engine, subject=engine.FIELD, override=self.override)
+            self.decisions.append(Decision(subject, by_engine, engine.REASON))
+            return by_engine
         kept = self.existing.settle((name,), wanted, subject=_FIELDS[name], override=self.override)
         if kept:
             value, reason = str(kept.value), f"kept as {kept.place} has it"
@@ -675,7 +685,7 @@ class _Chooser:
         states |= {
             f"kubelet.topology_manager_options.{name}": topology_states[name] for name in topology_chosen
         }
-        gates = {}
+        gates = self._gates_of_engine()
         for name, state in states.items():
             if state.gate is None:
                 continue
@@ -694,6 +704,21 @@ class _Chooser:
                     "featureGates", state.gate, "true", f"{state.name} is {state.maturity} here"
                 )
         return dict(sorted(gates.items()))
+
+    def _gates_of_engine(self) -> dict[str, bool]:
+        gates = {}
+        for gate in engine.gates(self.version) if engine.by_claims(self.wish) else ():
+            self.existing.settle(
+                ("featureGates", gate),
+                "true",
+                subject=engine.FIELD,
+                override=self.override,
+                same=partial(_same_bool, "true"),
+                shown=f"dra, which needs the feature gate {gate}",
+            )
+            gates[gate] = True
+            self._decide_option("featureGates", gate, "true", "the CPU driver needs it, and it is alpha here")
+        return gates
 
 
 def _versions(option: str) -> str:

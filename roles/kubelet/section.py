@@ -72,6 +72,13 @@ class Kubelet(Removable):
         description="The kubelet's version, for hosts on which none is installed yet; in quotes.",
         examples=["1.36"],
     )
+    resource_engine: Literal["kubelet", "dra"] | None = Field(
+        default=None,
+        description="Who hands out CPUs: the kubelet's managers, or the CPU driver of dynamic resource "
+        "allocation. With dra the kubelet's policies are none, whatever the profile that this one `extends` "
+        "says of them. Unset: kubelet.",
+        examples=["dra"],
+    )
     cpu_manager_policy: Literal["none", "static"] | None = Field(
         default=None,
         description="static gives whole CPUs to Guaranteed pods that ask for them.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.codec import ByName
 from numaforge.reasons import Decision, Reasoned
+from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, manager_profile_name
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL, MIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL
 from numaforge.roles.device_plugin.plan import in_mig_mode
 from numaforge.roles.device_plugin.section import DevicePlugin
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("mig", "device_plugin", "rdma")
+NEEDS: tuple[str, ...] = ("mig", "amd_partitions", "device_plugin", "rdma")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,9 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     """Return the labels of the Node, each with its reason."""
     mig, plugin = decided.mig, profile.device_plugin != DevicePlugin()
     by_operator = mig.managed_by == "gpu-operator"
+    handed = decided.amd_partitions.managed_by == "device-config-manager"
     labels = {
+        PROFILE_LABEL: manager_profile_name(profile.name, decided.amd_partitions) if handed else None,
         MIG_LABEL: mig.label,
         OPERATOR_LABEL: operator_config_name(decided, machine) if by_operator else None,
         CONFIG_LABEL: profile.device_plugin.config if plugin else None,
@@ -47,6 +50,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 REASONS = {
+    PROFILE_LABEL: "AMD's device config manager sets the modes of the profile of this name",
     CONFIG_LABEL: "the device plugin takes the configuration of this name",
     STRATEGY_LABEL: "GPU feature discovery says the same of the device plugin",
     OPERATOR_LABEL: "the GPU operator's MIG manager cuts the GPUs so",

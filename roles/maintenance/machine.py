@@ -25,6 +25,9 @@ from numaforge.maintenance.transaction import (
     status_script,
     void_script,
 )
+from numaforge.measure.asking import kept_script, read_kept
+from numaforge.measure.record import MeasurementError
+from numaforge.measure.siblings import why_held
 from numaforge.rollout.configz import read_answer
 from numaforge.rollout.patience import RETRY_SECONDS
 
@@ -130,6 +133,18 @@ class PyinfraMachine:
         except HostUnreachableError as error:
             self._ask(asking(":"))  # it answers us: to wait longer would not help the suite
             return (str(error),)
+
+    def held(self) -> tuple[str, ...]:
+        """Return why what was measured on the host keeps it from service; () where nothing does."""
+        asked = self._target.goal.plan.measure
+        if asked is None:
+            return ()
+        command = f"numaforge measure INVENTORY --limit {self._host.name} --kubeconfig FILE"
+        try:
+            kept = read_kept(self._ask(kept_script()))
+        except MeasurementError as error:
+            return (f"{error.message}: run `{command}`",)
+        return why_held(kept, asked.least_share, command)
 
     def proved(self) -> None:
         """Remove the marks: nothing is left to be verified."""

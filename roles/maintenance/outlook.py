@@ -69,6 +69,7 @@ def announce_outlook(host: Host, target: Target, options: RolloutOptions, found:
         allocatable=target.expected.allocatable,
         labels=target.expected.labels,
         fixed_mig=target.expected.fixed_mig,
+        unpins=target.unpins,
         options=options.model_dump(),
         said=sorted(options.model_fields_set),
         unreadable=found.unreadable,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH
+from numaforge.kubelet.admission.amd_resources import AMD_PREFIXES
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.kubelet.checkpoints import CPU_STATE_FILE, policy_in
 from numaforge.kubelet.config.flags import flag_value, registered_name
 from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal
@@ -68,8 +70,18 @@ class Target:
             all_gpus=gpus or (plan.device_plugin is not None and bool(quantities)),
             labels={**self._retired_labels, **plan.labels},
             prefixes=_prefixes(plan, self._earlier) if quantities or not plan.rdma.pools_deployed else (),
+            fixed_partitions=bool(plan.amd_partitions.gpus) and plan.amd_partitions.managed_by == "numaforge",
             fixed_mig="mig" in roles and plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
         )
+
+    @property
+    def unpins(self) -> bool:
+        """Whether pods that have CPUs to themselves share them afterwards: the static policy ends."""
+        kubelet, install = self.goal.plan.kubelet, self.goal.machine.kubelet
+        if kubelet is None or install is None or "kubelet" not in self.goal.roles:
+            return False
+        policy = policy_in(install.state_files.get(CPU_STATE_FILE))
+        return policy == "static" and kubelet.settings.get("cpuManagerPolicy") == "none"
 
     @property
     def saves_plan(self) -> bool:
@@ -110,7 +122,7 @@ class Target:
     @property
     def _labels_count(self) -> bool:
         """Whether a role was called that has to do with labels."""
-        return bool(self.goal.roles & {"kubelet", "mig", "rdma"})
+        return bool(self.goal.roles & {"kubelet", "mig", "amd_partitions", "rdma"})
 
     @property
     def _retired_labels(self) -> dict[str, None]:
@@ -127,6 +139,9 @@ class Target:
 
 
 def _prefixes(*plans: NodePlan | None) -> tuple[str, ...]:
-    """Return the prefixes of resources that the shared RDMA device plugin alone advertises on a node."""
+    """Return how resources begin that no other plugin advertises than those whose devices are planned."""
     deployed = (plan.rdma for plan in plans if plan and plan.rdma.pools_deployed)
-    return tuple(sorted({f"{pool.resource.partition('/')[0]}/" for rdma in deployed for pool in rdma.pools}))
+    found = {f"{pool.resource.partition('/')[0]}/" for rdma in deployed for pool in rdma.pools}
+    if any(plan and plan.amd_partitions.gpus for plan in plans):
+        found |= {*AMD_PREFIXES}
+    return tuple(sorted(found))

@@ -5,25 +5,23 @@ The node does it by itself, with Python: worker.py and the pynvml that it needs 
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.given import digits
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.models import mode_needs_boot
 from numaforge.roles.mig.worker import source
-from numaforge.shell import line
 from numaforge.snapshot.nvml_library import library_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numaforge.roles.mig.instance import MigGpu
     from numaforge.topology.model import Gpu
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name
 BOOT_LINK = boot_link(MIG_UNIT_PATH)
-OLDEST_PYTHON = (3, 9)
 _ONCE_SECONDS = 360  # two commands that take their time (a unit that stops, a reset), and the driver back
 _GPU_SECONDS = 30
 
@@ -90,15 +87,8 @@ def seconds(gpus: int) -> int:
 
 
 def held_by(found: Found) -> tuple[str, ...]:
-    """Return the units whose processes had a GPU open at the look: of each control group the innermost."""
-    said = (text.partition(" ") for text in found.said.get(NAME, ()))
-    groups = [group for word, _, group in said if word == "holds"]
-    units = {
-        next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")
-        for group in groups
-        if "kubepods" not in group and "/user.slice/" not in group
-    }
-    return tuple(sorted(units - {""}))
+    """Return the units whose processes had a GPU open at the look."""
+    return units_of(found, NAME)
 
 
 def data(
@@ -108,11 +98,7 @@ def data(
     both = list(zip(wanted, now, strict=True))
     planned = ({**asdict(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both)
     return {
-        "planned.json": _document(planned),
-        "found.json": _document(asdict(_now(gpu, is_now)) for gpu, is_now in both),
-        "units": lines(
-            *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
-        ),
+        **worker_files(planned, (asdict(_now(gpu, is_now)) for gpu, is_now in both), holders, may_stop),
         "pynvml.py": library_source(source()),
         "worker.py": source(),
     }
@@ -139,11 +125,7 @@ def part(
     most = seconds(len(wanted)) if wanted else 30
     return Part(
         NAME,
-        sentences=tuple(
-            f"{unit}, which holds a GPU, may be stopped for that, and is started again"
-            for unit in holders
-            if wanted
-        ),
+        sentences=stops(holders) if wanted else (),
         moves=tuple(moves),
         data=data(wanted, now, holders, may_stop) if wanted else {},
         settings={"MIG_BOOT_LINK": BOOT_LINK, "MIG_BOOT_LINK_TARGET": MIG_UNIT_PATH if enabled else ""},
@@ -154,10 +136,6 @@ def part(
         boot_seconds=most,
         units=(UNIT,),  # it would bring back what the undoing has just taken away
     )
-
-
-def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
-    return json.dumps({"gpus": list(gpus)}, indent=1) + "\n"
 
 
 def _differs(gpu: MigGpu, now: Gpu | None, *, mode_only: bool) -> bool:
@@ -214,15 +192,10 @@ def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
 
 
 def _refuse_without_python(said: Mapping[str, str]) -> None:
-    version = said.get("python", "")
-    numbers = tuple(number for part in version.split(".") if (number := digits(part)) is not None)
-    if numbers < OLDEST_PYTHON:
-        oldest = ".".join(map(str, OLDEST_PYTHON))
-        raise HostError(
-            f"MIG is changed on the node with python3 {oldest} or later, and it has {version or 'none'}",
-            remedy=f"have python3 be {oldest} or later on the node; nothing else is fetched. RHEL 8 "
-            "and its kin take `dnf install python3.11`, `alternatives --set python3 /usr/bin/python3.11`",
-        )
+    rhel = (
+        ". RHEL 8 and its kin take `dnf install python3.11`, `alternatives --set python3 /usr/bin/python3.11`"
+    )
+    refuse_old_python(said, "MIG is", rhel)
     if said.get("library") != "yes":
         raise HostError(
             "the node has no libnvidia-ml.so.1: MIG cannot be changed",

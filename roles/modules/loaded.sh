@@ -26,7 +26,10 @@ users_of() { # MODULE: the loaded modules that hold it
         users_of "${user##*/}"
     done
 }
+nvidia_parameter() { # NAME: the driver writes words in quotes; "" is one that is not set
+    sed -n "s/^$1: //p" /proc/driver/nvidia/params 2> /dev/null | sed 's/^"\(..*\)"$/\1/'
+}
 parameter() { # MODULE NAME: its value; nothing where the module is not loaded or does not tell it
-    if [ "$1" = nvidia ] && sed -n "s/^${2#NVreg_}: //p" /proc/driver/nvidia/params 2> /dev/null | grep .; then return; fi
+    if [ "$1" = nvidia ] && nvidia_parameter "${2#NVreg_}" | grep .; then return; fi
     cat "/sys/module/$1/parameters/$2" 2> /dev/null
 }

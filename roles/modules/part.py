@@ -13,17 +13,27 @@ from numaforge.errors import HostError
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
 from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.shell import line
+from numaforge.topology.memory_mode import (
+    DRIVER,
+    FIRST_DRIVER_BY_DEFAULT,
+    NUMA,
+    driver_branch,
+    gpu_memory_mode,
+)
+from numaforge.topology.memory_mode import OPTION as MEMORY_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numaforge.roles.modules.plan import ModulesPlan
+    from numaforge.topology.model import NodeTopology
 
 NAME = "modules"
 RECORD = "/etc/numaforge/modules"
 _LOAD_SECONDS = 120  # a driver of NICs brings up each port
 _KERNELS_OWN = {("ib_core", "netns_mode"): "1"}  # drivers/infiniband/core/device.c
 """Options whose default is known: to say them, or not to, is the same to a boot."""
+_NOT_SET = '""'  # as NVIDIA's driver shows a word that no option has
 _WHY_VITAL = {
     "default-route": "{what} needs it, which has the default route",
     "connection": "{what} needs it, which has our own connection",
@@ -78,7 +88,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     load = [name for name in plan.load if name not in loaded]
     unload = _unload(plan, found)
     _refuse_vital(found, plan.blocked, [name for name in unload if name in loaded])
-    late, netns = _late(plan, found)
+    late, netns = _late(goal, found)
     if goal.plan.kernel.reboot != "allowed":
         late = []
     if not (load or unload or late or netns):
@@ -94,7 +104,7 @@ def pending(goal: Goal, found: Found) -> str | None:
     """Say what waits for a reboot that is not allowed; None where nothing does."""
     if "modules" not in goal.roles or goal.plan.kernel.reboot == "allowed":
         return None
-    late, _ = _late(goal.plan.modules, found)
+    late, _ = _late(goal, found)
     if not late:
         return None
     leave = goal.plan.kernel.reboot
@@ -106,7 +116,7 @@ def at_once(goal: Goal, found: Found) -> ModulesPlan:
     plan = goal.plan.modules
     if goal.plan.kernel.reboot == "allowed":
         return plan
-    late, _ = _late(plan, found)
+    late, _ = _late(goal, found)
     held = {(told.module, told.name): told for told in told_by(found.text(MODPROBE_PATH))}
     planned = {(told.module, told.name): told for told in _told(plan)}
     every = [held.get(key) if told.late in late else told for key, told in planned.items()]
@@ -213,10 +223,7 @@ def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -
             where=", ".join(going),
             remedy="install iproute2, then run again",
         )
-    for text in found.said.get(NAME, ()):
-        kind, _, rest = text.partition(" ")
-        if kind != "vital":
-            continue
+    for rest in found.every(NAME, "vital"):
         module, what, why = rest.split()
         if module in going:
             goes = "is to be kept out" if module in blocked else "is to be unloaded"
@@ -229,18 +236,21 @@ def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -
             )
 
 
-def _late(plan: ModulesPlan, found: Found) -> tuple[list[str], str]:
+def _late(goal: Goal, found: Found) -> tuple[list[str], str]:
     """Return the lines of what only a boot brings or takes away, and the mode that RDMA takes at once.
 
-    What was written is believed of a module that does not tell, because a boot has proved it.
+    What was written is believed of a module that does not tell, because a boot has proved it. To pin the
+    mode of the GPUs' memory that the driver has taken by default changes nothing, and needs no boot.
     """
+    plan, own = goal.plan.modules, {**_KERNELS_OWN, **_drivers_own(goal.machine)}
     now: dict[tuple[str, str], str] = {}
-    for text in found.said.get(NAME, ()):
-        kind, _, rest = text.partition(" ")
-        if kind == "parameter":
-            module, _, told = rest.partition(" ")
-            name, _, value = told.partition(" ")
-            now[module, name] = value.strip()
+    for rest in found.every(NAME, "parameter"):
+        module, _, told = rest.partition(" ")
+        name, _, value = told.partition(" ")
+        now[module, name] = value.strip()
+    for option, value in _drivers_own(goal.machine).items():
+        if now.get(option) == _NOT_SET:
+            now[option] = value
     loaded, unload, vital = _names(found, "loaded"), _unload(plan, found), _names(found, "vital")
     held = told_by(found.text(MODPROBE_PATH))
 
@@ -254,8 +264,8 @@ def _late(plan: ModulesPlan, found: Found) -> tuple[list[str], str]:
 
     def is_harmless(told: _Told) -> bool:  # to take it back
         if told.name:
-            own = _KERNELS_OWN.get((told.module, told.name)) == switch(told.value)
-            return own or told.module not in loaded or told.module in unload
+            default = own.get((told.module, told.name)) == switch(told.value)
+            return default or told.module not in loaded or told.module in unload
         return told.module in plan.load
 
     planned = list(_told(plan))
@@ -265,6 +275,14 @@ def _late(plan: ModulesPlan, found: Found) -> tuple[list[str], str]:
     late += [told.taken_back for told in gone if not is_harmless(told)]
     netns = _netns_now(late, found)
     return [text for text in late if not (netns and text.startswith("option ib_core netns_mode "))], netns
+
+
+def _drivers_own(machine: NodeTopology) -> dict[tuple[str, str], str]:
+    """Return the mode of the GPUs' memory that the driver takes where no option says one, if it is known."""
+    branch = driver_branch(machine)
+    if branch is None or gpu_memory_mode(machine) is None:
+        return {}
+    return {("nvidia", MEMORY_MODE): DRIVER if branch >= FIRST_DRIVER_BY_DEFAULT else NUMA}
 
 
 def switch(value: str) -> str:

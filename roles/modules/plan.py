@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.role import Turn
+from numaforge.topology.memory_mode import OPTION as MEMORY_MODE
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
@@ -27,6 +28,7 @@ class ModulesPlan:
 # What ConnectX and BlueField need for verbs, management datagrams and connections, on InfiniBand and RoCE.
 # issm is no module: ib_umad brings it, and ports with SM_DISABLED lack it.
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
+IMEX_CHANNEL = "NVreg_CreateImexChannel0=1"  # at each load: one made by mknod is gone with a boot
 NETNS_OPTION = {"shared": "netns_mode=1", "exclusive": "netns_mode=0"}  # drivers/infiniband/core/device.c
 
 
@@ -37,15 +39,26 @@ def rdma_modules(profile: NodeProfile) -> tuple[str, ...]:
 
 
 def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
-    """Return the modules of the sections `modules` and `rdma.host` together.
+    """Return the modules of the sections `modules` and `rdma.host`, and what `gpu_memory` and `imex` mean.
 
-    Raises PlanError where the two contradict each other.
+    Raises PlanError where they contradict each other.
     """
     wish, rdma = profile.modules, profile.rdma.host
     load = tuple(dict.fromkeys((*wish.load, *rdma_modules(profile))))
     options = dict(wish.options)
     if rdma.netns:
-        options["ib_core"] = _with_netns(options.get("ib_core", ()), rdma.netns)
+        options["ib_core"] = _with(
+            options.get("ib_core", ()), NETNS_OPTION[rdma.netns], "ib_core", f"rdma.host.netns {rdma.netns}"
+        )
+    if profile.gpu_memory:
+        options["nvidia"] = _with(
+            options.get("nvidia", ()),
+            f"{MEMORY_MODE}={profile.gpu_memory}",
+            "nvidia",
+            f"gpu_memory {profile.gpu_memory}",
+        )
+    if profile.imex.mode == "bare":
+        options["nvidia"] = _with(options.get("nvidia", ()), IMEX_CHANNEL, "nvidia", "imex.mode bare")
     refused = sorted({*wish.blocked} & {*load, *options})
     if refused:
         raise PlanError(
@@ -57,13 +70,24 @@ def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
     return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(_notices(plan, profile)))
 
 
-def _with_netns(options: tuple[str, ...], netns: str) -> tuple[str, ...]:
-    wanted = NETNS_OPTION[netns]
-    others = [option for option in options if option.startswith("netns_mode=") and option != wanted]
+def gpu_memory_asked(profile: NodeProfile) -> Literal["numa", "driver"] | None:
+    """Return the mode of the GPUs' memory that a profile asks for, by its own key or as an option."""
+    if profile.gpu_memory:
+        return profile.gpu_memory
+    options = profile.modules.options.get("nvidia", ())
+    if f"{MEMORY_MODE}=driver" in options:
+        return "driver"
+    return "numa" if f"{MEMORY_MODE}=numa" in options else None
+
+
+def _with(options: tuple[str, ...], wanted: str, module: str, wish: str) -> tuple[str, ...]:
+    """Return the options of a module with the one that another key of the profile means."""
+    name = wanted.partition("=")[0]
+    others = [option for option in options if option.partition("=")[0] == name and option != wanted]
     if others:
         raise PlanError(
-            f"says {others[0]}, and rdma.host.netns {netns} is {wanted}",
-            where="modules.options.ib_core",
+            f"says {others[0]}, and {wish} is {wanted}",
+            where=f"modules.options.{module}",
             remedy="say one of them",
         )
     return tuple(dict.fromkeys((*options, wanted)))
@@ -89,7 +113,9 @@ def _decisions(plan: ModulesPlan, profile: NodeProfile) -> list[Decision]:
 
 def _option_reason(module: str, profile: NodeProfile) -> str:
     asked = module in profile.modules.options
-    return profile.choice(f"modules.options.{module}" if asked else "rdma.host.netns")
+    nvidia = "gpu_memory" if profile.gpu_memory else "imex.mode"
+    other = nvidia if module == "nvidia" else "rdma.host.netns"
+    return profile.choice(f"modules.options.{module}" if asked else other)
 
 
 def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:

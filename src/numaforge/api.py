@@ -178,7 +178,13 @@ def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | N
         planned = planned_node(machine, plan, files_of(kubelet, plan, text), {})
         require_start(planned.kubelet, machine.hostname)
         kubelet_ = planned.kubelet
-        return Scenario(planned.machine, kubelet_.effective, planned.devices, version=kubelet_.version)
+        return Scenario(
+            planned.machine,
+            kubelet_.effective,
+            planned.devices,
+            version=kubelet_.version,
+            claims=planned.claims,
+        )
     if text is None:
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="give one: config_text, or a plan"

@@ -34,6 +34,7 @@ COMMANDS = (
     "draw",
     "diff",
     "audit",
+    "measure",
     "check",
     "admit",
     "fit",

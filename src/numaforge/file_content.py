@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 PLAN_PATH = "/etc/numaforge/plan.json"
+_UNITS = PurePosixPath("/etc/systemd/system")
 
 
 @dataclass(frozen=True)
@@ -39,5 +41,18 @@ class FileContent:
 
 
 def boot_link(unit_path: str) -> str:
-    """Return the link by which systemd starts one of our units at boot."""
-    return f"/etc/systemd/system/multi-user.target.wants/{PurePosixPath(unit_path).name}"
+    """Return the link by which systemd starts one of our units, a service or a timer, at boot."""
+    unit = PurePosixPath(unit_path)
+    target = "timers" if unit.suffix == ".timer" else "multi-user"
+    return f"/etc/systemd/system/{target}.target.wants/{unit.name}"
+
+
+def boot_units(files: Iterable[PlannedFile]) -> tuple[PurePosixPath, ...]:
+    """Return the units among the files that start at boot; a service with a timer is started by that one."""
+    units = [unit for file in files if (unit := PurePosixPath(file.path)).parent == _UNITS]
+    timed = {unit.stem for unit in units if unit.suffix == ".timer"}
+    return tuple(
+        unit
+        for unit in units
+        if unit.suffix == ".timer" or (unit.suffix == ".service" and unit.stem not in timed)
+    )

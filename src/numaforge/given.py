@@ -120,6 +120,11 @@ def digits(text: str | None) -> int | None:
     return int(stripped) if known else None
 
 
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return a mapping, or an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _open(path: str | Path) -> int:
     if str(path) != _STANDARD_INPUT:
         # A named pipe that no program writes into would block for ever.

@@ -56,6 +56,57 @@ AUDITED = fleet_audit(
     {f"gpu-{number}": audited(machines.dgx_h100()) for number in range(4)},
     {"gpu-9": Failed("no answer", True)},
 )
+GANG = """\
+kind: PodGroup
+metadata: {name: g}
+spec: {minMember: 2, schedulingConstraints: {topology: [{key: rack}]}}
+---
+kind: Job
+metadata: {name: j}
+spec:
+  parallelism: 3
+  template:
+    metadata: {labels: {scheduling.x-k8s.io/pod-group: g}}
+    spec:
+      nodeSelector: {pool: gpu}
+      tolerations: [{key: gpu, operator: Exists}]
+      containers: [{name: main, resources: {limits: {cpu: 2, memory: 1Gi}}}]
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: v}
+spec:
+  minAvailable: 1
+  networkTopology: {mode: hard, highestTierAllowed: 1}
+  tasks: [{name: w, replicas: 2, template: {spec: {containers: [{name: main}]}}}]
+"""
+_ASKED = {"limits": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}}
+CLUSTER = {
+    "kind": "List",
+    "items": [
+        {
+            "kind": "Node",
+            "metadata": {"name": "dgx-01", "labels": {"pool": "gpu"}},
+            "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "unschedulable": False},
+            "status": {
+                "allocatable": {"cpu": "216", "memory": "1000Gi", "pods": "110", "nvidia.com/gpu": "8"}
+            },
+        },
+        *(
+            {
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default", "uid": name},
+                "spec": {
+                    "nodeName": node,
+                    "tolerations": [{"operator": "Exists"}],
+                    "containers": [{"name": "main", "resources": _ASKED}],
+                },
+                "status": {"phase": phase, "startTime": "2026-01-01T00:00:00Z"},
+            }
+            for name, node, phase in (("runs", "dgx-01", "Running"), ("waits", None, "Pending"))
+        ),
+    ],
+}
 SOUND = {
     "lab.json": json.dumps(LAB_DOCUMENT),
     "dgx.json": json.dumps(DGX_DOCUMENT),
@@ -69,6 +120,9 @@ SOUND = {
     "plugin.yaml": DEVICE_PLUGIN,
     "rdma.json": RDMA_PLUGIN,
     "audit.json": json.dumps(audit_document(AUDITED, None)),
+    "gang.yaml": GANG,
+    "shapes.yaml": "- {name: a, count: 9, cpu: 4, memory: 8Gi}\n- {count: 70, nvidia.com/gpu: 1}\n",
+    "cluster.json": json.dumps(CLUSTER),
 }
 """Beside the file that is mutated."""
 
@@ -116,6 +170,17 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "cluster generate --machine FILE --profile training": machine,
     "cluster generate dgx.json FILE --profile training --to rendered": machine,
     "cluster generate dgx.json --profile FILE -o json": profile,
+    "fit --shapes FILE --machine dgx.json --profile training": text_of("shapes.yaml"),
+    "fit --shapes FILE --machine dgx.json=3 --profile training -o json": lambda random: (
+        data_of("cluster.json")(random) if random.random() < 0.8 else text_of("cluster.json")(random)
+    ),
+    "cluster explain FILE --machine lab.json --profile best-effort-mixed": text_of("gang.yaml"),
+    "cluster explain pods.yaml --machine FILE --profile training -o json": machine,
+    "cluster explain pods.yaml dgx.json FILE": plan,
+    "cluster explain pods.yaml lab.json --profile FILE": profile,
+    "cluster explain default/waits dgx.json --profile training --cluster FILE": lambda random: (
+        data_of("cluster.json")(random) if random.random() < 0.8 else text_of("cluster.json")(random)
+    ),
     "draw FILE --to -": machine,
     "draw --machine FILE --to -": plan,
     "draw dgx.json --profile FILE --to -": profile,
@@ -171,6 +236,9 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "mig plan FILE dgx.json --config half": mig,
     "mig plan mig.yaml --machine FILE --config half": machine,
     "mig plan --profile FILE dgx.json": profile,
+    "gpus config-manager FILE": plan,
+    "gpus config-manager --machine FILE --profile mi300x-cpx": machine,
+    "gpus config-manager mi300x --profile FILE": profile,
     "mig operator-config FILE": plan,
     "mig operator-config --machine FILE --profile inference-mig": machine,
     "mig operator-config dgx.json --profile FILE": profile,
@@ -205,10 +273,12 @@ ELSEWHERE = {
     "apply": "an inventory: the target of that name; its hosts' answers: test_fuzz_hosts.py",
     "doctor": "as apply",
     "verify": "as apply",
+    "measure": "hosts: tests/unit/measure has their answers",
     "boot": "it plans the machine that it runs on; its files: tests/unit/first_boot",
     "capture": "it writes; what hosts say: test_fuzz_hosts.py",
     "init": "takes names alone",
     "mig explain": "takes names alone",
+    "cluster monitoring": "takes an address alone",
     "cluster verify": "machines, as cluster generate; live objects: tests/unit/schedulers/test_live.py",
     "completion": "takes a name alone",
     "schema": "takes a name alone",

@@ -50,6 +50,9 @@ class FileMachine:
     def expected(self) -> Expected:
         return Expected()
 
+    def held(self) -> tuple[str, ...]:
+        return ()
+
     def running_config(self) -> Mapping[str, Any]:
         return {}
 

@@ -20,7 +20,7 @@ from tests.fixtures.processes import writing_below
 from tests.lab import rollouts
 
 INVENTORY = "inventories/lab/inventory.py"
-PROVISIONED = ("test_site.py", "test_verify.py", "test_pods.py")
+PROVISIONED = ("test_site.py", "test_verify.py", "test_pods.py", "test_watch.py")
 """The files whose tests leave the provisioned node as they found it; one worker takes them in a row."""
 
 

@@ -64,6 +64,9 @@ class ScriptedMachine:
     def expected(self) -> Expected:
         return Expected()
 
+    def held(self) -> tuple[str, ...]:
+        return ()
+
     def running_config(self) -> Mapping[str, Any]:
         self.asked("running_config")
         return {}

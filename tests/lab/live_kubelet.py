@@ -27,6 +27,7 @@ from lab.cluster import GPU_RESOURCE, Lab
 from lab.errors import LabError
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission import Admission, Device, Node
+from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, effective_config
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
@@ -163,6 +164,21 @@ class LiveKubelet:
         config = effective_config(self._main_file, {"50-admission.conf": _drop_in(settings)})
         return Node(self.topology, config, self._devices)
 
+    def scenario(self, settings: Mapping[str, Any]) -> Scenario:
+        """Return the node with `settings` in a drop-in, and its state files as they are now."""
+        config = effective_config(self._main_file, {"50-admission.conf": _drop_in(settings)})
+        devices = {resource: tuple(listed) for resource, listed in self._devices.items()}
+        return Scenario(self.topology, config, devices, self.state_files())
+
+    def node(self) -> dict[str, Any]:
+        """Return the Node as the API server has it."""
+        found: dict[str, Any] = self._api.call("GET", f"/api/v1/nodes/{self._node.name}")
+        return {"kind": "Node", **found}
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Return the pods as the API server has them, those of the cluster itself too."""
+        return [{"kind": "Pod", **each} for each in self._api.call("GET", "/api/v1/pods")["items"]]
+
     def start(self, settings: Mapping[str, Any], *, cgroups: bool = False) -> None:
         """Start the kubelet afresh with `settings`, and return when it admits pods under them.
 
@@ -222,6 +238,22 @@ class LiveKubelet:
             memory=memory.get("entries") or {},
             devices=devices["Data"]["PodDeviceEntries"] or [],
         )
+
+    def state_files(self) -> dict[str, str]:
+        """Return the texts of the three state files by name, those that are there."""
+        paths = {name.rpartition("/")[2]: f"{ROOT_DIR}/{name}" for name in STATE_FILES}
+        printed = self._shell.run(
+            "; ".join(
+                f"test ! -e {path} || {{ cat {path}; echo; }}; echo END-OF-{name}"
+                for name, path in paths.items()
+            )
+        )
+        found = {}
+        for name in paths:
+            text, _, printed = printed.partition(f"END-OF-{name}\n")
+            if text.strip():
+                found[name] = text.strip()
+        return found
 
     def await_running(self, name: str) -> None:
         """Return when a pod's app containers run."""

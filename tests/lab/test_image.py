@@ -215,6 +215,7 @@ def test_a_first_boot_whose_power_is_cut_at_any_moment_ends_as_planned(fresh: No
         done = record(fresh)
         assert done["profile"] == "lab", f"cut {cut} after {after:.1f} s"
         assert not answers(fresh, "test -e /var/lib/numaforge/txn/current"), f"cut {cut} after {after:.1f} s"
+        fresh.power_off()
 
 
 MISTAKES = {

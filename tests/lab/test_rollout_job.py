@@ -24,6 +24,7 @@ from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.processes import kill_tree
 from tests.lab.fleet import Observer
+from tests.lab.job_manifests import inventory_as_pyinfra_reads_it
 from tests.ssh.sandbox import Sandbox, cannot_run, running_sandbox
 
 JOB = REPOSITORY / "docs" / "rollout-job.yaml"
@@ -75,15 +76,9 @@ def test_the_image_runs_as_the_user_of_the_manifest() -> None:
 
 
 def test_the_manifest_s_inventory_is_one_that_pyinfra_reads(tmp_path: Path) -> None:
-    data = manifest("ConfigMap")["data"]
-    (tmp_path / "group_data").mkdir()
-    (tmp_path / "inventory.py").write_text(data["inventory.py"])
-    (tmp_path / "group_data" / "all.py").write_text(data["all.py"])
-    pyinfra = str(Path(sys.executable).with_name("pyinfra"))
-    command = [pyinfra, str(tmp_path / "inventory.py"), "debug-inventory"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "gpu-004" in shown.stdout + shown.stderr
-    assert "/etc/numaforge/ssh/known_hosts" in shown.stdout + shown.stderr
+    shown = inventory_as_pyinfra_reads_it(manifest("ConfigMap")["data"], tmp_path)
+    assert "gpu-004" in shown
+    assert "/etc/numaforge/ssh/known_hosts" in shown
 
 
 # ---- the login of a pod ----

@@ -13,7 +13,7 @@ import yaml
 
 from lab.kwok import Fleet
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.unit.schedulers.served import served
+from tests.unit.schedulers.served import BY_CLAIMS, TRAINING, served
 from tests.unit.schedulers.test_schemas import SCHEMAS
 
 pytestmark = pytest.mark.lab
@@ -31,6 +31,7 @@ NEEDED = (
     "openshift-machineconfigs",
     "openshift-kubeletconfigs",
     "kueue-topologies",
+    "nfd",
 )
 WITHOUT_SCHEMA = "ResourceFlavor"
 FLEET = ("dgx-h100", "epyc-nps4", "gb200")
@@ -42,13 +43,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         pytest.skip("the systems' schemas are not here")
     with Fleet(tmp_path_factory.mktemp("fleet")) as fleet:
         for name in NEEDED:
-            [definition] = yaml.safe_load_all((SCHEMAS / f"{name}.yaml").read_text())
-            definition["metadata"].setdefault("annotations", {})["api-approved.kubernetes.io"] = (
-                "unapproved, for a test"
-            )
-            fleet.send("POST", DEFINITIONS, definition)
-            path = f"{DEFINITIONS}/{definition['metadata']['name']}"
-            fleet.wait_until(lambda path=path: is_served(fleet, path), f"{name} is not served")  # type: ignore[misc]
+            for definition in yaml.safe_load_all((SCHEMAS / f"{name}.yaml").read_text()):
+                definition["metadata"].setdefault("annotations", {})["api-approved.kubernetes.io"] = (
+                    "unapproved, for a test"
+                )
+                fleet.send("POST", DEFINITIONS, definition)
+                path = f"{DEFINITIONS}/{definition['metadata']['name']}"
+                fleet.wait_until(lambda path=path: is_served(fleet, path), f"{name} is not served")  # type: ignore[misc]
         yield fleet
 
 
@@ -64,7 +65,8 @@ def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
-    [folder] = generate([served(name) for name in FLEET], [system])
+    profile = BY_CLAIMS if system == "dra" else TRAINING
+    [folder] = generate([served(name, profile) for name in FLEET], [system])
     for name, text in folder.texts():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +98,7 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     program = str(Path(sys.executable).with_name("numaforge"))
     command = [program, "cluster", "generate", "dgx-h100", "epyc-nps4", "--profile", "training"]
     subprocess.run([*command, "--to", str(tmp_path)], check=True, capture_output=True)
-    for system in ("labels", "noderesourcetopology", "volcano", "koordinator", "crane", "openshift"):
+    for system in ("labels", "nfd", "noderesourcetopology", "volcano", "koordinator", "crane", "openshift"):
         text = (tmp_path / system / "kustomization.yaml").read_text()
         [command] = re.findall(r"^# kubectl (apply .*) -k \.$", text, re.MULTILINE)
         applied = kubectl(fleet, *command.split(), "--force-conflicts", "-k", str(tmp_path / system))
@@ -106,7 +108,7 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     ours = ("--server-side", "--force-conflicts", "--field-manager=numaforge-kueue")
     assert kubectl(fleet, "apply", *ours, "-f", str(levels)).returncode == 0
     code, said = verified(fleet)
-    assert (code, said.splitlines()[-2].partition(" held")[0]) == (0, "17 objects"), said
+    assert (code, said.splitlines()[-2].partition(" held")[0]) == (0, "18 objects"), said
     assert "kueue: the cluster does not serve kueue.x-k8s.io/v1beta2 ResourceFlavor" in said
     fleet.patch(VOLCANO, {"spec": {"policies": {"CPUManagerPolicy": "none"}}})
     fleet.send("DELETE", "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/epyc-01")

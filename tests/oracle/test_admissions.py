@@ -24,13 +24,9 @@ ADMISSIONS = 27_000
 
 def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
     """Say where the simulator and the kubelet differ first on a sequence of pods."""
-    assert case.machine is not None
-    machine = topology(described(case.machine))
-    report = check(case.text, topology=machine, version=oracle.version)
-    if answer["error"] or not report.starts:
-        return None if answer["error"] and not report.starts else f"the kubelet says {answer['error']!r}"
-    inventory = {name: [device["numa_nodes"] for device in devices] for name, devices in case.devices.items()}
-    node = Node(machine, report.effective, inventory, predicates=False, version=oracle.version)
+    node = node_of(case, answer, oracle)
+    if not isinstance(node, Node):
+        return node
     theirs = iter(answer.get("admissions", []))
     for operation in case.operations:
         if "remove" in operation:
@@ -44,6 +40,17 @@ def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
         if ours != expected:
             return f"the kubelet answers {expected}, the simulator {ours}"
     return None
+
+
+def node_of(case: Case, answer: Answer, oracle: Oracle) -> Node | str | None:
+    """Return a case's node; where it does not start, what the kubelet says otherwise, None if the same."""
+    assert case.machine is not None
+    machine = topology(described(case.machine))
+    report = check(case.text, topology=machine, version=oracle.version)
+    if answer["error"] or not report.starts:
+        return None if answer["error"] and not report.starts else f"the kubelet says {answer['error']!r}"
+    inventory = {name: [device["numa_nodes"] for device in devices] for name, devices in case.devices.items()}
+    return Node(machine, report.effective, inventory, predicates=False, version=oracle.version)
 
 
 def outcome(admission: Admission, spec: Mapping[str, Any]) -> dict[str, Any]:

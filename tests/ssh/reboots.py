@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from numaforge.maintenance.transaction import (
@@ -49,8 +50,18 @@ def change(port: int, wish: str = "new", loader: str = "grub", **more: Any) -> T
     return Transaction("T1", (files, cmdline, reboot.part(), *others))
 
 
-def through_boots(node: Sandbox, name: str = "T1", *, deaf: bool = False, config_acs: bool = True) -> Result:
-    """Boot the node whenever it has gone down, until the transaction has ended."""
+def through_boots(
+    node: Sandbox,
+    name: str = "T1",
+    *,
+    deaf: bool = False,
+    config_acs: bool = True,
+    at_boot: Callable[[], object] = lambda: None,
+) -> Result:
+    """Boot the node whenever it has gone down, until the transaction has ended.
+
+    `at_boot` does what drivers do while the node comes up.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         until(node, f"{{ [ -e /run/stopping ] || [ -e /run/off ] || {WAITS} || idle; }}")
@@ -62,6 +73,7 @@ def through_boots(node: Sandbox, name: str = "T1", *, deaf: bool = False, config
         assert time.monotonic() < deadline, (found, node.path("/run/unit.log").read_text())
         if node.path("/run/stopping").exists() or node.path("/run/off").exists():
             until(node, "idle")
+            at_boot()
             boot(node, deaf=deaf, config_acs=config_acs)
         elif found.broken_off:
             node.run(settle_script())

@@ -18,6 +18,8 @@ What `set-property` allows a slice stands in its cpuset.cpus.effective and below
 changes only the latter, for the kernel keeps the CPUs of what has processes. It refuses a slice that has a
 file in /run/broken.
 
+A timer of ours is active once it was started; what it starts is for the test.
+
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
 renamed into place; its $PPID is the shell that did it.
 
@@ -218,6 +220,18 @@ is-active*)
     ;;
 esac
 echo "$*" >> /run/systemctl.log
+case $1,$unit in
+start,numaforge-*.timer)
+    [ -e "/etc/systemd/system/$unit" ] && mkdir -p /run/active && : > "/run/active/$unit"
+    exit
+    ;;
+stop,numaforge-*.service) # of a timer, both in one call
+    for unit; do
+        case $unit in numaforge-*.timer) rm -f "/run/active/$unit" ;; esac
+    done
+    exit
+    ;;
+esac
 case "$*" in
 "set-property --runtime "*)
     [ ! -e "/run/broken/$3" ] || exit 1

@@ -21,7 +21,13 @@ from tests.ssh.standin_systemd import standin_systemd
 PAGE = (REPOSITORY / "docs" / "add-a-role.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 COPIED = ("src", "roles", "deploys", "templates", "profiles", "schemas")
-PROFILE: dict[str, Any] = {"name": "sandbox", "banner": {"text": "training until Friday"}}
+PROFILE: dict[str, Any] = {
+    "name": "sandbox",
+    "banner": {"text": "training until Friday"},
+    "watch": {"enabled": True},
+}
+METRICS = "/var/lib/node_exporter/textfile_collector/numaforge.prom"
+DRIFT = 'numaforge_plan_drift{node="sandbox",what="banner"}'
 SHOWN = "/run/motd"
 UNIT = "/usr/lib/systemd/system/kubelet.service"
 
@@ -108,7 +114,10 @@ def test_the_role_of_the_page_is_planned_applied_verified_and_undone(repository:
     assert "the node is already as planned" in run(repository, node, retried, *deploy)
 
     verified = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
+    assert f"{DRIFT} 0\n" in node.path(METRICS).read_text()
     node.path(SHOWN).write_text("hello\n")
+    node.run("sh /usr/local/lib/numaforge/watch.sh watch /etc/numaforge/watch.conf")
+    assert f"{DRIFT} 1\n" in node.path(METRICS).read_text()
     drifted = run(repository, node, retried, "numaforge", "verify", "-v", "{inventory}")
     assert "banner text:" not in verified, verified
     assert "banner text:" in drifted, drifted
@@ -116,3 +125,4 @@ def test_the_role_of_the_page_is_planned_applied_verified_and_undone(repository:
     gone = run(repository, node, {"name": "sandbox"}, *deploy)
     assert "ended with 0" in gone, gone
     assert not node.path("/etc/numaforge/banner").exists()
+    assert not node.path(METRICS).exists()

@@ -173,10 +173,10 @@ def test_a_limit_ends_whatever_a_host_leaves_waiting(sandbox: Sandbox, tmp_path:
 
 def test_a_host_that_never_says_what_it_is_is_away_after_the_limit(sandbox: Sandbox, tmp_path: Path) -> None:
     scene = """
-from numaforge.hosts import connection, detect
+from numaforge.hosts import detect
 
 reach(":")
-connection.LOOK_SECONDS = 2
+host.data.override_datas["numaforge_answer_seconds"] = 2
 signal_sessions("SIGSTOP")
 try:
     detect(host)

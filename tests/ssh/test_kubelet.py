@@ -96,6 +96,41 @@ def test_state_that_the_kubelet_writes_only_after_the_look_is_removed_too(
     assert json.loads(node.path(STATE).read_text())["policyName"] == "static"
 
 
+BY_CLAIMS = {**PROFILE, "kubelet": {"resource_engine": "dra"}}
+
+
+def policies(node: Sandbox) -> tuple[str, str]:
+    """The CPU manager's policy by the drop-in, and by the state file."""
+    drop_in = yaml.safe_load(node.path(DROP_IN).read_text())
+    return drop_in["cpuManagerPolicy"], json.loads(node.path(STATE).read_text())["policyName"]
+
+
+def test_another_engine_restarts_the_kubelet_with_none_and_its_state_is_gone(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    assert policies(node) == ("static", "static")
+    run = pyinfra(tmp_path, data(node, numaforge_profile=BY_CLAIMS), "-y", "deploys/kubelet.py")
+    output = plain(run.stdout)
+    assert run.returncode == 0, output
+    assert f'{STATE} is removed: cpuManagerPolicy changes from "static" to "none"' in output
+    assert policies(node) == ("none", "none")
+    assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
+
+
+def test_another_engine_that_fails_leaves_the_static_kubelet_with_its_state(
+    node: Sandbox, tmp_path: Path
+) -> None:
+    pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
+    before = node.path(STATE).read_text()
+    run = pyinfra(
+        tmp_path, data(node, numaforge_profile={**BY_CLAIMS, "name": "crash"}), "-y", "deploys/kubelet.py"
+    )
+    assert run.returncode == 1
+    assert "the old configuration is back and the kubelet is healthy with it" in plain(run.stdout)
+    assert (policies(node), node.path(STATE).read_text()) == (("static", "static"), before)
+
+
 def test_dry_says_that_the_kubelet_restarts_and_touches_nothing(node: Sandbox, tmp_path: Path) -> None:
     run = pyinfra(tmp_path, data(node), "--dry", "--diff", "deploys/kubelet.py")
     output = plain(run.stdout)

@@ -31,7 +31,19 @@ from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_gpus import DEVICES, PERSISTENCED, STATE, describe, hold, install, standin_gpus
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
 from tests.ssh.standin_systemd import notifying, standin_systemd
-from tests.ssh.transactions import END_UNIT, GO_DOWN, KILL, ended, leftovers, run, status, until, when
+from tests.ssh.transactions import (
+    END_UNIT,
+    GO_DOWN,
+    KILL,
+    applied,
+    ended,
+    has_files_open,
+    leftovers,
+    run,
+    status,
+    until,
+    when,
+)
 
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
@@ -129,17 +141,8 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
     return sandbox
 
 
-def applied(node: Sandbox, transaction: Transaction) -> None:
-    result = run(node, transaction)
-    assert result.outcome == "applied", (result, node.path("/run/unit.log").read_text())
-
-
 def active(node: Sandbox, unit: str = PERSISTENCED) -> bool:
     return node.path(f"/run/active/{unit}").exists()
-
-
-def alive(node: Sandbox, pid: int) -> bool:
-    return node.path(f"/proc/{pid}/fd").exists() and any(node.path(f"/proc/{pid}/fd").iterdir())
 
 
 def assert_old(node: Sandbox, was: Cuts = WAS) -> None:
@@ -251,8 +254,8 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: S
 def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
     polite, deaf = hold(node, 1, POD), hold(node, 1, POD, 'trap "" TERM;')
     applied(node, replace(change(port), drained=True))
-    assert not alive(node, polite)
-    assert not alive(node, deaf)
+    assert not has_files_open(node, polite)
+    assert not has_files_open(node, deaf)
 
 
 def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
@@ -263,7 +266,7 @@ def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
     assert result.outcome == "refused"
     assert f"{SECOND} is in use by pods (pid {pid} (sleep 1000) of root), and the node was " in result.reason
     assert "stop" not in node.path("/run/systemctl.log").read_text()
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
     assert_old(node)
 
 
@@ -324,7 +327,7 @@ def test_what_systemd_run_has_started_is_a_job_and_never_stopped(
     assert result.outcome == "refused"
     assert f"{SECOND} is in use by pid {pid} " in result.reason
     assert "stop" not in node.path("/run/systemctl.log").read_text()
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
 
 
 def test_the_look_tells_which_units_hold_a_gpu(node: Sandbox, port: int) -> None:
@@ -343,7 +346,7 @@ def test_a_process_of_a_person_is_named_and_nothing_is_changed(node: Sandbox, po
     assert result.outcome == "refused"
     assert f"{SECOND} is in use by pid {pid} (sleep 1000) of root; end what " in result.reason
     assert "stop" not in node.path("/run/systemctl.log").read_text()
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
     assert_old(node)
 
 
@@ -365,7 +368,7 @@ def test_a_process_in_an_instance_that_stays_is_left_alone(node: Sandbox, port: 
     stays = f"process {pid} compute 1024 1 0"
     describe(node, HOPPERS.replace("mig enabled", f"mig enabled\n  {stays}", 1))
     applied(node, change(port, {FIRST: WAS[FIRST]}, {FIRST: IS[FIRST]}))
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
 
 
 @pytest.mark.long
@@ -546,7 +549,7 @@ def test_gpus_that_are_reset_together_are_not_where_one_is_in_use(node: Sandbox,
     result = run(node, change(port, AMPERE_WAS, AMPERE_IS))
     assert result.outcome == "rolled-back"
     assert f"They are reset together with {SECOND}, which is in use by pid {pid} " in result.reason
-    assert alive(node, pid)
+    assert has_files_open(node, pid)
 
 
 # ---- killed, powered off, booted ----

@@ -56,6 +56,7 @@ from tests.ssh.transactions import (
     leftovers,
     reverted,
     run,
+    run_by,
     status,
     until,
     when,
@@ -345,16 +346,7 @@ def test_what_was_applied_is_taken_back(node: Sandbox) -> None:
 
 @pytest.mark.parametrize("interpreter", ["busybox sh", "dash", "bash --posix"])
 def test_it_runs_under_every_posix_shell(node: Sandbox, interpreter: str) -> None:
-    asked = change()
-    for name, text in asked.files.items():
-        file = node.path(f"{asked.folder}/{name}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    when(node, "confirming", f"echo yes > {asked.folder}/confirmed")
-    done = node.run(f"{interpreter} {asked.folder}/run.sh apply")
-    assert "run.sh" not in done.stderr
-    result = status(node).result
-    assert result
+    result = run_by(node, interpreter, change())
     assert result.outcome == "applied", result
     assert_new(node)
 

@@ -51,12 +51,14 @@ from tests.ssh.transactions import (
     UNIT_DROP_IN,
     WAITS,
     confirm,
+    deliver,
     ended,
     leftovers,
     pages,
     reboot,
     reverted,
     run,
+    run_by,
     said,
     status,
     transaction,
@@ -81,13 +83,6 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
         f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system"
     )
     return sandbox
-
-
-def deliver(node: Sandbox, change: Transaction) -> None:
-    for name, text in change.files.items():
-        file = node.path(f"{change.folder}/{name}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
 
 
 def starts(node: Sandbox) -> int:
@@ -240,14 +235,7 @@ def test_a_kubelet_that_runs_on_has_no_units_reloaded(node: Sandbox, port: int) 
 def test_it_runs_under_every_posix_shell(
     node: Sandbox, port: int, shell: str, wish: str, outcome: str
 ) -> None:
-    change = transaction(port, wish)
-    deliver(node, change)
-    when(node, "confirming", f"echo yes > {change.folder}/confirmed")
-    done = node.run(f"{shell} {change.folder}/run.sh apply")
-    assert "run.sh" not in done.stderr
-    result = status(node).result
-    assert result
-    assert result.outcome == outcome
+    assert run_by(node, shell, transaction(port, wish)).outcome == outcome
 
 
 # ---- pools of huge pages ----

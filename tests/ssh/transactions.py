@@ -133,6 +133,33 @@ def run(node: Sandbox, change: Transaction) -> Result:
     return ended(node, change.id)
 
 
+def deliver(node: Sandbox, change: Transaction) -> None:
+    for name, text in change.files.items():
+        file = node.path(f"{change.folder}/{name}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def run_by(node: Sandbox, interpreter: str, change: Transaction) -> Result:
+    """Have a shell run a change that is confirmed; it complains about nothing."""
+    deliver(node, change)
+    when(node, "confirming", f"echo yes > {change.folder}/confirmed")
+    done = node.run(f"{interpreter} {change.folder}/run.sh apply")
+    assert "run.sh" not in done.stderr
+    result = status(node).result
+    assert result
+    return result
+
+
+def applied(node: Sandbox, change: Transaction) -> None:
+    result = run(node, change)
+    assert result.outcome == "applied", (result, node.path("/run/unit.log").read_text())
+
+
+def has_files_open(node: Sandbox, pid: int) -> bool:
+    return node.path(f"/proc/{pid}/fd").exists() and any(node.path(f"/proc/{pid}/fd").iterdir())
+
+
 def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
     done = node.run(revert_script(name, reason, status(node, name)))
     assert done.returncode == 0, done.stderr

@@ -17,6 +17,7 @@ PROFILE: dict[str, Any] = {
     "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
     "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": 1}},
     "host": {"limits": {"nofile": 1048576}},
+    "watch": {"enabled": True},
 }
 
 

@@ -32,6 +32,7 @@ HELD: Mapping[str, str] = {
     "docs/admit.md": "tests/unit/commands/test_admit_page.py",
     "docs/audit.md": "tests/unit/findings/test_findings_pages.py",
     "docs/check.md": "tests/unit/kubelet/test_startup_page.py",
+    "docs/cluster.md": "tests/unit/commands/test_cluster_page.py",
     "docs/convert.md": "tests/unit/test_docs_convert.py",
     "docs/device-plugin.md": "tests/unit/test_docs_device_plugin.py",
     "docs/gpu-findings.md": "tests/unit/findings/test_findings_pages.py",
@@ -53,6 +54,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"make|python (bench|docs)/|NUMAFORGE_KUBELETS=": "test_docs_commands.py: the verb or script exists",
     r"pyinfra": "needs hosts; tests/wheel and tests/lab run those of README and `init`",
     r"numaforge (apply|doctor|verify|rollout)": "needs hosts; tests/wheel, tests/ssh and tests/lab run them",
+    r"numaforge measure": "needs hosts; tests/ssh/test_measure.py",
     r"numaforge boot": "plans the machine that it runs on; tests/ssh/test_first_boot.py",
     r"numaforge init|cd": "tests/wheel runs it as printed",
     r"numaforge render (gpu-01|--root)": "needs a host or its root; tests/ssh/test_render.py",
@@ -67,6 +69,7 @@ ELSEWHERE: Mapping[str, str] = {
     r"numaforge (topology|plan|draw)( --matrix| --profile training( -o node.svg)?)?$": "looks at this "
     "machine; tests/wheel runs it",
     r"kubectl": "needs a cluster",
+    r"helm": "needs a cluster and charts; tests/unit/monitoring reads the values that it is given",
     r"numaforge cluster verify": "needs a cluster; tests/lab/test_schedulers.py",
     r"ssh-keyscan": "needs a host; tests/ssh/test_host_keys.py",
     r"systemctl|journalctl|cat|ls|cp|rm|chroot|sh|python3 /usr/local|pytest": "needs a node",

@@ -11,11 +11,15 @@ from lab.paths import REPOSITORY
 from numaforge.maintenance import transaction
 from numaforge.maintenance.parts import PART_MODULES
 from numaforge.profile import load_profile
+from numaforge.roles.amd_partitions import part as amd_partitions
+from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.crio import part as crio
 from numaforge.roles.files import part as files
 from numaforge.roles.gpudirect import part as pcie_acs
 from numaforge.roles.host import part as packages
 from numaforge.roles.hugepages import part as hugepages
+from numaforge.roles.imex import part as imex
+from numaforge.roles.imex.plan import ImexPlan
 from numaforge.roles.interrupts import part as interrupts
 from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
@@ -31,6 +35,7 @@ from numaforge.roles.nics import part as nics
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
 from numaforge.roles.slices import part as system
+from numaforge.roles.watch import part as watch
 from numaforge.topology.model import Gpu
 
 PAGE = (REPOSITORY / "docs" / "maintenance.md").read_text(encoding="utf-8")
@@ -58,8 +63,14 @@ FORMS = {
             [Gpu("0000:1b:00.0", "10de", "2330", 0, mig_mode="enabled", gpu_instances=())],
         ),
     ],
+    "amd_partitions": [
+        amd_partitions.part([], []),
+        amd_partitions.part([AmdGpu("0000:05:00.0", "CPX", "NPS4")], [AmdGpu("0000:05:00.0", "SPX", "NPS1")]),
+    ],
+    "imex": [imex.part(plan, {}) for plan in (ImexPlan(), ImexPlan("driver-managed"))],
     "hugepages": [hugepages.part({}, {})],
     "kubelet": [kubelet.part("kubelet.service", restart=restart) for restart in (True, False)],
+    "watch": [watch.part((), watches=watches, leaves=not watches) for watches in (True, False)],
 }
 
 

@@ -50,6 +50,7 @@ MACHINE_DOORS = (
     "diff FILE.json topology.json",
     "diff topology.json FILE.json",
     "mig operator-config FILE.json",
+    "gpus config-manager FILE.json",
     "rdma topology-xml FILE.json",
 )
 YAML_DOORS = (

@@ -39,12 +39,18 @@ def examples() -> Iterator[tuple[str, dict[str, Any]]]:
         "NicQueues": lambda entry: {"nic_queues": entry},
         "PodTuning": lambda entry: {"pod_tuning": entry},
         "System": lambda entry: {"system": entry},
+        "Watch": lambda entry: {"watch": {"enabled": True, **entry}},
         "Kernel": lambda entry: {"kernel": entry},
         "Modules": lambda entry: {"modules": entry},
         "RdmaHost": lambda entry: {"rdma": {"host": entry}},
         "WaitForVirtualFunctions": lambda entry: {"rdma": {"host": {"wait_for_virtual_functions": entry}}},
         "Maintenance": lambda entry: {"maintenance": entry},
+        "Measure": lambda entry: {"measure": entry},
         "Mig": lambda entry: {"mig": with_config(entry)},
+        "ImexService": lambda entry: {"imex": with_nodes(entry)},
+        "AmdPartitions": lambda entry: {"amd_partitions": entry},
+        "Dra": lambda entry: {"dra": entry},
+        "AmdGpus": lambda entry: {"amd_partitions": {"gpus": [{"compute": "CPX", **entry}]}},
         "MigGpus": lambda entry: {"mig": {"gpus": [with_mode(entry)]}},
         "SharedDevicePlugin": lambda entry: {"rdma": {"device_plugin": {"per": "machine", **entry}}},
         "RdmaSelection": lambda entry: {"rdma": {"device_plugin": {"per": "rail", "include": [entry]}}},
@@ -81,6 +87,13 @@ def with_config(entry: dict[str, Any]) -> dict[str, Any]:
         return entry
     gpus = {"devices": "all", "mig-enabled": False}
     return {**entry, "mig_parted": {"version": "v1", "mig-configs": {entry["config"]: [gpus]}}}
+
+
+def with_nodes(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a section `imex` with a mode that has what the entry says."""
+    if "mode" in entry:
+        return entry
+    return {"mode": "host-managed", "nodes": ["10.0.0.11"], **entry}
 
 
 def with_mode(entry: dict[str, Any]) -> dict[str, Any]:

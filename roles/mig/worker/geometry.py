@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
+from numaforge.node.holders import NotDoneError
 from numaforge.roles.mig.instance import MigGpu, MigInstance
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ PLAIN = {
     "NVML_ERROR_INSUFFICIENT_RESOURCES": "there is no room for it",
     "NVML_ERROR_TIMEOUT": "the driver did not answer in time",
 }
-
-
-class MigError(Exception):
-    """What is amiss, in a sentence."""
-
-
-class OutdatedError(MigError):
-    """What has come since the node was looked at."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ def connect(seconds: float) -> None:
             return
         except nvml.NVMLError as error:
             if time.monotonic() > deadline:
-                raise MigError(f"NVML does not answer: {reasoned(error)}") from error
+                raise NotDoneError(f"NVML does not answer: {reasoned(error)}") from error
         time.sleep(1)
 
 
@@ -250,9 +243,9 @@ def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
     for gpu in wanted:
         device = found.get(gpu.pci_address)
         if device is None or (gpu.uuid and text_of(nvml.nvmlDeviceGetUUID(device)) != gpu.uuid):
-            raise MigError(f"{gpu.pci_address}: the GPU {gpu.uuid or ''} is not there any more")
+            raise NotDoneError(f"{gpu.pci_address}: the GPU {gpu.uuid or ''} is not there any more")
         if mode(device) is None and gpu.mode:
-            raise MigError(f"{gpu.pci_address}: this GPU has no MIG")
+            raise NotDoneError(f"{gpu.pci_address}: this GPU has no MIG")
         works.append(Work(gpu, device, mode(device), instances(device)))
     return works
 
@@ -260,7 +253,7 @@ def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
 def patiently(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
     """Call NVML, again for a while where it says that something is in use.
 
-    Raises MigError that begins with `what`.
+    Raises NotDoneError that begins with `what`.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -268,7 +261,7 @@ def patiently(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
             return call(*arguments)
         except nvml.NVMLError as error:
             if error.value != nvml.NVML_ERROR_IN_USE or time.monotonic() > deadline:
-                raise MigError(f"{what}: {reasoned(error)}") from error
+                raise NotDoneError(f"{what}: {reasoned(error)}") from error
         time.sleep(0.5)
 
 
@@ -300,18 +293,18 @@ def create(work: Work) -> None:
         for slices in wanted.compute_instances:
             what = f"{name} cannot get a compute instance of {slices} slices"
             if slices not in profiles:
-                raise MigError(f"{what}: it offers {sorted(profiles)}")
+                raise NotDoneError(f"{what}: it offers {sorted(profiles)}")
             patiently(what, nvml.nvmlGpuInstanceCreateComputeInstance, handle, profiles[slices])
 
 
 def read_back(gpu: MigGpu) -> None:
     """Compare a GPU with what is wanted.
 
-    Raises MigError where it differs.
+    Raises NotDoneError where it differs.
     """
     device = devices().get(gpu.pci_address)
     if device is None:
-        raise MigError(f"{gpu.pci_address}: the GPU does not answer any more")
+        raise NotDoneError(f"{gpu.pci_address}: the GPU does not answer any more")
     there = gpu_now(gpu.pci_address, device)
     if there.geometry != gpu.geometry:
-        raise MigError(f"{gpu.pci_address}: wanted {told(gpu)}, and there is {told(there)}")
+        raise NotDoneError(f"{gpu.pci_address}: wanted {told(gpu)}, and there is {told(there)}")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
+from numaforge.node.holders import NotDoneError, add_lines, lines_of, output, release, sorted_holders
 from numaforge.roles.mig.worker.geometry import (
     DRIVER_SECONDS,
     ENABLED,
-    MigError,
     Wanted,
     Work,
     connect,
@@ -21,7 +21,7 @@ from numaforge.roles.mig.worker.geometry import (
     patiently,
     reasoned,
 )
-from numaforge.roles.mig.worker.holders import add_lines, lines_of, output, release, running, sorted_holders
+from numaforge.roles.mig.worker.holders import OPTION, held, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def switch(works: list[Work], folder: Path | None) -> None:
         return
     if folder is None:
         names = ", ".join(work.address for work in waiting)
-        raise MigError(f"{names}: the MIG mode waits for a reset, and a boot resets nothing")
+        raise NotDoneError(f"{names}: the MIG mode waits for a reset, and a boot resets nothing")
     reset(waiting, folder)
 
 
@@ -63,7 +63,9 @@ def reset(works: list[Work], folder: Path) -> None:
     for work in works:
         device = devices().get(work.address)
         if device is None or mode(device) != work.wanted.mode:
-            raise MigError(f"{work.address}: the MIG mode needs a reset: {' '.join(said.split())}{hints()}")
+            raise NotDoneError(
+                f"{work.address}: the MIG mode needs a reset: {' '.join(said.split())}{hints()}"
+            )
 
 
 def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
@@ -75,7 +77,8 @@ def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
         if busy or instances(device):
             why = ", ".join(busy) or "its GPU instances"
             return f"They are reset together with {address}, which is in use by {why}."
-    release([Linked(Wanted(address, None, ""), found[address], None, []) for address in linked], folder)
+    works = [Linked(Wanted(address, None, ""), found[address], None, []) for address in linked]
+    release(lambda: held(works), folder, OPTION)
     stop_persistence(linked, folder)
     nvml.nvmlShutdown()
     _, said = output("nvidia-smi", "-r", "-i", ",".join(sorted([*addresses, *linked])))

@@ -18,9 +18,7 @@ unit that is not among `units`: the node has changed since it was looked at.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import sys
 import time
@@ -30,11 +28,22 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
+from numaforge.node.holders import (
+    UNIT_SECONDS,
+    NotDoneError,
+    await_units,
+    lines_of,
+    noted_units,
+    output,
+    refuse_others,
+    release,
+    start_units,
+    systemctl,
+)
+from numaforge.node.worker import alone, note, note_earlier, run_to_status
 from numaforge.roles.mig.worker.geometry import (
     DRIVER_SECONDS,
     ENABLED,
-    MigError,
-    OutdatedError,
     Wanted,
     clear,
     connect,
@@ -51,23 +60,13 @@ from numaforge.roles.mig.worker.geometry import (
     told,
     work_on,
 )
-from numaforge.roles.mig.worker.holders import (
-    lines_of,
-    noted_units,
-    output,
-    refuse_others,
-    release,
-    start_units,
-    systemctl,
-)
+from numaforge.roles.mig.worker.holders import OPTION, held
 from numaforge.roles.mig.worker.reset import start_persistence, switch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-UNIT_SECONDS = 60
 LOCK = "/run/numaforge-mig.lock"
-OUTDATED_STATUS = 3
 CDI_UNIT = "nvidia-cdi-refresh.service"
 STALE = "still describes the GPUs to containers as they were"
 CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
@@ -76,18 +75,18 @@ CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 def bring(wanted: list[Wanted], folder: Path | None) -> None:
     """Bring GPUs to what is wanted; what is so already is not touched.
 
-    Without a folder, which is for a boot, no holder is stopped and nothing is destroyed. Raises MigError.
+    Without a folder, which is for a boot, no holder is stopped and nothing is destroyed. Raises NotDoneError.
     """
     works = work_on(wanted)
     if folder is None:
         for work in works:
             if work.goes or work.recut:
                 there = told(gpu_now(work.address, work.device))
-                raise MigError(
+                raise NotDoneError(
                     f"{work.address} has {there}, and the plan {told(work.wanted)}: a boot destroys nothing"
                 )
     else:
-        release(works, folder)
+        release(lambda: held(works), folder, OPTION)
     for work in works:
         clear(work)
     switch(works, folder)
@@ -110,29 +109,20 @@ def refresh_cdi(folder: Path | None) -> None:
                 note(folder, f"{file} {STALE}: {' '.join(said.split())[-200:]}")
 
 
-def note(folder: Path | None, text: str) -> None:
-    """Say what a reader of the transaction's result has to know; without a folder, of the journal."""
-    if folder is None:
-        print(text, file=sys.stderr)
-    else:
-        (folder / "notes").write_text(f"{text}\n", encoding="utf-8")
-
-
 def keep(folder: Path) -> None:
     """Note what is there, and refuse where that is not what was planned on or is held by a person."""
     wanted = gpus_of(folder / "planned.json")
     found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
-    refuse_others(work_on(wanted), folder)
+    refuse_others(held(work_on(wanted)), folder, OPTION)
     there = []
     for work in looked_at(wanted):
         gpu, planned_on = gpu_now(work.address, work.device), found[work.address]
         if gpu.geometry != planned_on.geometry:
-            raise MigError(f"{work.address} has {told(gpu)}; when it was looked at it had {told(planned_on)}")
+            raise NotDoneError(
+                f"{work.address} has {told(gpu)}; when it was looked at it had {told(planned_on)}"
+            )
         there.append({**asdict(gpu), "by_boot": work.wanted.by_boot})
-    with (folder / "earlier.json").open("w", encoding="utf-8") as file:
-        json.dump({"gpus": there}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    note_earlier(folder, there)
 
 
 def apply(folder: Path) -> None:
@@ -161,10 +151,10 @@ def bring_each(wanted: list[Wanted], folder: Path | None) -> None:
     for gpu in wanted:
         try:
             bring([gpu], folder)
-        except MigError as error:
+        except NotDoneError as error:
             failed.append(str(error))
     if failed:
-        raise MigError("; ".join(failed))
+        raise NotDoneError("; ".join(failed))
 
 
 def prove(folder: Path) -> None:
@@ -178,15 +168,12 @@ def prove(folder: Path) -> None:
 def settled(folder: Path) -> None:
     """Wait until the units that were stopped are active again.
 
-    Raises MigError for one that is not.
+    Raises NotDoneError for one that is not.
     """
     deadline = time.monotonic() + UNIT_SECONDS
     while systemctl("is-active", CDI_UNIT) == "activating" and time.monotonic() < deadline:
         time.sleep(0.5)
-    while down := [each for each in noted_units(folder) if systemctl("is-active", each) != "active"]:
-        if time.monotonic() > deadline:
-            raise MigError(f"{', '.join(down)}, which held a GPU, is not active again after {UNIT_SECONDS} s")
-        time.sleep(0.5)
+    await_units(folder)
     if systemctl("is-failed", CDI_UNIT) == "failed":
         note(folder, f"{CDI_UNIT} has failed: the CDI specification {STALE}")
 
@@ -203,7 +190,7 @@ def by_hand(folder: Path) -> None:
     try:
         connect(0)
         there = devices()
-    except MigError:
+    except NotDoneError:
         there = {}
     for gpu in gpus_of(folder / "earlier.json"):
         gpu_by_hand(gpu, there.get(gpu.pci_address), folder)
@@ -266,8 +253,7 @@ def main(verb: str, *arguments: str) -> None:
         "boot": boot,
         "show": show,
     }
-    with Path(LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(LOCK):
         if verb not in ("by-hand", "settled"):  # which have an answer without the driver, too
             connect(5 if verb in ("keep", "prove", "show") else DRIVER_SECONDS)
         verbs[verb](*map(Path, arguments))
@@ -276,12 +262,7 @@ def main(verb: str, *arguments: str) -> None:
 def run(*words: str) -> None:
     """Do one thing; end with 1 and what is amiss."""
     try:
-        main(*words)
-    except OutdatedError as error:
-        print(error, file=sys.stderr)
-        sys.exit(OUTDATED_STATUS if words[0] == "keep" else 1)
-    except MigError as error:
-        sys.exit(str(error))
+        run_to_status(main, *words)
     except nvml.NVMLError as error:
         sys.exit(f"NVML: {reasoned(error)}")
 

@@ -188,6 +188,25 @@ def _mig(machine: NodeTopology) -> Iterator[Seen]:
                 yield Seen(f"{len(held)} instances that are not those planned: {planned}", wanted.pci_address)
 
 
+@applies("with a plan of numaforge's that partitions AMD GPUs", within=_planned)
+def _with_partitions(machine: NodeTopology) -> Applicability | None:
+    return None if _plan(machine).amd_partitions.gpus else Applicability(False, "its plan partitions no GPU")
+
+
+def _partitions(machine: NodeTopology) -> Iterator[Seen]:
+    there = {gpu.pci_address: gpu for gpu in machine.gpus}
+    for wanted in _plan(machine).amd_partitions.gpus:
+        gpu = there.get(wanted.pci_address)
+        cut = gpu.partition if gpu else None
+        if gpu is None:
+            yield Seen("the GPU is not there", wanted.pci_address)
+        elif cut is None or cut.compute is None:
+            yield Seen(unknown=f"{wanted.pci_address}: its modes were not read")
+        elif wanted.compute != cut.compute or wanted.memory not in ("", cut.memory):
+            now = " ".join(filter(None, (cut.compute, cut.memory)))
+            yield Seen(f"it is in {now}, planned {wanted.modes}", wanted.pci_address)
+
+
 RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NP101",
@@ -245,4 +264,13 @@ RULES: tuple[MachineRule, ...] = (
         _kubelet_version,
     ),
     MachineRule("NP110", Severity.ERROR, "GPUs are not cut as planned", _with_mig, _SAVED, _APPLY, _mig),
+    MachineRule(
+        "NP111",
+        Severity.ERROR,
+        "AMD GPUs do not have the planned modes",
+        _with_partitions,
+        _SAVED,
+        _APPLY,
+        _partitions,
+    ),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import machines_argument
-from numaforge.commands.options import output_option
+from numaforge.commands.options import WITHIN_SECONDS, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, save, screen, show_json
 
@@ -36,6 +36,14 @@ _SUFFIXES = {".json": "json", ".html": "html", ".sarif": "sarif", ".xml": "junit
     help="Say what has changed since an earlier audit (-o json).",
 )
 @click.option(
+    "--within",
+    type=click.IntRange(1, 3600),
+    default=WITHIN_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a host of an INVENTORY may take to answer.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "note")),
     default="error",
@@ -57,6 +65,7 @@ def audit(
     limits: tuple[str, ...],
     baseline: str | None,
     since: str | None,
+    within: int,
     fail_on: str,
     files: tuple[str, ...],
     verbose: bool,
@@ -85,7 +94,7 @@ def audit(
     known = earlier(baseline) if baseline else {}
     before = earlier(since) if since else None
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        machines = read_machines(sources, limits, Path(folder))
+        machines = read_machines(sources, limits, Path(folder), within)
         if (why := machines.refused) is not None:
             raise NumaforgeError(why)
         found = with_baseline(fleet_audit(machines.read, machines.failed), known)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from numaforge.commands.cluster_explain import explain
 from numaforge.commands.machine import (
     answers_of,
     each_named,
@@ -21,13 +23,18 @@ from numaforge.report.terminal import echo, remark, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numaforge.schedulers.fleet import ServedNode
     from numaforge.schedulers.systems import Folder
 
+_LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
+"""What a URL is made of before its fragment; no quote ends the YAML that it stands in."""
+
+_DRA = "dra"
 SYSTEMS = (
     "labels",
+    "nfd",
     "noderesourcetopology",
     "volcano",
     "koordinator",
@@ -35,6 +42,7 @@ SYSTEMS = (
     "coscheduling",
     "kueue",
     "openshift",
+    _DRA,
 )
 """The names of what `numaforge.schedulers.systems` has, for --help and completion."""
 
@@ -134,14 +142,55 @@ def _require_names(nodes: Sequence[ServedNode]) -> None:
 
 def _write(folders: Sequence[Folder], below: Path) -> None:
     for each in folders:
-        for name, text in each.texts():
-            file = below / each.name / name
-            try:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(file)) from error
+        _write_files(below / each.name, dict(each.texts()))
         remark(f"wrote {below / each.name}: {each.why}")
+
+
+def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        file = folder / name
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(file)) from error
+
+
+@cluster.command()
+@click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files there.")
+@click.option(
+    "--runbooks",
+    metavar="URL",
+    help="Where docs/alerts.md is published: each alert links to its section.",
+)
+@output_option("yaml", "json")
+def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
+    """Write what Prometheus, Grafana and the exporters of GPUs need to watch planned nodes.
+
+    Rules with alerts, as a file and as a PrometheusRule; a dashboard; the counters and settings of NVIDIA's
+    dcgm-exporter and AMD's metrics exporter. No cluster is asked, and nothing is applied.
+
+    \b
+    Examples:
+      numaforge cluster monitoring --to monitoring
+      numaforge cluster monitoring --to monitoring --runbooks https://wiki.example.com/gpu-alerts
+    """
+    from numaforge.monitoring import RUNBOOKS, monitoring_files
+
+    if runbooks is not None and not _LINK.fullmatch(runbooks):
+        raise click.BadParameter(
+            f"{runbooks!r} is no address: write it with letters of URLs, without #", param_hint="--runbooks"
+        )
+    texts = monitoring_files(runbooks or RUNBOOKS)
+    if folder is not None:
+        _write_files(Path(folder), texts)
+        for name in texts:
+            remark(f"wrote {Path(folder) / name}")
+    elif output == "json":
+        show_json({"schema": 1, "files": texts})
+    else:
+        for name, text in texts.items():
+            echo(f"---\n# {name}\n{text}".rstrip("\n"))
 
 
 @cluster.command()
@@ -163,8 +212,9 @@ def verify(
 ) -> int:
     """Hold the live objects of a cluster to what these nodes' plans say, and name who wrote what differs.
 
-    Nothing is changed. A system whose objects the API server does not serve is passed over. What pods use
-    just now is no difference. Exits with 0 when all is as planned, 1 when something differs or is missing.
+    Nothing is changed. ResourceSlices, which drivers write, are held to the topology. A system whose objects
+    the API server does not serve is passed over. What pods use just now is no difference. Exits with 0 when
+    all is as planned, 1 when something differs or is missing.
 
     \b
     Example:
@@ -173,8 +223,9 @@ def verify(
     from dataclasses import asdict
 
     from numaforge.report.wording import counted
-    from numaforge.schedulers.kubectl_get import identity, live_objects
+    from numaforge.schedulers.kubectl_get import identity, live_objects, resource_slices
     from numaforge.schedulers.live import deviations
+    from numaforge.schedulers.slices import slice_deviations
     from numaforge.schedulers.systems import generate as generated
 
     nodes, code = _all_served(sources, profile, kubelet_version)
@@ -189,6 +240,13 @@ def verify(
         pairs = [(each, live.get(identity(each))) for each in planned if identity(each)[:2] not in unserved]
         held += len(pairs)
         found[folder.name] = [one for each, other in pairs for one in deviations(each, other)]
+    if _DRA in (systems or SYSTEMS):
+        slices = resource_slices(**login)
+        if slices is None and any(node.plan.dra for node in nodes):
+            passed_over.setdefault(_DRA, []).append("resource.k8s.io ResourceSlice")
+        own = {node.name for node in nodes}
+        held += sum((each.get("spec") or {}).get("nodeName") in own for each in slices or ())
+        found.setdefault(_DRA, []).extend(slice_deviations(nodes, slices) if slices is not None else ())
     wrong = any(found.values())
     if output == "json":
         show_json(
@@ -208,3 +266,6 @@ def verify(
         how = "see above" if wrong else "as planned"
         echo(f"{counted(held, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code
+
+
+cluster.add_command(explain)

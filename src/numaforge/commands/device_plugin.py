@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
+from numaforge.commands.config_maps import config_map_options
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_argument,
@@ -13,7 +14,7 @@ from numaforge.commands.machine import (
     profile_option,
     snapshot_argument,
 )
-from numaforge.commands.options import config_map_options, output_option
+from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.given import read_text
 from numaforge.report.terminal import save, show_json

@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.machine import machine_option
+from numaforge.commands.machine import each_named, machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
-from numaforge.report.terminal import show, show_json
+from numaforge.report.terminal import remark, show, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.fit import FitReport, Scenario
 
 _GPU = "gpu"
 
+MOST_NODES = 10_000
+"""How many nodes one machine may stand for. Kubernetes supports 5,000."""
+
 
 @click.command()
-@click.argument("pod", metavar="POD.yaml", type=click.Path(allow_dash=True))
+@click.argument("pod", metavar="[POD.yaml]", required=False, type=click.Path(allow_dash=True))
 @machine_option("--topology", "topologies", multiple=True)
+@click.option(
+    "--shapes",
+    metavar="FILE",
+    type=click.Path(),
+    help="Instead of a POD: the pods that a fleet runs, and which settings admit most of them.",
+)
 @scenario_options
 @output_option("table", "json")
-def fit(pod: str, topologies: tuple[str, ...], output: str, **kubelet: Any) -> int:
+def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output: str, **kubelet: Any) -> int:
     """Say how many pods of one shape fit on each node, what runs out, and what would help.
 
-    Exits with 0 where at least one pod fits somewhere, 1 where none does.
+    With --shapes, say which topology manager policy, scope, options and reservation admit most of the pods
+    that a fleet runs, on all the machines together. FILE is a list or a CSV of shapes with their counts, or
+    what `kubectl get pods -A -o json` printed. `--machine dgx-h100=40` stands for 40 such nodes, a folder for
+    the snapshots in it.
+
+    Exits with 0 where at least one pod fits somewhere (with --shapes: all of them), 1 where none does.
     """
+    if (pod is None) == (shapes is None):
+        raise click.UsageError("give a POD.yaml, or --shapes FILE: one of both")
+    if shapes is not None:
+        return _fit_shapes(shapes, topologies, output, kubelet)
+    return _fit_pod(str(pod), topologies, output, kubelet)
+
+
+def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
     from numaforge.kubelet.admission.scheduler import not_known
@@ -63,6 +88,51 @@ def fit(pod: str, topologies: tuple[str, ...], output: str, **kubelet: Any) -> i
     elif len(topologies) > 1:
         show(hosts_table(reports, shape.name))
     return ExitCode.YES if total else ExitCode.NO
+
+
+def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
+    from numaforge.commands.shapes_file import read_load
+    from numaforge.explain.candidates import kind_of
+    from numaforge.kubelet.admission.shapes import best_settings, kinds_of
+    from numaforge.report.shapes import shapes_document, shapes_tables
+
+    if kubelet["state_dir"]:
+        raise click.UsageError("--shapes fills empty nodes: leave out --state-dir")
+    given = read_load(shapes)
+    for each in given.remarks:
+        remark(each)
+    nodes: list[tuple[str, Scenario, object]] = []
+    for named, count in _nodes_named(topologies):
+        scenario = scenario_of(named, **kubelet)
+        name, alike = scenario.topology.hostname or named or "this machine", kind_of(scenario)
+        names = [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
+        nodes += [(each, scenario, alike) for each in names]
+    kinds = kinds_of(nodes)
+    report = best_settings(kinds, given.load)
+    if output == "json":
+        show_json({"schema": 1, "nodes": len(nodes), **shapes_document(report, given.load)})
+    else:
+        show(shapes_tables(report, given.load, len(nodes), len(kinds)))
+    wanted = sum(each.count for each in given.load.shapes)
+    return ExitCode.YES if report.configured.pods == wanted else ExitCode.NO
+
+
+def _nodes_named(topologies: tuple[str, ...]) -> Iterator[tuple[str | None, int]]:
+    """Yield each machine and how many nodes it stands for; `dgx-h100=40` are 40."""
+    if not topologies:
+        yield None, 1
+    for named in topologies:
+        name, equals, count = named.rpartition("=")
+        if equals and name and not Path(named).exists():
+            if not (
+                count.isascii() and count.isdigit() and 0 < int(count[:6]) <= MOST_NODES and len(count) < 6
+            ):
+                raise NumaforgeError(
+                    f"{count!r} is not a number of nodes", where=named, remedy=f"write 1 to {MOST_NODES}"
+                )
+            yield name, int(count)
+        else:
+            yield from ((each, 1) for each in each_named([named]))
 
 
 def _only_pod(path: str) -> Pod:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MOST_PODS = 10_000
 """How many pods of one document are judged. A node of Kubernetes runs some hundreds."""
 
+MOST_CLUSTER_MIB = 256
+"""How large a file may be in which a cluster is saved: 300 nodes with 50 pods each have 150 MiB."""
+
 MOST_DEVICES = 4096
 """How many devices of one resource are judged: 16 GPUs of 256 replicas."""
 
@@ -163,7 +166,7 @@ def _replicas(document: Mapping[str, Any], path: str) -> int | None:
 
 def _unfolded(path: str) -> Iterator[Any]:
     found = False
-    for document in _yaml_documents(path):
+    for document in yaml_documents(path):
         if document is None:
             continue
         found = True
@@ -176,7 +179,8 @@ def _unfolded(path: str) -> Iterator[Any]:
         raise NumaforgeError("holds no pod", where=path)
 
 
-def _yaml_documents(path: str) -> Iterator[Any]:
+def yaml_documents(path: str) -> Iterator[Any]:
+    """Yield the documents of a YAML file, None for an empty one."""
     from numaforge.sections.strict_yaml import MOST_MIB, read_yaml_documents
 
     return read_yaml_documents(read_text(path, most_mib=MOST_MIB), path)

@@ -180,6 +180,7 @@ def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
     """Return the machine as it is with its plan, and the plan that was given, made or found on it."""
+    from numaforge.roles.gpu_memory.plan import as_planned as memory_as_planned
     from numaforge.roles.offline.plan import as_planned
     from numaforge.topology.model import NodeTopology
 
@@ -194,7 +195,9 @@ def machine_and_plan(
 
         return topology_of(found), found
     planned = plan_of(machine, profile, kubelet_version)
-    return (machine if planned is None else as_planned(machine, planned.tuning.offline)), planned
+    if planned is None:
+        return machine, None
+    return memory_as_planned(as_planned(machine, planned.tuning.offline), planned.gpu_memory), planned
 
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:

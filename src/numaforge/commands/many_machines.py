@@ -22,11 +22,13 @@ from numaforge.audit.fleet import Failed, FleetAudit
 from numaforge.audit.machine import AuditedMachine, audited
 from numaforge.commands.capture import is_inventory
 from numaforge.commands.machine import each_named, machine_of
+from numaforge.commands.over_inventory import Answers
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
+from numaforge.rollout.options import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
 from numaforge.topology.model import NodeTopology
 
@@ -117,15 +119,18 @@ def is_saved(named: str) -> bool:
     return named != "-" and Path(named).is_file()
 
 
-def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path) -> ManyMachines:
-    """Return what was read of each machine that is named; the snapshots of an inventory go into `folder`."""
+def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, within_s: int) -> ManyMachines:
+    """Return what was read of each machine that is named; the snapshots of an inventory go into `folder`.
+
+    Each of its hosts has `within_s` seconds to answer.
+    """
     inventories = [source for source in sources if is_inventory(source)]
     if limits and not inventories:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
     entries: list[_Entry] = []
     places: list[Source] = []
     for number, inventory in enumerate(inventories):
-        found, failed = _captured(inventory, limits, folder / str(number))
+        found, failed = _captured(inventory, limits, folder / str(number), within_s)
         places += found
         entries += failed
     names = each_named([source for source in sources if source not in inventories])
@@ -165,13 +170,35 @@ def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
     )
 
 
-def _captured(inventory: str, limits: Sequence[str], folder: Path) -> tuple[list[Source], list[_Entry]]:
-    """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
+def captured_hosts(
+    inventory: str, limits: Sequence[str], folder: Path, within_s: int
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Ask the hosts of an inventory, and return the snapshots' files and why there is none of the others."""
+    answers = _asked_to_capture(inventory, limits, folder, within_s)
+    files = {name: answers.told[name]["file"] for name in answers.settings if name not in answers.failed}
+    return files, dict(answers.failed)
+
+
+def _asked_to_capture(inventory: str, limits: Sequence[str], folder: Path, within_s: int) -> Answers:
     from numaforge.commands.over_inventory import ask_all
     from numaforge.roles.topology import CAPTURED
 
-    function, out = "numaforge.roles.topology.capture", f"out={json.dumps(str(folder))}"
-    answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", ("--data", out))
+    data = {"out": str(folder), ANSWER_SECONDS: within_s}
+    return ask_all(
+        inventory,
+        limits,
+        "numaforge.roles.topology.capture",
+        CAPTURED,
+        "asking every host what it is",
+        [word for name, value in data.items() for word in ("--data", f"{name}={json.dumps(value)}")],
+    )
+
+
+def _captured(
+    inventory: str, limits: Sequence[str], folder: Path, within_s: int
+) -> tuple[list[Source], list[_Entry]]:
+    """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
+    answers = _asked_to_capture(inventory, limits, folder, within_s)
     found = [
         Source(answers.told[name]["file"], name) for name in answers.settings if name not in answers.failed
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.capture import is_inventory
+from numaforge.commands.config_maps import config_map_options, say_config_map
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_argument,
@@ -18,9 +19,8 @@ from numaforge.commands.machine import (
     planned_machine,
     profile_option,
 )
-from numaforge.commands.options import config_map_options, output_option
+from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, PlanError
-from numaforge.report.terminal import save, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def operator_config(
       numaforge mig operator-config inventories/prod | kubectl apply -f -
       numaforge mig operator-config dgx-h100 hgx-b200 --profile inference.yaml | kubectl apply -f -
     """
-    from numaforge.roles.device_plugin.manifests import as_yaml, operator_config_map
+    from numaforge.roles.device_plugin.manifests import operator_config_map
 
     inventory = next(filter(is_inventory, sources), None)
     if inventory and (len(sources) > 1 or profile or kubelet_version):
@@ -70,11 +70,7 @@ def operator_config(
         else [_of_snapshot(source, profile, kubelet_version) for source in sources]
     )
     manifest, labels = operator_config_map(machines, name, namespace)
-    if output == "json":
-        show_json({"schema": 1, "config_map": manifest, "labels": labels})
-    else:
-        lines = (f"# {host}: {key}={value}\n" for host, said in labels.items() for key, value in said.items())
-        save("".join([*lines, as_yaml(manifest)]), None)
+    say_config_map(manifest, labels, output)
     return ExitCode.YES
 
 

@@ -13,6 +13,9 @@ from numaforge.report import terminal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+WITHIN_SECONDS = 120
+"""How long a host of an INVENTORY may take to answer, where only a look is taken at it."""
+
 OF_EVERY_COMMAND = "Options of every command"
 _VERBOSE = "Say on standard error what is done and how long it takes; -vv: what pyinfra says, too."
 
@@ -131,21 +134,6 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
     if context.meta.get(terminal.QUIET) and context.meta.get(terminal.VERBOSE):
         raise click.UsageError("-q prints less, and -v more: give one of them")
     return bool(value)
-
-
-def config_map_options(
-    name: str, namespace: str = "gpu-operator", what: str = "ConfigMap"
-) -> Callable[[Command], Command]:
-    """Offer `--name` and `--namespace` of what a command writes, with their defaults."""
-
-    def offer(command: Command) -> Command:
-        placed = click.option(
-            "--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."
-        )
-        named = click.option("--name", default=name, show_default=True, help=f"The {what}'s name.")
-        return named(placed(command))
-
-    return offer
 
 
 class LazyGroup(click.Group):

@@ -89,7 +89,9 @@ def scenario_of(
         require_start(node.kubelet, machine.hostname)
         offered = read_devices(devices, node.machine) if devices else node.devices
         held = node.state if state else None
-        return Scenario(node.machine, node.kubelet.effective, offered, held, node.kubelet.version)
+        return Scenario(
+            node.machine, node.kubelet.effective, offered, held, node.kubelet.version, node.claims
+        )
     report = read_config(config, drop_in, flags, kubelet_version, machine)
     return Scenario(
         topology=machine,

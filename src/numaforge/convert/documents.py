@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import tomllib
-from collections.abc import Mapping
 from typing import Any
 
 from numaforge.errors import NumaforgeError
@@ -50,8 +49,3 @@ def read_ini(text: str, place: str) -> dict[str, dict[str, str]]:
     except configparser.Error as error:
         raise NumaforgeError(f"not an INI file: {' '.join(str(error).split())}", where=place) from error
     return {section: dict(parser[section]) for section in parser.sections()}
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a mapping, or an empty one for anything else."""
-    return value if isinstance(value, Mapping) else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.convert.documents import mapping
 from numaforge.convert.draft import Draft
 from numaforge.convert.kernel_parameters import add_parameters
 from numaforge.convert.kubelet_configuration import (
@@ -33,7 +32,7 @@ from numaforge.convert.rows import (
     read,
     same,
 )
-from numaforge.given import digits
+from numaforge.given import digits, mapping
 from numaforge.mistakes import shown
 
 _CLUSTER = "it is how the node joins its cluster, not what pods get"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.convert.documents import mapping
 from numaforge.convert.draft import Draft
 from numaforge.convert.kubelet_configuration import KEEPS, place
 from numaforge.convert.rows import Fate, FieldRow, Form, becomes, differs, enters, not_expressed, not_ours
-from numaforge.given import digits
+from numaforge.given import digits, mapping
 
 _POLICIES = {
     "BestEffort": "best-effort",

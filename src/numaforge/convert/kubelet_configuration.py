@@ -10,10 +10,10 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from numaforge.convert.documents import mapping
 from numaforge.convert.draft import Draft
 from numaforge.convert.rows import Fate, FieldRow, Form, becomes, below, enters, not_expressed, not_ours, same
 from numaforge.errors import NumaforgeError
+from numaforge.given import mapping
 from numaforge.quantity import format_bytes, parse_quantity
 
 Name = Callable[[str], str]

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from numaforge.convert.documents import mapping
 from numaforge.convert.draft import Draft
 from numaforge.convert.kubelet_configuration import DISK, KEEPS, KUBELET_ROWS, place
 from numaforge.convert.rows import Fate, FieldRow, Form, below, enters, not_expressed, not_ours
+from numaforge.given import mapping
 
 # The variables by the kubelet's field that they fill.
 _FIELDS = {

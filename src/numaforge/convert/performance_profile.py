@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Any, get_args
 
-from numaforge.convert.documents import mapping
 from numaforge.convert.draft import Draft
 from numaforge.convert.kernel_parameters import add_parameters
 from numaforge.convert.kubelet_configuration import (
@@ -34,6 +33,7 @@ from numaforge.convert.rows import (
 )
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
+from numaforge.given import mapping
 from numaforge.roles.crio.section import Ask
 
 _SNIPPET = "kubeletconfig.experimental"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from numaforge.convert.documents import mapping, read_ini
+from numaforge.convert.documents import read_ini
 from numaforge.convert.draft import Draft
 from numaforge.convert.kernel_parameters import add_parameters
 from numaforge.convert.kubelet_configuration import HEAD_ROWS, METADATA_ROWS
@@ -27,7 +27,7 @@ from numaforge.convert.rows import (
     same,
 )
 from numaforge.errors import NumaforgeError
-from numaforge.given import digits
+from numaforge.given import digits, mapping
 from numaforge.roles.kernel_values.knobs import KNOB_AT
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")

@@ -18,8 +18,6 @@ from pyinfra.connectors.sshuserclient.client import get_ssh_config
 from numaforge.errors import HostUnreachableError
 from numaforge.rollout.same_machine import PIN, Access
 
-LOOK_SECONDS = 600
-"""How long a host may take to say what it is: those of a large inventory are all asked together."""
 CUT = "the connection was cut"
 # A host that goes down cuts each attempt to reach it: paramiko logs a traceback for every one, and what
 # comes of the attempt is reported by us.

@@ -11,7 +11,9 @@ from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer
 from numaforge.hosts import connection
+from numaforge.hosts.host_data import datum
 from numaforge.preflight import host as preflight
+from numaforge.rollout.options import ANSWER_SECONDS
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _AS_ROOT = (Path(__file__).parent / "as_root.sh").read_text("ascii")
@@ -52,13 +54,16 @@ def detect_for_change(host: Host) -> Snapshot:
     return parse_output(answer)
 
 
-def as_root(host: Host, script_text: str) -> Answer:
+def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
     """Run a script that changes nothing as root, and learn whether the host's commands need sudo.
+
+    It may take so many seconds, else what the host's data say.
 
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """
     connection.send_at_once(host)
-    answer = _ask(host, script_text, "see the messages above; the host needs a POSIX sh", as_root=True)
+    remedy = "see the messages above; the host needs a POSIX sh"
+    answer = _ask(host, script_text, remedy, as_root=True, seconds=seconds)
     found = right(answer)
     if found == "noid":
         raise HostError(
@@ -87,11 +92,18 @@ def script_output(host: Host, script_text: str) -> Answer:
     return _ask(host, script_text, "see the messages above; run again when the host is reachable")
 
 
-def _ask(host: Host, script_text: str, remedy: str, *, as_root: bool = False) -> Answer:
+def _ask(
+    host: Host,
+    script_text: str,
+    remedy: str,
+    *,
+    as_root: bool = False,
+    seconds: int | None = None,
+) -> Answer:
     """Ask a host; a connection that breaks meanwhile breaks in one of many ways."""
     how = {"as_root": True, "_sudo": False} if as_root else {}
     try:
-        with connection.within(host, connection.LOOK_SECONDS):
+        with connection.within(host, seconds or datum(host, ANSWER_SECONDS)):
             output = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True, **how)
         if output:
             return Answer.of(output)

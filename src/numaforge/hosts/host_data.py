@@ -16,7 +16,7 @@ from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
 from numaforge.hosts.patches import fail_alone, stay_away
 from numaforge.hosts.processes import hosts_of
-from numaforge.rollout.options import PLACE, read_options
+from numaforge.rollout.options import ANSWER_SECONDS, PLACE, read_options
 from numaforge.rollout.same_machine import PIN
 
 OURS = "numaforge_"
@@ -94,6 +94,13 @@ TABLE = (
     Datum(f"{PLACE}_options", "a mapping", "The same, as `numaforge rollout` says it itself.", _rollout),
     Datum(f"{PLACE}_run", "a mapping", "What a run is to a roll-out; set by `numaforge rollout`.", _mapping),
     Datum(
+        "numaforge_measure",
+        "a mapping",
+        "What is measured, or kept of it; set by `numaforge measure`.",
+        _mapping,
+        default={},
+    ),
+    Datum(
         "numaforge_image",
         "a mapping, or the YAML file of one",
         "What an image is to have: deploys/bake.py, docs/image.md.",
@@ -119,6 +126,13 @@ TABLE = (
         "How long a changed host waits to be reached over a new connection, before it goes back by itself.",
         _whole(30, 1800),
         default=300,
+    ),
+    Datum(
+        ANSWER_SECONDS,
+        "a whole number from 1 to 3600",
+        "How long a host may take to say what it is: those of a large inventory are all asked together.",
+        _whole(1, 3600),
+        default=600,
     ),
     Datum("out", "a folder", "Where `deploys/detect.py` saves.", _is_text, default="numaforge-out"),
     Datum(DIFF, "names of hosts with commas between, or all", "Whose changes are shown as diffs.", _is_text),

@@ -12,6 +12,7 @@ checksum of its own, and beside it the fields of format 2, for older kubelets. T
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,16 @@ _FIRST_MINOR_NEWEST_FIRST = 36
 _FIRST_MINOR_OF_MEMORY_FORMATS = 36
 # From this minor on the state is a text in the file, with a checksum of its own.
 _FIRST_MINOR_WITH_DATA = 37
+
+
+def policy_in(text: str | None) -> str | None:
+    """Return the policy that a state file is of; None where there is none, or it cannot be read."""
+    try:
+        state = json.loads(text) if text else None
+    except ValueError:
+        return None
+    policy = state.get("policyName") if isinstance(state, dict) else None
+    return policy if isinstance(policy, str) else None
 
 
 def _pod_cpus(value: Any) -> frozenset[int]:
@@ -276,17 +287,19 @@ def state_files_to_remove(
     *,
     online_changed: bool = False,
     hugepages_changed: bool = False,
+    memory_changed: bool = False,
     root_dir: str = "/var/lib/kubelet",
 ) -> tuple[StateFileRemoval, ...]:
     """Return the state files that a change of the effective configuration invalidates, each with its reason.
 
     Both mappings are effective configurations (`config.loading.effective_config`); None for the
     old one means that it is not known. `online_changed`: CPUs went on- or offline since the kubelet last
-    started; `hugepages_changed`: a hugepage pool changed its size. A file that need not go stays: it holds
+    started; `hugepages_changed`: a hugepage pool changed its size; `memory_changed`: a NUMA node
+    has other memory. A file that need not go stays: it holds
     the CPUs and the memory of pods that survive the restart.
     """
     cpu = _cpu_state_reason(old_effective, new_effective, online_changed)
-    memory = _memory_state_reason(old_effective, new_effective, hugepages_changed)
+    memory = _memory_state_reason(old_effective, new_effective, hugepages_changed, memory_changed)
     reasons = ((CPU_STATE_FILE, cpu), (MEMORY_STATE_FILE, memory))
     return tuple(StateFileRemoval(f"{root_dir}/{name}", reason) for name, reason in reasons if reason)
 
@@ -317,7 +330,7 @@ def _cpu_state_reason(
 
 
 def _memory_state_reason(
-    old: Mapping[str, Any] | None, new: Mapping[str, Any], hugepages_changed: bool
+    old: Mapping[str, Any] | None, new: Mapping[str, Any], hugepages_changed: bool, memory_changed: bool
 ) -> str | None:
     if old is None:
         return _UNKNOWN_WRITER
@@ -328,6 +341,8 @@ def _memory_state_reason(
         return None
     if hugepages_changed:
         return "a hugepage pool changed its size, and the file holds every NUMA node's pools and memory"
+    if memory_changed:
+        return "the NUMA nodes of GPUs change their memory, and the file holds that of every NUMA node"
     if _sorted_reservations(old) != _sorted_reservations(new):
         return "reservedMemory changes, and the file holds the old reservation of every NUMA node"
     return None

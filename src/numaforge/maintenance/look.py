@@ -16,7 +16,15 @@ from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
 from numaforge.maintenance.pods import read_pods, root_dirs
 from numaforge.maintenance.transaction import TRANSACTIONS
 
-_LOOK = ("kernel_files", "node/fence", "node/trace", "node/pods", "node/bundle_read", "node/look")
+_LOOK = (
+    "kernel_files",
+    "node/fence",
+    "node/trace",
+    "node/pods",
+    "node/bundle_read",
+    "node/holders",
+    "node/look",
+)
 GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
 """The kubelet's drop-in that has a node plan itself before each start of its kubelet: an image has it."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -121,6 +121,11 @@ class Found:
         """Return the lines of a part's own look, by their first word."""
         return dict(line.partition(" ")[::2] for line in self.said.get(part, ()))
 
+    def every(self, part: str, word: str) -> list[str]:
+        """Return the lines of a part's own look that begin with a word, without it."""
+        split = (line.partition(" ") for line in self.said.get(part, ()))
+        return [rest for first, _, rest in split if first == word]
+
 
 @dataclass(frozen=True)
 class Part:

@@ -1,7 +1,7 @@
 """The parts of a maintenance, the lowest first: undone downwards, started and proved upwards.
 
 A part is in the folder of its role: part.py, and its shell (part.sh, look.sh for what it has to know, other
-files for both, but those that a verification or a boot runs).
+files for both, but those that a verification or a boot runs; a verification has state.sh, too).
 """
 
 from __future__ import annotations

@@ -455,7 +455,7 @@ def node_script(parts: tuple[str, ...]) -> str:
     a boot that ends in emergency or rescue mode. Raises ValueError for a part that lacks what it needs.
     """
     script = "#!/bin/sh\n" + shell.library(
-        *_NODE, "node/transaction", "node/rescue", *shell_of(parts), "node/main"
+        *_NODE, "node/transaction", "node/rescue", "node/worker", *shell_of(parts), "node/main"
     )
     refuse_incomplete(parts, script)
     return script

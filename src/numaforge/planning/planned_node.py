@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from numaforge.file_content import FileContent
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.findings import Report
+from numaforge.roles.amd_partitions.plan import as_planned as partitions_as_planned
 from numaforge.roles.device_plugin.plan import devices_of
+from numaforge.roles.dra.plan import claims_of
 from numaforge.roles.kubelet.effect import effect, machine_as_planned
 from numaforge.roles.mig.plan import as_planned as gpus_as_planned
 from numaforge.roles.node import NodePlan
@@ -20,13 +22,14 @@ class PlannedNode:
     """A node as it will be.
 
     `kubelet` is what the kubelet would say to its files as planned. `state` are the texts of its state files,
-    by name, without those that the plan removes.
+    by name, without those that the plan removes. `claims` counts the extended resources that claims serve.
     """
 
     machine: NodeTopology
     kubelet: Report
     devices: Inventory
     state: Mapping[str, str]
+    claims: Mapping[str, int]
 
 
 def planned_node(
@@ -40,6 +43,7 @@ def planned_node(
     there = machine.kubelet
     expected = effect(plan, machine, files, machine.kubelet_config, there.drop_ins if there else {}, state)
     gone = {path.rpartition("/")[2] for path in expected.removals}
-    after = gpus_as_planned(machine_as_planned(machine, plan), plan.mig)
+    cut = gpus_as_planned(machine_as_planned(machine, plan), plan.mig)
+    after = partitions_as_planned(cut, plan.amd_partitions)
     left = {name: text for name, text in state.items() if name not in gone}
-    return PlannedNode(after, expected.after, devices_of(after, plan), left)
+    return PlannedNode(after, expected.after, devices_of(after, plan), left, claims_of(after, plan))

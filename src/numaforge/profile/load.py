@@ -18,6 +18,18 @@ from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 # A mapping of which exactly one key is given: merging two of them would give two.
 _CHOICES = (("cpus", "reserved"),)
 
+# What a value takes with it of the profile below: with this engine the kubelet's managers have nothing to do.
+_REPLACES = {
+    ("kubelet", "resource_engine", "dra"): (
+        "cpu_manager_policy",
+        "cpu_manager_options",
+        "topology_manager_policy",
+        "topology_manager_scope",
+        "topology_manager_options",
+        "memory_manager_policy",
+    )
+}
+
 # `state` of a section that takes nothing from the profile below.
 _ABSENT = "absent"
 
@@ -160,9 +172,23 @@ def _extend(document: dict[str, Any], place: str, folder: Path, seen: tuple[str,
     _read_mig_parted(inherited, parent_place, beside)
     for personal in ("name", "description"):
         inherited.pop(personal, None)
+    _drop_replaced(inherited, own)
     if isinstance(inherited.get("sources"), Mapping):
         inherited["sources"] = _sources_of_inherited(inherited["sources"], own)
     return _merge(inherited, own)
+
+
+def _drop_replaced(inherited: dict[str, Any], own: Mapping[str, Any]) -> None:
+    """Leave out of what is inherited that which a value of our own replaces, with its sources."""
+    for (section, key, value), replaced in _REPLACES.items():
+        above, below = own.get(section), inherited.get(section)
+        if isinstance(above, Mapping) and above.get(key) == value and isinstance(below, Mapping):
+            inherited[section] = {name: held for name, held in below.items() if name not in replaced}
+            if isinstance(sources := inherited.get("sources"), Mapping):
+                gone = tuple(f"{section}.{name}" for name in replaced)
+                inherited["sources"] = {
+                    path: source for path, source in sources.items() if not path.startswith(gone)
+                }
 
 
 def _sources_of_inherited(sources: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:

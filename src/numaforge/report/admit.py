@@ -35,7 +35,7 @@ def answer_text(answer: JudgedAdmission) -> str:
     name = click.style(admission.name, bold=True)
     if admission.admitted:
         lines = [f"{name}  {click.style('admitted', fg='green')}  {admission.qos}"]
-        lines += [f"  {container}: {got}" for container, got in _grants(admission)]
+        lines += [f"  {container}: {got}" for container, got in grants(admission)]
     else:
         verdict = click.style(f"refused, {admission.reason}", fg="red")
         lines = [f"{name}  {verdict}  {admission.qos}", f"  {admission.status_message}"]
@@ -53,11 +53,10 @@ def answer_text(answer: JudgedAdmission) -> str:
     return "\n".join(lines)
 
 
-def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
-    """Return one admission as JSON data."""
+def places_document(admission: Admission) -> dict[str, dict[str, Any]]:
+    """Return by container the hint that it has, and the CPUs and the memory of its own, as JSON data."""
     from numaforge.cpulist import format_cpulist
 
-    admission = answer.admission
     containers: dict[str, dict[str, Any]] = {
         name: {"hint": _hint(hint)} for name, hint in admission.hint.items()
     }
@@ -68,6 +67,13 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
             {"resource": b.resource, "numa_nodes": format_cpulist(b.numa_nodes), "bytes": b.bytes}
             for b in blocks
         ]
+    return containers
+
+
+def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
+    """Return one admission as JSON data."""
+    admission = answer.admission
+    containers = places_document(admission)
     for name, held in admission.devices.items():
         containers.setdefault(name, {})["devices"] = {resource: list(ids) for resource, ids in held.items()}
     return {
@@ -83,7 +89,8 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
     }
 
 
-def _grants(admission: Admission) -> Iterable[tuple[str, str]]:
+def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[tuple[str, str]]:
+    """Yield what each container of an admitted pod got, in words."""
     from numaforge.cpulist import format_cpulist
     from numaforge.report.wording import human_bytes
 
@@ -95,7 +102,10 @@ def _grants(admission: Admission) -> Iterable[tuple[str, str]]:
             for block in admission.memory.get(name, ())
         ]
         held: Mapping[str, tuple[str, ...]] = admission.devices.get(name, {})
-        parts += [f"{resource} {', '.join(ids)}" for resource, ids in held.items()]
+        parts += [
+            f"{resource} {', '.join(ids)}" if names_of_devices else f"{len(ids)} {resource}"
+            for resource, ids in held.items()
+        ]
         yield name, "; ".join(parts)
 
 

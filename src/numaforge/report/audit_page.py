@@ -22,6 +22,7 @@ _STYLE = """
   --line: #373e47; --soft: #161b22; --link: #79b8ff; --error: #ff8a80; --warning: #f0b34a; --note: #79b8ff;
   --sound: #6fcf8a; } }
 * { box-sizing: border-box; }
+html { scroll-padding-top: 10rem; }
 body { margin: 0 auto; padding: 1rem; max-width: 72rem; background: var(--back); color: var(--fore);
   font: 16px/1.45 system-ui, 'Liberation Sans', 'DejaVu Sans', sans-serif; overflow-wrap: anywhere; }
 a { color: var(--link); }
@@ -40,7 +41,7 @@ form.filter { position: sticky; top: 0; background: var(--back); padding: .5rem 
 .filter label { display: block; font-size: .85rem; color: var(--muted); }
 .filter input, .filter select { display: block; font: inherit; color: inherit; background: var(--soft);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem .5rem; max-width: 100%; }
-details { border-bottom: 1px solid var(--line); scroll-margin-top: 10rem; }
+details { border-bottom: 1px solid var(--line); }
 details.machine { content-visibility: auto; contain-intrinsic-size: auto 2.6rem; }
 summary { cursor: pointer; padding: .5rem .25rem; }
 summary .name { font-weight: 600; }
@@ -50,7 +51,7 @@ summary .name { font-weight: 600; }
 figure { margin: 1rem 0; overflow-x: auto; } img { max-width: 100%; height: auto; background: #ffffff; }
 [hidden] { display: none !important; }
 @media (max-width: 40rem) { body { padding: .6rem; } .inside { padding-left: .4rem; }
-  form.filter { position: static; } details { scroll-margin-top: 0; } }
+  form.filter { position: static; } html { scroll-padding-top: 0; } }
 @media print { form.filter { display: none !important; } }
 """.strip()
 

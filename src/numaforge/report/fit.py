@@ -35,7 +35,7 @@ def fit_document(report: FitReport) -> dict[str, Any]:
             }
             for each in report.alternatives
         ],
-        "left": _free_document(free) if free else None,
+        "left": free_document(free) if free else None,
         "advice": [{"change": advice.change, "pods": advice.pods} for advice in report.advice],
         "not_tried": report.not_tried,
     }
@@ -77,7 +77,7 @@ def fit_tables(
         _policy_table(configured, report.alternatives),
     ]
     if configured.free:
-        parts += [Text(""), Text("Left over", style="bold"), *_left(configured.free)]
+        parts += [Text(""), Text("Left over", style="bold"), *left_on_node(configured.free)]
     if report.advice:
         lines = [f"  {counted(each.pods, 'pod')} with {each.change}" for each in report.advice]
         parts += [Text(""), Text("What would help", style="bold"), Text("\n".join(lines))]
@@ -135,7 +135,7 @@ _RESOURCES_ACROSS = 3  # more of them are rows: eight rails beside each other ar
 _NUMA_NODES_FOLDED = 3
 
 
-def _left(free: Free) -> list[RenderableType]:
+def left_on_node(free: Free) -> list[RenderableType]:
     """Return the table of what is left, with a line in place of the NUMA nodes on which nothing is."""
     from rich.text import Text
 
@@ -147,7 +147,7 @@ def _left(free: Free) -> list[RenderableType]:
 
 
 def _has_left(node: FreeOnNumaNode) -> bool:
-    return bool(node.cpus or node.memory_bytes or any(node.devices.values()))
+    return bool(node.cpus or node.memory_bytes or any(node.devices.values()) or any(node.hugepages.values()))
 
 
 def _left_table(free: Free) -> RenderableType:
@@ -155,7 +155,7 @@ def _left_table(free: Free) -> RenderableType:
 
     from numaforge.report.wording import human_bytes
 
-    if len(free.devices) > _RESOURCES_ACROSS:
+    if len(free.devices) > _RESOURCES_ACROSS or any(node.hugepages for node in free.numa_nodes):
         return _left_by_resource(free)
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -186,6 +186,9 @@ def _left_by_resource(free: Free) -> RenderableType:
     ]
     table.add_row("exclusive CPUs", *cpus, f"{free.cpu_milli / 1000:g}")
     table.add_row("memory", *memory, human_bytes(free.memory_bytes))
+    for size in dict.fromkeys(size for node in free.numa_nodes for size in node.hugepages):
+        pages = [node.hugepages.get(size, 0) for node in free.numa_nodes]
+        table.add_row(size, *map(human_bytes, pages), human_bytes(sum(pages)))
     for resource, count in free.devices.items():
         near = [node.devices[resource] for node in free.numa_nodes]
         anywhere = count and not any(near)  # a device that its plugin places on no NUMA node
@@ -207,7 +210,8 @@ def _shape_table(shapes: Iterable[LargestShape]) -> RenderableType:
     return table
 
 
-def _free_document(free: Free) -> dict[str, Any]:
+def free_document(free: Free) -> dict[str, Any]:
+    """Return what is left on a node as JSON data; huge pages where the memory manager has some."""
     from numaforge.cpulist import format_cpulist
 
     return {
@@ -220,6 +224,7 @@ def _free_document(free: Free) -> dict[str, Any]:
                 "cpus": None if node.cpus is None else format_cpulist(node.cpus),
                 "memory_bytes": node.memory_bytes,
                 "devices": dict(node.devices),
+                **({"hugepages_bytes": dict(node.hugepages)} if node.hugepages else {}),
             }
             for node in free.numa_nodes
         ],

@@ -106,6 +106,7 @@ def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], lis
                 *each.needs.sentences,
                 *(f"Allocatable {line}" for line in _changes(each)),
                 *_labels(each),
+                *_unpinned(each),
             ]
             for each in ahead
         }
@@ -182,6 +183,13 @@ def _labels(each: NodeOutlook) -> list[str]:
     return [f"label {name}: {now or 'none'} -> {then or 'none'}" for name, (now, then) in each.labels.items()]
 
 
+def _unpinned(each: NodeOutlook) -> list[str]:
+    return [
+        f"{pod} loses its {counted(cpus, 'own CPU')} until it names a claim"
+        for pod, cpus in sorted(each.unpinned.items())
+    ]
+
+
 def outlook_document(
     ahead: Sequence[NodeOutlook],
     survey: Survey,
@@ -204,6 +212,7 @@ def outlook_document(
                     name: {"now": now, "predicted": then} for name, (now, then) in each.allocatable.items()
                 },
                 "labels": {name: {"now": now, "planned": then} for name, (now, then) in each.labels.items()},
+                "unpinned": each.unpinned,
             }
             for each in ahead
         ],

@@ -17,6 +17,12 @@ from numaforge.rollout.steps import Clock
 
 FRESH_SECONDS = 10.0
 
+CLIQUE = "nvidia.com/gpu.clique"
+"""The label of a tray, CLUSTER.CLIQUE, by feature discovery or the DRA driver; its cluster is the rack."""
+
+COMPUTE_DOMAIN = "resource.nvidia.com/computeDomain"
+"""The label that NVIDIA's DRA driver gives a Node while it is part of a ComputeDomain, whose UID it has."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -56,9 +62,10 @@ class Budget:
 
     `max_unavailable` counts every node of the pool (a label selector) that is out of service, for whatever
     reason. With `domain`, a label such as topology.kubernetes.io/zone, no more than `domains_at_once` of its
-    values are worked on together, and no more than `max_unavailable_per_domain` nodes of each. Of the control
-    plane one node is taken at a time, whether the selector selects it or not; `control_plane_outage` permits
-    to take one without which the API is away.
+    values are worked on together, and no more than `max_unavailable_per_domain` nodes of each; without it the
+    racks are domains, and nodes that are in none wait for no domain. Nodes of a ComputeDomain wait until it
+    has ended, unless `ends_compute_domains`. Of the control plane one node is taken at a time, whether the
+    selector selects it or not; `control_plane_outage` permits to take one without which the API is away.
     """
 
     max_unavailable: Share = Share(count=1)
@@ -67,10 +74,17 @@ class Budget:
     domains_at_once: int = 1
     max_unavailable_per_domain: Share | None = None
     control_plane_outage: bool = False
+    ends_compute_domains: bool = False
 
     def domain_of(self, node: ClusterNode) -> str:
         """Return the node's failure domain, "" where there is none."""
-        return node.labels.get(self.domain, "") if self.domain else ""
+        if self.domain:
+            return node.labels.get(self.domain, "")
+        return node.labels.get(CLIQUE, "").rpartition(".")[0]
+
+    def called(self, domains: Iterable[str]) -> str:
+        """Return what failure domains are called."""
+        return f"{self.domain or 'rack'}={', '.join(sorted(domains))}"
 
 
 def out_of_service(node: ClusterNode) -> bool:
@@ -150,7 +164,9 @@ class Usage:
             return outside
         if is_control_plane(node) and (other := beside(node, self.pool.control_plane, self.in_work)):
             return other
-        return self._over_budget(node) if node.name in self.pool.nodes else None
+        if node.name not in self.pool.nodes:
+            return None
+        return self._over_budget(node) or self.ended_with(node)
 
     def _over_budget(self, node: ClusterNode) -> str | None:
         budget = self.pool.budget
@@ -158,22 +174,33 @@ class Usage:
         limit = budget.max_unavailable.of(len(self.pool.nodes))
         if len(out) >= limit:
             return f"{len(out)} of at most {limit} nodes are out of service: {_first_names(out)}"
-        if budget.domain is None:
-            return None
         domain = budget.domain_of(node)
+        if not domain and not budget.domain:
+            return None
         if budget.max_unavailable_per_domain is not None:
             limit = budget.max_unavailable_per_domain.of(self.pool.sizes.get(domain, 0))
             there = [name for name in out if self.pool.domain_of(name) == domain]
             if len(there) >= limit:
                 return (
-                    f"{len(there)} of at most {limit} nodes of {budget.domain}={domain} are out of service: "
+                    f"{len(there)} of at most {limit} nodes of {budget.called([domain])} are out of service: "
                     f"{_first_names(there)}"
                 )
         others = (self.in_work - {node.name}) & self.pool.nodes.keys()
         begun = {self.pool.domain_of(name) for name in others} - {domain}
-        if len(begun) >= budget.domains_at_once:
-            return f"{budget.domain}={', '.join(sorted(begun))} comes first"
-        return None
+        if not budget.domain:
+            begun.discard("")  # no rack
+        return f"{budget.called(begun)} comes first" if len(begun) >= budget.domains_at_once else None
+
+    def ended_with(self, node: ClusterNode) -> str | None:
+        """Say which work on several nodes would end with this one, where that is not permitted."""
+        running = node.labels.get(COMPUTE_DOMAIN)
+        if running is None or self.pool.budget.ends_compute_domains:
+            return None
+        others = sum(each.labels.get(COMPUTE_DOMAIN) == running for each in self.pool.nodes.values()) - 1
+        return (
+            f"it is in ComputeDomain {running} with {others} more of the pool, whose work would end with it: "
+            "that is waited for (ends_compute_domains)"
+        )
 
 
 class CachedPool:

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 from numaforge.errors import NumaforgeError
 
+ENDED_PHASES = ("Succeeded", "Failed")
+"""The phases of a pod that has ended."""
+
 
 class ClusterError(NumaforgeError):
     """The cluster refuses, or cannot be asked."""
@@ -102,7 +105,8 @@ class ClusterPod:
     """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp.
 
     `ready` is its Ready condition's status being True. `arguments` are the words of its containers' commands,
-    kept for static pods only.
+    kept for static pods only. `whole_cpus` are those that its containers ask for in whole CPUs, where it is
+    Guaranteed: what a static CPU manager gives to it alone.
     """
 
     namespace: str
@@ -122,6 +126,7 @@ class ClusterPod:
     tolerations: tuple[Toleration, ...] = ()
     ready: bool = True
     arguments: tuple[str, ...] = ()
+    whole_cpus: int = 0
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

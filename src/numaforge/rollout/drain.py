@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaforge.rollout.cluster import (
+    ENDED_PHASES,
     ApiUnreachableError,
     Cluster,
     ClusterPod,
@@ -86,7 +87,7 @@ def sort_pods(pods: Iterable[ClusterPod], settings: DrainSettings) -> SortedPods
             continue
         if pod.deleting:
             wait.append(pod)
-        elif pod.phase in ("Succeeded", "Failed"):
+        elif pod.phase in ENDED_PHASES:
             delete.append(pod)
         elif settings.wait_for and settings.wait_for.items() <= pod.labels.items():
             wait.append(pod)
@@ -104,7 +105,7 @@ def sort_pods(pods: Iterable[ClusterPod], settings: DrainSettings) -> SortedPods
 
 def _stays(pod: ClusterPod) -> bool:
     """Static pods are the kubelet's own; a DaemonSet's pods would only come back."""
-    finished = pod.phase in ("Succeeded", "Failed")
+    finished = pod.phase in ENDED_PHASES
     return pod.mirror or (pod.owner is not None and pod.owner.kind == "DaemonSet" and not finished)
 
 

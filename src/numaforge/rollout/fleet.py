@@ -382,11 +382,13 @@ class Fleet:
                     self._start(member, None)
                     continue
                 reason = usage.refusal(node)
-                if reason is not None:
-                    self._wait_for(reason)
+                if reason is None:
+                    self._start(member, node)
+                    usage = usage.taking(node)
+                    continue
+                self._wait_for(reason)
+                if reason != usage.ended_with(node):  # what holds this one alone does not hold the next
                     break
-                self._start(member, node)
-                usage = usage.taking(node)
 
     def _begin_one(
         self, usage: Usage, nodes: Mapping[str, ClusterNode], others: Mapping[int, ShardProgress]
@@ -408,9 +410,8 @@ class Fleet:
         """Begin hosts whose pods stay: they take no slot, and are limited by number and failure domain."""
         running = self._running_in(stage)
         room = self._together(stage, pool, others) - len(running)
-        usage = Usage(
-            replace(pool, out=frozenset()), frozenset(self._member_of[host].name for host in running)
-        )
+        keeps_pods = replace(pool, budget=replace(pool.budget, ends_compute_domains=True), out=frozenset())
+        usage = Usage(keeps_pods, frozenset(self._member_of[host].name for host in running))
         for queue in self._queues(stage, pool.nodes).values():
             for member in queue:
                 node = pool.nodes.get(member.name) if member.node else None

@@ -10,11 +10,10 @@ from numaforge.errors import HostUnreachableError
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.config.comparison import differences, meaning, same_memory
 from numaforge.maintenance.transaction import Process
-from numaforge.roles.device_plugin.labels import OPERATOR_LABEL, OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
 from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_config
 from numaforge.rollout.continuity import Continuity, Observation
-from numaforge.rollout.labels import Labels
+from numaforge.rollout.labels import MANAGER_STATES, Labels
 from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
@@ -43,6 +42,7 @@ class Expected:
     labels: Labels | None = None
     prefixes: tuple[str, ...] = ()  # "rdma/"
     fixed_mig: bool = False
+    fixed_partitions: bool = False  # AMD's: set by the node itself, and by no manager
 
     def decides(self, resource: str) -> bool:
         """Say whether a resource that is not in `allocatable` should not be advertised."""
@@ -102,22 +102,22 @@ def prove(
 ) -> Steps[Proof]:
     """Prove that a node is as expected for a while, or return what was not when time was up.
 
-    `process` returns the kubelet's process; another one than at the beginning ends the proof at once, unless
-    the node has rebooted: then the proof begins anew, once, `continuity` included. A kubelet that is down
-    because its node goes down or comes up is no answer, and after a boot it may be restarted until it has
-    come up. `own_config` returns what the kubelet tells its own node that it runs with; else the cluster is
-    asked. The heartbeat counts from the first one after the beginning, so that no clock has to agree with
-    another. `check` returns the node, and raises when it is not ours any more. While the node's MIG manager
-    is at work, the kubelet may restart and the node reboot. The time for which there is no answer does not
-    count. Raises ApiUnreachableError or HostUnreachableError where that is too long for `patience` or
-    `host_patience`.
+    `process` returns the kubelet's process; another one than at the beginning ends the proof at once,
+    unless the node has rebooted: then the proof begins anew, once, `continuity` included. A kubelet that is
+    down because its node goes down or comes up is no answer, and after a boot it may be restarted until it
+    has come up. `own_config` returns what the kubelet tells its own node that it runs with; else the
+    cluster is asked. The heartbeat counts from the first one after the beginning, so that no clock has to
+    agree with another. `check` returns the node, and raises when it is not ours any more. While a manager
+    of the node's GPUs is at work, the kubelet may restart and the node reboot. The time for which there is
+    no answer does not count. Raises ApiUnreachableError or HostUnreachableError where that is too long for
+    `patience` or `host_patience`.
     """
     deadline = clock() + settings.ready_seconds
     first_heartbeat: str | None = None
     counts = heard = False  # whether there is a first heartbeat, and a later one
     good_since: float | None = None
     wrong_since: float | None = None
-    settled = _mig_manager_state(None, expected) is None
+    settled = _manager_at_work(None, expected) is None
     while True:
         begun = clock()
         try:
@@ -138,7 +138,7 @@ def prove(
                 first_heartbeat, counts, heard = heartbeat, True, False
             heard = heard or heartbeat != first_heartbeat
             wrong = (seen.wrong,) if seen.wrong else _wrong(found, now, heard, expected)
-            settled = _mig_manager_state(found, expected) is None
+            settled = _manager_at_work(found, expected) is None
             stable = good_since is not None and clock() - good_since >= settings.stable_seconds
             if not wrong and (good_since is None or stable):
                 wrong = _running_otherwise(cluster, node, own_config, expected)
@@ -218,8 +218,8 @@ def _wrong(node: ClusterNode, now: Process, heard: bool, expected: Expected) -> 
         if node.labels.get(name) != value:
             found, none = node.labels.get(name), "no such label"
             wrong.append(Mismatch(f"the label {name}", value or none, found or none))
-    if state := _mig_manager_state(node, expected):
-        wrong.append(Mismatch(f"the label {OPERATOR_STATE_LABEL}", _DONE, state))
+    if waits := _manager_at_work(node, expected):
+        wrong.append(waits)
     return tuple(wrong)
 
 
@@ -250,12 +250,17 @@ def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:
     return f", the other devices of {quantity} are unhealthy" if known else ""
 
 
-def _mig_manager_state(node: ClusterNode | None, expected: Expected) -> str | None:
-    """Say how far the GPU operator's MIG manager is, where it has to do something and is not done."""
-    if (expected.labels or {}).get(OPERATOR_LABEL) is None:
-        return None
-    state = node.labels.get(OPERATOR_STATE_LABEL, "no such label") if node else "not known"
-    return None if state == _DONE else state
+def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch | None:
+    """Say how far a manager of GPUs is that has to do something: NVIDIA's for MIG, AMD's for partitions.
+
+    AMD's says "failure" also while it tries again: none of its words but the last one counts.
+    """
+    for label, state_label in MANAGER_STATES.items():
+        if (expected.labels or {}).get(label) is not None:
+            state = node.labels.get(state_label, "no such label") if node else "not known"
+            if state != _DONE:
+                return Mismatch(f"the label {state_label}", _DONE, state)
+    return None
 
 
 def _running_otherwise(

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from numaforge.given import NotJsonError, parse_json
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, STATE_LABEL
 from numaforge.roles.device_plugin.labels import (
     CONFIG_LABEL,
     MIG_LABEL,
@@ -29,8 +30,11 @@ BEFORE = "numaforge.io/labels-before"
 OF_GPUS = frozenset({CONFIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL})
 """By these labels the device plugin is told what to advertise."""
 
-OURS = OF_GPUS | {MIG_LABEL, POOLS_LABEL}
+OURS = OF_GPUS | {MIG_LABEL, POOLS_LABEL, PROFILE_LABEL}
 """Every label that a plan may have. A kubelet can write the annotation, and may name no other label by it."""
+
+MANAGER_STATES = {OPERATOR_LABEL: OPERATOR_STATE_LABEL, PROFILE_LABEL: STATE_LABEL}
+"""By a label that a manager of GPUs obeys, the one that says how far it is: an old one says nothing."""
 
 _OF_NFD = "nfd.node.kubernetes.io/feature-labels"  # the labels that node-feature-discovery sets and removes
 
@@ -93,7 +97,7 @@ def follows(resource: str, labels: Collection[str]) -> bool:
 
 def kept(node: ClusterNode, changes: Labels) -> dict[str, str | None]:
     """Return what these labels are before they are changed."""
-    return {name: node.labels.get(name) for name in changes if name != OPERATOR_STATE_LABEL}
+    return {name: node.labels.get(name) for name in changes if name not in MANAGER_STATES.values()}
 
 
 def to_put_back(node: ClusterNode, before: Labels) -> dict[str, str | None]:
@@ -140,4 +144,4 @@ def _annotation(node: ClusterNode, labels: Mapping[str, SetLabel]) -> dict[str, 
 
 
 def _with_state(changes: dict[str, str | None]) -> dict[str, str | None]:
-    return {**changes, OPERATOR_STATE_LABEL: None} if OPERATOR_LABEL in changes else changes
+    return {**changes, **{state: None for label, state in MANAGER_STATES.items() if label in changes}}

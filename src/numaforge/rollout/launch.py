@@ -36,7 +36,8 @@ class HostNeeds:
     `allocatable` is what its node is to offer afterwards, `labels` are those that it is to have (None says
     nothing of them), `options` those of its inventory and of the command line, `said` the names of those that
     one of them says. `unreadable` says why the host may not read what its kubelet runs with; "" where it may,
-    or need not. With `fixed_mig` its GPUs are to be cut in one way for good.
+    or need not. With `fixed_mig` its GPUs are to be cut in one way for good; with
+    `unpins` the kubelet's static CPU policy ends.
     """
 
     host: str
@@ -49,6 +50,7 @@ class HostNeeds:
     unreadable: str = ""
     labels: Labels | None = None
     fixed_mig: bool = False
+    unpins: bool = False
     access: Access | None = None
     changes: bool = True
     reboots: bool = False
@@ -246,6 +248,7 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
         unreadable=last["unreadable"],
         labels=last.get("labels"),
         fixed_mig=last.get("fixed_mig", False),
+        unpins=any_of("unpins"),
         changes=any_of("changes", default=True) or bool(beside),
         reboots=any_of("reboots"),
         does=(*each("does"), *beside),

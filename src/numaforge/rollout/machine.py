@@ -63,3 +63,6 @@ class Machine(Protocol):
 
     def verify(self) -> Steps[tuple[str, ...]]:
         """Hold the node to its plan, and return what is not as it says."""
+
+    def held(self) -> tuple[str, ...]:
+        """Return why what was measured on the node keeps it from service; () where nothing does."""

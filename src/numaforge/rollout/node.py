@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL
 from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import require_readable
@@ -62,6 +63,11 @@ START_KUBELET = (
 DYNAMIC_MIG = (
     "NVIDIA's DRA driver cuts the node's GPUs as claims come (DynamicMIG): say mig.managed_by: dra-driver "
     "and no instances, or turn the driver's feature gate DynamicMIG off"
+)
+
+CONFIG_MANAGER = (
+    f"AMD's device config manager partitions the node's GPUs by its label {PROFILE_LABEL}: say "
+    "amd_partitions.managed_by: device-config-manager, or take the label away"
 )
 
 
@@ -194,8 +200,10 @@ class NodeRollout:
             node = yield from self._ask(lambda: self.cluster.node(self.name))
         if found := obstacles(node, include_cordoned=self.settings.include_cordoned):
             raise _RefusedError(found[0])
-        fixed = (yield from self._ask(self.machine.expected)).fixed_mig
-        if fixed and (yield from self._ask(lambda: self.cluster.dynamic_mig(self.name))):
+        expected = yield from self._ask(self.machine.expected)
+        if expected.fixed_partitions and PROFILE_LABEL in node.labels:
+            raise _RefusedError(CONFIG_MANAGER)
+        if expected.fixed_mig and (yield from self._ask(lambda: self.cluster.dynamic_mig(self.name))):
             raise _RefusedError(DYNAMIC_MIG)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
         if reason := unlabelled(node, pods) or (yield from self._outage(node)):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import wraps
 from typing import Any, TypeVar
 
+from numaforge.errors import NumaforgeError
+from numaforge.quantity import parse_quantity
 from numaforge.rollout.cluster import (
     ClusterError,
     ClusterNode,
@@ -102,6 +105,7 @@ def pod(document: Document) -> ClusterPod:
         tolerations=tuple(_toleration(toleration) for toleration in spec.get("tolerations") or ()),
         ready=_condition(status, "Ready") is True,
         arguments=_arguments(spec) if _MIRROR in annotations else (),
+        whole_cpus=_whole_cpus(spec) if status.get("qosClass") == "Guaranteed" else 0,
     )
 
 
@@ -153,6 +157,23 @@ def _condition(status: Document, kind: str) -> bool | None:
 def _arguments(spec: Document) -> tuple[str, ...]:
     containers = spec.get("containers") or ()
     return tuple(word for each in containers for key in ("command", "args") for word in each.get(key) or ())
+
+
+def _whole_cpus(spec: Document) -> int:
+    """Count the CPUs of containers that ask for whole ones; of init containers those that go on running."""
+    lasting = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+    asked = (
+        _cpus((each.get("resources") or {}).get("requests") or {})
+        for each in (*(spec.get("containers") or ()), *lasting)
+    )
+    return sum(int(cpus) for cpus in asked if cpus == int(cpus))
+
+
+def _cpus(requests: Document) -> Fraction:
+    try:
+        return parse_quantity(str(requests.get("cpu", 0)))
+    except NumaforgeError:
+        return Fraction(0)  # of a newer API: the kubelet's own word on it is not ours to guess
 
 
 def _label_writes(metadata: Document) -> dict[str, LabelWrite]:

@@ -20,6 +20,8 @@ from numaforge.rollout.record import DEFAULT_NAME
 from numaforge.sections.section import Section, validated
 
 PLACE = "numaforge_rollout"
+ANSWER_SECONDS = "numaforge_answer_seconds"
+"""The host data that says how long a host may take to say what it is."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,19 @@ class RolloutOptions(Section):
     )
     failure_domain: str | None = Field(
         default=None,
-        description="The label of the failure domains, which are gone through one after the other.",
+        description="The label of the failure domains, which are gone through one after the other; else "
+        "racks are domains, by nvidia.com/gpu.clique.",
         examples=["topology.kubernetes.io/zone"],
     )
     domains_at_once: int = Field(default=1, ge=1, description="How many domains together.", examples=[1])
     max_unavailable_per_domain: ShareText | None = Field(
         default=None, description="How many nodes of one domain together.", examples=["2"]
+    )
+    ends_compute_domains: bool = Field(
+        default=False,
+        description="Also drain nodes of a ComputeDomain, whose work on all of its nodes ends with that; "
+        "else its end is waited for.",
+        examples=[True],
     )
     control_plane_outage: Annotated[str, BeforeValidator(_reason)] | None = Field(
         default=None,
@@ -187,6 +196,7 @@ class RolloutOptions(Section):
             domains_at_once=self.domains_at_once,
             max_unavailable_per_domain=Share.parse(per_domain) if per_domain else None,
             control_plane_outage=self.control_plane_outage is not None,
+            ends_compute_domains=self.ends_compute_domains,
         )
 
     def for_node(self) -> NodeSettings:

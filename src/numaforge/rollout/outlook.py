@@ -22,7 +22,8 @@ class NodeOutlook:
     """One node that would be taken out of service, or stands in the middle of a roll-out.
 
     `evicted` counts the pods that would go, `waits_for` names what the drain would have to wait for, and
-    `in_the_way` what would block the node now.
+    `in_the_way` what would block the node now. `unpinned` names the pods that have whole CPUs to themselves
+    and would share them when they come back, with how many.
     """
 
     needs: HostNeeds
@@ -32,6 +33,7 @@ class NodeOutlook:
     in_the_way: tuple[str, ...]
     allocatable: dict[str, tuple[str, str]]  # what changes: the quantity now, and the one predicted
     labels: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # the same of labels
+    unpinned: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def _outlook_of(
     budgets: Sequence[DisruptionBudget],
     options: RolloutOptions,
 ) -> NodeOutlook:
-    pods = sort_pods(cluster.pods(node.name), options.for_node().drain)
+    running = cluster.pods(node.name)
+    pods = sort_pods(running, options.for_node().drain)
     in_the_way = [*_own_troubles(node, options), *(str(blocker) for blocker in pods.forbidden)]
     return NodeOutlook(
         needs=needs,
@@ -130,6 +133,7 @@ def _outlook_of(
             for name, value in {**retired(node, needs.labels), **(needs.labels or {})}.items()
             if node.labels.get(name) != value
         },
+        unpinned={str(pod): pod.whole_cpus for pod in running if pod.whole_cpus} if needs.unpins else {},
     )
 
 

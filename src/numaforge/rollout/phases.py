@@ -46,6 +46,7 @@ _BOOT_SECONDS = 1800.0
 _AWAY_SECONDS = 2 * _BOOT_SECONDS + 1800.0
 _MOST_VOID = 3  # transactions in a row
 _ABORTED = "an abort was requested"
+_SLOW = "the node is as planned, and is not put into service by what was measured on it"
 _LOOK_THERE = "put it right by hand and resume, or abort, which gives it back once it is proved as it was"
 
 
@@ -288,6 +289,8 @@ class Phases:
             return (yield from self._advance(Phase.UNDOING, reason=_ABORTED))
         if not lines:
             yield from self._tell_stale_resources(expected)
+            if slow := (yield from self._ask(self.machine.held)):
+                return (yield from self._hold(f"{_SLOW}: {'; '.join(slow)}"))
             return (yield from self._advance(Phase.VERIFIED))
         reason = f"the changed node was not as planned: {'; '.join(lines)}"
         if not can_be_undone:

@@ -180,6 +180,12 @@ class ServedFleet:
                 yield node
 
 
+def root_of(machine: NodeTopology, address: str) -> str | None:
+    """Return the PCIe root of a device as sysfs has it, `pci0000:15`; None where it is not known."""
+    path = machine.pci_paths.get(address) or ()
+    return path[0] if path and path[0].startswith("pci") else None
+
+
 Documents = Callable[[ServedFleet], Iterator[Written]]
 
 

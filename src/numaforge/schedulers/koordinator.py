@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
-from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, node_patch
-from numaforge.schedulers.volcano import CLIQUE_LABEL
+from numaforge.rollout.budget import CLIQUE
+from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, node_patch, root_of
 
 NAME = "koordinator"
 WHY = "what koord-scheduler and koordlet take from an admin; topologies and Devices koordlet writes itself"
@@ -63,7 +63,7 @@ def _devices(node: ServedNode) -> list[dict[str, Any]]:
             "resources": {"gpu-core": "100", "gpu-memory": str(gpu.memory_bytes)},
             "topology": {
                 **({"nodeID": str(gpu.numa_node)} if gpu.numa_node is not None else {}),
-                "pcieID": _host_bridge(node, gpu.pci_address),
+                **({"pcieID": root} if (root := root_of(node.machine, gpu.pci_address)) else {}),
                 "busID": gpu.pci_address,
             },
             "status": {"healthy": gpu.unanswered is None},
@@ -72,14 +72,9 @@ def _devices(node: ServedNode) -> list[dict[str, Any]]:
     ]
 
 
-def _host_bridge(node: ServedNode, address: str) -> str:
-    first = (node.machine.pci_paths.get(address) or (address,))[0]
-    return f"pci{first.rpartition(':')[0]}"
-
-
 def _layers() -> dict[str, Any]:
     layers = [
-        {"topologyLayer": "AcceleratorLayer", "labelKey": [CLIQUE_LABEL]},
+        {"topologyLayer": "AcceleratorLayer", "labelKey": [CLIQUE]},
         {"topologyLayer": "NodeTopologyLayer", "parentTopologyLayer": "AcceleratorLayer"},
     ]
     return {

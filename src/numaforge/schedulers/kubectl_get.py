@@ -14,6 +14,7 @@ from numaforge.given import NotJsonError, parse_json
 Identity = tuple[str, str, str, str]
 """API version, kind, namespace and name."""
 _SECONDS = 120
+_NO_SUCH_RESOURCE = "the server doesn't have a resource type"
 _NOT_SERVED = re.compile(r"no matches for kind \"([^\"]+)\" in version \"([^\"]+)\"")
 
 
@@ -35,10 +36,8 @@ def live_objects(
     Raises HostUnreachableError where the API server cannot be asked, NumaforgeError for what kubectl
     complains of.
     """
-    command = [kubectl or "kubectl", "get", "-f", "-", "-o", "json", "--show-managed-fields"]
-    command += ["--ignore-not-found", "--request-timeout=60s"]
-    command += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
-    command += [f"--context={context}"] if context else []
+    asked_for = ("get", "-f", "-", "-o", "json", "--show-managed-fields", "--ignore-not-found")
+    command = _command(asked_for, kubeconfig, context, kubectl)
     unserved: list[tuple[str, str]] = []
     while asked := [each for each in planned if (each["apiVersion"], each["kind"]) not in unserved]:
         done = _run(command, json.dumps({"apiVersion": "v1", "kind": "List", "items": asked}))
@@ -49,6 +48,55 @@ def live_objects(
             raise HostUnreachableError(f"kubectl cannot get the objects: {done.stderr.strip()[-500:]}")
         unserved += [each for each in dict.fromkeys(missing) if each not in unserved]
     return {}, tuple(unserved)
+
+
+def listed(
+    resources: str, *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
+) -> tuple[Mapping[str, Any], ...]:
+    """Return all objects of some resources in all namespaces, such as `nodes,pods`.
+
+    Raises HostUnreachableError where the API server cannot be asked.
+    """
+    done = _run(_command(("get", resources, "-A", "-o", "json"), kubeconfig, context, kubectl), "")
+    if done.returncode:
+        raise HostUnreachableError(f"kubectl cannot get {resources}: {done.stderr.strip()[-500:]}")
+    return _objects(done.stdout)
+
+
+def resource_slices(
+    *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
+) -> tuple[Mapping[str, Any], ...] | None:
+    """Return the ResourceSlices of all drivers with who wrote them; None where the cluster serves none.
+
+    Raises HostUnreachableError where the API server cannot be asked.
+    """
+    asked_for = ("get", "resourceslices.resource.k8s.io", "-o", "json", "--show-managed-fields")
+    done = _run(_command(asked_for, kubeconfig, context, kubectl), "")
+    if done.returncode == 0:
+        return _objects(done.stdout)
+    if _NO_SUCH_RESOURCE in done.stderr:
+        return None
+    raise HostUnreachableError(f"kubectl cannot get ResourceSlices: {done.stderr.strip()[-500:]}")
+
+
+def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
+    """Return the objects of a List, or the one object; raises NumaforgeError for anything else."""
+    items = (
+        document.get("items")
+        if isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
+        else [document]
+    )
+    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+        raise NumaforgeError("holds no objects", remedy="give what `kubectl get ... -o json` prints")
+    return tuple(items)
+
+
+def _command(
+    asked_for: Sequence[str], kubeconfig: str | None, context: str | None, kubectl: str | None
+) -> list[str]:
+    login = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    login += [f"--context={context}"] if context else []
+    return [kubectl or "kubectl", *asked_for, "--request-timeout=60s", *login]
 
 
 def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
@@ -65,15 +113,13 @@ def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
 
 
 def _found(text: str) -> dict[Identity, Mapping[str, Any]]:
+    return {identity(each): each for each in _objects(text)}
+
+
+def _objects(text: str) -> tuple[Mapping[str, Any], ...]:
     if not text.strip():
-        return {}
+        return ()
     try:
-        document = parse_json(text)
+        return items_of(parse_json(text))
     except NotJsonError as error:
         raise NumaforgeError(f"kubectl has printed no JSON: {error}") from error
-    items = (
-        document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else [document]
-    )
-    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
-        raise NumaforgeError("kubectl has printed no objects")
-    return {identity(each): each for each in items}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.fleet import ServedFleet, Written
 from numaforge.schedulers.labels import PREFIX, labels_of
-from numaforge.schedulers.volcano import CLIQUE_LABEL
 
 NAME = "kueue"
 WHY = "levels for topology-aware scheduling; a node that lacks the label of one level is invisible to Kueue"
@@ -16,12 +16,12 @@ HOSTNAME = "kubernetes.io/hostname"
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the Topology, and a ResourceFlavor for each profile."""
     if all(node.clique for node in fleet.nodes):
-        keys = [CLIQUE_LABEL, HOSTNAME]
+        keys = [CLIQUE, HOSTNAME]
     else:
         keys = [HOSTNAME]
         fleet.left_out.update(
             {
-                node.name: f"it is in no NVLink domain, so {CLIQUE_LABEL} is no level"
+                node.name: f"it is in no NVLink domain, so {CLIQUE} is no level"
                 for node in fleet.nodes
                 if not node.clique and any(each.clique for each in fleet.nodes)
             }

@@ -64,7 +64,7 @@ def deviations(planned: Document, live: Document | None) -> Iterator[Deviation]:
         *_unlike((), wanted, live),
     ]
     for path, ours, theirs in found:
-        yield Deviation(kind, name, _dotted(path), ours, theirs, _writer(live, path))
+        yield Deviation(kind, name, _dotted(path), ours, theirs, writer_of(live, path))
 
 
 _Step = str | tuple[str, str]
@@ -137,7 +137,7 @@ def _dotted(path: _Path) -> str:
     return "".join(steps).lstrip(".")
 
 
-def _writer(live: Document, path: _Path) -> str:
+def writer_of(live: Document, path: _Path) -> str:
     """Return who has written a field last: who owns it, or the nearest one above it."""
     entries = (live.get("metadata") or {}).get("managedFields") or ()
     owned = [

@@ -11,9 +11,11 @@ import yaml
 from numaforge.schedulers import (
     coscheduling,
     crane,
+    dra,
     koordinator,
     kueue,
     labels,
+    nfd,
     node_resource_topology,
     openshift,
     volcano,
@@ -24,6 +26,7 @@ SYSTEMS: dict[str, ModuleType] = {
     module.NAME: module
     for module in (
         labels,
+        nfd,
         node_resource_topology,
         volcano,
         koordinator,
@@ -31,6 +34,7 @@ SYSTEMS: dict[str, ModuleType] = {
         coscheduling,
         kueue,
         openshift,
+        dra,
     )
 }
 _WIDTH = 120
@@ -66,6 +70,8 @@ def generate(nodes: Sequence[ServedNode], names: Sequence[str] = ()) -> tuple[Fo
     for name in names or SYSTEMS:
         module, fleet = SYSTEMS[name], ServedFleet(tuple(nodes))
         files = tuple(module.documents(fleet))
+        if not (names or files or fleet.left_out):
+            continue
         folders.append(Folder(name, module.WHY, files, fleet.left_out))
     return tuple(folders)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
+from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.fleet import (
     MANAGED_BY,
     ServedFleet,
@@ -19,7 +20,6 @@ from numaforge.schedulers.fleet import (
 
 NAME = "volcano"
 WHY = "Volcano's plugins numa-aware and network-topology-aware, both off in its default configuration"
-CLIQUE_LABEL = "nvidia.com/gpu.clique"
 _PARTS = re.compile(r"[^a-z0-9]+")
 
 
@@ -35,7 +35,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     if hypernodes := tuple(_hypernodes(fleet)):
         yield Written(
             "hypernodes.yaml",
-            f"the NVLink domains, by the label {CLIQUE_LABEL} of feature discovery",
+            f"the NVLink domains, by the label {CLIQUE} of feature discovery",
             hypernodes,
         )
     why = "a gang: a pod a node, the largest that every node takes"
@@ -88,7 +88,7 @@ def numatopology(node: ServedNode) -> dict[str, Any]:
 def _hypernodes(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
     cliques = sorted({node.clique for node in fleet.nodes if node.clique})
     for clique in cliques:
-        match = {"labelMatch": {"matchLabels": {CLIQUE_LABEL: clique}}}
+        match = {"labelMatch": {"matchLabels": {CLIQUE: clique}}}
         yield _hypernode(clique, 1, "nvlink-clique", [{"type": "Node", "selector": match}])
     for domain in sorted({clique.rpartition(".")[0] for clique in cliques}):
         below = [clique for clique in cliques if clique.rpartition(".")[0] == domain]

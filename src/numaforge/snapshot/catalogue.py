@@ -72,7 +72,9 @@ ATTRIBUTES = (
         "/sys/bus/pci/drivers/amdgpu/*:*:*.*",
         "product_name mem_info_vram_total current_compute_partition current_memory_partition"
         " available_compute_partition|compute_partition_config/supported_xcp_configs"
-        " available_memory_partition xgmi_hive_info/xgmi_hive_id",
+        " available_memory_partition xgmi_hive_info/xgmi_hive_id"
+        " compute_partition_config/xcp_config compute_partition_config/supported_nps_configs"
+        " ras/umc_err_count ras/gfx_err_count ras/sdma_err_count ras/xgmi_wafl_err_count",
     ),
     Attributes("/sys/devices/virtual/kfd/kfd/topology/nodes/*", "properties mem_banks/0/properties"),
     Attributes("/proc/driver/nvidia/gpus/*", "numa_status"),
@@ -193,11 +195,15 @@ IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 LOGINS = ("/etc/kubernetes/kubelet.conf",)
 """The kubeconfig that kubeadm leaves when a node has joined; only that it is there is taken."""
 
+CLAIM_DRIVERS = "/var/lib/kubelet/plugins_registry"
+"""Where drivers of dynamic resource allocation have a socket each while they run; other plugins, too."""
+
 PRESENT = (
     *(
         f"/sys/module/{name}"
         for name in ("nvidia", "nouveau", "ib_umad", "mlx5_ib", "nvidia_peermem", "gdrdrv")
     ),
+    "/sys/devices/platform/amdgpu_xcp*",  # a device of each partition, by which AMD's device plugin counts
     "/lib/modules/*/kernel/net/ipv4/tcp_bbr.ko*",
     "/lib/modules/*/kernel/net/sched/sch_fq.ko*",
     "/dev/char/1:3",  # /dev/null: udev has made these links
@@ -212,6 +218,11 @@ PRESENT = (
     "/etc/systemd/system/*.wants/nvidia-imex.service",
     "/var/lib/kubelet/plugins/compute-domain.nvidia.com",
     "/var/lib/kubelet/plugins/gpu.nvidia.com",
+    CLAIM_DRIVERS,
+    *(
+        f"{CLAIM_DRIVERS}/{name}*-reg.sock"
+        for name in ("dra.cpu", "dra.net", "gpu.nvidia.com", "gpu.amd.com")
+    ),
     *(
         f"/etc/systemd/system/*.wants/{name}.service"
         for name in (

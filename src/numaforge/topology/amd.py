@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from numaforge.given import digits
-from numaforge.topology.model import Gpu, GpuPartition
+from numaforge.topology.model import Gpu, GpuPartition, RasErrors
 from numaforge.topology.slices import PARTITIONS
 from numaforge.topology.vendors import AMD
 
@@ -15,12 +15,28 @@ KFD = "/sys/devices/virtual/kfd/kfd/topology/nodes"
 MOST_NODES = 512  # 8 packages, and 8 GPUs of 8 partitions, many times over
 FOLDER = "/sys/bus/pci/drivers/amdgpu"
 
+PARTITION_DEVICE = re.compile(r"/sys/devices/platform/(amdgpu_xcp[._])[0-9]+")
+RAS_BLOCKS = ("umc", "gfx", "sdma", "xgmi_wafl")
+
 _COMPUTE = re.compile(r"[SDTQC]PX")
 _MEMORY = re.compile(r"NPS[0-9]")
+_ERRORS = re.compile(r"(ue|ce): ([0-9]{1,12})$", re.MULTILINE)
 
 
-def with_amdgpu(gpu: Gpu, files: Mapping[str, str]) -> Gpu:
-    """Return the GPU with what its driver says; where amdgpu has not bound it, as it was."""
+def partition_names(present: str) -> str | None:
+    """Return the form in which the kernel names the devices of partitions; None where there are none.
+
+    `present` are paths that are there. It is "amdgpu_xcp_", or "amdgpu_xcp." (ROCm/k8s-device-plugin#157).
+    """
+    forms = {match[1] for path in present.split() if (match := PARTITION_DEVICE.fullmatch(path))}
+    return forms.pop() if len(forms) == 1 else None
+
+
+def with_amdgpu(gpu: Gpu, files: Mapping[str, str], named: str | None = None) -> Gpu:
+    """Return the GPU with what its driver says; where amdgpu has not bound it, as it was.
+
+    `named` is the form of the names of partitions' devices.
+    """
     if gpu.vendor != AMD:
         return gpu
 
@@ -29,19 +45,35 @@ def with_amdgpu(gpu: Gpu, files: Mapping[str, str]) -> Gpu:
 
     memory, hive = said("mem_info_vram_total"), said("xgmi_hive_info/xgmi_hive_id")
     available = said("available_compute_partition") or said("compute_partition_config/supported_xcp_configs")
+    configured = _one(_COMPUTE, said("compute_partition_config/xcp_config"))
+    allowed = tuple(_MEMORY.findall(said("compute_partition_config/supported_nps_configs")))
     partition = GpuPartition(
         compute=_one(_COMPUTE, said("current_compute_partition")),
         memory=_one(_MEMORY, said("current_memory_partition")),
         available_compute=tuple(_COMPUTE.findall(available)),
         available_memory=tuple(_MEMORY.findall(said("available_memory_partition"))),
+        memory_of={configured: allowed} if configured and allowed else {},
     )
     return replace(
         gpu,
         name=said("product_name") or gpu.name,
         memory_bytes=gpu.memory_bytes if (held := digits(memory)) is None else held,
-        partition=_counted(partition, _compute_nodes(gpu.pci_address, files)),
+        partition=_named(_counted(partition, _compute_nodes(gpu.pci_address, files)), named),
         xgmi_hive=hive if hive.strip("0x") else None,
+        ras=tuple(
+            _errors(block, text) for block in RAS_BLOCKS if "ue:" in (text := said(f"ras/{block}_err_count"))
+        ),
     )
+
+
+def _named(partition: GpuPartition | None, named: str | None) -> GpuPartition | None:
+    return None if partition is None else replace(partition, named=named)
+
+
+def _errors(block: str, text: str) -> RasErrors:
+    """Return what the driver has counted: a line "ue: 0" and one "ce: 0"."""
+    found = {kind: int(count) for kind, count in _ERRORS.findall(text)}
+    return RasErrors(block, found.get("ue", 0), found.get("ce", 0))
 
 
 def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartition | None:

@@ -94,3 +94,16 @@ def model_of(gpu: GpuShape) -> str:
     """Return the driver's name of a GPU, else the model of its PCI ids, else these ids: `10de:2330`."""
     ids = f"{gpu.vendor}:{gpu.device}"
     return gpu.name or MODELS.get(ids, ids)
+
+
+COMPUTE_DIES: Mapping[str, int] = {
+    "74a0": 6,  # MI300A
+    "74a1": 8,  # MI300X
+    "74a2": 4,  # MI308X
+    "74a5": 8,  # MI325X
+    "74a8": 4,  # MI308X HF
+    "74a9": 8,  # MI300X HF
+    "75a0": 8,  # MI350X
+    "75a3": 8,  # MI355X
+}
+"""The compute dies (XCDs) of AMD's GPUs that can be partitioned, by PCI device id."""

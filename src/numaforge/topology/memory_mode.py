@@ -15,6 +15,9 @@ from numaforge.topology.model import MachineShape, NodeTopology
 OPTION = "NVreg_CoherentGPUMemoryMode"
 """The option of nvidia.ko, for the whole machine; it takes a reload of the module or a reboot."""
 
+FIRST_DRIVER = 580
+"""The first branch that has the option (CDMM; NVIDIA's release notes)."""
+
 FIRST_DRIVER_BY_DEFAULT = 615
 """The first branch whose default is `driver` on Grace and Vera (NVIDIA's release notes)."""
 

@@ -146,6 +146,8 @@ class GpuPartition:
     `compute` is one of SPX, DPX, TPX, QPX and CPX (1, 2, 3, 4 partitions, one per compute die), `memory` is
     NPS1, NPS2, NPS4 or NPS8. The available ones are those that this GPU can be switched to. `count` is how
     many partitions the kernel's KFD has, `memory_bytes` what each of them holds; None where they differ.
+    `memory_of` are the memory modes that the driver allows with a compute mode: it tells one at a time.
+    `named` is the form in which the kernel names their devices, "amdgpu_xcp_" or "amdgpu_xcp.".
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -156,6 +158,8 @@ class GpuPartition:
     available_memory: tuple[str, ...] = ()
     count: int | None = None
     memory_bytes: int | None = None
+    memory_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    named: str | None = None
 
 
 @dataclass(frozen=True)
@@ -253,6 +257,17 @@ class Ecc:
 
 
 @dataclass(frozen=True)
+class RasErrors:
+    """Errors that a block of an AMD GPU has counted since its driver was loaded: "umc" is its memory."""
+
+    __pydantic_config__ = NOTHING_ELSE
+
+    block: str  # "umc", "gfx", "sdma", "xgmi_wafl"
+    uncorrected: int
+    corrected: int
+
+
+@dataclass(frozen=True)
 class RemappedRows:
     """Rows of memory that were replaced; `pending` waits for a reset, `failed` is a board to return."""
 
@@ -339,6 +354,7 @@ class Gpu(InPlace, GpuShape):
     bar1_bytes: int | None = None  # what peers on PCIe see of its memory at once
     mig_devices: tuple[MigDevice, ...] = ()  # in NVML's order, without its holes
     vbios: str | None = None  # version of the board's firmware: "96.00.5E.00.01"
+    ras: tuple[RasErrors, ...] = ()  # AMD's; without those blocks of which the driver tells nothing
 
 
 @dataclass(frozen=True)
@@ -713,6 +729,8 @@ class Userland:
     tuned: Mapping[str, str] = field(default_factory=dict)
     sysctl_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     driver_tuning: tuple[str, ...] = ()  # switches of /etc/infiniband/openib.conf that are on
+    # drivers of dynamic resource allocation that have registered with the kubelet: "dra.cpu"
+    claim_drivers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from numaforge.given import digits
 from numaforge.snapshot.model import PCI_ADDRESS, Snapshot
-from numaforge.topology.amd import with_amdgpu
+from numaforge.topology.amd import partition_names, with_amdgpu
 from numaforge.topology.model import Accelerator, Gpu, Nvme, PciDevice, PciLink
 from numaforge.topology.nvidia import with_answers
 from numaforge.topology.vendors import AMD, HABANA
@@ -115,12 +115,13 @@ class Function:
 def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
     """Return every GPU that can compute, with what its driver, NVML or nvidia-smi say of it."""
     gpus = [_gpu(function) for function in functions(snapshot) if function.is_gpu]
-    return tuple(_with_driver(gpu, snapshot.files) for gpu in with_answers(gpus, snapshot))
+    named = partition_names(snapshot.commands.get("present", ""))
+    return tuple(_with_driver(gpu, snapshot.files, named) for gpu in with_answers(gpus, snapshot))
 
 
-def _with_driver(gpu: Gpu, files: Mapping[str, str]) -> Gpu:
+def _with_driver(gpu: Gpu, files: Mapping[str, str], named: str | None) -> Gpu:
     """Return the GPU with what its kernel driver shows in files."""
-    gpu = with_amdgpu(gpu, files)
+    gpu = with_amdgpu(gpu, files, named)
     if gpu.memory_numa_node is not None:
         return gpu
     status = files.get(f"/proc/driver/nvidia/gpus/{gpu.pci_address}/numa_status", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from numaforge.topology.gpu_models import COMPUTE_DIES
 from numaforge.topology.model import ComputeInstanceShape, GpuShape, Slicing
 
 # The partitions of a mode; CPX has one per compute die.
@@ -17,7 +18,7 @@ def slicing_of(gpu: GpuShape) -> Slicing | None:
             technique="xcp",
             mode=gpu.partition.compute,
             modes=gpu.partition.available_compute,
-            slices=gpu.partition.count or PARTITIONS.get(gpu.partition.compute or ""),
+            slices=partitions_of(gpu),
             memory_mode=gpu.partition.memory,
             memory_modes=gpu.partition.available_memory,
             slice_bytes=gpu.partition.memory_bytes,
@@ -27,14 +28,28 @@ def slicing_of(gpu: GpuShape) -> Slicing | None:
     return Slicing("mig", gpu.mig_mode, ("disabled", "enabled"), _count(gpu))
 
 
+def partitions_of(gpu: GpuShape) -> int | None:
+    """Return how many partitions one of AMD's GPUs has; None where that is not known."""
+    if gpu.partition is None:
+        return None
+    return gpu.partition.count or partitions_in(gpu.partition.compute, gpu.device)
+
+
+def partitions_in(mode: str | None, device: str) -> int | None:
+    """Return how many partitions a compute mode makes of a GPU, by its PCI device id; CPX one per die."""
+    return COMPUTE_DIES.get(device.lower()) if mode == "CPX" else PARTITIONS.get(mode or "")
+
+
 def countable_gpus(gpus: Sequence[GpuShape]) -> list[GpuShape]:
     """Return the GPUs of which is known how many devices their vendor's plugin makes.
 
-    Where one of AMD's is partitioned, or may be, its plugin advertises partitions; how many depends on its
-    release and strategy (ROCm/k8s-device-plugin#157, #167, #184): none of AMD's is counted.
+    Where the modes of one of AMD's are not known, or the number of its partitions, none of AMD's is counted:
+    the plugin names all of them by what it finds of each.
     """
-    partitioned = {gpu.vendor for gpu in gpus if gpu.partition and gpu.partition.compute != "SPX"}
-    return [gpu for gpu in gpus if gpu.vendor not in partitioned]
+    unknown = {
+        gpu.vendor for gpu in gpus if gpu.partition and not (gpu.partition.compute and partitions_of(gpu))
+    }
+    return [gpu for gpu in gpus if gpu.vendor not in unknown]
 
 
 def mig_devices(gpu: GpuShape) -> Iterator[tuple[str | None, ComputeInstanceShape]]:

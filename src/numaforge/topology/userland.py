@@ -43,7 +43,18 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
         tuned_profiles=tuple(files.get(catalogue.TUNED_PROFILE, "").split()),
         tuned=_tuned(files),
         sysctl_files=_sysctl_files(files),
+        claim_drivers=_claim_drivers(there),
         driver_tuning=tuple(_driver_tuning(files.get("/etc/infiniband/openib.conf", ""))),
+    )
+
+
+def _claim_drivers(there: frozenset[str]) -> tuple[str, ...] | None:
+    """Return the drivers that have a socket: NAME-reg.sock, or NAME-UID-reg.sock while they are replaced."""
+    if catalogue.CLAIM_DRIVERS not in there:
+        return None
+    sockets = (path for path in there if path.startswith(f"{catalogue.CLAIM_DRIVERS}/"))
+    return tuple(
+        sorted({PurePosixPath(path).name.removesuffix("-reg.sock").partition("-")[0] for path in sockets})
     )
 
 

@@ -192,8 +192,8 @@ def probe(plan: NodePlan) -> str:
 
 
 def _shell_of(roles: Collection[str]) -> list[str]:
-    """Return what the roles ask with, where they have a probe.sh."""
-    found = (f"roles/{role}/probe" for role in sorted(roles))
+    """Return what the roles ask with: their probe.sh, and the state.sh that it shares with their parts."""
+    found = (f"roles/{role}/{file}" for role in sorted(roles) for file in ("state", "probe"))
     return [name for name in found if shell.exists(name)]
 
 

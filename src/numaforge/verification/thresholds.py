@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from numaforge.measure import outputs
+
 
 @dataclass(frozen=True)
 class LeastBandwidth:
@@ -39,9 +41,8 @@ def write_threshold(said: str) -> LeastBandwidth | None:
 
 
 def write_bandwidth(said: str) -> float | None:
-    """Return Gb/s from the table of ib_write_bw: #bytes, #iterations, peak, average, message rate."""
-    row = re.search(r"^[ \t]*\d+[ \t]+\d+[ \t]+[\d.]+[ \t]+([\d.]+)[ \t]+[\d.]+[ \t]*$", said, re.MULTILINE)
-    return float(row[1]) if row else None
+    """Return Gb/s from the table of ib_write_bw; None where there is none."""
+    return _read(outputs.perftest_write, said)
 
 
 def all_reduce_threshold(said: str) -> LeastBandwidth | None:
@@ -51,6 +52,12 @@ def all_reduce_threshold(said: str) -> LeastBandwidth | None:
 
 
 def all_reduce_bandwidth(said: str) -> float | None:
-    """Return the average bus bandwidth in GB/s that all_reduce_perf ends with."""
-    average = re.search(r"Avg bus bandwidth\s*:\s*([\d.]+)", said)
-    return float(average[1]) if average else None
+    """Return the average bus bandwidth in GB/s that all_reduce_perf ends with; None where there is none."""
+    return _read(outputs.nccl_all_reduce, said)
+
+
+def _read(reader: outputs.Reader, said: str) -> float | None:
+    try:
+        return reader(f"{said}\n")[""]
+    except outputs.UnreadableOutputError:
+        return None

@@ -19,6 +19,7 @@ from numaforge.roles.mig.plan import as_planned
 from numaforge.topology.model import GpuInstance, NodeTopology
 from numaforge.topology.ready import ready_machine
 from tests.fixtures.judged import found, with_verdict
+from tests.fixtures.machines import mi300x_cpx_kfd
 
 Change = Callable[[NodeTopology], NodeTopology]
 
@@ -117,7 +118,22 @@ DRIFTS: tuple[tuple[Change, str, list[str]], ...] = (
 
 def test_a_machine_that_is_as_planned_has_nothing_to_tell() -> None:
     assert found(RULES, PLANNED) == {}
-    assert with_verdict(RULES, PLANNED, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE) == set()
+    assert with_verdict(RULES, PLANNED, Verdict.UNKNOWN, Verdict.NOT_APPLICABLE) == {"NP111"}
+
+
+def partitioned(now: str) -> list[str | None]:
+    """Return where the rule for AMD's GPUs finds something on 8 MI300X planned for CPX and NPS4."""
+    machine = mi300x_cpx_kfd()
+    wish = {"amd_partitions": {"gpus": [{"compute": "CPX", "memory": "NPS4"}]}}
+    saved = replace(machine, previous_plan=dumps(plan_node(machine, load_profile(wish), "1.36.0")))
+    first, *others = saved.gpus
+    assert first.partition is not None
+    first = replace(first, partition=replace(first.partition, compute=now))
+    return found(RULES, replace(saved, gpus=(first, *others))).get("NP111", [])
+
+
+def test_amd_gpus_in_other_modes_than_planned_are_found() -> None:
+    assert (partitioned("CPX"), partitioned("QPX")) == ([], ["0000:05:00.0"])
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,17 @@ def blocks() -> dict[str, str]:
     return dict(BLOCK.findall(PAGE.read_text(encoding="utf-8")))
 
 
+def test_the_page_shows_what_the_shapes_of_a_fleet_get(tmp_path: Path) -> None:
+    page = re.findall(r"^```(yaml|text) shapes\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    shown = dict(page)
+    (tmp_path / "shapes.yaml").write_text(shown["yaml"], encoding="utf-8")
+    strict = "extends: training\nkubelet: {topology_manager_policy: single-numa-node}\n"
+    (tmp_path / "strict.yaml").write_text(strict, encoding="utf-8")
+    arguments = ["--shapes", str(tmp_path / "shapes.yaml"), "--profile", str(tmp_path / "strict.yaml")]
+    result = CliRunner().invoke(fit, [*arguments, "--machine", "dgx-h100=30"], standalone_mode=False)
+    assert result.output.rstrip().splitlines() == shown["text"].rstrip().splitlines()
+
+
 @pytest.mark.parametrize(("command", "pods"), [(admit, "pods"), (fit, "pod")], ids=["admit", "fit"])
 def test_the_page_shows_what_the_command_prints(command: Any, pods: str, tmp_path: Path) -> None:
     shown = blocks()

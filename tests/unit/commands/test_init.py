@@ -35,7 +35,17 @@ def test_it_writes_inventory_data_profile_deploys_and_the_next_commands(tmp_path
         "profiles/nodes.yaml",
         *(
             f"deploys/{name}.py"
-            for name in ("bake", "detect", "kubelet", "mig", "rdma", "site", "tune", "uninstall")
+            for name in (
+                "amd_partitions",
+                "bake",
+                "detect",
+                "kubelet",
+                "mig",
+                "rdma",
+                "site",
+                "tune",
+                "uninstall",
+            )
         ),
     }
 

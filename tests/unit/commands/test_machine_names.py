@@ -52,16 +52,20 @@ FIRST = {
     ("mig", "check"): ["mig.yaml"],
     ("mig", "plan"): ["mig.yaml"],
     ("mig", "operator-config"): ["--profile", "inference-mig"],
+    ("gpus", "config-manager"): ["--profile", "handed.yaml"],
     ("device-plugin", "check"): ["plugin.yaml"],
     ("device-plugin", "config"): ["--profile", "shared.yaml"],
     ("rdma", "check"): ["pools.json"],
     ("rdma", "config"): ["--profile", "rdma.yaml"],
     ("rdma", "manifests"): ["--profile", "rdma.yaml", "--image", "image"],
     ("cluster", "generate"): ["--profile", "training"],
+    ("cluster", "explain"): ["pod.yaml", "--profile", "training"],
     ("cluster", "verify"): ["--profile", "training", "--kubectl", "true"],  # which finds none of the objects
     ("plan",): ["--profile", "training"],
     ("render",): ["--profile", "training"],
 }
+OF_AMD = {("gpus", "config-manager"): "mi300x"}
+"""Commands that take machines of AMD's alone."""
 
 
 @pytest.fixture
@@ -73,6 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "pools.json": POOLS,
         "kubelet.yaml": KUBELET,
         "shared.yaml": "extends: inference-mig\ndevice_plugin: {time_slicing: {nvidia.com/gpu: 4}}\n",
+        "handed.yaml": "extends: mi300x-cpx\namd_partitions: {managed_by: device-config-manager}\n",
         "rdma.yaml": "extends: training\nrdma: {device_plugin: {per: rail}}\n",
     }
     for name, text in files.items():
@@ -96,7 +101,8 @@ def test_every_command_that_looks_at_a_machine_takes_its_name() -> None:
 def test_a_ready_machine_is_named_with_the_option(
     words: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*words, *FIRST.get(words, []), "--machine", "dgx-h100"]) in (ExitCode.YES, ExitCode.NO)
+    name = OF_AMD.get(words, "dgx-h100")
+    assert run([*words, *FIRST.get(words, []), "--machine", name]) in (ExitCode.YES, ExitCode.NO)
     assert capsys.readouterr().out
 
 

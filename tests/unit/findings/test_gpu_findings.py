@@ -14,6 +14,7 @@ from numaforge.topology.model import (
     Ecc,
     FabricState,
     Gpu,
+    GpuPartition,
     GpuProcess,
     HugepagePool,
     NodeTopology,
@@ -21,6 +22,7 @@ from numaforge.topology.model import (
     NvidiaDriver,
     NvidiaInstall,
     PciLink,
+    RasErrors,
     RemappedRows,
 )
 from tests.fixtures import judged as by
@@ -55,11 +57,12 @@ APPLIES = {
     "b200-passthrough-guest": f"{REAL} {FABRIC} NG106 {ECC_ON} NG402 NG503",
     "hgx-h100-all-mig": f"{HBM} NG107 NG109",
     "kvm-host": "",
-    "mi300x": "NG501 NG502",
+    "mi300x": "NG501 NG502 NG805",
     "no-gpu": "",
     "desktop": "",
 }
 UNKNOWN = {
+    "mi300x": "NG806",  # its driver's counters were not read
     "b200-passthrough-guest": "NG203 NG301 NG302 NG303",  # its fabric manager may run beside it
     "hgx-h100-all-mig": "NG203 NG301",  # nothing is said of fabric managers where no GPU has a peer
     "kvm-host": "NG109 NG501 NG502",  # its guests have the GPUs, and no driver here says what they are
@@ -126,6 +129,16 @@ class Case:
     kind: str
     sicken: Sicken
     evidence: str
+
+
+CPX = GpuPartition("CPX", "NPS4", count=8, named="amdgpu_xcp_")
+
+
+def in_cpx(machine: NodeTopology) -> NodeTopology:
+    """Return the machine with AMD's GPUs in one hive, each in eight partitions."""
+    counted = (RasErrors("umc", 0, 0),)
+    gpus = (replace(gpu, partition=CPX, ras=counted, xgmi_hive="1") for gpu in machine.gpus)
+    return replace(machine, gpus=tuple(gpus))
 
 
 def second(**fields: object) -> Sicken:
@@ -315,6 +328,28 @@ SICK = {
         install(daemons=()),
         "no process nvidia-persistenced runs, neither on the host nor in a container",
     ),
+    "NG801": Case(
+        "mi300x",
+        second(partition=replace(CPX, compute=None)),
+        "its driver does not tell its compute mode",
+    ),
+    "NG802": Case(
+        "mi300x",
+        second(partition=replace(CPX, compute="QPX", count=4)),
+        "it is in qpx_nps4, others of its hive in cpx_nps4",
+    ),
+    "NG803": Case(
+        "mi300x",
+        second(partition=replace(CPX, count=None)),
+        "the kernel's KFD has not the partitions that CPX makes",
+    ),
+    "NG804": Case(
+        "mi300x",
+        second(partition=replace(CPX, named="amdgpu_xcp.")),
+        "the kernel names its partitions amdgpu_xcp.N",
+    ),
+    "NG805": Case("mi300x", second(numa_node=None), "the kernel knows no NUMA node for it (-1)"),
+    "NG806": Case("mi300x", second(ras=(RasErrors("umc", 2, 0),)), "umc: 2 uncorrected errors"),
 }
 
 # What a rule looks at that is not there on every machine to which it is made to apply.
@@ -326,6 +361,7 @@ SOUND = {
     "NG701": upgraded,
     "NG702": AS_NUMA_NODES,
     "NG705": AS_NUMA_NODES,
+    **dict.fromkeys([f"NG80{number}" for number in range(1, 7)], in_cpx),
 }
 
 

@@ -44,6 +44,14 @@ class Case:
     evidence: str
 
 
+def static(*drivers: str) -> NodeTopology:
+    """Return a worker with these drivers beside the static CPU manager."""
+    built = worker(claim_drivers=drivers)
+    assert built.kubelet is not None
+    text = f"{built.kubelet.config_text}cpuManagerPolicy: static\n"
+    return replace(built, kubelet=replace(built.kubelet, config_text=text))
+
+
 CASES = {
     "NH101": Case(lambda: replace(worker(), cgroup_version=1), "version 1"),
     "NH102": Case(lambda: worker(swaps=("/dev/zram0",)), "compressed in memory"),
@@ -79,6 +87,8 @@ CASES = {
     "NH309": Case(lambda: with_containerd(cdi=False, default_runtime="runc"), "is runc"),
     "NH310": Case(lambda: with_containerd(runtimes={"runc": True}), "there is runc"),
     "NH311": Case(lambda: with_containerd(sandbox_image="internal:5000/pause"), "no version"),
+    "NH401": Case(lambda: static("dra.cpu"), "dra.cpu has registered"),
+    "NH402": Case(lambda: static("gpu.nvidia.com"), "gpu.nvidia.com has registered"),
 }
 ALSO = {"NH302": {"NH304"}, "NH308": {"NH306"}, "NH309": {"NH306"}}
 
@@ -349,3 +359,22 @@ def test_a_kernel_with_pages_of_64_kib_has_other_huge_pages(arguments, evidence)
     tray = replace(machines.gb200_nvl72_tray(), kernel_cmdline=f"ro {arguments}")
     told = [each.evidence.partition(":")[0] for each in judged(tray)["NH109"].findings]
     assert told == evidence
+
+
+@pytest.mark.parametrize(
+    ("drivers", "verdict"),
+    [
+        pytest.param(None, Verdict.UNKNOWN, id="the-sockets-were-not-captured"),
+        pytest.param((), Verdict.NOT_APPLICABLE, id="no-driver"),
+        pytest.param(("dra.net",), Verdict.PASSED, id="another-driver"),
+    ],
+)
+def test_drivers_of_claims_are_judged_where_there_are_some(drivers, verdict):
+    assert judged(worker(claim_drivers=drivers))["NH401"].verdict is verdict
+
+
+def test_a_configuration_that_cannot_be_read_leaves_the_engine_unknown():
+    built = worker()
+    assert built.kubelet is not None
+    unread = replace(built, kubelet=replace(built.kubelet, config_text=None))
+    assert judged(unread)["NH401"].verdict is Verdict.UNKNOWN

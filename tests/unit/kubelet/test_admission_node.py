@@ -17,6 +17,7 @@ from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, gb200_cdmm, grace_blackwell_tray, laptop, machine, quad_gh200
+from tests.fixtures.memory_state import memory_state
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
@@ -477,33 +478,7 @@ def test_a_node_starts_from_its_memory_manager_state() -> None:
     first = Node(SMALL, config, GPUS)
     assert first.admit(pod(2, "12Gi"), "uid-1").admitted
     assert first.memory_manager
-    entries = {
-        "uid-1": {
-            "main": [
-                {"numaAffinity": sorted(b.numa_nodes), "type": b.resource, "size": b.bytes}
-                for b in first.memory_manager.assignments["uid-1"]["main"]
-            ]
-        }
-    }
-    nodes = {
-        str(number): {
-            "numberOfAssignments": memory.assignments,
-            "cells": sorted(ids_of(memory.group)),
-            "memoryMap": {
-                resource: {
-                    "total": table.total,
-                    "systemReserved": table.system_reserved,
-                    "allocatable": table.allocatable,
-                    "reserved": table.reserved,
-                    "free": table.free,
-                }
-                for resource, table in memory.tables.items()
-            },
-        }
-        for number, memory in first.memory_manager.nodes.items()
-    }
-    document = {"policyName": "Static", "machineState": nodes, "entries": entries}
-    node = Node(SMALL, config, GPUS, state={"memory_manager_state": json.dumps(document)})
+    node = Node(SMALL, config, GPUS, state={"memory_manager_state": memory_state(first.memory_manager)})
     assert node.admit(pod(2, "12Gi"), "second").memory["main"][0].numa_nodes == {1}
     assert node.admit(pod(2, "12Gi"), "third").in_the_way == ("memory",)
     node.remove("uid-1")

@@ -10,6 +10,7 @@ import pytest
 
 from lab import gobuild, kubelets, minors
 from lab.paths import LAB, REPOSITORY
+from numaforge.kubelet.admission import hint_work
 from numaforge.kubelet.minors import tables
 from numaforge.kubelet.minors.history import state_at, states_at
 from numaforge.kubelet.minors.versions import KNOWN_MINORS, LATEST_MINOR, OLDEST_MINOR
@@ -112,6 +113,14 @@ def test_the_lab_builds_the_release_that_the_tables_were_read_from(minor):
     release = re.search(r"k8s\.io/kubernetes v(\S+)", component)
     assert release is not None
     assert release[1] == tables.RELEASES[int(minor.rpartition(".")[2])]
+
+
+def test_devices_are_looked_for_only_where_some_are_from_the_minor_on_that_plans_count_with(releases):
+    first = hint_work._FIRST_MINOR_WITH_NARROW_DEVICE_HINTS
+    for release in releases:
+        source = release.source("kubernetes", "pkg/kubelet/cm/devicemanager/topology_hints.go")
+        assert "generateDeviceTopologyHints" in source
+        assert ("deviceNUMANodes(" in source) == (release.minor >= first), release.number
 
 
 def test_a_flag_of_a_type_that_is_not_known_is_named(releases):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from numaforge.commands.machine import machine_of
 from numaforge.errors import HostError
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.part import Found, Goal, Look
@@ -21,6 +22,7 @@ from numaforge.roles.modules.plan import ModulesPlan
 from numaforge.roles.nics import part as nics
 from numaforge.roles.nics.part import LINKS
 from numaforge.roles.rdma.planned import NicSetting, RdmaHostPlan, RdmaPlan
+from numaforge.topology.model import NvidiaInstall
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 OPTION = ModulesPlan(options={"ib_core": ("netns_mode=1",)})
@@ -389,3 +391,37 @@ def test_the_reload_for_a_limit_needs_the_pods_gone_whether_the_runtime_runs_or_
 def test_a_kubelet_that_may_not_restart_is_refused() -> None:
     with pytest.raises(HostError, match=r"deploys/rdma\.py"):
         memlock.need(goal(host=UNITS), found(memlock, "kubelet.service loaded 65536 65536"), ())
+
+
+MODE = "NVreg_CoherentGPUMemoryMode"
+
+
+@pytest.mark.parametrize(
+    ("driver", "now", "wish", "late"),
+    [
+        pytest.param("580.95.05", '""', "driver", f"option nvidia {MODE} driver\n", id="580 takes numa"),
+        pytest.param("580.95.05", '""', "numa", None, id="what-580-takes-is-pinned-without-a-boot"),
+        pytest.param("615.10.01", '""', "driver", None, id="what-615-takes-too"),
+        pytest.param("615.10.01", '""', "numa", f"option nvidia {MODE} numa\n", id="615 takes driver"),
+        pytest.param("580.95.05", "driver", "driver", None, id="so-already"),
+        pytest.param("580.95.05", "driver", "numa", f"option nvidia {MODE} numa\n", id="otherwise"),
+        pytest.param("580.95.05", "driver", None, f"unset nvidia {MODE}\n", id="no-longer-pinned"),
+        pytest.param("615.10.01", "driver", None, None, id="no-longer-pinned-and-the-same"),
+    ],
+)
+def test_the_mode_of_gpus_memory_takes_a_boot_where_the_driver_has_another(
+    driver: str, now: str, wish: str | None, late: str | None
+) -> None:
+    said = None if now == '""' else now
+    install = NvidiaInstall(loaded=driver, gpu_memory_mode=said or "")
+    machine = replace(machine_of("gb200", None), nvidia_install=install)
+    options = {} if wish is None else {"nvidia": (f"{MODE}={wish}",)}
+    on = replace(goal(modules=ModulesPlan(options=options), reboot="allowed"), machine=machine)
+    held = FileState(f"options nvidia {MODE}=driver\n", "0644", "root", "root")
+    there = Found(
+        {MODPROBE_PATH: held} if wish is None else {},
+        (),
+        said={modules.NAME: ("loaded nvidia", f"parameter nvidia {MODE} {now}")},
+    )
+    part = modules.need(on, there, ())
+    assert (part and part.data["late"]) == late

@@ -85,7 +85,7 @@ def unassigned(text: str) -> list[str]:
         check=False,
     )
     read = {complaint["message"].split()[0] for complaint in json.loads(done.stdout)}
-    together = f"{NODE_SCRIPT}{text}"
+    together = f"{shell.library('kernel_files')}{NODE_SCRIPT}{text}"  # roles' programs are sent with it, too
     return sorted(
         variable
         for variable in read

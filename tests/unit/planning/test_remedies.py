@@ -53,6 +53,14 @@ WISHES: Mapping[str, dict[str, Any]] = {
             "topology_manager_options": {"max-allowable-numa-nodes": "8"},
         }
     },
+    "claims-and-a-manager": {
+        "kubelet": {
+            "resource_engine": "dra",
+            "cpu_manager_policy": "static",
+            "cpu_manager_options": {"full-pcpus-only": True},
+        }
+    },
+    "words-for-no-driver": {"dra": {"cpu_group_by": "socket"}},
     "topology-options-without-policy": {
         "kubelet": {
             "topology_manager_policy": "none",

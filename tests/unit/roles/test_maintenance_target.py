@@ -60,6 +60,22 @@ def test_the_dra_driver_is_left_to_cut_gpus():
     assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").fixed_mig
 
 
+@pytest.mark.parametrize(
+    ("engine", "state", "roles", "unpins"),
+    [
+        pytest.param("dra", '{"policyName": "static"}', ["kubelet"], True, id="the-static-policy-ends"),
+        pytest.param("dra", '{"policyName": "none"}', ["kubelet"], False, id="there-was-none"),
+        pytest.param("dra", "[", ["kubelet"], False, id="a-state-file-that-cannot-be-read"),
+        pytest.param("kubelet", '{"policyName": "static"}', ["kubelet"], False, id="it-stays"),
+        pytest.param("dra", '{"policyName": "static"}', ["mig"], False, id="a-run-that-leaves-the-kubelet"),
+    ],
+)
+def test_pods_lose_their_own_cpus_where(engine, state, roles, unpins):
+    host = replace(dgx_h100(), kubelet=replace(kubeadm_kubelet(), state_files={"cpu_manager_state": state}))
+    planned = plan_node(host, load_profile({"kubelet": {"resource_engine": engine}}), "1.36.2")
+    assert Target(Goal(planned, host, frozenset(roles))).unpins is unpins
+
+
 def test_pools_of_a_plugin_that_is_deployed_are_all_that_has_their_prefix():
     section = {"per": "numa_node", "deployed": True, "resource_prefix": "rdma.example.com"}
     profile = load_profile({"name": "train", "rdma": {"device_plugin": section}})

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import FRESH_SECONDS, Budget, CachedPool, Pool, Share, out_of_service
+from numaforge.rollout.budget import (
+    CLIQUE,
+    COMPUTE_DOMAIN,
+    FRESH_SECONDS,
+    Budget,
+    CachedPool,
+    Pool,
+    Share,
+    out_of_service,
+)
 from numaforge.rollout.record import RECORD
 from tests.fixtures.memory_cluster import ZONE, workers
 from tests.fixtures.rollout_world import World
@@ -119,6 +128,55 @@ def test_outages_elsewhere_do_not_hold_a_domain_open():
 def test_a_node_with_a_record_is_in_work_without_its_slot():
     budget = Budget(Share(count=5), domain=ZONE)
     assert pool(budget, begun=(0,)).usage(()).refusal(NODES[1]) == f"{ZONE}=zone-0 comes first"
+
+
+def trays(budget, labels):
+    """Return the pool whose nodes have these labels, a mapping for each."""
+    return Pool.of(budget, [replace(node, labels=own) for node, own in zip(NODES, labels, strict=False)])
+
+
+RACKS = [{CLIQUE: "aaaa.1"}, {CLIQUE: "aaaa.2"}, {CLIQUE: "bbbb.1"}, {}, {CLIQUE: "no cluster"}]
+
+
+@pytest.mark.parametrize(
+    ("budget", "in_work", "node", "said"),
+    [
+        pytest.param({}, (0,), 1, None, id="trays of one rack go together, of whatever clique"),
+        pytest.param({}, (0,), 2, "rack=aaaa comes first", id="another rack waits"),
+        pytest.param({}, (0,), 3, None, id="a node in no rack waits for none"),
+        pytest.param({}, (3, 4), 2, None, id="no rack waits for a node that is in none"),
+        pytest.param({"domains_at_once": 2}, (0,), 2, None, id="two racks go together where that is said"),
+        pytest.param(
+            {"max_unavailable_per_domain": Share(count=1)},
+            (0,),
+            1,
+            "1 of at most 1 nodes of rack=aaaa are out of service: node-0000",
+            id="a rack keeps its quorum",
+        ),
+        pytest.param({"domain": ZONE}, (0,), 2, None, id="another label takes the place of racks"),
+    ],
+)
+def test_racks_are_failure_domains_where_no_label_is_named(budget, in_work, node, said):
+    found = trays(Budget(Share(count=5), **budget), RACKS)
+    assert found.usage(names(*in_work)).refusal(found.nodes[NODES[node].name]) == said
+
+
+def test_a_node_whose_work_runs_on_others_too_is_waited_for_unless_that_may_end():
+    labels = [{COMPUTE_DOMAIN: "uid-1"}, {COMPUTE_DOMAIN: "uid-1"}, {COMPUTE_DOMAIN: "uid-2"}, {}]
+    said = [
+        trays(Budget(Share(count=5), ends_compute_domains=ends), labels)
+        .usage(())
+        .refusal(replace(node, labels=own))
+        for ends in (False, True)
+        for node, own in zip(NODES, labels, strict=False)
+    ]
+    assert [(each or "").partition(" more")[0] for each in said[:4]] == [
+        "it is in ComputeDomain uid-1 with 1",
+        "it is in ComputeDomain uid-1 with 1",
+        "it is in ComputeDomain uid-2 with 0",
+        "",
+    ]
+    assert said[4:] == [None] * 4
 
 
 @given(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.errors import ExitCode
-from numaforge.rollout.budget import Budget, Share
+from numaforge.rollout.budget import COMPUTE_DOMAIN, Budget, Share
 from numaforge.rollout.cluster import ApiUnreachableError, ForbiddenError
 from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member, in_order
 from numaforge.rollout.node import Outcome
@@ -174,6 +174,22 @@ def test_failure_domains_go_one_after_the_other_with_a_pause():
     times = [seconds for seconds, _ in world.cordons]
     assert times[3] - times[2] >= 300.0
     assert times[6] - times[5] >= 300.0
+
+
+def test_a_node_whose_work_runs_on_other_nodes_goes_when_that_has_ended_and_holds_no_other():
+    world = Watched(3)
+    as_it_was = world.look("node-0001").labels
+    world.cluster.change_node("node-0001", labels={**as_it_was, COMPUTE_DOMAIN: "uid-1"})
+
+    def end_of_the_work():
+        yield 900.0
+        world.cluster.change_node("node-0001", labels=as_it_was)
+
+    world.time.spawn(end_of_the_work())
+    report = world.roll_out(budget=three(2))
+    assert world.order == ["node-0000", "node-0002", "node-0001"]
+    assert world.cordons[2][0] >= 900.0
+    assert report.exit_code is ExitCode.YES
 
 
 def test_a_node_that_was_left_in_the_middle_goes_first_and_ends():

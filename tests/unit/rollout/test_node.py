@@ -55,6 +55,24 @@ def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(fixed, endi
         assert (world.machine.files, world.cluster.calls["patch_node"]) == (OLD, 0)
 
 
+def test_a_slow_node_is_held_cordoned_and_goes_back_once_it_was_measured_again():
+    world = World()
+    world.machine.slow = ("memory read of NUMA node 0: 100 MB/s, where 3 siblings have 1000",)
+    held = world.run()
+    assert (held.ending, world.phase, world.node.unschedulable) == (Ending.HELD, Phase.HELD, True)
+    assert "where 3 siblings have 1000" in held.reason
+    assert world.machine.files == NEW
+    world.machine.slow = ()
+    assert (world.run().ending, free(world)) == (Ending.DONE, True)
+    assert len(world.machine.applied) == 1
+
+
+def test_a_slow_node_stays_held_while_nothing_has_changed():
+    world = World()
+    world.machine.slow = ("it was not measured",)
+    assert [world.run().ending, world.run().ending] == [Ending.HELD, Ending.HELD]
+
+
 def test_a_node_as_planned_is_not_touched():
     world = World()
     world.machine.files = NEW

@@ -164,3 +164,32 @@ def test_a_budget_that_nobody_has_counted_allows_nothing():
 def test_a_lease_without_a_holder_is_nobodys():
     document = {"metadata": {"name": "slot", "resourceVersion": "3"}, "spec": {"leaseTransitions": 1}}
     assert objects.lease(document) == Lease("slot", resource_version="3")
+
+
+def container(cpu: str, **fields: object) -> dict[str, object]:
+    return {"name": "main", "resources": {"requests": {"cpu": cpu}}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("spec", "qos", "whole"),
+    [
+        pytest.param({"containers": [container("4"), container("2000m")]}, "Guaranteed", 6, id="whole-cpus"),
+        pytest.param(
+            {"containers": [container("4"), container("1500m")]}, "Guaranteed", 4, id="shares-apart"
+        ),
+        pytest.param({"containers": [container("4")]}, "Burstable", 0, id="not-Guaranteed"),
+        pytest.param(
+            {
+                "containers": [container("4")],
+                "initContainers": [container("2"), container("1", restartPolicy="Always")],
+            },
+            "Guaranteed",
+            5,
+            id="init-containers-that-go-on",
+        ),
+        pytest.param({"containers": [container("many")]}, "Guaranteed", 0, id="no-quantity"),
+        pytest.param({"containers": [{"name": "main"}]}, "Guaranteed", 0, id="asks-for-none"),
+    ],
+)
+def test_the_cpus_that_a_static_cpu_manager_gives_to_a_pod_alone(spec, qos, whole):
+    assert pod(spec=spec, status={"qosClass": qos}).whole_cpus == whole

@@ -17,8 +17,15 @@ from tests.fixtures.rollout_world import NODE, World, pod
 CORDONED = "the node was cordoned before (permit: include_cordoned)"
 
 
-def needs(node: str, *, restarts: bool = True, joined: bool = True, fixed_mig: bool = False) -> HostNeeds:
-    return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {}, fixed_mig=fixed_mig)
+def needs(
+    node: str,
+    *,
+    restarts: bool = True,
+    joined: bool = True,
+    fixed_mig: bool = False,
+    unpins: bool = False,
+) -> HostNeeds:
+    return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {}, fixed_mig=fixed_mig, unpins=unpins)
 
 
 def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutlook]:
@@ -109,3 +116,16 @@ def test_a_node_is_not_taken_out_of_service_with(fields):
 def test_what_changes_is_shown_with_what_there_is_now():
     (node,) = ahead(World(), needs(NODE))
     assert node.allocatable == {"cpu": ("64", "60")}
+
+
+@pytest.mark.parametrize(
+    ("unpins", "named"),
+    [
+        pytest.param(True, {"default/train": 16}, id="where-the-static-policy-ends"),
+        pytest.param(False, {}, id="never-where-it-stays"),
+    ],
+)
+def test_pods_that_lose_their_own_cpus_are_named(unpins, named):
+    world = World(pods=[pod("web-1"), pod("train", whole_cpus=16)])
+    (node,) = ahead(world, needs(NODE, unpins=unpins))
+    assert node.unpinned == named

@@ -13,6 +13,7 @@ from numaforge.topology.model import NodeTopology
 from numaforge.topology.ready import ready_machine
 
 TRAINING = "training"
+BY_CLAIMS = {"extends": "training", "kubelet": {"resource_engine": "dra"}, "dra": {"gpus": "claims"}}
 
 
 @cache

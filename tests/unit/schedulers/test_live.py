@@ -12,7 +12,7 @@ import pytest
 
 from numaforge.schedulers.live import Deviation, deviations
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.unit.schedulers.served import served
+from tests.unit.schedulers.served import BY_CLAIMS, TRAINING, served
 
 Path = tuple[str | int, ...]
 EXAMPLES = ("coscheduling",)
@@ -21,7 +21,9 @@ EXAMPLES = ("coscheduling",)
 @cache
 def planned(system: str) -> tuple[Mapping[str, Any], ...]:
     """Return what a system is told of a rack and of a machine with eight NUMA nodes, but examples."""
-    [folder] = generate([served("gb200"), served("epyc-nps4"), served("dgx-h100")], [system])
+    profile = BY_CLAIMS if system == "dra" else TRAINING
+    machines = ("gb200", "epyc-nps4", "dgx-h100")
+    [folder] = generate([served(name, profile) for name in machines], [system])
     return tuple(each for file in folder.files if not file.example for each in file.documents)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -160,6 +161,28 @@ def test_nvlink_domains_become_hypernodes_and_a_level_where_every_node_is_in_one
     assert "it is in no NVLink domain" in mixed.left_out["dgx-01"]
 
 
+def test_nodes_of_a_kind_share_a_rule_of_feature_discovery_that_names_them() -> None:
+    nodes = [served("dgx-h100", hostname=name) for name in ("gpu-2", "gpu-1")]
+    rules = only(documents(folder("nfd", *nodes, served("epyc-nps4")), "NodeFeatureRule"))["spec"]["rules"]
+    assert [each["name"] for each in rules] == ["numaforge gpu-1 and 1 more", "numaforge epyc-01"]
+    first, *features = (each for each in rules[0]["matchFeatures"])
+    assert first["matchExpressions"] == {"nodename": {"op": "In", "value": ["gpu-1", "gpu-2"]}}
+    assert {each["feature"] for each in features} == {"memory.numa", "pci.device"}
+    assert rules[0]["labels"]["numaforge.io/found-as-planned"] == "true"
+    assert "numaforge.io/plan" not in rules[0]["labels"]
+
+
+def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels() -> None:
+    planned = served(
+        "epyc-nps4", {"extends": "training", "hugepages": [{"size": "1Gi", "count_per_numa_node": 4}]}
+    )
+    [rule] = only(documents(folder("nfd", planned), "NodeFeatureRule"))["spec"]["rules"]
+    pages = next(each for each in rule["matchFeatures"] if each["feature"] == "memory.hugepages")
+    total = sum(each.hugepages.get("1Gi", 0) for each in planned.plan.numa_nodes)
+    assert total > 0
+    assert pages["matchExpressions"]["hugepages-1Gi"] == {"op": "Ge", "value": [str(total)]}
+
+
 def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has() -> None:
     nodes = served("dgx-h100"), served("hgx-b200")
     group = only(documents(folder("coscheduling", *nodes), "PodGroup"))["spec"]
@@ -192,3 +215,12 @@ def test_what_a_kubeletconfig_may_not_say_is_left_out_and_named() -> None:
     found = folder("openshift", served("dgx-h100", tainted))
     assert "registerWithTaints" not in only(documents(found, "KubeletConfig"))["spec"]["kubeletConfig"]
     assert found.left_out == {"dgx-01": "registerWithTaints is set by its MachineSet"}
+
+
+def test_koordlet_is_told_the_pcie_root_of_each_gpu_as_sysfs_has_it() -> None:
+    node = served("dgx-h100")
+    texts = (text for name, text in folder("koordinator", node).texts() if "xpu-device-infos" in name)
+    [listed] = (json.loads(text) for text in texts)
+    roots = {each["topology"]["busID"]: each["topology"]["pcieID"] for each in listed}
+    assert roots == {gpu.pci_address: node.machine.pci_paths[gpu.pci_address][0] for gpu in node.machine.gpus}
+    assert len({*roots.values()}) == 8

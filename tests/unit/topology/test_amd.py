@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.topology.amd import with_amdgpu
-from numaforge.topology.model import Gpu, GpuPartition
+from numaforge.topology.amd import partition_names, with_amdgpu
+from numaforge.topology.model import Gpu, GpuPartition, RasErrors
 
 ADDRESS = "0000:05:00.0"
 BARE = Gpu(ADDRESS, "1002", "74a1", 0)
@@ -42,6 +42,15 @@ def read(**files):
             {"current_compute_partition": "UNKNOWN", "available_compute_partition": "SPX, CPX"},
             GpuPartition(None, None, ("SPX", "CPX")),
             id="unknown-is-not-a-mode",
+        ),
+        pytest.param(
+            {
+                "current_compute_partition": "SPX",
+                "compute_partition_config/xcp_config": "CPX",
+                "compute_partition_config/supported_nps_configs": "NPS1, NPS4",
+            },
+            GpuPartition("SPX", None, memory_of={"CPX": ("NPS1", "NPS4")}),
+            id="memory-modes-of-the-compute-mode-that-was-asked-for",
         ),
         pytest.param({"available_compute_partition": "Not supported"}, None, id="cannot-be-partitioned"),
         pytest.param({}, None, id="an-older-gpu-has-no-such-files"),
@@ -120,3 +129,23 @@ def test_a_hive_of_zero_is_none():
 
 def test_a_gpu_that_amdgpu_has_not_bound_stays_as_it_was():
     assert read() == BARE
+
+
+@pytest.mark.parametrize(
+    ("present", "named"),
+    [
+        pytest.param("/sys/devices/platform/amdgpu_xcp_29 /etc/cdi/a.yaml", "amdgpu_xcp_", id="underscores"),
+        pytest.param("/sys/devices/platform/amdgpu_xcp.0", "amdgpu_xcp.", id="dots"),
+        pytest.param(
+            "/sys/devices/platform/amdgpu_xcp_1 /sys/devices/platform/amdgpu_xcp.2", None, id="both"
+        ),
+        pytest.param("", None, id="none"),
+    ],
+)
+def test_the_names_of_partitions(present, named):
+    assert partition_names(present) == named
+
+
+def test_errors_that_the_driver_counts():
+    texts = {"ras/umc_err_count": "ue: 2\nce: 17\nde: 0\n", "ras/gfx_err_count": "query failed\n"}
+    assert read(**texts).ras == (RasErrors("umc", 2, 17),)

@@ -310,3 +310,23 @@ def test_the_script_finds_what_the_reader_of_folders_finds(tmp_path):
     assert read is not None
     assert read.swap_units == ("dev-disk-by\\x2duuid-1.swap",)
     assert read.tuned["sysctl.vm.swappiness"] == "10"
+
+
+REGISTRY = "/var/lib/kubelet/plugins_registry"
+
+
+@pytest.mark.parametrize(
+    ("present", "drivers"),
+    [
+        pytest.param("", None, id="the-folder-was-not-captured"),
+        pytest.param(REGISTRY, (), id="no-socket"),
+        pytest.param(f"{REGISTRY} {REGISTRY}/dra.cpu-reg.sock", ("dra.cpu",), id="a-socket"),
+        pytest.param(
+            f"{REGISTRY} {REGISTRY}/gpu.nvidia.com-0f1e-4d-reg.sock {REGISTRY}/gpu.nvidia.com-reg.sock",
+            ("gpu.nvidia.com",),
+            id="a-driver-that-is-replaced-has-two",
+        ),
+    ],
+)
+def test_drivers_of_claims_are_known_by_their_sockets(present, drivers):
+    assert userland(present=present).claim_drivers == drivers

@@ -36,6 +36,7 @@ _HEADINGS = {
         "failure_domain",
         "domains_at_once",
         "max_unavailable_per_domain",
+        "ends_compute_domains",
         "control_plane_outage",
         "canary_hosts",
         "max_blocked",

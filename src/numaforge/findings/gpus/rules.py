@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from numaforge.findings.gpus import nvidia_driver, nvidia_fabric, nvidia_health, nvidia_memory, pcie
+from numaforge.findings.gpus import amd, nvidia_driver, nvidia_fabric, nvidia_health, nvidia_memory, pcie
 
-_TABLES = (nvidia_driver.RULES, nvidia_fabric.RULES, nvidia_health.RULES, nvidia_memory.RULES, pcie.RULES)
+_TABLES = (
+    amd.RULES,
+    nvidia_driver.RULES,
+    nvidia_fabric.RULES,
+    nvidia_health.RULES,
+    nvidia_memory.RULES,
+    pcie.RULES,
+)
 RULES = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))

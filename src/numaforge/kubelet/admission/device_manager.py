@@ -35,6 +35,8 @@ class DeviceError(NumaforgeError):
 class Device:
     """A device that a plugin advertises; `numa_nodes` is None where it says nothing about topology.
 
+    A node of -1, which AMD's plugin publishes, is in no set of NUMA nodes: the device has topology, and no
+    hint ever covers it.
     `part_of` is the PCI address of the GPU that it is a slice or a replica of; None for a whole device.
     `one_per_request` says that its plugin refuses a container that asks for more than one.
     """
@@ -77,8 +79,9 @@ class _Plugin:
         self.of_node: dict[int, int] = {}
         for index, device in enumerate(self.devices):
             for node in device.numa_nodes or ():
-                self.of_node[node] = self.of_node.get(node, 0) | 1 << index
-        self.has_topology = bool(self.of_node)
+                if node >= 0:
+                    self.of_node[node] = self.of_node.get(node, 0) | 1 << index
+        self.has_topology = any(device.numa_nodes for device in self.devices)
         self.nodes = mask_of(self.of_node) & known_nodes or known_nodes
 
     def in_nodes(self, numa: int) -> int:
@@ -326,7 +329,7 @@ def _read_nodes(entry: Any, where: str) -> frozenset[int] | None:
         return None
     nodes = [entry] if isinstance(entry, int) else entry
     if not isinstance(nodes, Sequence | frozenset) or not all(
-        isinstance(n, int) and 0 <= n < 64 for n in nodes
+        isinstance(n, int) and -1 <= n < 64 for n in nodes
     ):
         raise DeviceError(
             f"{entry!r} names no NUMA nodes", where=where, remedy="a NUMA node, a list of them, or null"

@@ -43,10 +43,18 @@ class Scenario:
     devices: Inventory | None = None
     state: Mapping[str, str] | None = None
     version: str | None = None
+    claims: Mapping[str, int] | None = None
 
     def node(self) -> Node:
         """Return a fresh node."""
-        return Node(self.topology, self.config, self.devices, state=self.state, version=self.version)
+        return Node(
+            self.topology,
+            self.config,
+            self.devices,
+            state=self.state,
+            version=self.version,
+            claims=self.claims,
+        )
 
     def configured(self, **changes: Any) -> Scenario:
         """Return the same node with some settings of its kubelet configuration changed."""
@@ -276,19 +284,23 @@ def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advic
 
 def _another_reservation(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advice]:
     """Offer one whole reserved core on each NUMA node."""
-    node = scenario.node()
-    if node.settings.cpu_policy != STATIC or node.cpu_manager is None or scenario.state:
+    cpulist = None if scenario.state else whole_core_on_each_node(scenario.node())
+    if cpulist is None:
         return
+    pods = fill(scenario.configured(reservedSystemCPUs=cpulist), pod).pods
+    if pods > configured.pods:
+        yield Advice(f'reservedSystemCPUs: "{cpulist}" (a whole core on each NUMA node)', pods)
+
+
+def whole_core_on_each_node(node: Node) -> str | None:
+    """Return a reservation of one whole core on each NUMA node, None where it is that or means nothing."""
+    if node.settings.cpu_policy != STATIC or node.cpu_manager is None:
+        return None
     topology = node.machine.cpus
     reserved = 0
     for cpus in topology.numa_nodes.values():
         reserved |= topology.cores[topology.places[next(bits(cpus))].core]
-    if reserved == node.cpu_manager.reserved:
-        return
-    cpulist = format_cpulist(ids_of(reserved))
-    pods = fill(scenario.configured(reservedSystemCPUs=cpulist), pod).pods
-    if pods > configured.pods:
-        yield Advice(f'reservedSystemCPUs: "{cpulist}" (a whole core on each NUMA node)', pods)
+    return None if reserved == node.cpu_manager.reserved else format_cpulist(ids_of(reserved))
 
 
 def _with_cpus(pod: Pod, container: Container, cpus: int) -> Pod:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -80,3 +81,28 @@ NO_HINTS = Hints.of([])
 
 # By resource: None says "no preference", no hint "impossible". An empty mapping is no opinion at all.
 HintsByResource = Mapping[str, Hints | None]
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a manager says of one resource: where it would rather have it.
+
+    `preferred` are the narrowest sets of NUMA nodes that can serve it, None where any will do. Where there is
+    none, `otherwise` is the best of the wider ones; None where no set can serve it.
+    """
+
+    resource: str
+    preferred: tuple[frozenset[int], ...] | None
+    otherwise: frozenset[int] | None = None
+
+    @classmethod
+    def of(cls, resource: str, hints: Hints | None) -> Opinion:
+        """Return the opinion that hints amount to; they must not have been overtaken by an allocation."""
+        if hints is None or (True in hints.anywhere and not hints.preferred):
+            return cls(resource, None)
+        if hints.preferred:
+            fewest = min(map(int.bit_count, hints.preferred))
+            masks = sorted(mask for mask in hints.preferred if mask.bit_count() == fewest)
+            return cls(resource, tuple(map(ids_of, masks)))
+        best = hints.best()
+        return cls(resource, (), best.numa_nodes if best else None)

@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from numaforge.kubelet.admission.amd_resources import AMD_PLUGIN, AmdPlugin, amd_devices
 from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
 from numaforge.topology.model import ComputeInstance, ComputeInstanceShape, Gpu, GpuShape, MachineShape
 from numaforge.topology.slices import countable_gpus, mig_devices
-from numaforge.topology.vendors import AMD, INTEL, NVIDIA, listed_by_nvml
+from numaforge.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvml
 
-_RESOURCES = {NVIDIA: GPU, AMD: "amd.com/gpu", INTEL: "gpu.intel.com/xe"}
+_RESOURCES = {NVIDIA: GPU, INTEL: "gpu.intel.com/xe"}
+ACCELERATORS = {HABANA: "habana.ai/gaudi"}
+"""What the plugins of accelerators advertise, by PCI vendor id: counted, and never planned.
+
+What Habana's says of NUMA nodes is not public: its devices are near none here.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,15 @@ NOT_SHARED = Shared()
 
 
 def inventory_of(
-    topology: MachineShape, mig_strategy: str = "mixed", shared: Shared = NOT_SHARED
+    topology: MachineShape,
+    mig_strategy: str = "mixed",
+    shared: Shared = NOT_SHARED,
+    amd: AmdPlugin = AMD_PLUGIN,
 ) -> dict[str, tuple[Device, ...]]:
     """Return a machine's GPUs as their vendor's device plugin advertises them, by UUID or index.
 
-    A shape has no UUIDs. GPUs that are passed through to virtual machines are left out, and so are MIG
-    devices whose profile has no known name.
+    AMD's are known by their PCI addresses. A shape has no UUIDs. GPUs that are passed through to virtual
+    machines are left out, and so are MIG devices whose profile has no known name.
     """
     found: dict[str, list[tuple[GpuShape, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
@@ -58,7 +67,20 @@ def inventory_of(
             continue
         listed = found.setdefault(resource, [])
         listed.append((gpu, Device(_uuid(gpu) or str(len(listed)), _nodes(gpu))))
-    return dict(_advertised(resource, devices, shared) for resource, devices in found.items())
+    of_amd = [gpu for gpu in countable_gpus(topology.gpus) if gpu.vendor == AMD and _of_the_host(gpu)]
+    for name, gpu, device in amd_devices(of_amd, amd):
+        found.setdefault(name, []).append((gpu, device))
+    counted = dict(_advertised(resource, devices, shared) for resource, devices in found.items())
+    return counted | _accelerators(topology)
+
+
+def _accelerators(topology: MachineShape) -> dict[str, tuple[Device, ...]]:
+    """Return the accelerators of the table that the host uses itself, by PCI address."""
+    found: dict[str, list[Device]] = {}
+    for one in topology.accelerators:
+        if one.vendor in ACCELERATORS and one.driver != "vfio-pci":
+            found.setdefault(ACCELERATORS[one.vendor], []).append(Device(one.pci_address, None))
+    return {resource: tuple(devices) for resource, devices in found.items()}
 
 
 def whole_gpus(inventory: Inventory) -> Inventory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -12,16 +13,16 @@ from numaforge.kubelet.admission import checkpoint
 from numaforge.kubelet.admission.cpu_manager import CpuManager
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.device_manager import Device, DeviceManager, read_inventory
-from numaforge.kubelet.admission.hints import Hint
+from numaforge.kubelet.admission.hints import Hint, Opinion
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
-from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
+from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod, pod_limits
 from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_fit, counts, request_of
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
-from numaforge.kubelet.admission.topology_manager import HintProvider, TopologyManager
+from numaforge.kubelet.admission.topology_manager import HintProvider, Opinions, TopologyManager
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.topology.device_checkpoint import DEVICE_STATE, read_device_state
 from numaforge.topology.model import CpuSet, MachineShape
@@ -37,7 +38,7 @@ class Admission:
     the resources that are there but not on the same NUMA nodes. `cpus`, `memory`, `devices` and `hint` are by
     container name: the exclusive CPUs (containers on the shared pool are left out), the blocks that the
     memory manager recorded, the device ids by resource, and the merged topology hint. A refused pod has only
-    the hints found until then.
+    the hints found until then. `opinions` are what the managers said before, where that was asked for.
     """
 
     name: str
@@ -50,6 +51,12 @@ class Admission:
     memory: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
     devices: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     hint: Mapping[str, Hint] = field(default_factory=dict)
+    opinions: Mapping[str, tuple[Opinion, ...]] = field(default_factory=dict)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether no merged hint is wider than it would have to be; True where none was asked for."""
+        return all(hint.preferred for hint in self.hint.values())
 
     @property
     def status_message(self) -> str | None:
@@ -62,13 +69,15 @@ class Admission:
 class FreeOnNumaNode:
     """What is left on one NUMA node; `cpus` and `memory_bytes` are None where their manager does not run.
 
-    `cpus` may still be given out exclusively; `devices` counts by resource.
+    `cpus` may still be given out exclusively; `devices` counts by resource. `hugepages` are bytes by
+    resource, of the sizes that the memory manager knows there.
     """
 
     id: int
     cpus: CpuSet | None
     memory_bytes: int | None
     devices: Mapping[str, int]
+    hugepages: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,8 @@ class Node:
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
     the resource predicates. `version` is the kubelet's; without it the rules of the newest one apply.
+    `claims` counts the extended resources that claims serve with no device plugin (DRAExtendedResource): they
+    are the scheduler's alone.
 
     As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle`
     does it at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
@@ -104,6 +115,7 @@ class Node:
         state: Mapping[str, str] | None = None,
         predicates: bool = True,
         version: KubeletVersion | str | None = None,
+        claims: Mapping[str, int] | None = None,
     ) -> None:
         self.machine = topology if isinstance(topology, MachineInfo) else MachineInfo.from_topology(topology)
         known = KubeletVersion.parse(version) if isinstance(version, str) else version
@@ -122,21 +134,30 @@ class Node:
             providers.append(self.memory_manager)
         self.allocatable = NodeAllocatable.of(self.machine, self.settings, self.device_manager.allocatable())
         self._topology_manager = TopologyManager(self.machine, self.settings, providers)
+        self.claims = claims or {}
         self._predicates = predicates
         self._requests: dict[str, Mapping[str, int]] = {}
         self._admitted: dict[str, Pod] = {}
         self._restore(state or {})
+
+    def left_by_claims(self, resource: str) -> int:
+        """Return how many devices of a resource the scheduler can still claim for pods."""
+        taken = (pod_limits(pod).get(resource, 0) for pod in self._admitted.values())
+        return self.claims.get(resource, 0) - int(sum(taken))
 
     @property
     def pods(self) -> tuple[str, ...]:
         """Return the names of the admitted pods, in the order of their admission."""
         return tuple(self._requests)
 
-    def admit(self, pod: Pod | Mapping[str, Any], name: str | None = None) -> Admission:
+    def admit(
+        self, pod: Pod | Mapping[str, Any], name: str | None = None, *, explained: bool = False
+    ) -> Admission:
         """Put a pod (or its manifest) through the admit handlers, and keep it if they agree.
 
-        A manifest without a name gets one. A pod that is admitted already, or held in the state files, is
-        admitted again as after a restart of the kubelet. Raises NumaforgeError for a manifest that is no pod.
+        With `explained` the answer has the managers' opinions. A manifest without a name gets one. A pod that
+        is admitted already, or held in the state files, is admitted again as after a restart of the kubelet.
+        Raises NumaforgeError for a manifest that is no pod.
         """
         if not isinstance(pod, Pod):
             pod = Pod.from_manifest(pod, name)
@@ -149,15 +170,23 @@ class Node:
         request = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
         others = [other for key, other in self._requests.items() if key != pod.name]
         hints: dict[str, Hint] = {}
+        opinions: Opinions | None = {} if explained else None
         try:
-            self._topology_manager.admit(demand, hints)
+            self._topology_manager.admit(demand, hints, opinions)
             if self._predicates:
                 check_fit(request, others, self.allocatable)
         except PodRejectedError as refusal:
             self._requests.pop(pod.name, None)
             self._admitted.pop(pod.name, None)
             return Admission(
-                pod.name, False, demand.qos, refusal.reason, refusal.message, refusal.resources, hint=hints
+                name=pod.name,
+                admitted=False,
+                qos=demand.qos,
+                reason=refusal.reason,
+                message=refusal.message,
+                in_the_way=refusal.resources,
+                hint=hints,
+                opinions=opinions or {},
             )
         self._requests[pod.name] = request
         self._admitted[pod.name] = pod
@@ -172,7 +201,21 @@ class Node:
                 for container in self.device_manager.assignments.get(pod.name, {})
             },
             hint=hints,
+            opinions=opinions or {},
         )
+
+    def hold(self, pod: Pod) -> None:
+        """Count a pod that runs already with what the state files say it holds; nothing is allocated.
+
+        Its name there is its UID.
+        """
+        self._requests[pod.name] = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
+
+    def fork(self) -> Node:
+        """Return a node in the same state, which goes its own way."""
+        same = (self.machine, self.machine.cpus, self.machine.nodes, self.settings, self.allocatable)
+        listed = (plugin.devices for plugin in self.device_manager.plugins.values())
+        return deepcopy(self, {id(each): each for each in (*same, *listed, *self._admitted.values())})
 
     def short_of(self, pod: Pod) -> tuple[str, ...]:
         """Return the resources of which less is left than a pod asks for, as the scheduler counts them."""
@@ -241,6 +284,13 @@ class Node:
             cpus=ids_of(self.cpu_manager.available & cpus) if self.cpu_manager else None,
             memory_bytes=self.memory_manager.nodes[numa_node].free(MEMORY) if self.memory_manager else None,
             devices=self.device_manager.free_near(numa_node),
+            hugepages={
+                resource: table.free
+                for resource, table in self.memory_manager.nodes[numa_node].tables.items()
+                if resource != MEMORY and table.allocatable
+            }
+            if self.memory_manager
+            else {},
         )
 
     def _unused_name(self) -> str:

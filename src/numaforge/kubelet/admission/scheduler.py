@@ -24,11 +24,17 @@ def unschedulable(node: Node, pod: Pod) -> Admission | None:
     missing = tuple(
         resource
         for resource, quantity in pod_limits(pod).items()
-        if quantity and is_counted(resource) and resource not in node.device_manager.plugins
+        if quantity
+        and is_counted(resource)
+        and resource not in node.device_manager.plugins
+        and quantity > node.left_by_claims(resource)
     )
     if not missing:
         return None
-    reasons = ", ".join(f"1 Insufficient {resource}" for resource in missing)
+    reasons = ", ".join(
+        "1 cannot allocate all claims" if resource in node.claims else f"1 Insufficient {resource}"
+        for resource in missing
+    )
     return Admission(
         pod.name,
         False,

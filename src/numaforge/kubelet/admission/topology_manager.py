@@ -10,12 +10,15 @@ from itertools import combinations
 from typing import Protocol
 
 from numaforge.kubelet.admission.demand import Demand
-from numaforge.kubelet.admission.hints import Hint, HintsByResource
+from numaforge.kubelet.admission.hints import Hint, HintsByResource, Opinion
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.kubelet.admission.pod import Container
 from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, PodRejectedError
 from numaforge.kubelet.admission.settings import NONE, Settings
+
+Opinions = dict[str, tuple[Opinion, ...]]
+"""What the managers said, by container."""
 
 # What a container is placed with where no hint was set: anywhere, with nothing better asked for.
 _UNSET = Hint(None, False)
@@ -52,19 +55,26 @@ class TopologyManager:
                 distances={node.id: node.distances for node in machine.nodes},
             )
 
-    def admit(self, demand: Demand, hints: dict[str, Hint]) -> None:
-        """Allocate what a pod needs and note each container's hint in `hints`, or raise PodRejectedError."""
+    def admit(self, demand: Demand, hints: dict[str, Hint], opinions: Opinions | None = None) -> None:
+        """Allocate what a pod needs and note each container's hint in `hints`, or raise PodRejectedError.
+
+        What the managers say is noted in `opinions`, where it is asked for.
+        """
         if self.policy is None:
             for container in demand.pod.containers:
                 self._allocate(demand, container, _UNSET)
         elif self.scope == "pod":
-            self._admit_pod(self.policy, demand, hints)
+            self._admit_pod(self.policy, demand, hints, opinions)
         else:
-            self._admit_containers(self.policy, demand, hints)
+            self._admit_containers(self.policy, demand, hints, opinions)
 
-    def _admit_containers(self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint]) -> None:
+    def _admit_containers(
+        self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint], opinions: Opinions | None
+    ) -> None:
         for container in demand.pod.containers:
             answers = [provider.container_hints(demand, container) for provider in self.providers]
+            if opinions is not None:
+                opinions[container.name] = _opinions(answers)
             hint, admitted = policy.merge(answers)
             hints[container.name] = hint
             if not admitted:
@@ -72,8 +82,12 @@ class TopologyManager:
                 raise _affinity_refusal(demand, "with a container-level topology manager", cause)
             self._allocate(demand, container, hint)
 
-    def _admit_pod(self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint]) -> None:
+    def _admit_pod(
+        self, policy: MergePolicy, demand: Demand, hints: dict[str, Hint], opinions: Opinions | None
+    ) -> None:
         answers = [provider.pod_hints(demand) for provider in self.providers]
+        if opinions is not None:
+            opinions.update(dict.fromkeys((one.name for one in demand.pod.containers), _opinions(answers)))
         hint, admitted = policy.merge(answers)
         for container in demand.pod.containers:
             hints[container.name] = hint
@@ -91,6 +105,10 @@ class TopologyManager:
     def _allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
         for provider in self.providers:
             provider.allocate(demand, container, hint)
+
+
+def _opinions(answers: Sequence[HintsByResource]) -> tuple[Opinion, ...]:
+    return tuple(Opinion.of(resource, hints) for answer in answers for resource, hints in answer.items())
 
 
 def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> PodRejectedError:

@@ -1,0 +1,83 @@
+"""The modes in the words of AMD's device config manager, where a node leaves them to that.
+
+ROCm/device-config-manager, docs/configuration/configmap.md: a profile has numbers of GPUs for modes, not
+which ones; NPS4 goes with CPX alone, NPS2 with DPX alone; the numbers and the skipped GPUs are all GPUs of
+a node.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from numaforge.errors import PlanError
+
+if TYPE_CHECKING:
+    from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
+
+PROFILE_LABEL = "dcm.amd.com/gpu-config-profile"
+STATE_LABEL = "dcm.amd.com/gpu-config-profile-state"
+CONFIG_KEY = "config.json"
+SYSTEMD_CLIENTS = ("amd-metrics-exporter", "gpuagent")
+_ALONE = {"NPS4": "CPX", "NPS2": "DPX"}
+
+
+def refuse_for_manager(plan: AmdPartitionsPlan, gpus: int) -> None:
+    """Raise PlanError for modes that the manager cannot be told for a node with so many GPUs."""
+    modes = {(gpu.compute, gpu.memory) for gpu in plan.gpus}
+    if len(modes) > 1:
+        raise _beyond("its profiles have numbers of GPUs for each mode, and not which ones")
+    for compute, memory in modes:
+        if not (compute and memory):
+            raise _beyond("its profiles have both modes; say compute and memory")
+        if compute != _ALONE.get(memory, compute):
+            raise _beyond(f"it takes {memory} with {_ALONE[memory]} alone, and not with {compute}")
+    if plan.gpus and len(plan.gpus) != gpus:
+        raise _beyond(
+            f"{gpus - len(plan.gpus)} of {gpus} GPUs are left out, which a change of the memory mode "
+            "skips not (ROCm/gpu-operator#316)"
+        )
+
+
+def manager_profile(plan: AmdPartitionsPlan) -> dict[str, Any] | None:
+    """Return the plan's profile for the manager; None where it has no GPUs."""
+    if not plan.gpus:
+        return None
+    first = plan.gpus[0]
+    rows = [
+        {
+            "computePartition": first.compute,
+            "memoryPartition": first.memory,
+            "numGPUsAssigned": len(plan.gpus),
+        }
+    ]
+    return {"skippedGPUs": {"ids": []}, "profiles": rows}
+
+
+def manager_profile_name(profile: str, plan: AmdPartitionsPlan) -> str | None:
+    """Return the name of the plan's profile, which is a label's value: ours and a digest of the modes."""
+    said = manager_profile(plan)
+    if said is None:
+        return None
+    digest = blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=4).hexdigest()
+    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", profile)[:48].strip("-.") or "numaforge"
+    return f"{readable}-{digest}"
+
+
+def manager_config(profiles: dict[str, Any]) -> str:
+    """Return what stands in the manager's ConfigMap under its key, of profiles by name."""
+    document = {
+        "gpu-config-profiles": dict(sorted(profiles.items())),
+        "gpuClientSystemdServices": {"names": [*SYSTEMD_CLIENTS]},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _beyond(why: str) -> PlanError:
+    return PlanError(
+        f"AMD's device config manager cannot be told this: {why}",
+        where="amd_partitions.managed_by",
+        remedy="leave managed_by out: then numaforge sets the modes",
+    )

@@ -1,0 +1,47 @@
+"""AMD partitions at a boot: the worker that the part sends, and its unit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numaforge.file_content import PLAN_PATH, PlannedFile
+from numaforge.roles.amd_partitions.worker import source
+from numaforge.template import Both, Template, program_template, starts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+AMD_UNIT_PATH = "/etc/systemd/system/numaforge-amd-partitions.service"
+AMD_WORKER_PATH = "/usr/local/lib/numaforge/amd_partitions.py"
+
+
+def _paths(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
+    return {"worker_path": AMD_WORKER_PATH, "plan_path": PLAN_PATH}
+
+
+def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+    return starts(text), [f"ExecStart=python3 -BEs {AMD_WORKER_PATH} boot {PLAN_PATH}"]
+
+
+TEMPLATES = {
+    "amd_partitions/amd_partitions.py.j2": program_template(lambda _: source()),
+    "amd_partitions/amd_partitions.service.j2": Template(_read_unit, _paths),
+}
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the files that set the modes after a boot; none where AMD's manager does that."""
+    if not plan.amd_partitions.gpus or plan.amd_partitions.managed_by != "numaforge":
+        return ()
+    return (
+        PlannedFile(AMD_WORKER_PATH, "amd_partitions", "amd_partitions/amd_partitions.py.j2"),
+        PlannedFile(AMD_UNIT_PATH, "amd_partitions", "amd_partitions/amd_partitions.service.j2"),
+    )
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return what sets modes after a boot."""
+    return (AMD_WORKER_PATH, AMD_UNIT_PATH)

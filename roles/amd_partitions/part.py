@@ -1,0 +1,157 @@
+"""AMD partitions: the GPUs have the planned modes, and had others; what differs changes, and nothing else.
+
+The node does it by itself, with Python: worker.py is data of the part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from numaforge.errors import HostError
+from numaforge.file_content import boot_link
+from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files
+from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
+from numaforge.roles.amd_partitions.instance import AmdGpu
+from numaforge.roles.amd_partitions.worker import source
+from numaforge.roles.hugepages.part import change_with_kubelet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numaforge.topology.model import Gpu
+
+NAME = "amd_partitions"
+UNIT = PurePosixPath(AMD_UNIT_PATH).name
+BOOT_LINK = boot_link(AMD_UNIT_PATH)
+_ONCE_SECONDS = 120  # units that stop, and those that start again
+_GPU_SECONDS = 130  # each is reset for another compute mode
+_RELOAD_SECONDS = 900  # both halves, and the GPUs back; a request that waits is undone with two of them
+
+
+def look(goal: Goal) -> Look:
+    """Return whether our unit is enabled and, for a plan with GPUs, who holds one."""
+    if NAME not in goal.roles:
+        return Look()
+    return Look(call=("look_amd_partitions", BOOT_LINK, *(["python"] if ours(goal) else [])))
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+    """Return which GPUs get other modes.
+
+    Raises HostError for a GPU that is not there or whose modes are not known, for a node that cannot run the
+    worker, and where a kubelet runs that may not restart.
+    """
+    if NAME not in goal.roles:
+        return None
+    there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
+    wanted = ours(goal)
+    changed = [each for each in wanted if _now(each, there.get(each.pci_address)) != each]
+    relinks = (found.answers(NAME).get("unit") == "enabled") is not bool(wanted)
+    if not (changed or relinks):
+        return None
+    if wanted:
+        _refuse_without_tools(found.answers(NAME))
+    if changed and "kubelet" not in goal.roles and change_with_kubelet(goal, found):
+        raise HostError(
+            "is to be partitioned otherwise, but the kubelet runs: it offers what its device plugins "
+            "found when it started, and may not start again",
+            where=changed[0].pci_address,
+            remedy="deploys/site.py or deploys/amd_partitions.py changes both together, and drains "
+            "the node for that",
+        )
+    return part(
+        changed,
+        [_now(each, there.get(each.pci_address)) for each in changed],
+        holders=units_of(found, NAME),
+        may_stop=goal.plan.amd_partitions.may_stop,
+        enabled=bool(wanted),
+        relinks=relinks,
+    )
+
+
+def ours(goal: Goal) -> Sequence[AmdGpu]:
+    """Return the GPUs whose modes are set by numaforge."""
+    plan = goal.plan.amd_partitions
+    return plan.gpus if NAME in goal.roles and plan.managed_by == "numaforge" else ()
+
+
+def part(
+    wanted: Sequence[AmdGpu],
+    now: Sequence[AmdGpu],
+    *,
+    enabled: bool = True,
+    relinks: bool = False,
+    holders: Sequence[str] = (),
+    may_stop: Sequence[str] = (),
+) -> Part:
+    """Return the part that gives the `wanted` GPUs their modes, which are `now` as they were seen.
+
+    `enabled` says whether our unit does that after every boot. `holders` are the units that held a GPU then,
+    `may_stop` others that the profile names: none but these is stopped.
+    """
+    both = list(zip(wanted, now, strict=True))
+    moves = [f"{gpu.pci_address}: {was.modes} -> {gpu.modes}" for gpu, was in both]
+    reloads = any(gpu.memory != was.memory for gpu, was in both)
+    if relinks:
+        states = ("disabled", "enabled")
+        moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
+    most = _ONCE_SECONDS + _GPU_SECONDS * len(wanted) + (_RELOAD_SECONDS if reloads else 0) if wanted else 30
+    return Part(
+        NAME,
+        sentences=(
+            *(["amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile"] if reloads else []),
+            *(stops(holders) if wanted else ()),
+        ),
+        moves=tuple(moves),
+        data=data(wanted, now, holders, may_stop) if wanted else {},
+        settings={"AMD_BOOT_LINK": BOOT_LINK, "AMD_BOOT_LINK_TARGET": AMD_UNIT_PATH if enabled else ""},
+        drains=bool(wanted),
+        restarts_kubelet=bool(wanted),
+        apply_seconds=most,
+        undo_seconds=most + (_RELOAD_SECONDS if reloads else 0),
+        boot_seconds=most,
+        units=(UNIT,),  # it would bring back what the undoing has just taken away
+    )
+
+
+def data(
+    wanted: Sequence[AmdGpu], now: Sequence[AmdGpu], holders: Sequence[str], may_stop: Sequence[str]
+) -> dict[str, str]:
+    """Return what the worker finds in the folder of its part, and the worker itself."""
+    return {
+        **worker_files(map(asdict, wanted), map(asdict, now), holders, may_stop),
+        "worker.py": source(),
+    }
+
+
+def _now(gpu: AmdGpu, now: Gpu | None) -> AmdGpu:
+    """Return the modes of a GPU as they are.
+
+    Raises HostError where that is not known.
+    """
+    if now is None:
+        raise HostError(
+            "the planned GPU is not there",
+            where=gpu.pci_address,
+            remedy="see `dmesg` on the host; plan again where the GPU was replaced",
+        )
+    cut = now.partition
+    if cut is None or cut.compute is None or (gpu.memory and cut.memory is None):
+        raise HostError(
+            "amdgpu does not tell the modes of this GPU",
+            where=gpu.pci_address,
+            remedy="see `dmesg` on the host: it may be in a reset; a GPU of a guest has its host's modes",
+        )
+    return AmdGpu(gpu.pci_address, cut.compute, cut.memory or "", cut.count)
+
+
+def _refuse_without_tools(said: Mapping[str, str]) -> None:
+    refuse_old_python(said, "partitions are")
+    if said.get("modprobe") != "yes":
+        raise HostError(
+            "the node has no modprobe: amdgpu cannot be reloaded for another memory mode",
+            remedy="install kmod on the node",
+        )

@@ -1,0 +1,347 @@
+"""Which modes AMD's GPUs are to have, in words that stay true once they have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.kubelet.admission.amd_resources import LISTED, AmdPlugin, kinds_of
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.amd_partitions.config_manager import refuse_for_manager
+from numaforge.roles.amd_partitions.instance import AmdGpu, AmdPartitionsPlan
+from numaforge.roles.amd_partitions.models import (
+    MODELS_BY_DEVICE,
+    VIRTUAL_FUNCTIONS,
+    AmdModel,
+    memory_partitions,
+    model_named,
+    partitions,
+)
+from numaforge.roles.role import Turn
+from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
+from numaforge.topology.slices import partitions_in
+from numaforge.topology.vendors import AMD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numaforge.roles.amd_partitions.section import AmdGpus
+    from numaforge.roles.node import Decisions, NodeProfile
+
+_MANAGERS = {
+    "numaforge": "a maintenance sets the modes, and so does a unit after each boot",
+    "device-config-manager": "AMD's device config manager is handed the modes by the Node's label",
+}
+
+
+def plan_amd_partitions(topology: NodeTopology, profile: NodeProfile) -> Reasoned[AmdPartitionsPlan]:
+    """Return the modes of each GPU that the profile names.
+
+    The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what
+    one of them cannot have, is not known to have, or cannot have beside the others.
+    """
+    wish = profile.amd_partitions
+    nothing = AmdPartitionsPlan((), wish.managed_by, wish.naming, wish.plugin, tuple(wish.may_stop))
+    gpus = amd_gpus(topology)
+    if wish.gpus and not gpus:
+        notice = Notice("no-amd-gpu", "this machine has no AMD GPU: no partitions are planned")
+        return Reasoned(nothing, notices=(notice,))
+    chosen = _chosen(gpus, wish.gpus)
+    _refuse({index: why for index, entry in chosen.items() if (why := _refusal(gpus[index], entry))})
+    planned = {index: _planned(gpus[index], entry) for index, entry in chosen.items()}
+    _refuse_halves_of_hives(gpus, planned)
+    plan = replace(nothing, gpus=tuple(planned.values()))
+    if plan.managed_by == "device-config-manager":
+        refuse_for_manager(plan, len(gpus))
+    after = as_planned(topology, plan)
+    _refuse_for_plugin(after, plan)
+    decisions = tuple(_decisions(gpus, planned, profile))
+    notices = (*_costs(chosen), *_doubts(gpus, planned), *_plugin_notices(after, plan))
+    return Reasoned(plan, decisions, notices)
+
+
+def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
+    """Return AMD's GPUs that this host uses itself, counted from 0 in PCI order."""
+    own = (gpu for gpu in topology.gpus if gpu.vendor == AMD and gpu.driver != "vfio-pci")
+    return dict(enumerate(sorted(own, key=lambda gpu: gpu.pci_address)))
+
+
+def plugin_of(plan: AmdPartitionsPlan) -> AmdPlugin:
+    """Return how AMD's device plugin runs, as a plan has it."""
+    return AmdPlugin(plan.naming, tuple(map(int, plan.plugin.split("."))))
+
+
+def plugin_wished(profile: NodeProfile) -> AmdPlugin:
+    """Return how AMD's device plugin runs, as a profile has it."""
+    wish = profile.amd_partitions
+    return plugin_of(AmdPartitionsPlan(naming=wish.naming, plugin=wish.plugin))
+
+
+def as_planned(topology: NodeTopology, plan: AmdPartitionsPlan) -> NodeTopology:
+    """Return the machine as it is once the plan is carried out."""
+    wanted = {one.pci_address: one for one in plan.gpus}
+    gpus = (
+        _with_modes(gpu, wanted[gpu.pci_address]) if gpu.pci_address in wanted else gpu
+        for gpu in topology.gpus
+    )
+    return replace(topology, gpus=tuple(gpus))
+
+
+def _chosen(gpus: Mapping[int, Gpu], entries: Sequence[AmdGpus]) -> dict[int, AmdGpus]:
+    """Return the entry of each GPU that one names."""
+    found: dict[int, tuple[str, AmdGpus]] = {}
+    for number, entry in enumerate(entries):
+        where = f"amd_partitions.gpus[{number}]"
+        for index in _named(gpus, entry, where):
+            if index in found:
+                raise PlanError(
+                    f"GPU {index} is named by {found[index][0]} already",
+                    where=where,
+                    remedy="name each GPU in one entry",
+                )
+            found[index] = where, entry
+    return {index: entry for index, (_, entry) in sorted(found.items())}
+
+
+def _named(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Sequence[int]:
+    if entry.indices is not None:
+        absent = [index for index in entry.indices if index not in gpus]
+        if absent:
+            there = f"its AMD GPUs are {format_cpulist([*gpus])}"
+            raise PlanError(f"there is no AMD GPU {absent[0]}", where=f"{where}.indices", remedy=there)
+        return [int(index) for index in entry.indices]
+    if entry.model is None:
+        return [*gpus]
+    try:
+        device = model_named(entry.model).device
+    except PlanError as error:
+        raise error.at(f"{where}.model") from error
+    found = [index for index, gpu in gpus.items() if gpu.device.lower() == device]
+    if not found:
+        there = ", ".join(sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus.values()}))
+        raise PlanError(f"no GPU is a {entry.model}", where=f"{where}.model", remedy=f"its GPUs are {there}")
+    return found
+
+
+def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
+    """Say why a GPU cannot have what is asked, or is not known to."""
+    if gpu.device.lower() in VIRTUAL_FUNCTIONS:
+        return "a virtual function: its modes are set on its host"
+    cut, model = gpu.partition, MODELS_BY_DEVICE.get(gpu.device.lower())
+    if cut is None:
+        if gpu.driver != "amdgpu":
+            return f"{_called(gpu, model)}: amdgpu does not have it, so what it can be is not known"
+        return f"{_called(gpu, model)}: its driver offers no partitions"
+    compute, memory = entry.compute or cut.compute, entry.memory or cut.memory
+    if compute is None or (cut.compute is None and memory is None):
+        return f"{_called(gpu, model)}: its driver does not tell its modes; say compute and memory"
+    if entry.memory not in (None, cut.memory, *cut.available_memory):
+        return _not_offered(gpu, model, entry.memory or "", cut.available_memory, "memory")
+    changes = entry.memory not in (None, cut.memory)
+    if not changes and entry.compute not in (None, cut.compute, *cut.available_compute):
+        return _not_offered(gpu, model, entry.compute or "", cut.available_compute, "compute")
+    if memory is None:
+        return None
+    return _not_together(gpu, model, cut, compute, memory)
+
+
+def _called(gpu: Gpu, model: AmdModel | None) -> str:
+    return model.name if model else f"{gpu.vendor}:{gpu.device}"
+
+
+def _not_offered(gpu: Gpu, model: AmdModel | None, wanted: str, offered: Sequence[str], kind: str) -> str:
+    there = (
+        f"offers {', '.join(offered)}" if offered else f"does not tell which {kind} modes it can change to"
+    )
+    return f"{_called(gpu, model)} cannot be asked for {wanted}: its driver {there}"
+
+
+def _not_together(
+    gpu: Gpu, model: AmdModel | None, cut: GpuPartition, compute: str, memory: str
+) -> str | None:
+    """Say why two modes do not go together: by its driver, else by the model's table, else by the counts."""
+    allowed = cut.memory_of.get(compute) or (model.pairs.get(compute) if model and model.pairs else None)
+    source = "its driver" if compute in cut.memory_of else "Linux"
+    if model and model.pairs and compute not in model.pairs and compute not in cut.available_compute:
+        return f"{model.name} has {model.dies} XCDs and no {compute}: its modes are {', '.join(model.pairs)}"
+    if allowed is not None and memory not in allowed:
+        why = f"{source} allows {' and '.join(allowed)} with {compute}, and not {memory}"
+        return f"{model.describe(compute, memory)}; {why}{_together(model, memory)}" if model else why
+    dies = model.dies if model else None
+    if dies and memory_partitions(memory) > partitions(compute, dies) and model:
+        return f"{model.describe(compute, memory)}; no more parts of memory than of compute go together"
+    return None
+
+
+def _together(model: AmdModel, memory: str) -> str:
+    modes = [mode for mode, allowed in model.pairs.items() if memory in allowed]
+    return f"; {memory} goes with {' and '.join(modes)}" if modes else ""
+
+
+def _planned(gpu: Gpu, entry: AmdGpus) -> AmdGpu:
+    cut = gpu.partition
+    compute = entry.compute or (cut and cut.compute) or ""
+    memory = entry.memory or (cut and cut.memory) or ""
+    return AmdGpu(gpu.pci_address, compute, memory, partitions_in(compute, gpu.device))
+
+
+def _refuse(reasons: Mapping[int, str]) -> None:
+    by_reason: dict[str, list[int]] = {}
+    for index, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(index)
+    if by_reason:
+        lines = [f"GPU {format_cpulist(indices)}: {reason}" for reason, indices in by_reason.items()]
+        raise PlanError("\n".join(lines), where="amd_partitions")
+
+
+def _refuse_halves_of_hives(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> None:
+    """Refuse memory modes that differ within a hive: the driver asks one of all its GPUs."""
+    hives: dict[str, dict[int, str]] = {}
+    for index, gpu in gpus.items():
+        if gpu.xgmi_hive is not None:
+            memory = planned[index].memory if index in planned else gpu.partition and gpu.partition.memory
+            hives.setdefault(gpu.xgmi_hive, {})[index] = memory or "unknown"
+    for modes in hives.values():
+        if len({*modes.values()}) > 1 and {*modes} & {*planned}:
+            said = ", ".join(
+                f"{mode} for GPU {format_cpulist(index for index in modes if modes[index] == mode)}"
+                for mode in dict.fromkeys(modes.values())
+            )
+            raise PlanError(
+                f"{said}: XGMI joins these GPUs in one hive, and a memory mode is set for all of a hive",
+                where="amd_partitions.gpus",
+                remedy="name all of them with the same memory",
+            )
+
+
+def _refuse_for_plugin(after: NodeTopology, plan: AmdPartitionsPlan) -> None:
+    """Refuse what ends AMD's device plugin, with its own words."""
+    plugin, kinds = plugin_of(plan), kinds_of([*amd_gpus(after).values()])
+    if plan.gpus and plugin.names_partitions and plan.naming == "single" and len(kinds) > 1:
+        raise PlanError(
+            f"{' and '.join(sorted(kinds))} on one node end AMD's device plugin: partitions of "
+            "different styles across GPUs in a node is not supported with single strategy",
+            where="amd_partitions.naming",
+            remedy="say naming: mixed, and give the plugin -resource_naming_strategy=mixed, or the "
+            "GPUs the same modes",
+        )
+
+
+def _decisions(
+    gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu], profile: NodeProfile
+) -> Iterator[Decision]:
+    asked, wish = profile.choice("amd_partitions.gpus"), profile.amd_partitions
+    alike: dict[tuple[str, str], list[int]] = {}
+    for index, one in planned.items():
+        model = MODELS_BY_DEVICE.get(gpus[index].device.lower())
+        known = model and one.compute and one.memory
+        why = f"{asked}; {model.describe(one.compute, one.memory)}" if model and known else asked
+        alike.setdefault((one.modes, why), []).append(index)
+    for (modes, why), indices in alike.items():
+        yield Decision(f"amd_partitions.gpu[{format_cpulist(indices)}]", modes, why)
+    if planned:
+        for key, answer, reason in (
+            ("managed_by", wish.managed_by, _MANAGERS[wish.managed_by]),
+            ("naming", wish.naming, "how AMD's device plugin runs"),
+        ):
+            yield Decision(f"amd_partitions.{key}", answer, profile.choice(f"amd_partitions.{key}", reason))
+
+
+def _costs(chosen: Mapping[int, AmdGpus]) -> Iterator[Notice]:
+    asked = [index for index, entry in chosen.items() if entry.memory]
+    if asked:
+        yield Notice(
+            "amd-memory-mode",
+            f"a change of the memory mode of GPU {format_cpulist(asked)} reloads amdgpu, and takes every AMD "
+            "GPU of the machine away meanwhile, for minutes; the machine's NUMA nodes stay as they are",
+        )
+
+
+def _doubts(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> Iterator[Notice]:
+    unified = [index for index in planned if (model := _model(gpus[index])) and model.unified]
+    if unified:
+        yield Notice(
+            "amd-unified-memory",
+            f"the memory of GPU {format_cpulist(unified)} is the machine's own: what a change of "
+            "modes does to its NUMA nodes is not known",
+        )
+    untold = [
+        index
+        for index, one in planned.items()
+        if not ((model := _model(gpus[index])) and model.pairs)
+        and not ((cut := gpus[index].partition) and one.compute in cut.memory_of)
+    ]
+    if untold:
+        yield Notice(
+            "amd-modes-not-confirmed",
+            f"GPU {format_cpulist(untold)}: no table says which modes go together on this model; the "
+            "node asks its driver before anything changes",
+        )
+
+
+def _model(gpu: Gpu) -> AmdModel | None:
+    return MODELS_BY_DEVICE.get(gpu.device.lower())
+
+
+def _plugin_notices(after: NodeTopology, plan: AmdPartitionsPlan) -> Iterator[Notice]:
+    cut = {
+        index: gpu
+        for index, gpu in amd_gpus(after).items()
+        if gpu.partition and gpu.partition.compute not in (None, "SPX")
+    }
+    unlisted = [i for i, gpu in cut.items() if gpu.partition and gpu.partition.named not in (None, LISTED)]
+    if unlisted:
+        yield Notice(
+            "amd-partitions-not-listed",
+            "this kernel names partitions amdgpu_xcp.N, and AMD's device plugin looks for "
+            f"amdgpu_xcp_N: of GPU {format_cpulist(unlisted)} it advertises the first partition alone "
+            "(ROCm/k8s-device-plugin#157)",
+        )
+    placeless = [index for index, gpu in cut.items() if gpu.numa_node is None]
+    if placeless and plugin_of(plan).names_partitions:
+        yield Notice(
+            "amd-partitions-without-node",
+            f"the NUMA node of GPU {format_cpulist(placeless)} is not known (-1): AMD's device plugin "
+            "drops all but the first partition of it, and publishes the node -1, near which no pod can be",
+        )
+
+
+def _with_modes(gpu: Gpu, wanted: AmdGpu) -> Gpu:
+    before = gpu.partition or GpuPartition(None, None)
+    same = (wanted.compute, wanted.memory) == (before.compute or "", before.memory or "")
+    count = before.count if same and before.count else wanted.partitions
+    each = before.memory_bytes if same else None
+    if each is None and count and gpu.memory_bytes is not None:
+        each = gpu.memory_bytes // count
+    changed = replace(
+        before,
+        compute=wanted.compute or None,
+        memory=wanted.memory or None,
+        count=count,
+        memory_bytes=each,
+    )
+    return replace(gpu, partition=changed)
+
+
+TURN = Turn.FORESEEN
+NEEDS: tuple[str, ...] = ("offline",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of AMD's partitions."""
+
+    amd_partitions: AmdPartitionsPlan = AmdPartitionsPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return the modes that each GPU is to have."""
+    found = plan_amd_partitions(machine, profile)
+    return Reasoned(Decided(amd_partitions=found.value), found.decisions, found.notices)
+
+
+def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
+    """Return the machine with its GPUs in these modes."""
+    return as_planned(machine, decided.amd_partitions)

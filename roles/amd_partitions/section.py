@@ -1,0 +1,102 @@
+"""Section `amd_partitions`: the compute and memory modes of AMD's GPUs, and how their plugin names them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from numaforge.roles.mig.section import Numbers, UnitName
+from numaforge.sections.section import ProfileKey, Section, at_most_one_of, given
+from numaforge.sections.values import as_text
+
+_RELEASE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
+
+
+def _release(value: str) -> str:
+    if not _RELEASE.fullmatch(value):
+        raise ValueError(f"{value!r} is no release of AMD's device plugin; write for example 1.31.0.10")
+    return value
+
+
+PluginRelease = Annotated[str, AfterValidator(_release), as_text("release", f"^{_RELEASE.pattern}$")]
+
+
+class AmdGpus(Section):
+    """The modes of some GPUs: all of AMD's, or those that one of model and indices names."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "allOf": [
+                at_most_one_of("model", "indices"),
+                {"anyOf": [given("compute"), given("memory")]},
+            ]
+        }
+    )
+
+    model: str | None = Field(
+        default=None,
+        description="Only GPUs of this model: mi300a, mi300x, mi308x, mi325x, mi350x, mi355x, or a PCI id.",
+        examples=["mi300x"],
+    )
+    indices: Numbers | None = Field(
+        default=None, description="Only these of AMD's GPUs, counted from 0 in PCI order.", examples=[[0, 1]]
+    )
+    compute: Literal["SPX", "DPX", "TPX", "QPX", "CPX"] | None = Field(
+        default=None,
+        description="Compute mode: 1, 2, 3 or 4 partitions of a GPU, or one for each of its dies (CPX). "
+        "Unset: stays as it is.",
+        examples=["CPX"],
+    )
+    memory: Literal["NPS1", "NPS2", "NPS4", "NPS8"] | None = Field(
+        default=None,
+        description="Memory mode: into how many parts the memory of a GPU is divided; the same for all GPUs "
+        "of a hive, and a change reloads the driver. Unset: stays as it is.",
+        examples=["NPS4"],
+    )
+
+    @model_validator(mode="after")
+    def _some_modes_of_some_gpus(self) -> Self:
+        if self.model is not None and self.indices is not None:
+            raise ValueError("says model and indices; say one of them")
+        if self.compute is None and self.memory is None:
+            raise ValueError("does not say what the GPUs get; say compute, memory or both")
+        return self
+
+
+class AmdPartitions(Section):
+    """How AMD's GPUs are partitioned. GPUs that are not named stay as they are."""
+
+    gpus: tuple[AmdGpus, ...] = Field(
+        default=(), description="The modes of GPUs; each GPU is named by one entry at most."
+    )
+    managed_by: Literal["numaforge", "device-config-manager"] = Field(
+        default="numaforge",
+        description="Who sets the modes. device-config-manager is AMD's: the roll-out sets the label "
+        "by which it takes the same modes from its ConfigMap, and the node is not touched.",
+        examples=["device-config-manager"],
+    )
+    naming: Literal["single", "mixed"] = Field(
+        default="single",
+        description="The -resource_naming_strategy of AMD's device plugin: amd.com/gpu for everything, or a "
+        "resource for each pair of modes, such as amd.com/cpx_nps4.",
+        examples=["mixed"],
+    )
+    plugin: PluginRelease = Field(
+        default="1.31.0.10",
+        description="The release of AMD's device plugin that runs on the node; before 1.31.0.7 it names no "
+        "modes.",
+        examples=["1.31.0.9"],
+    )
+    may_stop: tuple[UnitName, ...] = Field(
+        default=(),
+        description="Units that may be stopped for a change, and are started again after it. Those that hold "
+        "a GPU when the node is looked at need no mention.",
+        examples=[["gpuagent.service"]],
+    )
+
+
+KEY = ProfileKey(
+    "amd_partitions", AmdPartitions, AmdPartitions(), "Compute and memory modes of AMD's Instinct GPUs."
+)

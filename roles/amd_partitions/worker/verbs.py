@@ -1,0 +1,210 @@
+"""Bring AMD's GPUs to their modes and back; runs on hosts, with the standard library alone.
+
+    worker.py keep|apply|undo|prove|settled|by-hand FOLDER    the part `amd_partitions`
+    worker.py boot PLAN    numaforge-amd-partitions.service, from the field `amd_partitions` of a plan
+
+FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
+earlier.json: each has GPUs in the form of the plan's field `amd_partitions`. `units` has the units that may
+be stopped: "seen UNIT" held a GPU when the node was looked at, "named UNIT" is the profile's. Processes of
+pods are ended only where NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units
+that were stopped, a line each, `requested` the memory modes that the driver was asked for, `notes` what a
+reader of the result has to know. What is amiss goes to stderr, a line each; the exit status is 1 then, and
+3 where `keep` finds a GPU held by a unit that is not among `units`: the node has changed since it was
+looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numaforge.node.holders import (
+    NotDoneError,
+    await_units,
+    noted_units,
+    refuse_others,
+    release,
+    start_units,
+)
+from numaforge.node.worker import alone, note, note_earlier, run_to_status
+from numaforge.roles.amd_partitions.instance import AmdGpu
+from numaforge.roles.amd_partitions.worker.driver import (
+    COMPUTE,
+    DRIVER,
+    MEMORY,
+    change_memory,
+    gpu_now,
+    held,
+    is_loaded,
+    is_so,
+    load,
+    missing,
+    read_back,
+    refuse_pair,
+    reload,
+    requested,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+LOCK = "/run/numaforge-amd-partitions.lock"
+OPTION = "amd_partitions.may_stop"
+
+
+def gpus_of(path: Path) -> list[AmdGpu]:
+    """Return the GPUs of a file."""
+    return [AmdGpu.read(gpu) for gpu in json.loads(path.read_text(encoding="utf-8"))["gpus"]]
+
+
+def bring(wanted: Sequence[AmdGpu], folder: Path | None) -> None:
+    """Bring GPUs to what is wanted; what is so already is not touched. One that is away gets a reload.
+
+    The memory mode comes first: the reload for it chooses a compute mode by itself. Without a folder, which
+    is for a boot, no holder is stopped. Raises NotDoneError.
+    """
+    addresses = [each.pci_address for each in wanted]
+    if not is_loaded():
+        load(addresses)
+    elif folder is not None and missing(addresses):
+        release(lambda: held(), folder, OPTION)
+        reload(addresses, folder)
+    changing = [each for each in wanted if not is_so(each, gpu_now(each.pci_address))]
+    if not changing:
+        return
+    if folder is not None:
+        release(lambda: held(), folder, OPTION)
+    else:
+        refuse_held()
+    memory = [each for each in changing if each.memory not in ("", gpu_now(each.pci_address).memory)]
+    if memory:
+        change_memory(memory, addresses, folder)
+    for each in wanted:
+        if each.compute not in ("", gpu_now(each.pci_address).compute):
+            write(DRIVER / each.pci_address / COMPUTE, each.compute)
+    for each in wanted:
+        read_back(each)
+
+
+def refuse_held() -> None:
+    """Refuse at a boot while anything holds a GPU: a boot stops nothing."""
+    for what, there in held():
+        if there:
+            raise NotDoneError(f"{what} in use by {', '.join(map(str, there))}, and a boot stops nothing")
+
+
+def keep(folder: Path) -> None:
+    """Note what is there, and refuse where that is not what was planned on or is held by a person."""
+    wanted = gpus_of(folder / "planned.json")
+    found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
+    refuse_others(held(), folder, OPTION)
+    there = []
+    for each in wanted:
+        now, planned_on = gpu_now(each.pci_address), found[each.pci_address]
+        if now != planned_on:
+            raise NotDoneError(
+                f"{each.pci_address} has {now.modes}; when it was looked at it had {planned_on.modes}"
+            )
+        refuse_pair(each)
+        there.append(asdict(now))
+    note_earlier(folder, there)
+
+
+def apply(folder: Path) -> None:
+    """Bring the GPUs to the plan; what was stopped for that is started again, whatever comes of it."""
+    try:
+        bring(gpus_of(folder / "planned.json"), folder)
+    finally:
+        start_units(folder)
+
+
+def undo(folder: Path) -> None:
+    """Bring the GPUs to what was kept, also after a boot that has left them in other modes."""
+    earlier = gpus_of(folder / "earlier.json")
+    try:
+        withdraw(earlier, folder)
+        bring(earlier, folder)
+    finally:
+        start_units(folder)
+
+
+def withdraw(earlier: Sequence[AmdGpu], folder: Path) -> None:
+    """Have a request for a memory mode carried out that is still waiting, so that it can be undone.
+
+    One that cannot be is said: the driver carries it out when it is unloaded next, and a boot forgets it.
+    """
+    asked = requested(folder)
+    if asked is None or not is_loaded():
+        return
+    try:
+        release(lambda: held(), folder, OPTION)
+        reload([each.pci_address for each in earlier], folder)
+    except NotDoneError as error:
+        if not is_loaded():
+            raise
+        note(
+            folder,
+            f"amdgpu still has the request for {asked}, and carries it out when it is unloaded next; "
+            f"a reboot forgets it ({error})",
+        )
+
+
+def prove(folder: Path) -> None:
+    """Read the GPUs back, and wait for what was stopped: also for what a boot in between has not started."""
+    for gpu in gpus_of(folder / "planned.json"):
+        read_back(gpu)
+    start_units(folder)
+    await_units(folder)
+
+
+def by_hand(folder: Path) -> None:
+    """Print the commands that bring the GPUs to what was kept."""
+    earlier = gpus_of(folder / "earlier.json")
+    away = missing([each.pci_address for each in earlier])
+    now = {each.pci_address: gpu_now(each.pci_address) for each in earlier} if not away else {}
+    memory = [each for each in earlier if each.memory and now and each.memory != now[each.pci_address].memory]
+    for each in memory:
+        print(f"echo {each.memory} > {DRIVER / each.pci_address / MEMORY}", end="; ")
+    if memory or away:
+        print("modprobe -r amdgpu; modprobe amdgpu", end="; ")
+    if away:  # their modes are seen when they are back
+        print(f"python3 -BEs '{folder}/worker.py' undo '{folder}'", end="; ")
+    for each in earlier if not away else ():
+        if memory or each.compute != now[each.pci_address].compute:
+            print(f"echo {each.compute} > {DRIVER / each.pci_address / COMPUTE}", end="; ")
+    for unit in noted_units(folder):
+        print(f"systemctl start '{unit}'", end="; ")
+
+
+def boot(plan: Path) -> None:
+    """Bring the GPUs of a plan to it after a boot."""
+    bring(gpus_of_plan(plan), None)
+
+
+def gpus_of_plan(plan: Path) -> list[AmdGpu]:
+    """Return the GPUs of a plan's document."""
+    document = json.loads(plan.read_text(encoding="utf-8"))["amd_partitions"]
+    return [AmdGpu.read(gpu) for gpu in document["gpus"]]
+
+
+def main(verb: str, *arguments: str) -> None:
+    """Do one thing, alone."""
+    verbs: dict[str, Callable[..., None]] = {
+        "keep": keep,
+        "apply": apply,
+        "undo": undo,
+        "prove": prove,
+        "settled": await_units,
+        "by-hand": by_hand,
+        "boot": boot,
+    }
+    with alone(LOCK):
+        verbs[verb](*map(Path, arguments))
+
+
+if __name__ == "__main__":
+    run_to_status(main, *sys.argv[1:])

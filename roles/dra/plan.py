@@ -1,0 +1,234 @@
+"""What a node hands out by claims: the CPU driver's half of `kubelet.resource_engine: dra`, and GPUs.
+
+Sources: kubernetes-sigs/dra-driver-cpu v0.2.0 (README: requirements, driverConfig; issues 8, 45, 46, 134 and
+140), kubernetes/website#56232 (the topology manager has no hints of DRA devices), KEP-5004
+(DRAExtendedResource).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.kubelet.admission.inventory import counts_of, inventory_of
+from numaforge.kubelet.admission.nvidia_resources import GPU
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.roles.kubelet.engine import by_claims
+from numaforge.roles.role import Turn
+from numaforge.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class CpuDriverPlan:
+    """What the CPU driver (dra.cpu) is told: its driverConfig.
+
+    `reserved_cpus` is a cpulist, the kubelet's own reservedSystemCPUs: the driver cannot ask for them
+    (kubernetes-sigs/dra-driver-cpu#8).
+    """
+
+    device_mode: str  # "grouped", "individual"
+    group_by: str  # "numanode", "socket", "machine"
+    reserved_cpus: str
+
+
+@dataclass(frozen=True)
+class DraPlan:
+    """What claims are for on a node: CPUs, where the kubelet leaves them to the CPU driver, and GPUs."""
+
+    cpus: CpuDriverPlan | None = None
+    gpus: bool = False
+
+
+FIRST_MINOR_WITH_EXTENDED_RESOURCES = 36  # DRAExtendedResource is on: KEP-5004, beta in 1.36, locked in 1.37
+_STAY = "set kubelet.resource_engine: kubelet"
+_FIRST_CONTAINERD = 2
+_MOST_THREADS = 2  # docs/user/device-attributes.md of the driver
+_FIRST_MINOR_OF_CRIO = 30
+
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ("cpus", "kubelet", "device_plugin")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of dynamic resource allocation; None: nothing is handed out by claims."""
+
+    dra: DraPlan | None = None
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return what claims are for.
+
+    Raises PlanError for a runtime without CDI or NRI, which the CPU driver needs, and for words about a
+    driver that is not there.
+    """
+    wish = profile.dra
+    cpus = by_claims(profile.kubelet) and decided.kubelet is not None
+    if not by_claims(profile.kubelet):
+        _refuse_words_of_no_effect(profile)
+    if not cpus and wish.gpus != "claims":
+        return Reasoned(Decided())
+    decisions: list[Decision] = []
+    notices: list[Notice] = []
+    driver = None
+    if cpus:
+        _refuse_wide_cores(machine)
+        notices += _runtime_notices(machine)
+        notices += _mode_notices(profile)
+        driver = CpuDriverPlan(
+            wish.cpu_device_mode or "grouped",
+            wish.cpu_group_by or "numanode",
+            format_cpulist(decided.cpus.reserved),
+        )
+        decisions += _cpu_decisions(profile, driver)
+    if wish.gpus == "claims":
+        decisions.append(Decision("dra.gpus", "claims", profile.choice("dra.gpus")))
+        notices += _gpu_notices(decided)
+    elif cpus and machine.gpus:
+        notices.append(
+            Notice(
+                "gpus-by-device-plugin",
+                "the device plugin has the GPUs and the CPU driver the CPUs: no one holds a pod's GPUs and "
+                "CPUs together. `dra.gpus: claims` lets a claim ask for both by their PCIe root",
+            )
+        )
+    return Reasoned(Decided(dra=DraPlan(driver, wish.gpus == "claims")), tuple(decisions), tuple(notices))
+
+
+def claims_of(machine: NodeTopology, plan: NodePlan) -> dict[str, int]:
+    """Return the extended resources that claims serve with no device plugin, with how many devices have them.
+
+    NVIDIA's class gpu.nvidia.com has the extended resource nvidia.com/gpu, of whole GPUs alone.
+    """
+    if not (plan.dra and plan.dra.gpus and plan.kubelet):
+        return {}
+    if KubeletVersion.parse(plan.kubelet.version).minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
+        return {}
+    found = counts_of(inventory_of(machine))
+    return {GPU: found[GPU]} if GPU in found else {}
+
+
+def _refuse_words_of_no_effect(profile: NodeProfile) -> None:
+    said = [name for name in ("cpu_device_mode", "cpu_group_by") if getattr(profile.dra, name) is not None]
+    if said:
+        raise PlanError(
+            "has no effect: the kubelet hands out the CPUs, and no CPU driver",
+            where=f"dra.{said[0]}",
+            remedy=f"set kubelet.resource_engine: dra, or leave dra.{said[0]} out",
+        )
+
+
+def _refuse_wide_cores(machine: NodeTopology) -> None:
+    widest = max((len(core.cpus) for core in machine.cores), default=0)
+    if widest > _MOST_THREADS:
+        raise PlanError(
+            f"the CPU driver does not start on a machine with {widest} threads to a core; it knows "
+            f"{_MOST_THREADS} at most",
+            where="kubelet.resource_engine",
+            remedy=_STAY,
+        )
+
+
+def _mode_notices(profile: NodeProfile) -> Iterator[Notice]:
+    if profile.dra.cpu_device_mode == "individual":
+        yield Notice(
+            "cpu-devices-one-by-one",
+            "dra.cpu_device_mode: individual is deprecated by the driver after 0.2: a device for each CPU "
+            "makes large ResourceSlices",
+        )
+    if profile.dra.cpu_group_by == "machine":
+        yield Notice(
+            "cpus-chosen-outside",
+            "dra.cpu_group_by: machine needs a scheduler of one's own that chooses the CPUs of each claim "
+            "(the driver's `allocator: external`)",
+        )
+
+
+def _cpu_decisions(profile: NodeProfile, driver: CpuDriverPlan) -> Iterator[Decision]:
+    said = {
+        "cpu_device_mode": (driver.device_mode, "one device for each group, so that a slice stays small"),
+        "cpu_group_by": (driver.group_by, "the CPUs of a claim are on one NUMA node"),
+    }
+    for name, (value, reason) in said.items():
+        chosen = getattr(profile.dra, name) is not None
+        yield Decision(f"dra.{name}", value, profile.choice(f"dra.{name}") if chosen else reason)
+    yield Decision(
+        "dra.reserved_cpus",
+        driver.reserved_cpus or "none",
+        "the kubelet's own, which the driver cannot ask for (kubernetes-sigs/dra-driver-cpu#8)",
+    )
+
+
+def _gpu_notices(decided: Decisions) -> Iterator[Notice]:
+    version = decided.version
+    if version is not None and version.minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
+        yield Notice(
+            "pods-name-claims",
+            f"kubelet {version}: a pod that asks for nvidia.com/gpu stays Pending without a device plugin; "
+            f"it has to name a ResourceClaim. From 1.{FIRST_MINOR_WITH_EXTENDED_RESOURCES} on a claim may "
+            "serve it (DRAExtendedResource)",
+        )
+    settings = decided.kubelet.settings if decided.kubelet else {}
+    if settings.get("cpuManagerPolicy") == "static":
+        yield Notice(
+            "claims-beside-static-cpus",
+            "GPUs come by claims and CPUs from the kubelet's static policy: the topology manager has no "
+            "hints of claims, so a pod's CPUs may be far from its GPUs, whatever the policy "
+            "(kubernetes/website#56232). `kubelet.resource_engine: dra` lets one claim ask for both",
+        )
+
+
+def _runtime_notices(machine: NodeTopology) -> Iterator[Notice]:
+    """Yield what is not known of the runtime; raises PlanError for one that the CPU driver cannot work with.
+
+    The driver pins containers through NRI and names their devices by CDI: on by default from containerd 2.0
+    and CRI-O 1.30 on.
+    """
+    unit = runtime_unit(machine)
+    if unit == CRIO:
+        minor = crio_minor(machine)
+        if minor is None:
+            yield _unknown("CRI-O", f"1.{_FIRST_MINOR_OF_CRIO}")
+        elif minor < _FIRST_MINOR_OF_CRIO:
+            raise PlanError(
+                f"the CPU driver needs NRI and CDI, which CRI-O has on from 1.{_FIRST_MINOR_OF_CRIO} on; "
+                f"here is 1.{minor}",
+                where="kubelet.resource_engine",
+                remedy=f"upgrade CRI-O, or {_STAY}",
+            )
+        return
+    found = machine.userland.containerd if machine.userland else None
+    if unit not in (CONTAINERD, None) or found is None or found.version is None:
+        yield _unknown("the container runtime", f"containerd {_FIRST_CONTAINERD}.0")
+        return
+    old = int(found.version.partition(".")[0]) < _FIRST_CONTAINERD
+    lacks = [
+        name
+        for name, value in (("enable_cdi = true", found.cdi), ("NRI with disable = false", found.nri))
+        if value is False or (old and value is not True)
+    ]
+    if lacks:
+        raise PlanError(
+            f"the CPU driver needs NRI and CDI, and containerd {found.version} runs without: "
+            f"{' and '.join(lacks)}",
+            where="kubelet.resource_engine",
+            remedy=f"set {' and '.join(lacks)} for containerd, or upgrade it to 2.0, where both are on by "
+            f"default, or {_STAY}",
+        )
+
+
+def _unknown(what: str, needed: str) -> Notice:
+    return Notice(
+        "runtime-unknown",
+        f"the CPU driver needs NRI and CDI, and the version of {what} is not known: it has to be {needed} at "
+        "least, with both on",
+    )

@@ -1,0 +1,29 @@
+"""Who hands out the GPUs of the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.kubelet.admission.nvidia_resources import GPU
+from numaforge.quantity import parse_quantity
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.cluster import ApiServer
+    from numaforge.verification.live import VerifiedNode
+
+
+def by_claims_alone(plan: NodePlan) -> Table:
+    """GPUs that come by claims are offered by no device plugin as well."""
+    return {GPU: 0} if plan.dra and plan.dra.gpus else {}
+
+
+def _no_device_plugin(node: VerifiedNode, name: str, expected: int, cluster: ApiServer) -> None:
+    found = cluster.allocatable(node.live.node_name).get(name, "0")
+    assert parse_quantity(found) == expected, (
+        f"a device plugin offers {found} {name} that a DRA driver hands out by claims, too: remove it"
+    )
+
+
+PROMISES = (Promise("no_device_plugin", by_claims_alone, _no_device_plugin),)

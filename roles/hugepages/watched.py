@@ -1,0 +1,41 @@
+"""Pools of huge pages, as a node compares them by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.roles.hugepages.paths import pool_pages
+from numaforge.roles.hugepages.plan import pools_of
+from numaforge.watched import Compared, Family, Measured, Stated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numaforge.roles.node import NodePlan
+
+
+def compared(plan: NodePlan) -> Iterator[Compared]:
+    """Yield each pool that the plan fills or empties."""
+    for place, size, pages in _pools(plan):
+        yield Compared("hugepages", pool_pages(place, size), str(pages))
+
+
+def families(plan: NodePlan) -> tuple[Family, ...]:
+    """Return the pages that are planned and those that are there; numa is "" where the kernel shows none."""
+    pools = [*_pools(plan)]
+    planned = tuple(Stated(_labels(place, size), pages) for place, size, pages in pools)
+    actual = tuple(Measured(_labels(place, size), pool_pages(place, size)) for place, size, _ in pools)
+    return (
+        Family("numaforge_plan_hugepages", "gauge", "Huge pages that the plan gives a NUMA node.", planned),
+        Family("numaforge_hugepages_actual", "gauge", "Huge pages that the NUMA node has.", actual),
+    )
+
+
+def _pools(plan: NodePlan) -> Iterator[tuple[int | None, str, int]]:
+    for place, held in pools_of(plan).items():
+        for size, pages in sorted(held.items()):
+            yield place, size, pages
+
+
+def _labels(place: int | None, size: str) -> Mapping[str, str]:
+    return {"numa": "" if place is None else str(place), "size": size}

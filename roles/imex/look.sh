@@ -1,0 +1,18 @@
+# shellcheck shell=sh
+
+look_imex() { # CONFIG NODES RECORD KEY...
+    if command -v nvidia-imex > /dev/null 2>&1; then echo "program yes"; fi
+    echo "unit $(imex_unit_state)"
+    if systemctl is-active nvidia-imex.service > /dev/null 2>&1; then echo "active yes"; fi
+    imex_daemons
+    each_record "$2" printf 'node %s\n'
+    each_record "$3" printf 'recorded %s\n'
+    if command -v ip > /dev/null 2>&1; then
+        ip -o address show scope global 2> /dev/null | sed -n 's/.* inet6\{0,1\} \([0-9a-f.:]*\).*/address \1/p'
+    fi
+    config=$1
+    shift 3
+    for key in "$@"; do
+        value=$(imex_value "$config" "$key") && tell_first_line key "$key=$value"
+    done
+}

@@ -1,0 +1,74 @@
+"""Who runs IMEX on a tray, and with which nodes.
+
+Sources: NVIDIA's IMEX guide (config.cfg, nodes_config.cfg); dra-driver-nvidia-gpu, prerequisites and
+proposal 0001 (who runs the daemon).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from numaforge.errors import PlanError
+from numaforge.reasons import Decision, Reasoned
+from numaforge.roles.role import Turn
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+SUBJECT = "imex.mode"
+
+
+@dataclass(frozen=True)
+class ImexPlan:
+    """Who runs IMEX; `mode` None leaves it as the host has it. `socket` is set where it takes commands."""
+
+    mode: Literal["driver-managed", "host-managed", "bare"] | None = None
+    nodes: tuple[str, ...] = ()
+    socket: str | None = None
+
+
+def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]:
+    """Return who runs IMEX.
+
+    Raises PlanError for a host without nvidia-imex, and where the DRA driver would run a second daemon.
+    """
+    wish, install = profile.imex, machine.nvidia_install
+    if wish.mode is None:
+        return Reasoned(ImexPlan())
+    looked = install is not None and install.compute_domains is not None
+    if looked and install is not None and install.imex_service is None:
+        raise PlanError(
+            f"is {wish.mode}, and nvidia-imex is not installed",
+            where=SUBJECT,
+            remedy="install nvidia-imex of exactly the driver's version, or leave imex out",
+        )
+    if wish.mode == "bare" and install is not None and install.compute_domains:
+        raise PlanError(
+            "is bare, and the DRA driver for ComputeDomains is here, which starts a daemon of its own",
+            where=SUBJECT,
+            remedy="say driver-managed; or host-managed, with the DRA driver's gate HostManagedIMEXDaemon",
+        )
+    plan = ImexPlan(wish.mode, wish.nodes, wish.socket if wish.mode == "host-managed" else None)
+    decisions = [Decision(SUBJECT, wish.mode, profile.choice(SUBJECT))]
+    if plan.nodes:
+        decisions.append(Decision("imex.nodes", ", ".join(plan.nodes), profile.choice("imex.nodes")))
+    return Reasoned(plan, tuple(decisions))
+
+
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of IMEX."""
+
+    imex: ImexPlan = ImexPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return who runs IMEX."""
+    found = plan_imex(machine, profile)
+    return Reasoned(Decided(imex=found.value), found.decisions, found.notices)

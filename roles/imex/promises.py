@@ -1,0 +1,44 @@
+"""IMEX as it is: its unit, its nodes, and whether its daemon is ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numaforge import shell
+from numaforge.roles.imex.part import NODES
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+
+def imex(plan: NodePlan) -> Table:
+    """What is planned of the unit and its nodes, and that the daemon is ready where it takes commands."""
+    mode = plan.imex.mode
+    if mode is None:
+        return {}
+    if mode == "driver-managed":
+        return {"unit": "masked", "runs": "inactive"}
+    ready = {"ready": "READY"} if plan.imex.socket else {}
+    return {"unit": "enabled", "runs": "active", "nodes": " ".join(plan.imex.nodes), **ready}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of IMEX."""
+    if imex(plan):
+        yield shell.call("tell_imex", [NODES, plan.imex.socket or ""])
+
+
+def _imex(node: VerifiedNode, name: str, expected: str) -> None:
+    said = node.live.of("imex").get(name)
+    if name == "ready" and said is None:
+        pytest.skip("there is no nvidia-imex-ctl to ask with")
+    assert (said or "").strip() == expected, f"the {name} of nvidia-imex"
+
+
+PROMISES = (Promise("imex", imex, _imex, asks=_asks),)

@@ -1,0 +1,7 @@
+"""What a node has to have been measured at before it goes back into service."""
+
+from numaforge.roles.role import role
+
+__all__ = ["measure"]
+
+measure = role(__name__, "Measure")

@@ -1,0 +1,51 @@
+"""Section `measure`: whether a node has to be measured before a roll-out puts it back into service."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.values import PERCENTAGE, as_text
+
+_SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
+
+
+def _share(value: object) -> str:
+    text = str(value)
+    if not re.fullmatch(_SHARE, text):
+        raise ValueError(f"{value!r} is not a share above 0% and up to 100%; write for example 80%")
+    return text
+
+
+LeastShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_SHARE}$")]
+
+
+class Measure(Section):
+    """What was measured on a node decides over it. `measure: required` is short for `gate: required`."""
+
+    gate: Literal["none", "required"] = Field(
+        default="none",
+        description="required holds a drained node, cordoned, where it was not measured, or where a figure "
+        "is worse than that of its siblings.",
+        examples=["required"],
+    )
+    least_share: LeastShare = Field(
+        default="80%",
+        description="The share of its siblings' median that each figure has to reach.",
+        examples=["90%"],
+    )
+
+
+def _in_one_word(value: Any) -> Any:
+    return {"gate": value} if value == "required" else value
+
+
+KEY = ProfileKey(
+    "measure",
+    Annotated[Measure, BeforeValidator(_in_one_word, json_schema_input_type=Measure | Literal["required"])],
+    Measure(),
+    "Whether a node has to be measured before it goes back into service.",
+)

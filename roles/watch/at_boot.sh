@@ -1,0 +1,370 @@
+# shellcheck shell=sh disable=SC2086 # lists of files
+# Whether this node is as its plan says: metrics for node_exporter's textfile collector and, where the verdict has
+# changed, a condition of its Node. Everything is read by a handful of processes, however many CPUs there are. The form
+# of the configuration is described in configuration.py.
+
+LC_ALL=C
+export LC_ALL
+CURRENT=/var/lib/numaforge/txn/current # is there while a change of the node is in progress
+KEPT=/run/numaforge/watch              # `verdict` of the run before, `told` to the Node, `untold` why not
+MADE=/var/lib/numaforge/watch-made
+CONDITION=numaforge.io/PlanDrift
+TELL_SECONDS=10
+TAB=$(printf '\t')
+
+watch() { # CONFIGURATION [anyway]: during a change nothing is compared, for it would be half of each
+    if [ -L "$CURRENT" ] && [ -z "${2-}" ]; then return; fi
+    umask 022
+    watch_settings "$1" || return 1
+    [ -d "$KEPT" ] || mkdir -p "$KEPT" || return 1
+    [ -d "$folder" ] || watch_folder || return 1
+    metrics=$folder/numaforge.prom
+    new=$folder/.numaforge.prom.new
+    now=$(date +%s)
+    watch_look "$1" | watch_judge "$1" > "$new" || return 1
+    [ -s "$new" ] && chmod 0644 "$new" && mv -f "$new" "$metrics" || return 1 # after a power loss the next run writes it
+    watch_verdict
+}
+watch_folder() { # make it, and remember what was not there
+    made=$folder
+    while [ ! -d "${made%/*}/" ]; do made=${made%/*}; done
+    mkdir -p "${MADE%/*}" && printf '%s\n' "$made" > "$MADE" && mkdir -p "$folder"
+}
+watch_folder_away() { # as far as it was made here, and others have put nothing into it
+    [ -e "$MADE" ] || return 0
+    IFS= read -r made < "$MADE" || return 0
+    while rmdir "$folder" 2> /dev/null && [ "$folder" != "$made" ]; do folder=${folder%/*}; done
+    rm -f "$MADE"
+}
+watch_settings() { # CONFIGURATION
+    node='' folder='' kubeconfig=''
+    while IFS=$TAB read -r key value; do
+        case $key in
+        node) node=$value ;;
+        folder) folder=$value ;;
+        kubeconfig) kubeconfig=$value ;;
+        '#'*) ;;
+        *) break ;;
+        esac
+    done < "$1"
+    if [ -z "$node" ] || [ -z "$folder" ]; then
+        echo "$1: has no node and no folder" >&2
+        return 1
+    fi
+}
+watch_look() ( # CONFIGURATION: prints CHECKSUM  PATH of our files, a line =, then PATH:LINE of the kernel's
+    lists=$(awk -F '\t' -v OFS='\n' '
+        function each(path, cpus,   parts, ends, count, part, cpu) {
+            if (cpus == "-") { files[++many] = path; return }
+            count = split(cpus, parts, ",")
+            for (part = 1; part <= count; part++) {
+                if (split(parts[part], ends, "-") < 2) ends[2] = ends[1]
+                for (cpu = ends[1] + 0; cpu <= ends[2] + 0; cpu++) {
+                    with = path
+                    sub(/\{\}/, cpu, with)
+                    files[++many] = with
+                }
+            }
+        }
+        $1 == "file" { print $4 }
+        $1 == "measured" || $1 == "stalled" { each($4, "-") }
+        $1 == "counted" { each($5, $4) }
+        $1 == "is" || $1 == "least" || $1 == "has" || $1 == "lines" { each($6, $5) }
+        END { print "="; for (file = 1; file <= many; file++) print files[file] }' "$1") || return 1
+    ours=${lists%%=*}
+    set -f
+    IFS=$newline
+    [ -z "$ours" ] || sha256sum $ours 2> /dev/null
+    printf '=\n'
+    find_as_text
+    tell_lines "${lists#*=}"
+)
+watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; what it comes to goes to verdict.new
+    awk -F '\t' -v node="$node" -v now="$now" -v verdict="$KEPT/verdict.new" '
+        function words(text) {
+            gsub(/[ \t]+/, " ", text)
+            gsub(/^ | $/, "", text)
+            return text
+        }
+        function is(text, wanted) {
+            text = words(text)
+            return text == wanted || index(" " text " ", " [" wanted "] ") > 0
+        }
+        function number(text) { return text ~ /^[0-9]+$/ }
+        function as_planned(how, text, count, wanted) {
+            if (how == "lines") return count == wanted + 0
+            if (how == "has") return index(" " words(text) " ", " " wanted " ") > 0
+            if (how == "least") { text = words(text); return !(number(text) && number(wanted) && text + 0 < wanted + 0) }
+            return is(text, wanted)
+        }
+        function shown(text) { # in a line for people
+            gsub(/[^ -~]/, "?", text)
+            return length(text) > 100 ? substr(text, 1, 100) "..." : text
+        }
+        function name(what) { if (!(what in drift)) { order[++kinds] = what; drift[what] = 0 } }
+        function differs(what, sentence) {
+            name(what)
+            drift[what] = 1
+            if (++details <= 20) detail[details] = sentence
+        }
+        function unreadable(what, path) {
+            if (what in drift && drift[what] == 0) drift[what] = "NaN"
+            if (!(what in unread)) { unknown[++blind] = what; unread[what] = path }
+        }
+        function present(path) { return (getline line < path) >= 0 && !close(path) }
+        function escaped(text) { gsub(/\\/, "\\\\", text); gsub(/"/, "\\\"", text); gsub(/[^ -~]/, "?", text); return text }
+        function next_cpu() { # the path for the next of `cpus`, into `file`; false after the last one
+            if (cpus == "-") { file = path; cpus = ""; return 1 }
+            while (cpu > last) {
+                if (cpus == "") return 0
+                comma = index(cpus, ",")
+                part = comma ? substr(cpus, 1, comma - 1) : cpus
+                cpus = comma ? substr(cpus, comma + 1) : ""
+                dash = index(part, "-")
+                cpu = dash ? substr(part, 1, dash - 1) + 0 : part + 0
+                last = dash ? substr(part, dash + 1) + 0 : part + 0
+            }
+            file = path
+            sub(/\{\}/, cpu++, file)
+            return 1
+        }
+        function walk(path_, cpus_) { path = path_; cpus = cpus_; cpu = 1; last = 0 }
+        # What was seen comes first. Of a path with a colon any part of the line could be the path: each is kept.
+        FILENAME != ARGV[2] {
+            if ($0 == "=") { kernel = 1; next }
+            if (!kernel) { sum[substr($0, 67)] = substr($0, 1, 64); next }
+            at = index($0, ":")
+            while (at) {
+                head = substr($0, 1, at - 1)
+                if (!(head in first)) first[head] = substr($0, at + 1)
+                else if (head ~ /\.pressure$/) second[head] = substr($0, at + 1)
+                seen[head]++
+                rest = index(substr($0, at + 1), ":")
+                at = rest && at < 200 ? at + rest : 0
+            }
+            next
+        }
+        $1 == "text" { print $2; next }
+        function said(of, path) { return path in of ? words(of[path]) : "" } # to ask for it would put it there
+        $1 == "measured" {
+            if (number(said(first, $4))) print $3 " " said(first, $4)
+            else unreadable($2, $4)
+            next
+        }
+        $1 == "stalled" {
+            for (kind = 1; kind <= 2; kind++) {
+                text = kind == 1 ? said(first, $4) : said(second, $4)
+                if (match(text, /total=[0-9]+/)) {
+                    split(text, parts, " ")
+                    printf "%s\"%s\"} %.6f\n", $3, parts[1], substr(text, RSTART + 6, RLENGTH - 6) / 1000000
+                } else if (kind == 1) unreadable($2, $4)
+            }
+            next
+        }
+        $1 == "counted" {
+            split("", texts); split("", counts)
+            many = missing = 0
+            for (walk($5, $4); next_cpu();) {
+                if (!(file in first)) { missing++; blank = file; continue }
+                text = words(first[file])
+                if (!(text in counts)) texts[++many] = text
+                counts[text]++
+            }
+            for (one = 1; one <= many; one++) print $3 "\"" escaped(texts[one]) "\"} " counts[texts[one]]
+            if (many && missing) unreadable($2, blank)
+            next
+        }
+        $1 == "file" {
+            name($2)
+            if (!present($4)) differs($2, $4 " is gone")
+            else if (!($4 in sum)) unreadable($2, $4)
+            else if (sum[$4] != $3) differs($2, $4 " was edited")
+            next
+        }
+        $1 == "link" {
+            name($2)
+            if (!present($3)) differs($2, $3 " is gone")
+            next
+        }
+        $1 == "is" || $1 == "least" || $1 == "has" || $1 == "lines" {
+            for (walk($6, $5); next_cpu();) {
+                if (!(file in first)) { if ($4 == "needed") { name($2); unreadable($2, file) }; continue }
+                name($2)
+                if (!as_planned($1, first[file], seen[file], $3))
+                    differs($2, file ": " shown(first[file]) ", planned " shown($3))
+            }
+        }
+        END {
+            print "# HELP numaforge_plan_drift Whether something is not as planned; NaN: it cannot be read."
+            print "# TYPE numaforge_plan_drift gauge"
+            for (kind = 1; kind <= kinds; kind++) {
+                what = order[kind]
+                print "numaforge_plan_drift{node=\"" node "\",what=\"" what "\"} " drift[what]
+                if (drift[what] == 1) named = named ", " what
+            }
+            if (blind) {
+                print "# HELP numaforge_watch_unreadable What cannot be read, so that it is unknown."
+                print "# TYPE numaforge_watch_unreadable gauge"
+                for (one = 1; one <= blind; one++) {
+                    print "numaforge_watch_unreadable{node=\"" node "\",what=\"" unknown[one] "\"} 1"
+                    if (unknown[one] in drift && drift[unknown[one]] == "NaN") hidden = hidden ", " unknown[one]
+                }
+            }
+            print "# HELP numaforge_watch_last_run_timestamp_seconds When the node was compared with its plan last."
+            print "# TYPE numaforge_watch_last_run_timestamp_seconds gauge"
+            print "numaforge_watch_last_run_timestamp_seconds{node=\"" node "\"} " now
+            if (named) print "True Drifted not as planned: " short(substr(named, 3)) > verdict
+            else if (hidden) print "Unknown Unreadable cannot be read: " short(substr(hidden, 3)) > verdict
+            else print "False AsPlanned as planned" > verdict
+            for (one = 1; one <= details && one <= 20; one++) print detail[one] > verdict
+            if (details > 20) print "and " details - 20 " more" > verdict
+            for (one = 1; one <= blind; one++) print unknown[one] ": " unread[unknown[one]] " cannot be read" > verdict
+        }
+        function short(text) { return length(text) > 800 ? substr(text, 1, 800) "..." : text }' - "$1"
+}
+# What it comes to: a line STATUS REASON MESSAGE, then the details. They are told once, not every minute.
+watch_verdict() {
+    IFS= read -r verdict < "$KEPT/verdict.new" || return 1
+    was=
+    if [ -e "$KEPT/verdict" ]; then IFS= read -r was < "$KEPT/verdict"; fi
+    if [ "$verdict" != "$was" ]; then
+        cat "$KEPT/verdict.new"
+        mv -f "$KEPT/verdict.new" "$KEPT/verdict" || return 1
+    fi
+    told=
+    if [ -z "$kubeconfig" ]; then return; fi
+    if [ -e "$KEPT/told" ]; then IFS= read -r told < "$KEPT/told"; fi
+    if [ "$verdict" = "$told" ] || ! watch_is_time; then return; fi
+    if watch_tell "$verdict" "${told%% *}"; then
+        printf '%s\n' "$verdict" > "$KEPT/told"
+        rm -f "$KEPT/untold"
+    else
+        watch_untold
+    fi
+}
+# One that cannot be told is tried again after a minute, two, four, up to an hour; its reason is told once.
+uptime_seconds() {
+    read -r uptime _ < /proc/uptime
+    echo "${uptime%%.*}"
+}
+watch_is_time() {
+    [ -e "$KEPT/untold" ] || return 0
+    read -r next pause _ < "$KEPT/untold"
+    [ "$(uptime_seconds)" -ge "$next" ]
+}
+watch_untold() { # the reason is in $why
+    pause=30 earlier=
+    if [ -e "$KEPT/untold" ]; then read -r _ pause earlier < "$KEPT/untold"; fi
+    if [ "$why" != "$earlier" ]; then echo "the Node $node is not told: $why"; fi
+    pause=$((pause * 2))
+    if [ "$pause" -gt 3600 ]; then pause=3600; fi
+    printf '%s %s %s\n' "$(($(uptime_seconds) + pause - 5))" "$pause" "$why" > "$KEPT/untold"
+}
+watch_tell() { # VERDICT STATUS-BEFORE
+    status=${1%% *}
+    message=${1#* }
+    at=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+    since=
+    if [ "$status" != "$2" ]; then since=",\"lastTransitionTime\":\"$at\""; fi
+    watch_patch "{\"type\":\"$CONDITION\",\"status\":\"$status\",\"reason\":\"${message%% *}\",\"message\":\"${message#* }\",\"lastHeartbeatTime\":\"$at\"$since}"
+}
+watch_patch() { # CONDITION: by the kubelet's own login; sets `why` where it is not taken
+    case $node in *[!a-z0-9.-]*)
+        why="its name is none of a Node"
+        return 1
+        ;;
+    esac
+    why="there is no curl"
+    command -v curl > /dev/null 2>&1 || return 1
+    why="$kubeconfig is not there: the kubelet has not joined"
+    [ -e "$kubeconfig" ] || return 1
+    umask 077 # a key may be among it
+    watch_login
+    taken=$?
+    if [ "$taken" -eq 0 ]; then
+        watch_send "{\"status\":{\"conditions\":[$1]}}"
+        taken=$?
+    fi
+    rm -f "$KEPT/login".*
+    return "$taken"
+}
+watch_login() { # what curl needs, into `server` and files login.*; a login of another form is named in `why`
+    server='' with=''
+    watch_login_lines > "$KEPT/login.lines"
+    while IFS=' ' read -r key value; do
+        case $key in
+        odd)
+            why="$kubeconfig has $value, which only numaforge itself understands"
+            return 1
+            ;;
+        server) server=$value ;;
+        certificate-authority | client-certificate | client-key | tokenFile)
+            case $value in /*) ;; *) value=${kubeconfig%/*}/$value ;; esac
+            if [ ! -r "$value" ]; then
+                why="$value cannot be read"
+                return 1
+            fi
+            case $key in
+            tokenFile)
+                { printf 'Authorization: Bearer ' && cat "$value"; } > "$KEPT/login.header"
+                ;;
+            *) ln -sf "$value" "$KEPT/login.$key" ;;
+            esac
+            ;;
+        *-data)
+            why="$key in $kubeconfig is not base64"
+            printf '%s\n' "$value" | base64 -d > "$KEPT/login.${key%-data}" 2> /dev/null || return 1
+            ;;
+        token) printf 'Authorization: Bearer %s\n' "$value" > "$KEPT/login.header" ;;
+        esac
+    done < "$KEPT/login.lines"
+    why="$kubeconfig names no https server"
+    case $server in https://*) ;; *) return 1 ;; esac
+    why="$kubeconfig has neither a client certificate nor a token"
+    [ -e "$KEPT/login.client-certificate" ] || [ -e "$KEPT/login.header" ]
+}
+watch_login_lines() { # of a kubeconfig with one cluster and one user, as kubeadm and most others write it
+    awk '
+        { sub(/\r$/, "") }
+        match($0, /^[ \t]*(- )?[A-Za-z-]+:/) {
+            key = substr($0, RSTART, RLENGTH - 1)
+            sub(/^[ \t]*(- )?/, "", key)
+            value = substr($0, RSTART + RLENGTH)
+            gsub(/^[ \t]+|[ \t]+$/, "", value)
+            if (value ~ /^".*"$/ || value ~ /^\047.*\047$/) value = substr(value, 2, length(value) - 2)
+            if (key ~ /^(exec|auth-provider|proxy-url|tls-server-name|username|insecure-skip-tls-verify)$/) print "odd", key
+            else if (key ~ /^(server|certificate-authority|client-certificate|client-key)(-data)?$|^token(File)?$/) {
+                if (key in had) print "odd", "several logins"
+                had[key] = 1
+                if (value != "") print key, value
+            }
+        }' "$kubeconfig"
+}
+watch_send() { # PATCH
+    set -- --data "$1" "$server/api/v1/nodes/$node/status"
+    for key in certificate-authority:--cacert client-certificate:--cert client-key:--key header:--header; do
+        file=$KEPT/login.${key%%:*}
+        if [ ! -e "$file" ]; then continue; fi
+        case $key in header:*) file=@$file ;; esac
+        set -- "${key#*:}" "$file" "$@"
+    done
+    code=$(curl --silent --show-error --globoff --noproxy '*' --max-time "$TELL_SECONDS" --request PATCH --output "$KEPT/login.answer" \
+        --max-filesize 1048576 --write-out '%{http_code}' --header 'Accept: application/json' \
+        --header 'Content-Type: application/strategic-merge-patch+json' "$@" 2> "$KEPT/login.error")
+    case $code in
+    2??) return 0 ;;
+    000) why="the API server does not answer: $(head -c 300 "$KEPT/login.error" | tr -c ' -~' ' ')" ;;
+    *) why="the API server answers $code: $(sed -n 's/.*"message": *"\([^"]*\)".*/\1/p' "$KEPT/login.answer" | head -c 300)" ;;
+    esac
+    return 1
+}
+forget() { # CONFIGURATION: nothing stays that would go on to say what is not compared any more
+    watch_settings "$1" || return 1
+    rm -f "$folder/numaforge.prom" "$folder/.numaforge.prom.new"
+    if [ -n "$kubeconfig" ] && [ -e "$KEPT/told" ]; then
+        watch_patch "{\"type\":\"$CONDITION\",\"\$patch\":\"delete\"}" || echo "the Node $node keeps its condition $CONDITION: $why"
+    fi
+    watch_folder_away
+    rm -rf "$KEPT"
+}
+

@@ -1,0 +1,123 @@
+"""What the node's watch reads: /etc/numaforge/watch.conf, lines of fields between tabs.
+
+    node NAME, folder PATH, kubeconfig PATH        whom it tells
+    text LINE                                      a line of the metrics as it is
+    measured WHAT SERIES PATH                      a sample whose value is the file's first line
+    counted WHAT METRIC CPUS PATH                  one for each text in the CPUs' files
+    stalled WHAT METRIC PATH                       two of a pressure file
+    file WHAT CHECKSUM PATH                        a file that we have written
+    link WHAT PATH                                 what starts a unit at boot
+    HELD WHAT WANTED NEED CPUS PATH                a file of the kernel (`numaforge.watched.Held`)
+
+WHAT and labels are escaped as Prometheus has them, METRIC is a name with its first labels and an open brace,
+CPUS a cpulist which "{}" in PATH stands for, or "-".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
+from numaforge.file_content import boot_link, boot_units
+from numaforge.roles import ROLES
+from numaforge.watched import Compared, Counted, Family, Measured, Stalled, Stated
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+
+
+def configuration(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> str:
+    """Return the text, without its header, of a plan that is watched.
+
+    `fingerprint` tells the plan from others, `sums` are the checksums of what is written, by path. Raises
+    PlanError for a value that is no field of a line.
+    """
+    return "".join(f"{_line(row)}\n" for row in _rows(plan, fingerprint, sums))
+
+
+def _rows(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    watch = plan.watch
+    if watch is None:
+        return
+    node = watch.node or plan.hostname.lower()
+    yield ("node", node)
+    yield ("folder", watch.directory)
+    if watch.kubeconfig:
+        yield ("kubeconfig", watch.kubeconfig)
+    for family in _families(plan, fingerprint):
+        yield from _family(family, node)
+    for compared in _compared():
+        yield from map(_comparison, compared(plan))
+    for path, checksum in sums.items():
+        yield ("file", _escaped(f"file:{path}"), checksum, path)
+    for unit in boot_units(plan.files):
+        yield ("link", _escaped(f"unit:{unit.name}"), boot_link(str(unit)))
+
+
+def _compared() -> Iterator[Callable[[NodePlan], Iterable[Compared]]]:
+    return (hook for role in ROLES if (hook := getattr(role.watched, "compared", None)))
+
+
+def _families(plan: NodePlan, fingerprint: str) -> Iterable[Family]:
+    policy = plan.kubelet.settings.get("cpuManagerPolicy", "") if plan.kubelet else ""
+    labels = {"plan": fingerprint, "cpu_manager_policy": str(policy)}
+    yield Family(
+        "numaforge_plan_info",
+        "gauge",
+        "The plan of this node, by the checksum of its document.",
+        (Stated(labels),),
+    )
+    for role in ROLES:
+        if families := getattr(role.watched, "families", None):
+            yield from families(plan)
+
+
+def _family(family: Family, node: str) -> Iterator[tuple[str, ...]]:
+    if not family.samples:
+        return
+    yield ("text", f"# HELP {family.name} {family.help}")
+    yield ("text", f"# TYPE {family.name} {family.kind}")
+    what = family.name.removeprefix("numaforge_").removesuffix("_seconds_total")
+    for sample in family.samples:
+        match sample:
+            case Stated(labels, value):
+                yield ("text", f"{_series(family.name, node, labels)}}} {value}")
+            case Measured(labels, path):
+                yield ("measured", what, f"{_series(family.name, node, labels)}}}", path)
+            case Stalled(labels, path):
+                yield ("stalled", what, f"{_series(family.name, node, labels)},kind=", path)
+            case Counted(label, path, cpus):
+                yield (
+                    "counted",
+                    what,
+                    f"{_series(family.name, node, {})},{label}=",
+                    format_cpulist(cpus),
+                    path,
+                )
+
+
+def _comparison(row: Compared) -> tuple[str, ...]:
+    cpus = "-" if row.cpus is None else format_cpulist(row.cpus)
+    need = "optional" if row.optional else "needed"
+    return (row.held, _escaped(row.what), " ".join(row.wanted.split()), need, cpus, row.path)
+
+
+def _series(name: str, node: str, labels: Mapping[str, str]) -> str:
+    """Return a metric with its labels, without the closing brace."""
+    return f"{name}{{" + ",".join(
+        f'{key}="{_escaped(text)}"' for key, text in {"node": node, **labels}.items()
+    )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _line(row: tuple[str, ...]) -> str:
+    for field in row:
+        if re.search(r"[\t\n\r\0]", field):
+            raise PlanError(f"{field!r} is more than a line", where="watch")
+    return "\t".join(row)

@@ -1,0 +1,97 @@
+"""The node's watch: its timer, its program, and what that compares."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
+from numaforge.maintenance.bundle import checksum
+from numaforge.roles.watch.configuration import configuration
+from numaforge.shell import library
+from numaforge.template import Both, Template, header, lines, program, starts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+WATCH_CONF_PATH = "/etc/numaforge/watch.conf"
+WATCH_SCRIPT_PATH = "/usr/local/lib/numaforge/watch.sh"
+WATCH_UNIT = "numaforge-watch.service"
+WATCH_TIMER = "numaforge-watch.timer"
+WATCH_UNIT_PATH = f"/etc/systemd/system/{WATCH_UNIT}"
+WATCH_TIMER_PATH = f"/etc/systemd/system/{WATCH_TIMER}"
+PERIOD_SECONDS = 60
+"""How long the timer waits after each run."""
+_FINGERPRINT_DIGITS = 16
+
+
+@cache
+def _source() -> str:
+    return library("kernel_files", "roles/watch/at_boot").rstrip("\n")
+
+
+def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
+    return {"program": _source()}
+
+
+def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+    return program(text), f'{_source()}\n\n"$@"'
+
+
+def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+    return starts(text), [f"ExecStart=/bin/sh {WATCH_SCRIPT_PATH} watch {WATCH_CONF_PATH}"]
+
+
+def _read_timer(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
+    found = [line for line in lines(text) if line.startswith("OnUnitInactiveSec=")]
+    return found, [f"OnUnitInactiveSec={PERIOD_SECONDS}"]
+
+
+READS = ("watch",)
+TEMPLATES = {
+    "watch/watch.sh.j2": Template(_read_script, _program),
+    "watch/watch.service.j2": Template(_read_unit),
+    "watch/watch.timer.j2": Template(_read_timer),
+}
+
+
+def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
+    """Return the timer and what it starts, where the node watches itself."""
+    if plan.watch is None:
+        return ()
+    return (
+        PlannedFile(WATCH_SCRIPT_PATH, "watch", "watch/watch.sh.j2"),
+        PlannedFile(WATCH_UNIT_PATH, "watch", "watch/watch.service.j2"),
+        PlannedFile(WATCH_TIMER_PATH, "watch", "watch/watch.timer.j2"),
+    )
+
+
+def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
+    """Return where the watch is kept."""
+    return (WATCH_CONF_PATH, WATCH_SCRIPT_PATH, WATCH_UNIT_PATH, WATCH_TIMER_PATH)
+
+
+def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
+    """Return what the watch compares: it names the checksums of the plan's other files.
+
+    A file into which settings are merged has lines that are not ours, and none that waits is there yet.
+    """
+    from numaforge.render import render_file
+
+    if plan.watch is None:
+        return []
+    sums = {
+        file.path: checksum(render_file(plan, file))
+        for file in plan.files
+        if not file.waits and (file.template or file.path == PLAN_PATH)
+    }
+    text = configuration(plan, fingerprint(sums[PLAN_PATH]), sums)
+    return [FileContent(WATCH_CONF_PATH, f"# {header(plan)}\n{text}")]
+
+
+def fingerprint(checksum: str) -> str:
+    """Return what tells a plan from others: the first digits of the checksum of /etc/numaforge/plan.json."""
+    return checksum[:_FINGERPRINT_DIGITS]

@@ -1,0 +1,79 @@
+"""The timer of the node's watch: started, and gone with all that it has told where a plan has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.file_content import boot_link
+from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.roles.watch.files import (
+    WATCH_CONF_PATH,
+    WATCH_SCRIPT_PATH,
+    WATCH_TIMER,
+    WATCH_TIMER_PATH,
+    WATCH_UNIT,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME = "watch"
+BOOT_LINK = boot_link(WATCH_TIMER_PATH)
+CONDITION = "numaforge.io/PlanDrift"
+_SETTINGS = ("node", "folder", "kubeconfig")
+
+
+def look(goal: Goal) -> Look:
+    """Return the earlier configuration, which says where metrics are, and the question about the timer."""
+    wanted = "timer" if goal.plan.watch else ""
+    return Look(files=(WATCH_CONF_PATH,), call=("look_watch", BOOT_LINK, wanted))
+
+
+def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
+    """Return the part, where the timer or the folder of the metrics is another.
+
+    Nothing has to wait for it after a boot in the middle: while a change is in progress the watch compares
+    nothing. (A unit before a timer would be before basic.target, and so before itself.)
+    """
+    said, plan = found.answers(NAME), goal.plan.watch
+    enabled, timer = said.get("unit") == "enabled", said.get("timer")
+    earlier = settings_of(found.text(WATCH_CONF_PATH))
+    folder = earlier.get("folder")
+    left = folder is not None and (plan is None or folder != plan.directory)
+    untold = "kubeconfig" in earlier and (plan is None or plan.kubeconfig is None)
+    moves = []
+    if enabled is not (plan is not None):
+        states = ("disabled", "enabled")
+        moves.append(f"{WATCH_TIMER}: {states[enabled]} -> {states[not enabled]}")
+    if plan and timer is not None and timer != "active":
+        moves.append(f"{WATCH_TIMER}: {timer or 'unknown'} -> active")
+    if left:
+        moves.append(f"{folder}/numaforge.prom: removed")
+    if untold:
+        moves.append(f"the Node's condition {CONDITION}: removed")
+    return part(tuple(moves), watches=plan is not None, leaves=left or untold) if moves else None
+
+
+def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:
+    """Return the part after which the node watches itself or does not; `leaves`: not where it did before."""
+    return Part(
+        NAME,
+        moves=moves,
+        settings={
+            "WATCH_LINK": BOOT_LINK,
+            "WATCH_LINK_TARGET": WATCH_TIMER_PATH if watches else "",
+            "WATCH_LEAVES": "yes" if leaves else "",
+            "WATCH_CONF": WATCH_CONF_PATH,
+            "WATCH_SCRIPT": WATCH_SCRIPT_PATH,
+            "WATCH_UNIT": WATCH_UNIT,
+        },
+        apply_seconds=60,  # the API server may not answer
+        commit_seconds=60,
+        undo_seconds=60,
+    )
+
+
+def settings_of(configuration: str | None) -> dict[str, str]:
+    """Return whom a configuration tells: its lines `node`, `folder` and `kubeconfig`, those that it has."""
+    rows = (line.partition("\t") for line in (configuration or "").splitlines())
+    return {key: value for key, _, value in rows if key in _SETTINGS}

@@ -1,0 +1,81 @@
+"""What the node compares itself by, and whom it tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from numaforge.kubelet.config.flags import flag_value, registered_name
+from numaforge.reasons import Decision, Reasoned
+from numaforge.roles.role import Turn
+from numaforge.roles.watch.section import DIRECTORY
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.topology.model import NodeTopology
+
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ()
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+
+
+@dataclass(frozen=True)
+class WatchedGpu:
+    """A GPU that has to be there; `uuid` is None without NVML, `numa_node` where the firmware says none."""
+
+    pci_address: str
+    uuid: str | None = None
+    numa_node: int | None = None
+
+
+@dataclass(frozen=True)
+class WatchPlan:
+    """The folder of the metrics, and by which login the Node is told; None: it is not.
+
+    `node` is the Node's name where it is not the host's.
+    """
+
+    directory: str
+    kubeconfig: str | None = None
+    node: str | None = None
+    gpus: tuple[WatchedGpu, ...] = ()
+
+    @property
+    def metrics(self) -> str:
+        """The file of the metrics."""
+        return str(PurePosixPath(self.directory, "numaforge.prom"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """How the node watches itself; None: it does not."""
+
+    watch: WatchPlan | None = None
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return where the metrics are, and the login by which the kubelet's Node is told."""
+    wish = profile.watch
+    if not wish.enabled:
+        return Reasoned(Decided())
+    flags = machine.kubelet.flags if machine.kubelet else ()
+    name = registered_name(flags, machine.hostname)
+    tells = machine.kubelet is not None and wish.condition is not False
+    plan = WatchPlan(
+        directory=wish.directory or DIRECTORY,
+        kubeconfig=(flag_value(flags, "kubeconfig") or KUBECONFIG) if tells else None,
+        node=None if name == (machine.hostname or "").lower() else name,
+        gpus=tuple(WatchedGpu(gpu.pci_address, gpu.uuid, gpu.numa_node) for gpu in machine.gpus),
+    )
+    decisions = [Decision("watch.directory", plan.directory, _directory_reason(profile))]
+    if plan.kubeconfig:
+        reason = "the kubelet's own login may write the conditions of its Node alone"
+        decisions.append(Decision("watch.condition", plan.kubeconfig, reason))
+    return Reasoned(Decided(watch=plan), tuple(decisions))
+
+
+def _directory_reason(profile: NodeProfile) -> str:
+    if profile.watch.directory:
+        return profile.choice("watch.directory")
+    return "where node_exporter's textfile collector usually reads"

@@ -1,0 +1,37 @@
+"""That the node watches itself: its timer is one of the units that we have written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge import shell
+from numaforge.roles.watch.files import PERIOD_SECONDS
+from numaforge.verification.promise import Promise, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.verification.live import VerifiedNode
+
+_MISSED_RUNS = 5
+
+
+def watches(plan: NodePlan) -> Table:
+    """The most seconds since the metrics were written, by their file."""
+    return {plan.watch.metrics: _MISSED_RUNS * PERIOD_SECONDS} if plan.watch else {}
+
+
+def _asks(plan: NodePlan) -> Iterator[str]:
+    """Yield what is asked of the metrics."""
+    if metrics := watches(plan):
+        yield shell.call("tell_watch", [*metrics])
+
+
+def _watch(node: VerifiedNode, name: str, expected: int) -> None:
+    age = node.live.of("watch").get(name)
+    assert age is not None, f"{name} does not exist"
+    assert int(age) <= expected, f"{name} is {age} s old"
+
+
+PROMISES = (Promise("watch", watches, _watch, asks=_asks),)

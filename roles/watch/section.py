@@ -1,0 +1,52 @@
+"""Section `watch`: whether the node compares itself with its plan, and whom it tells."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from numaforge.sections.section import ProfileKey, Section, given
+
+DIRECTORY = "/var/lib/node_exporter/textfile_collector"
+
+
+class Watch(Section):
+    """Every minute the node compares itself with its plan. Off, nothing of it is on the node."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"anyOf": [given("directory"), given("condition")]},
+            "then": given("enabled", {"const": True}),
+        }
+    )
+
+    enabled: bool = Field(
+        default=False,
+        description="true: a timer compares the node with its plan every minute.",
+        examples=[True],
+        strict=True,
+    )
+    directory: str | None = Field(
+        default=None,
+        description=f"Folder of node_exporter's textfile collector, {DIRECTORY} by default.",
+        pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9._+@-]*)+$",
+        max_length=200,
+        examples=["/var/lib/prometheus/node-exporter"],
+    )
+    condition: bool | None = Field(
+        default=None,
+        description="Whether its Node has the condition numaforge.io/PlanDrift, true by default.",
+        examples=[False],
+        strict=True,
+    )
+
+    @model_validator(mode="after")
+    def _off_says_nothing_else(self) -> Self:
+        others = sorted(name for name in ("directory", "condition") if getattr(self, name) is not None)
+        if others and not self.enabled:
+            raise ValueError(f"says {', '.join(others)} and does not watch; say enabled: true as well")
+        return self
+
+
+KEY = ProfileKey("watch", Watch, Watch(), "Whether the node itself watches that it is as its plan says.")

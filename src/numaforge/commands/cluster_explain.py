@@ -1,0 +1,295 @@
+"""`numaforge cluster explain`: where a pod would go, why not elsewhere, and what would help."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.machine import (
+    each_named,
+    kubelet_version_option,
+    machines_argument,
+    plan_or_machine,
+    plan_with,
+    profile_option,
+)
+from numaforge.commands.options import WITHIN_SECONDS, output_option
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.terminal import echo, remark, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.explain.candidates import GivenMachine
+    from numaforge.explain.cluster import LiveCluster, LivePod
+    from numaforge.explain.workload import Workload
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+@click.command()
+@click.argument("pod", metavar="POD", type=click.Path(allow_dash=True))
+@machines_argument
+@profile_option
+@kubelet_version_option
+@click.option("--limit", "limits", metavar="HOST", multiple=True, help="Only these hosts of an INVENTORY.")
+@click.option("--live", is_flag=True, help="Ask the cluster for its nodes and pods, by kubectl; read only.")
+@click.option(
+    "--cluster",
+    "saved",
+    metavar="FILE",
+    type=click.Path(),
+    help="What `kubectl get nodes,pods -A -o json` printed, instead of asking.",
+)
+@click.option("--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use.")
+@click.option("--context", metavar="NAME", help="The kubeconfig's context.")
+@click.option("--kubectl", metavar="FILE", help="The kubectl to use.")
+@output_option("table", "json")
+def explain(
+    pod: str,
+    sources: tuple[str, ...],
+    profile: str | None,
+    kubelet_version: str | None,
+    limits: tuple[str, ...],
+    live: bool,
+    saved: str | None,
+    output: str,
+    **login: str | None,
+) -> int:
+    """Say where a pod would go and why not elsewhere: by the scheduler, and by each node's kubelet.
+
+    POD is a file with a Pod, Deployment, Job, JobSet, Job of Volcano, or a PodGroup with its pods; or
+    NAMESPACE/NAME of a pod in the cluster. MACHINEs say what the nodes are: snapshots, ready machines, hosts,
+    or an INVENTORY. Without a cluster they are empty. Pods that belong together are placed one after another.
+    Each change that is named has been tried. Exits with 0 where it fits, 1 where it does not.
+
+    \b
+    Examples:
+      numaforge cluster explain train.yaml dgx-h100 gb200 --profile training
+      numaforge cluster explain ml/train-7 fleet/
+      numaforge cluster explain ml/train-7 fleet/ --cluster cluster.json
+    """
+    from numaforge.explain.candidates import candidates
+    from numaforge.explain.explanation import explain as explained
+    from numaforge.report.explain import explanation_document, explanation_text
+
+    if saved is not None and (live or any(login.values())):
+        raise click.UsageError("--cluster is instead of asking a cluster: leave out --live and its login")
+    if not sources:
+        raise click.UsageError("name the nodes' machines: files, a folder of snapshots, hosts, an INVENTORY")
+    is_name = _is_name(pod)
+    read = (
+        _cluster(saved, pod if is_name else None, login)
+        if saved or live or is_name or any(login.values())
+        else None
+    )
+    with ExitStack() as kept:
+        folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="numaforge-")))
+        machines, code = _machines(_all_named(sources, limits, folder), profile, kubelet_version, read)
+    if not machines and code:
+        return code
+    subject = read.pod(pod) if read and is_name else None
+    workloads = _workloads(pod, subject, read)
+    without = frozenset({subject.uid}) if subject else frozenset[str]()
+    nodes = candidates(machines, read.nodes if read else None, without)
+    if not nodes:
+        raise NumaforgeError("the cluster has no nodes", where=saved or "kubectl")
+    if read and read.unread:
+        remark(f"{read.unread} pods of the cluster cannot be read, and are not counted")
+    answers = []
+    for workload in workloads:
+        answer, nodes = explained(workload, nodes)
+        answers.append(answer)
+    if output == "json":
+        show_json({"schema": 1, "workloads": [explanation_document(each, subject) for each in answers]})
+    else:
+        echo("\n\n".join(explanation_text(each, subject) for each in answers))
+    return ExitCode.YES if all(each.fits for each in answers) else ExitCode.NO
+
+
+def _is_name(pod: str) -> bool:
+    """Say whether a pod of a cluster is named, and no file. Raises UsageError for neither."""
+    if pod == "-" or Path(pod).exists() or pod.endswith((".yaml", ".yml", ".json")):
+        return False
+    if pod.count("/") != 1 or not all(pod.split("/")):
+        raise click.UsageError(f"{pod!r} is no file, and no NAMESPACE/NAME of a pod")
+    return True
+
+
+def _workloads(pod: str, subject: LivePod | None, cluster: LiveCluster | None) -> tuple[Workload, ...]:
+    from numaforge.commands.inputs import yaml_documents
+    from numaforge.explain.workload import workloads_of
+
+    if subject is not None and cluster is not None:
+        return (cluster.workload(subject),)
+    found = workloads_of((each for each in yaml_documents(pod) if each is not None), pod)
+    return tuple(each for each in found if each.members)
+
+
+def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]) -> LiveCluster:
+    """Return the cluster as a file has it, else as kubectl gets it; with the PodGroup of a pod in it."""
+    from numaforge.commands.inputs import MOST_CLUSTER_MIB
+    from numaforge.explain.cluster import GROUPS, group_stub, read_cluster
+    from numaforge.given import NotJsonError, parse_json, read_text
+    from numaforge.schedulers.kubectl_get import items_of, listed, live_objects
+
+    if saved is not None:
+        try:
+            documents = items_of(parse_json(read_text(saved, most_mib=MOST_CLUSTER_MIB)))
+        except NotJsonError as error:
+            remedy = "save what `kubectl get nodes,pods -A -o json` prints"
+            raise NumaforgeError(
+                f"not a complete JSON document: {error}", where=saved, remedy=remedy
+            ) from error
+        except NumaforgeError as error:
+            raise error.at(saved) from error
+        return read_cluster(documents)
+    documents = listed("nodes,pods", **login)
+    found = read_cluster(documents)
+    group = found.pod(pod).member.group if pod is not None else None
+    if group is None:
+        return found
+    stubs = [group_stub(group, version) for version in GROUPS]
+    return read_cluster(documents, live_objects(stubs, **login)[0].values())
+
+
+def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> Iterator[str]:
+    """Yield the machines that are named; those of inventories are captured into a folder."""
+    from numaforge.commands.capture import is_inventory
+    from numaforge.commands.many_machines import captured_hosts
+
+    inventories = [source for source in sources if is_inventory(source)]
+    if limits and not inventories:
+        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    for number, source in enumerate(sources):
+        if source in inventories:
+            files, failed = captured_hosts(source, limits, folder / str(number), WITHIN_SECONDS)
+            for name, why in failed.items():
+                remark(f"{name}: {why}")
+            yield from files.values()
+        else:
+            yield from each_named([source])
+
+
+def _machines(
+    names: Iterator[str], profile: str | None, kubelet_version: str | None, cluster: LiveCluster | None
+) -> tuple[list[GivenMachine], int]:
+    """Return the machines that could be read, each with its plan, and the exit code of the others."""
+    from numaforge.roles.node import NodePlan
+
+    hosts: dict[str, NodeTopology] = {}
+    plans: dict[str, NodePlan] = {}
+    code: int = ExitCode.YES
+    for name in names:
+        try:
+            found = plan_or_machine(name)
+        except NumaforgeError as error:
+            remark(f"{name}: {error}")
+            code = (
+                max(code, error.exit_code) if error.exit_code == ExitCode.UNREACHABLE else ExitCode.BAD_INPUT
+            )
+            continue
+        host = (found.hostname or "").lower()
+        if not host:
+            raise NumaforgeError("has no host name, by which its Node would be known", where=name)
+        same = plans if isinstance(found, NodePlan) else hosts
+        if host in same:
+            raise NumaforgeError(f"{host}: several machines have this name, and a cluster takes one")
+        same[host] = found  # type: ignore[assignment]
+    machines = [
+        _machine(host, hosts.get(host), plans.get(host), profile, kubelet_version, cluster)
+        for host in dict.fromkeys((*hosts, *plans))
+    ]
+    return machines, code
+
+
+def _machine(
+    name: str,
+    machine: NodeTopology | None,
+    plan: NodePlan | None,
+    profile: str | None,
+    kubelet_version: str | None,
+    cluster: LiveCluster | None,
+) -> GivenMachine:
+    """Return a machine with its kubelet: as a profile or a plan makes it, else as it is."""
+    from numaforge.explain.candidates import GivenMachine
+    from numaforge.kubelet.config.flags import registered_name
+
+    if machine is None:
+        return GivenMachine(name, None, why_unknown="a plan alone has no cores: give its snapshot beside it")
+    installed = machine.kubelet
+    name = registered_name(installed.flags if installed else (), name)
+    state = dict(installed.state_files) if installed and cluster else {}
+    try:
+        if profile is not None:
+            return _as_planned(name, machine, plan_with(machine, profile, kubelet_version), state)
+        if plan is not None:
+            return _as_planned(name, machine, plan, state)
+        return _as_it_is(name, machine, kubelet_version, state)
+    except NumaforgeError as error:
+        return GivenMachine(name, None, why_unknown="; ".join(map(str.strip, str(error).splitlines())))
+
+
+def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:
+    from numaforge.explain.candidates import GivenMachine
+    from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.kubelet.findings import require_start
+    from numaforge.planning.planned_node import planned_node
+    from numaforge.render import files_of
+    from numaforge.roles.kubelet import kubelet
+
+    node = planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
+    require_start(node.kubelet, name)
+    scenario = Scenario(
+        node.machine, node.kubelet.effective, node.devices, node.state or None, node.kubelet.version
+    )
+    return GivenMachine(
+        name, scenario, _labels(node.machine, plan), held=_held(machine) if node.state else None
+    )
+
+
+def _as_it_is(
+    name: str, machine: NodeTopology, kubelet_version: str | None, state: Mapping[str, str]
+) -> GivenMachine:
+    from numaforge.audit.drift import saved_plan
+    from numaforge.commands.inputs import read_config
+    from numaforge.explain.candidates import GivenMachine
+    from numaforge.kubelet.admission import inventory_of
+    from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.roles.device_plugin.plan import devices_of
+
+    report = read_config(None, None, (), kubelet_version, machine)
+    plan = saved_plan(machine)
+    devices = devices_of(machine, plan) if plan else inventory_of(machine)
+    scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version)
+    return GivenMachine(name, scenario, _labels(machine, plan), held=_held(machine) if state else None)
+
+
+def _labels(machine: NodeTopology, plan: NodePlan | None) -> dict[str, str]:
+    """Return the labels that the Node has when its plan is carried out, as far as they follow from it."""
+    from numaforge.roles.device_plugin.plan import devices_of
+    from numaforge.rollout.budget import CLIQUE
+    from numaforge.schedulers.fleet import ServedNode
+    from numaforge.schedulers.labels import labels_of
+
+    cliques = {gpu.fabric for gpu in machine.gpus if gpu.fabric}
+    clique = {CLIQUE: cliques.pop()} if len(cliques) == 1 else {}
+    if plan is None:
+        return clique
+    return {**labels_of(ServedNode(machine, plan, devices_of(machine, plan), "")), **clique}
+
+
+def _held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:
+    """Return which container had which device when the machine was looked at; None where none says."""
+    if machine.device_holders is None:
+        return None
+    held: dict[str, dict[str, dict[str, set[str]]]] = {}
+    for each in machine.device_holders:
+        if each.present:
+            container = held.setdefault(each.pod, {}).setdefault(each.container, {})
+            container.setdefault(each.resource, set()).add(each.device)
+    return held

@@ -1,0 +1,239 @@
+"""`numaforge measure`: does a machine give what its plan promises."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaforge.commands.options import GroupedOption, output_option
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.terminal import echo, progress, save, screen, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.hosts.measuring import MeasureOrder
+    from numaforge.measure.record import Measurement
+
+_HOW = "How long, and what counts as slow"
+_THIS = "@local"
+_NOTHING = "keeps no measurement: without --kept one is taken"
+
+
+@click.command()
+@click.argument("host", metavar="[HOST|INVENTORY]", required=False)
+@click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
+@click.option(
+    "--data",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="What pyinfra needs to connect to HOST, such as ssh_user=ubuntu or ssh_key=PATH.",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(),
+    help="Measure nodes that this cluster says are drained, although pods of DaemonSets run there.",
+)
+@click.option(
+    "--in-use", is_flag=True, help="Measure also where pods run or GPUs are held: it disturbs them."
+)
+@click.option(
+    "--kept", is_flag=True, help="Measure nothing: show what the hosts keep of their last measurement."
+)
+@click.option(
+    "--aligned-and-not",
+    is_flag=True,
+    help="Run one program pinned as a pod would be, then with its memory on another NUMA node; keep nothing.",
+)
+@click.option(
+    "--seconds",
+    cls=GroupedOption,
+    heading=_HOW,
+    type=click.IntRange(1, 60),
+    default=3,
+    show_default=True,
+    help="How long one run of a program takes, where it can be told.",
+)
+@click.option(
+    "--runs",
+    cls=GroupedOption,
+    heading=_HOW,
+    type=click.IntRange(1, 9),
+    default=3,
+    show_default=True,
+    help="How often each figure is taken.",
+)
+@click.option(
+    "--least-share",
+    cls=GroupedOption,
+    heading=_HOW,
+    type=click.FloatRange(0.01, 1.0),
+    default=0.8,
+    show_default=True,
+    help="The share of its siblings' median that a machine has to reach.",
+)
+@click.option("--to", metavar="FILE", type=click.Path(), help="Save the JSON, too.")
+@output_option("table", "json")
+def measure(
+    host: str | None,
+    limits: tuple[str, ...],
+    data: tuple[str, ...],
+    kubeconfig: str | None,
+    in_use: bool,
+    kept: bool,
+    aligned_and_not: bool,
+    seconds: int,
+    runs: int,
+    least_share: float,
+    to: str | None,
+    output: str,
+) -> int:
+    """Measure drained or new nodes with the programs that are there, and find the slow one.
+
+    HOST is named as for `numaforge capture`; without it, it is this machine. INVENTORY is pyinfra's: all of
+    its hosts are measured at once, and each is compared with the others of its make. Memory by NUMA node,
+    timer latency of the CPUs for pods, PCIe and NVLink by GPU, RDMA by port, all-reduce: what has no program
+    there is named. Nothing is changed but the load and /var/lib/numaforge/measured.json. Exits with 1 where a
+    figure is worse than that of siblings or a host was refused, with 6 where hosts do not answer.
+
+    \b
+    Examples:
+      numaforge measure gpu-1
+      numaforge measure inventory.py --limit gpu-017 --kubeconfig ~/.kube/fleet
+      numaforge measure --kept inventory.py
+      numaforge measure --aligned-and-not gpu-1
+    """
+    from numaforge.hosts.measuring import MeasureOrder
+
+    if kept and (in_use or aligned_and_not or kubeconfig):
+        raise click.UsageError("--kept measures nothing: leave out what says how to measure")
+    order = MeasureOrder(seconds, runs, in_use, aligned_and_not, _drained(kubeconfig) if kubeconfig else ())
+    found = _measured(host, limits, data, order, kept=kept)
+    return _shown(found, least_share, to, output, aligned=aligned_and_not)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was measured by host, why the others were not, and which of those did not answer."""
+
+    machines: Mapping[str, Measurement]
+    failed: Mapping[str, str]
+    unreachable: frozenset[str] = frozenset()
+
+
+def _measured(
+    host: str | None, limits: Sequence[str], data: Sequence[str], order: MeasureOrder, *, kept: bool
+) -> Taken:
+    from numaforge.commands.capture import is_inventory
+
+    if host and is_inventory(host):
+        if data:
+            raise click.UsageError("--data says how to connect to one HOST; an INVENTORY says it itself")
+        return _kept_of_all(host, limits) if kept else _of_all(host, limits, order)
+    if limits:
+        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    return _of_one(host or _THIS, data, order, kept=kept)
+
+
+def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) -> Taken:
+    from numaforge.commands.capture import asked_of
+    from numaforge.hosts.measuring import kept_of_host, measure_host
+
+    with progress(f"{'asking' if kept else 'measuring'} {host}"):
+        if kept:
+            found = asked_of(host, data, kept_of_host)
+        else:
+            found = asked_of(host, data, lambda name, how: measure_host(name, how, order))
+    return Taken({}, {host: _NOTHING}) if found is None else Taken({found.hostname or host: found}, {})
+
+
+def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
+    """Measure the hosts of an inventory, and have each keep what its siblings have.
+
+    Those that `limits` leave out are asked for what they keep.
+    """
+    from numaforge.commands.over_inventory import ask_all
+    from numaforge.hosts.measuring import KEPT, MEASURED, of_data
+    from numaforge.measure.record import MEASUREMENT
+    from numaforge.measure.siblings import with_siblings
+
+    function = "numaforge.hosts.measuring.measure"
+    taken = _taken(ask_all(inventory, limits, function, MEASURED, "measuring every host", order.data()))
+    if order.aligned or not taken.machines:
+        return taken
+    others = _kept_of_all(inventory, ()).machines if limits else {}
+    compared = with_siblings({**others, **taken.machines})
+    now = {name: compared[name] for name in taken.machines}
+    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+        file = Path(folder, "kept.json")
+        documents = {name: MEASUREMENT.encode(measured) for name, measured in now.items()}
+        file.write_text(json.dumps(documents), encoding="utf-8")
+        said = of_data({"file": str(file)})
+        again = ask_all(
+            inventory, limits, "numaforge.hosts.measuring.keep", KEPT, "keeping it on every host", said
+        )
+    lost = {name: why for name, why in again.failed.items() if name in now}
+    return Taken(now, {**taken.failed, **lost}, taken.unreachable | (again.unreachable & lost.keys()))
+
+
+def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
+    from numaforge.commands.over_inventory import ask_all
+    from numaforge.hosts.measuring import KEPT
+
+    function = "numaforge.hosts.measuring.kept"
+    return _taken(ask_all(inventory, limits, function, KEPT, "asking every host what it keeps"))
+
+
+def _taken(answers: object) -> Taken:
+    from numaforge.commands.over_inventory import Answers
+    from numaforge.measure.record import MEASUREMENT
+
+    assert isinstance(answers, Answers)  # noqa: S101
+    machines, failed = {}, dict(answers.failed)
+    for name, event in answers.told.items():
+        if "refused" in event:
+            failed[name] = event["refused"]
+        elif event.get("document") is None:
+            failed.setdefault(name, _NOTHING)
+        else:
+            machines[name] = MEASUREMENT.decode(event["document"])
+    return Taken(machines, failed, answers.unreachable)
+
+
+def _drained(kubeconfig: str) -> tuple[str, ...]:
+    """Return the Nodes that are cordoned, and from which no pod has to go any more."""
+    from numaforge.rollout.drain import DrainSettings, sort_pods
+    from numaforge.rollout.options import read_options
+
+    if not Path(kubeconfig).expanduser().is_file():
+        raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
+    with (
+        progress("asking the cluster which nodes are drained"),
+        read_options({"kubeconfig": kubeconfig}).cluster() as cluster,
+    ):
+        cordoned = [node.name for node in cluster.nodes() if node.unschedulable]
+        return tuple(name for name in cordoned if sort_pods(cluster.pods(name), DrainSettings()).empty)
+
+
+def _shown(found: Taken, least_share: float, to: str | None, output: str, *, aligned: bool) -> int:
+    from numaforge.measure.siblings import slow_of
+    from numaforge.report import measure as report
+
+    document = report.document(found.machines, found.failed, least_share, aligned=aligned)
+    if to is not None:
+        save(json.dumps(document, indent=2, ensure_ascii=False) + "\n", to)
+    if output == "json":
+        show_json(document)
+    else:
+        for line in report.lines(found.machines, found.failed, least_share, screen(), aligned=aligned):
+            echo(line)
+    slow = not aligned and any(slow_of(each, least_share) for each in found.machines.values())
+    if slow or found.failed.keys() - found.unreachable:
+        return ExitCode.NO
+    return ExitCode.UNREACHABLE if found.failed else ExitCode.YES

@@ -1,0 +1,468 @@
+"""The nodes that a pod may go to: the scheduler's side of each, its kubelet, and what runs there."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import count
+from typing import Any
+
+from numaforge.errors import KubeletConfigError, NumaforgeError
+from numaforge.explain.cluster import LiveNode, LivePod
+from numaforge.explain.placing import HostPort, Labels, keeps_away
+from numaforge.explain.workload import GangPod
+from numaforge.kubelet.admission import Admission, Node, Pod
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Quantities, is_extended
+from numaforge.kubelet.admission.predicates import PODS, request_of
+from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.scheduler import is_counted
+from numaforge.topology.shape import shape_of
+
+_NUMBERS = count()
+_HOSTNAME = "kubernetes.io/hostname"
+_STORAGE = "ephemeral-storage"
+
+
+@dataclass(frozen=True)
+class GivenMachine:
+    """A node's machine and kubelet as they are given, with what was in its state files when it was looked at.
+
+    `held` are the devices that containers had then: pod ("namespace/name" or UID) -> container -> resource ->
+    ids; None where that is not known.
+    """
+
+    name: str
+    scenario: Scenario | None
+    labels: Labels = field(default_factory=dict)
+    why_unknown: str = ""
+    held: Mapping[str, Mapping[str, Mapping[str, set[str]]]] | None = None
+
+
+@dataclass(frozen=True)
+class RunningPod:
+    """A pod that is on a node: its name in the cluster; `pod` has the one that its kubelet knows, its UID."""
+
+    name: str
+    pod: Pod
+
+
+@dataclass(frozen=True)
+class SaidOfPod:
+    """What is said of one pod on one node.
+
+    `reasons` are the scheduler's against the node, none where it may send the pod. `kubelet` is None where it
+    is not known how the kubelet would answer, for the reason `unknown`.
+    """
+
+    reasons: tuple[str, ...]
+    kubelet: Admission | None
+    unknown: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether both agree."""
+        return not self.reasons and self.kubelet is not None and self.kubelet.admitted
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether the scheduler may send the pod to a kubelet that refuses it."""
+        return not self.reasons and self.kubelet is not None and not self.kubelet.admitted
+
+
+class KnownKubelet:
+    """A kubelet at one moment, which is never changed: `with_pod` returns another.
+
+    Nodes of a kind with equal pods share one, so that each question is answered once for all of them.
+    """
+
+    def __init__(self, node: Node, running: tuple[RunningPod, ...]) -> None:
+        self.node = node
+        self.running = running
+        self._answers: dict[Hashable, Admission | NumaforgeError] = {}
+        self._after: dict[Hashable, KnownKubelet] = {}
+
+    def answer(self, pod: Pod) -> Admission:
+        """Return the kubelet's answer to a pod beside those that run; raises KubeletHangError without one."""
+        shape = shape_of_pod(pod)
+        if shape not in self._answers:
+            name = _unused()
+            try:
+                self._answers[shape] = self.node.admit(pod, name, explained=True)
+            except KubeletHangError as hang:
+                self._answers[shape] = hang
+            if name in self.node.pods:
+                self.node.remove(name)
+            self.node.settle()
+        found = self._answers[shape]
+        if isinstance(found, NumaforgeError):
+            raise found
+        return replace(found, name=pod.name)
+
+    def with_pod(self, pod: Pod) -> KnownKubelet:
+        """Return the kubelet once it has admitted a pod, which it has to."""
+        shape = shape_of_pod(pod)
+        if shape not in self._after:
+            node, named = self.node.fork(), pod.named(_unused())
+            node.admit(named)
+            self._after[shape] = KnownKubelet(node, (*self.running, RunningPod(pod.name, named)))
+        return self._after[shape]
+
+    def without(self, running: RunningPod) -> KnownKubelet:
+        """Return the kubelet once a pod has left."""
+        node = self.node.fork()
+        node.remove(running.pod.name)
+        node.settle()
+        return KnownKubelet(node, tuple(each for each in self.running if each is not running))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A node as scheduler and kubelet have it; pods are placed by making another candidate.
+
+    `allocatable` is in whole units, CPUs in thousandths; `known` says that no resource is missing in it
+    because a plugin is not known. `labels_known` says the same of labels. `doubts` say what the answers rest
+    on.
+    """
+
+    name: str
+    labels: Labels
+    labels_known: bool
+    taints: tuple[Mapping[str, Any], ...]
+    cordoned: bool
+    allocatable: Mapping[str, int]
+    known: bool
+    most_pods: int
+    used: Mapping[str, int]
+    pods: int
+    ports: frozenset[HostPort]
+    kubelet: KnownKubelet | None
+    why_unknown: str = ""
+    scenario: Scenario | None = None
+    doubts: tuple[str, ...] = ()
+
+    def judge(self, member: GangPod) -> SaidOfPod:
+        """Return what scheduler and kubelet say of a pod here."""
+        reasons = tuple(self._reasons(member))
+        if self.kubelet is None:
+            return SaidOfPod(reasons, None, self.why_unknown)
+        try:
+            return SaidOfPod(reasons, self.kubelet.answer(member.pod))
+        except KubeletHangError as hang:
+            return SaidOfPod(reasons, None, hang.message)
+
+    def placed(self, member: GangPod) -> Candidate:
+        """Return the node once a pod is there that both have taken."""
+        used = dict(self.used)
+        for resource, amount in self._request(member.pod).items():
+            used[resource] = used.get(resource, 0) + amount
+        return replace(
+            self,
+            used=used,
+            pods=self.pods + 1,
+            ports=self.ports | member.placing.ports,
+            kubelet=self.kubelet.with_pod(member.pod) if self.kubelet else None,
+        )
+
+    def left(self, running: RunningPod) -> Candidate | None:
+        """Return the node once a pod has left; None where its kubelet is not known."""
+        if self.kubelet is None:
+            return None
+        freed = self._request(running.pod)
+        used = {resource: amount - freed.get(resource, 0) for resource, amount in self.used.items()}
+        return replace(self, used=used, pods=self.pods - 1, kubelet=self.kubelet.without(running))
+
+    def not_seen(self, member: GangPod) -> tuple[str, ...]:
+        """Return what of a pod's wishes cannot be judged here: labels and resources that are not known."""
+        labels = () if self.labels_known else tuple(sorted(member.placing.keys - self.labels.keys()))
+        asked = self._request(member.pod)
+        resources = () if self.known else tuple(name for name in asked if self._is_unknown(name))
+        return (*(f"label {each}" for each in labels), *resources)
+
+    @property
+    def free_share(self) -> float:
+        """How much of CPUs and memory is free, by which the scheduler prefers nodes (LeastAllocated)."""
+        shares = [
+            max(0, total - self.used.get(resource, 0)) / total
+            for resource in (CPU, MEMORY)
+            if (total := self.allocatable.get(resource, 0))
+        ]
+        return sum(shares) / len(shares) if shares else 0.0
+
+    def _reasons(self, member: GangPod) -> Iterable[str]:
+        placing = member.placing
+        if not self.labels_known:
+            # Of labels that are not known, nothing is held against the node.
+            unknown = placing.keys - self.labels.keys()
+            selector = {key: value for key, value in placing.selector.items() if key not in unknown}
+            terms = None if unknown & (placing.keys - placing.selector.keys()) else placing.terms
+            placing = replace(placing, selector=selector, terms=terms)
+        yield from keeps_away(
+            placing,
+            node=self.name,
+            labels=self.labels,
+            taints=self.taints,
+            cordoned=self.cordoned,
+            ports=self.ports,
+        )
+        if not self.allocatable:
+            return  # of a machine whose kubelet is not known, without a cluster
+        if self.pods + 1 > self.most_pods:
+            yield "Too many pods"
+        for resource, amount in self._request(member.pod).items():
+            if not amount or self._is_unknown(resource) or not _counts(resource, self.allocatable):
+                continue
+            if amount > self.allocatable.get(resource, 0) - self.used.get(resource, 0):
+                yield f"Insufficient {resource}"
+
+    def _is_unknown(self, resource: str) -> bool:
+        return (
+            not self.known
+            and is_extended(resource)
+            and not is_counted(resource)
+            and resource not in self.allocatable
+        )
+
+    def _request(self, pod: Pod) -> dict[str, int]:
+        gates = self.kubelet.node.settings.gates if self.kubelet else None
+        return request_of(pod, pod_level=gates.pod_level_resources if gates else True)
+
+
+def candidates(
+    machines: Iterable[GivenMachine],
+    live: Mapping[str, LiveNode] | None,
+    without: frozenset[str] = frozenset(),
+) -> tuple[Candidate, ...]:
+    """Return the nodes: with a cluster those that it has, else the machines that are given, without pods.
+
+    `without` are pods that are not counted, by their UIDs: those that are to be placed.
+    """
+    given = {machine.name: machine for machine in machines}
+    kubelets: dict[bytes, tuple[KnownKubelet | None, str]] = {}
+    if live is None:
+        return tuple(_empty(machine, kubelets) for machine in given.values())
+    return tuple(_of_cluster(node, given.get(name), without, kubelets) for name, node in sorted(live.items()))
+
+
+def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate | None:
+    """Return a node whose kubelet has other settings, and has admitted what runs there again in its order.
+
+    None where it would refuse one of these pods. Raises KubeletConfigError where it would not start.
+    """
+    if candidate.scenario is None or candidate.kubelet is None:
+        return None
+    changed = replace(candidate.scenario, config={**candidate.scenario.config, **settings}, state=None)
+    node = changed.node()
+    for each in candidate.kubelet.running:
+        if not node.admit(each.pod).admitted:
+            return None
+    kubelet = KnownKubelet(node, candidate.kubelet.running)
+    amounts = dict(candidate.allocatable)
+    if CPU in amounts:  # of which a reservation takes some
+        amounts[CPU] = node.allocatable.cpu_milli
+    return replace(candidate, scenario=changed, kubelet=kubelet, allocatable=amounts)
+
+
+def emptied(candidate: Candidate) -> Candidate | None:
+    """Return a node like another, on which nothing runs; None where its kubelet is not known."""
+    if candidate.scenario is None or candidate.kubelet is None:
+        return None
+    fresh = replace(candidate.scenario, state=None)
+    kubelet = KnownKubelet(fresh.node(), ())
+    return replace(
+        candidate, scenario=fresh, kubelet=kubelet, used={}, pods=0, ports=frozenset(), cordoned=False
+    )
+
+
+def _empty(machine: GivenMachine, kubelets: dict[bytes, tuple[KnownKubelet | None, str]]) -> Candidate:
+    kubelet, doubt = _kubelet(machine, (), kubelets)
+    node = kubelet.node if kubelet else None
+    offered = node.allocatable if node else None
+    amounts = {CPU: offered.cpu_milli, MEMORY: offered.memory_bytes, **offered.scalars} if offered else {}
+    return Candidate(
+        name=machine.name,
+        labels={_HOSTNAME: machine.name, **machine.labels},
+        labels_known=False,
+        taints=(),
+        cordoned=False,
+        allocatable=amounts,
+        known=False,
+        most_pods=offered.pods if offered else 0,
+        used={},
+        pods=0,
+        ports=frozenset(),
+        kubelet=kubelet,
+        why_unknown=machine.why_unknown or doubt,
+        scenario=machine.scenario,
+        doubts=(),
+    )
+
+
+def _of_cluster(
+    node: LiveNode,
+    machine: GivenMachine | None,
+    without: frozenset[str],
+    kubelets: dict[bytes, tuple[KnownKubelet | None, str]],
+) -> Candidate:
+    pods = tuple(pod for pod in node.pods if pod.uid not in without)
+    used: dict[str, int] = {}
+    for pod in pods:
+        for resource, amount in request_of(pod.member.pod, pod_level=True).items():
+            used[resource] = used.get(resource, 0) + amount
+    kubelet, doubt, why = None, "", "its machine is not given"
+    if machine is not None:
+        kubelet, doubt = _kubelet(machine, pods, kubelets)
+        why = machine.why_unknown or doubt
+    return Candidate(
+        name=node.name,
+        labels=node.labels,
+        labels_known=True,
+        taints=node.taints,
+        cordoned=node.cordoned,
+        allocatable=node.allocatable,
+        known=True,
+        most_pods=node.allocatable.get(PODS, 0),
+        used=used,
+        pods=len(pods),
+        ports=frozenset(port for pod in pods for port in pod.member.placing.ports),
+        kubelet=kubelet,
+        why_unknown=why,
+        scenario=machine.scenario if machine else None,
+        doubts=(doubt,) if doubt and kubelet else (),
+    )
+
+
+def _kubelet(
+    machine: GivenMachine, pods: Sequence[LivePod], known: dict[bytes, tuple[KnownKubelet | None, str]]
+) -> tuple[KnownKubelet | None, str]:
+    """Return the kubelet with what runs there, and what its answers rest on; None with why not."""
+    if machine.scenario is None:
+        return None, machine.why_unknown
+    kind = _kind(machine, machine.scenario, pods)
+    if kind not in known:
+        known[kind] = _started_if_it_does(machine, machine.scenario, pods)
+    kubelet, doubt = known[kind]
+    return kubelet, doubt
+
+
+def _started_if_it_does(
+    machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]
+) -> tuple[KnownKubelet | None, str]:
+    """Return the kubelet with its pods; without its state files where it would not start with them.
+
+    A kubelet that runs has files with which it would not start again, too (kubernetes/kubernetes#141196).
+    """
+    try:
+        return _started(machine, scenario, pods)
+    except KubeletHangError as error:
+        return None, str(error)
+    except KubeletConfigError as error:
+        if not scenario.state:
+            return None, str(error)
+        bare = replace(scenario, state=None)
+        kubelet, _ = _started_if_it_does(replace(machine, scenario=bare, held=None), bare, pods)
+        return kubelet, f"its state files are not taken, and its pods placed anew: {error.message}"
+
+
+def kind_of(scenario: Scenario) -> bytes:
+    """Return what is equal for nodes whose kubelets answer alike while nothing runs there."""
+    return _digest(
+        shape_of(scenario.topology), dict(scenario.config), _anonymous(scenario.devices), scenario.version
+    )
+
+
+def _kind(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> bytes:
+    """Return what is equal for nodes whose kubelets answer alike, with what runs there."""
+    return _digest(
+        kind_of(scenario),
+        sorted((scenario.state or {}).items()),
+        machine.held,
+        [(pod.name, pod.uid) if scenario.state else None for pod in pods],
+        [shape_of_pod(pod.member.pod) for pod in pods],
+    )
+
+
+def _digest(*told: object) -> bytes:
+    return blake2b(pickle.dumps(told, pickle.HIGHEST_PROTOCOL), digest_size=32).digest()
+
+
+def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, ...]]]] | None:
+    """Return an inventory without the names of its devices, in their order."""
+    if devices is None:
+        return None
+    gpus: dict[str | None, int] = {}
+    return [
+        (
+            resource,
+            [
+                (
+                    None if each.numa_nodes is None else sorted(each.numa_nodes),
+                    each.healthy,
+                    each.part_of if each.part_of is None else gpus.setdefault(each.part_of, len(gpus)),
+                    each.one_per_request,
+                )
+                for each in listed
+            ],
+        )
+        for resource, listed in sorted(devices.items())
+    ]
+
+
+def _started(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> tuple[KnownKubelet, str]:
+    """Return the kubelet with its pods: as its state files have them, else admitted again in their order."""
+    node = scenario.node()
+    if machine.held is not None:
+        uids = {pod.name: pod.uid for pod in pods}
+        node.device_manager.restore({uids.get(pod, pod): held for pod, held in machine.held.items()})
+    held = {*node.pods, *node.device_manager.assignments}
+    here = {pod.uid for pod in pods}
+    for name in [name for name in node.pods if name not in here]:
+        node.remove(name)
+    running, refused = [], []
+    for pod in pods:
+        named = pod.member.pod.named(pod.uid)
+        if scenario.state and pod.uid in held:
+            node.hold(named)
+        elif not node.admit(named).admitted:
+            node.hold(named)
+            refused.append(pod.name)
+        running.append(RunningPod(pod.name, named))
+    node.settle()
+    return KnownKubelet(node, tuple(running)), _doubt(scenario, pods, refused)
+
+
+def _doubt(scenario: Scenario, pods: Sequence[LivePod], refused: Sequence[str]) -> str:
+    if refused:
+        return f"admitted in their order, {len(refused)} of its pods would be refused: {refused[0]}"
+    if pods and not scenario.state:
+        return "its pods are placed anew in their order; a snapshot with state files says where they are"
+    return ""
+
+
+def _unused() -> str:
+    """Return a name that no pod has: a manager takes a pod of one name for the same pod."""
+    return f"?{next(_NUMBERS)}"
+
+
+def shape_of_pod(pod: Pod) -> Hashable:
+    """Return what a kubelet reads of a pod: equal for pods that it answers alike."""
+    containers = tuple(
+        (each.name, _sorted(each.requests), _sorted(each.limits), each.init, each.restartable)
+        for each in pod.containers
+    )
+    return containers, _sorted(pod.requests), _sorted(pod.limits), _sorted(pod.overhead)
+
+
+def _sorted(quantities: Quantities | None) -> Hashable:
+    return None if quantities is None else tuple(sorted(quantities.items()))
+
+
+def _counts(resource: str, allocatable: Mapping[str, int]) -> bool:
+    """Say whether the scheduler counts a resource; it knows none that is not in its Node, and counts 0."""
+    if resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX) or is_extended(resource):
+        return True
+    return resource == _STORAGE and resource in allocatable

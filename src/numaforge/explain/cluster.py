@@ -1,0 +1,201 @@
+"""A cluster as its API server shows it: Nodes, and the pods that are on them or wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.explain.workload import GangPod, Group, Workload, gang_of, group_of, member_of
+from numaforge.given import mapping
+from numaforge.kubelet.admission.pod import CPU
+from numaforge.quantity import parse_quantity
+from numaforge.rollout.cluster import ENDED_PHASES
+
+_DAEMON = "DaemonSet"
+GROUPS = (
+    "scheduling.x-k8s.io/v1alpha1",
+    "scheduling.volcano.sh/v1beta1",
+    "scheduling.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1alpha2",
+)
+"""The versions of PodGroup that pods may be of."""
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LivePod:
+    """A pod of the cluster; `node` is None while it waits, `reason` and `message` are those of its status.
+
+    `owner` is the kind of what made it. `started` orders the pods of a node by when its kubelet took them.
+    """
+
+    name: str
+    uid: str
+    node: str | None
+    phase: str
+    reason: str | None
+    message: str | None
+    owner: str | None
+    started: str
+    member: GangPod
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is on a node and has not ended."""
+        return self.node is not None and self.phase not in ENDED_PHASES
+
+    @property
+    def of_daemon(self) -> bool:
+        """Whether it is on its node because every node has one, or because its kubelet was given it."""
+        return self.owner in (_DAEMON, "Node")
+
+
+@dataclass(frozen=True)
+class LiveNode:
+    """A Node; `allocatable` is in whole units, CPUs in thousandths."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, Any], ...]
+    cordoned: bool
+    allocatable: Mapping[str, int]
+    pods: tuple[LivePod, ...] = ()
+
+
+@dataclass(frozen=True)
+class LiveCluster:
+    """Nodes by name, and the pods that have no node or have ended."""
+
+    nodes: Mapping[str, LiveNode]
+    others: tuple[LivePod, ...]
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    unread: int = 0
+
+    def pod(self, name: str) -> LivePod:
+        """Return a pod by `namespace/name`; raises NumaforgeError where there is none."""
+        for each in (*self.others, *(pod for node in self.nodes.values() for pod in node.pods)):
+            if each.name == name:
+                return each
+        raise NumaforgeError("the cluster has no such pod", where=name, remedy="write it as NAMESPACE/NAME")
+
+    def workload(self, pod: LivePod) -> Workload:
+        """Return a pod, or with it the pods of its gang that wait as well."""
+        group = pod.member.group
+        if group is None:
+            return Workload("Pod", pod.name, (pod.member,), 1, pod.member.domain)
+        waiting = [
+            each.member for each in self.others if each.member.group == group and each.phase == "Pending"
+        ]
+        if pod.member not in waiting:
+            waiting = [pod.member, *waiting]
+        return self._still_missing(group, waiting)
+
+    def _still_missing(self, group: str, waiting: Sequence[GangPod]) -> Workload:
+        """Return a gang's waiting pods; those of it that run already count for how many start together."""
+        placed = (each.member for node in self.nodes.values() for each in node.pods)
+        running = sum(each.group == group and each not in waiting for each in placed)
+        said = self.groups.get(group)
+        left = replace(said, least=max(1, said.least - running)) if said else None
+        gang = gang_of(group, waiting, left)
+        notes = (*gang.notes, f"{running} of its pods run already") if running else gang.notes
+        return replace(gang, notes=notes)
+
+
+def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -> LiveCluster:
+    """Return the Nodes, pods and PodGroups in documents; what is neither is left out.
+
+    A pod that cannot be read counts as `unread`: its resources are not known.
+    """
+    nodes: dict[str, LiveNode] = {}
+    pods: list[LivePod] = []
+    found: dict[str, Group] = {}
+    unread = 0
+    for each in (*documents, *groups):
+        if not isinstance(each, Mapping):
+            raise NumaforgeError("is no object of Kubernetes", remedy="give what kubectl get -o json prints")
+        kind, metadata = each.get("kind"), mapping(each.get("metadata"))
+        name = metadata.get("name")
+        if not isinstance(name, str):
+            continue
+        if kind == "Node":
+            nodes[name] = _node(name, each)
+        elif kind == "Pod":
+            try:
+                pods.append(_pod(each))
+            except NumaforgeError:
+                unread += 1
+        elif kind == "PodGroup":
+            with suppress(NumaforgeError):
+                found[f"{metadata.get('namespace') or 'default'}/{name}"] = group_of(each)
+    placed: dict[str, list[LivePod]] = {}
+    for pod in pods:
+        if pod.counts:
+            placed.setdefault(str(pod.node), []).append(pod)
+    complete = {
+        name: LiveNode(
+            node.name,
+            node.labels,
+            node.taints,
+            node.cordoned,
+            node.allocatable,
+            tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))),
+        )
+        for name, node in nodes.items()
+    }
+    others = tuple(pod for pod in pods if not pod.counts)
+    return LiveCluster(complete, others, found, unread)
+
+
+def group_stub(name: str, version: str) -> Document:
+    """Return what names the PodGroup of this namespace and name, to ask for it."""
+    namespace, _, own = name.partition("/")
+    return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": own, "namespace": namespace}}
+
+
+def _node(name: str, document: Document) -> LiveNode:
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    taints = spec.get("taints") or []
+    return LiveNode(
+        name=name,
+        labels={str(key): str(value) for key, value in mapping(metadata.get("labels")).items()},
+        taints=tuple(each for each in taints if isinstance(each, Mapping))
+        if isinstance(taints, list)
+        else (),
+        cordoned=bool(spec.get("unschedulable")),
+        allocatable=dict(_amounts(mapping(mapping(document.get("status")).get("allocatable")))),
+    )
+
+
+def _amounts(quantities: Document) -> Iterable[tuple[str, int]]:
+    for resource, text in quantities.items():
+        with suppress(NumaforgeError):
+            amount = parse_quantity(str(text)) * (1000 if resource == CPU else 1)
+            yield str(resource), ceil(Fraction(amount))
+
+
+def _pod(document: Document) -> LivePod:
+    metadata, spec, status = (mapping(document.get(key)) for key in ("metadata", "spec", "status"))
+    name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    owners = metadata.get("ownerReferences")
+    first = owners[0] if isinstance(owners, list) and owners else {}
+    node = spec.get("nodeName")
+    # A pod that was refused, or is on a node, is explained as its author wrote it: without one.
+    free = {key: value for key, value in spec.items() if key != "nodeName"}
+    return LivePod(
+        name=name,
+        uid=str(metadata.get("uid") or name),
+        node=str(node) if node else None,
+        phase=str(status.get("phase") or "Pending"),
+        reason=str(status["reason"]) if status.get("reason") else None,
+        message=str(status["message"]) if status.get("message") else None,
+        owner=str(first.get("kind")) if isinstance(first, Mapping) and first else None,
+        started=str(status.get("startTime") or metadata.get("creationTimestamp") or ""),
+        member=member_of(metadata, free, name),
+    )

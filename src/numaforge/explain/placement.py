@@ -1,0 +1,76 @@
+"""Place pods one after another, as a scheduler does that knows what each kubelet would answer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from numaforge.explain.candidates import Candidate, shape_of_pod
+from numaforge.explain.workload import GangPod
+
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Pods that were placed one after another: the nodes then, and where each of them is.
+
+    `domain` is the value of the label that all these nodes share, None where they need not.
+    """
+
+    nodes: tuple[Candidate, ...]
+    where: tuple[str, ...]
+    domain: str | None = None
+
+
+def place(members: Sequence[GangPod], nodes: Sequence[Candidate], domain: str | None = None) -> Placement:
+    """Place pods one after another until one does not fit, each on the emptiest node that takes it.
+
+    With `domain`, all of them go to nodes that share the value of that label: the value for which most fit.
+    """
+    if domain is None:
+        return _place(members, nodes)
+    values = sorted({each.labels[domain] for each in nodes if domain in each.labels})
+    found = [
+        replace(_place(members, [each for each in nodes if each.labels.get(domain) == value]), domain=value)
+        for value in values
+    ]
+    if not found:
+        return Placement(tuple(nodes), ())
+    best = max(found, key=lambda each: len(each.where))
+    changed = {each.name: each for each in best.nodes}
+    return replace(best, nodes=tuple(changed.get(each.name, each) for each in nodes))
+
+
+def likely(member: GangPod, nodes: Sequence[Candidate]) -> str | None:
+    """Return the node to which the scheduler would rather send a pod; None where several are as empty.
+
+    By default it prefers the node of which the most is free, whatever its kubelet would say; what else it
+    scores (images, spread, preferences) is not looked at.
+    """
+    shares = {each.name: each.free_share for each in nodes if not each.judge(member).reasons}
+    most = max(shares.values(), default=0.0)
+    best = [name for name, share in shares.items() if share > most - _SAME]
+    return best[0] if len(best) == 1 else None
+
+
+def _place(members: Sequence[GangPod], nodes: Sequence[Candidate]) -> Placement:
+    now = {each.name: each for each in nodes}
+    alike: dict[Hashable, tuple[GangPod, dict[str, float]]] = {}
+    where: list[str] = []
+    for member in members:
+        kind = shape_of_pod(member.pod), id(member.placing)
+        if kind not in alike:
+            fitting = {name: each.free_share for name, each in now.items() if each.judge(member).fits}
+            alike[kind] = member, fitting
+        fitting = alike[kind][1]
+        if not fitting:
+            break
+        best = max(fitting, key=fitting.__getitem__)
+        now[best] = now[best].placed(member)
+        where.append(best)
+        for example, still in alike.values():
+            still.pop(best, None)
+            if now[best].judge(example).fits:
+                still[best] = now[best].free_share
+    return Placement(tuple(now.values()), tuple(where))

@@ -1,0 +1,205 @@
+"""What the default scheduler reads of a pod beside its resources, and the filters that read it.
+
+pkg/scheduler/framework/plugins of Kubernetes 1.37: nodeunschedulable, nodename, tainttoleration,
+nodeaffinity, nodeports. Volumes, other pods' affinities, spread and claims are not judged, and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from numaforge.given import digits
+from numaforge.kubelet.admission.pod import PodError
+
+Labels = Mapping[str, str]
+HostPort = tuple[str, int]  # protocol and port
+
+_KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_DEFAULT_SCHEDULER = "default-scheduler"
+_UNSEEN = {
+    "resourceClaims": "claims of devices (DRA)",
+    "topologySpreadConstraints": "topology spread",
+}
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where a pod may go, as its spec says.
+
+    `terms` are the terms of the required node affinity, None without one. `unseen` names what the spec has
+    that no filter here reads, `scheduler` is the one that it asks for.
+    """
+
+    node_name: str | None = None
+    selector: Labels = field(default_factory=dict)
+    terms: tuple[Mapping[str, Any], ...] | None = None
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    ports: frozenset[HostPort] = frozenset()
+    unseen: tuple[str, ...] = ()
+    scheduler: str = _DEFAULT_SCHEDULER
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The labels that decide."""
+        expressions = [each for term in self.terms or () for each in _listed(term, "matchExpressions")]
+        return frozenset(self.selector) | {str(each.get("key")) for each in expressions}
+
+    def tolerates(self, taint: Mapping[str, Any]) -> bool:
+        """Say whether a toleration covers a taint."""
+        return any(_tolerates(each, taint) for each in self.tolerations)
+
+    def selects(self, labels: Labels, node: str) -> bool:
+        """Say whether nodeSelector and required node affinity select a node."""
+        if any(labels.get(key) != value for key, value in self.selector.items()):
+            return False
+        return self.terms is None or any(_term_selects(term, labels, node) for term in self.terms)
+
+
+def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
+    """Read what a pod's spec says of nodes; raises PodError for what no API server would take."""
+    affinity = _mapping(spec, "affinity", where)
+    of_nodes = _mapping(affinity, "nodeAffinity", f"{where}: affinity")
+    wanted = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = _mapping(of_nodes, wanted, f"{where}: affinity.nodeAffinity")
+    terms = _mappings(required, "nodeSelectorTerms", f"{where}: affinity.nodeAffinity.{wanted}")
+    for term in terms:
+        for each in (*_mappings(term, "matchExpressions", where), *_mappings(term, "matchFields", where)):
+            if not isinstance(each.get("values") or [], list):
+                raise PodError("must be a list", where=f"{where}: nodeSelectorTerms.values")
+    name = spec.get("nodeName")
+    if name is not None and not isinstance(name, str):
+        raise PodError(f"{name!r} is no name of a node", where=f"{where}: nodeName")
+    return Placing(
+        node_name=name or None,
+        selector={str(key): str(value) for key, value in _mapping(spec, "nodeSelector", where).items()},
+        terms=tuple(terms) if required else None,
+        tolerations=tuple(_mappings(spec, "tolerations", where)),
+        ports=frozenset(_host_ports(spec, where)),
+        unseen=tuple(_unseen(spec, affinity)),
+        scheduler=str(spec.get("schedulerName") or _DEFAULT_SCHEDULER),
+    )
+
+
+def keeps_away(
+    placing: Placing,
+    *,
+    node: str,
+    labels: Labels,
+    taints: Sequence[Mapping[str, Any]],
+    cordoned: bool,
+    ports: frozenset[HostPort],
+) -> Iterator[str]:
+    """Yield why the scheduler would not take a node, in its filters' order; resources are not looked at."""
+    if cordoned and not placing.tolerates(_CORDON):
+        yield "it is cordoned"
+    if placing.node_name not in (None, node):
+        yield f"nodeName is {placing.node_name}"
+    for taint in taints:
+        is_cordon = taint.get("key") == _CORDON["key"] and cordoned
+        if taint.get("effect") in _KEEPS_AWAY and not is_cordon and not placing.tolerates(taint):
+            yield f"taint {shown_taint(taint)}"
+    if not placing.selects(labels, node):
+        yield "its labels do not match the pod's nodeSelector or affinity"
+    if taken := sorted(port for _, port in placing.ports & ports):
+        yield f"host port {', '.join(map(str, taken))} is taken"
+
+
+def cordon_aside(taints: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the taints that keep pods away, without that of a cordon, which is there for a reason."""
+    return [
+        each for each in taints if each.get("effect") in _KEEPS_AWAY and each.get("key") != _CORDON["key"]
+    ]
+
+
+def shown_taint(taint: Mapping[str, Any]) -> str:
+    """Return a taint as kubectl writes it: `key=value:effect`."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """k8s.io/component-helpers/scheduling/corev1, ToleratesTaint; comparisons of numbers are alpha."""
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("key") not in (None, "", taint.get("key")):
+        return False
+    operator = str(toleration.get("operator") or "Equal")
+    if operator == "Exists":
+        return True
+    same = str(toleration.get("value") or "") == str(taint.get("value") or "")
+    return operator == "Equal" and bool(toleration.get("key")) and same
+
+
+def _term_selects(term: Mapping[str, Any], labels: Labels, node: str) -> bool:
+    """Say whether all requirements of a term hold; a term without any selects nothing."""
+    expressions, fields = _listed(term, "matchExpressions"), _listed(term, "matchFields")
+    if not expressions and not fields:
+        return False
+    return all(_holds(each, labels) for each in expressions) and all(
+        _holds(each, {"metadata.name": node}) for each in fields
+    )
+
+
+def _holds(requirement: Mapping[str, Any], labels: Labels) -> bool:
+    """k8s.io/apimachinery/pkg/labels, Requirement.Matches."""
+    key, operator = str(requirement.get("key")), str(requirement.get("operator"))
+    values = [str(value) for value in requirement.get("values") or ()]
+    if operator == "In":
+        return key in labels and labels[key] in values
+    if operator == "NotIn":
+        return key not in labels or labels[key] not in values
+    if operator in ("Exists", "DoesNotExist"):
+        return (key in labels) == (operator == "Exists")
+    if operator in ("Gt", "Lt") and len(values) == 1:
+        found, limit = digits(labels.get(key)), digits(values[0])
+        if found is None or limit is None:
+            return False
+        return found > limit if operator == "Gt" else found < limit
+    return False
+
+
+def _host_ports(spec: Mapping[str, Any], where: str) -> Iterator[HostPort]:
+    for container in (*_mappings(spec, "containers", where), *_mappings(spec, "initContainers", where)):
+        for port in _mappings(container, "ports", where):
+            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
+            if type(number) is int and number > 0:
+                yield str(port.get("protocol") or "TCP"), number
+
+
+def _unseen(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> Iterator[str]:
+    if affinity.get("podAffinity") or affinity.get("podAntiAffinity"):
+        yield "affinity to other pods"
+    for key, said in _UNSEEN.items():
+        if spec.get(key):
+            yield said
+    volumes = spec.get("volumes")
+    if isinstance(volumes, list) and any(
+        isinstance(each, Mapping) and ("persistentVolumeClaim" in each or "ephemeral" in each)
+        for each in volumes
+    ):
+        yield "volumes"
+    if spec.get("priorityClassName"):
+        yield "preemption of pods of lower priority"
+    if spec.get("schedulingGates"):
+        yield "scheduling gates, which hold it back"
+
+
+def _mapping(document: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    found = document.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise PodError("must be a mapping", where=f"{where}: {key}")
+    return found
+
+
+def _mappings(document: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
+    found = document.get(key) or []
+    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+        raise PodError("must be a list of mappings", where=f"{where}: {key}")
+    return found
+
+
+def _listed(term: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
+    return term.get(key) or ()

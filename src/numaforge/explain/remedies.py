@@ -1,0 +1,468 @@
+"""What to change in a pod, or in a node, so that it fits: what is named has been tried, and helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from numaforge.errors import KubeletConfigError, NumaforgeError
+from numaforge.explain.candidates import Candidate, emptied, reconfigured, shape_of_pod
+from numaforge.explain.placement import Placement, place
+from numaforge.explain.placing import cordon_aside, shown_taint
+from numaforge.explain.workload import GangPod, Workload
+from numaforge.kubelet.admission import Container, Pod
+from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
+from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
+from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Quantities, is_extended
+from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.settings import STATIC
+from numaforge.kubelet.minors.options import (
+    DISTRIBUTE_ACROSS_NUMA,
+    FULL_PCPUS_ONLY,
+    TOPOLOGY_MANAGER_POLICIES,
+    TOPOLOGY_MANAGER_SCOPES,
+)
+from numaforge.quantity import format_bytes, parse_bytes
+
+_MOST_TRIALS = 128
+"""How many amounts of CPUs are tried; more are tried in even steps."""
+_MOST_TRIALS_OF_GANGS = 16
+_MOST_TRIALS_OF_MANY_NUMA_NODES = 6  # an admission takes 0.1 s there
+_MOST_UNLIKE = 4
+"""On how many unlike nodes a change to one pod is tried."""
+_MOST_LEAVING = 64
+_MEMORY_STEPS = 16
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change with which `fit` pods of the workload fit, on `nodes`; `of` is "pod", "node" or "cluster"."""
+
+    of: str
+    change: str
+    fit: int
+    nodes: tuple[str, ...]
+
+
+def remedies(
+    workload: Workload, about: GangPod, nodes: Sequence[Candidate], now: Placement
+) -> tuple[Remedy, ...]:
+    """Return the changes with each of which a workload fits that does not, the smallest of each sort.
+
+    `about` is its first pod that does not fit, `now` the nodes with those placed that do.
+    """
+    alike: Mapping[str, tuple[str, ...]] = {}
+    if len(workload.members) == 1:
+        sorts = _sorts(about, nodes)
+        nodes, alike = (
+            _unlike(about, nodes),
+            {each[0].name: tuple(one.name for one in each) for each in sorts},
+        )
+    trial = _Trial(workload, about, tuple(nodes), alike)
+    found = [*trial.of_pod(), *trial.of_node(), *trial.of_cluster(now)]
+    return tuple(dict.fromkeys(found))
+
+
+def aligning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
+    """Return with how many CPUs a pod is aligned that fits, and is not aligned where it does."""
+    takers = [each for each in _unlike(about, nodes) if each.judge(about).fits]
+    if not takers or any(_is_aligned(each, about) for each in takers):
+        return ()
+    trial = _Trial(Workload("Pod", about.pod.name, (about,), 1), about, tuple(takers), {})
+    for container in about.pod.containers:
+        for change, member in trial.fewer_cpus(container):
+            if names := tuple(each.name for each in takers if _is_aligned(each, member)):
+                return (Remedy("pod", f"{change}, to be aligned", 1, names),)
+    return ()
+
+
+def _is_aligned(node: Candidate, member: GangPod) -> bool:
+    judged = node.judge(member)
+    return judged.fits and judged.kubelet is not None and judged.kubelet.aligned
+
+
+def pinning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
+    """Return what gives a pod that fits exclusive CPUs, which it does not get as it is."""
+    exact = _guaranteed(about.pod)
+    if exact is None:
+        return ()
+    changed = replace(about, pod=exact)
+    for each in _unlike(about, nodes):
+        if each.kubelet is None or each.kubelet.node.cpu_manager is None or not each.judge(about).fits:
+            continue
+        judged = each.judge(changed)
+        if judged.fits and judged.kubelet and len(judged.kubelet.cpus) == len(exact.containers):
+            what = "requests equal to limits, CPUs in whole numbers: exclusive CPUs, aligned with the rest"
+            return (Remedy("pod", what, 1, (each.name,)),)
+    return ()
+
+
+def _sorts(about: GangPod, nodes: Sequence[Candidate]) -> list[list[Candidate]]:
+    """Return the nodes by what is said of them, those first to which the scheduler may send the pod."""
+    sorts: dict[object, list[Candidate]] = {}
+    for each in nodes:
+        reasons = each.judge(about).reasons
+        sorts.setdefault((reasons, id(each.kubelet)), []).append(each)
+    return sorted(sorts.values(), key=lambda sort: bool(sort[0].judge(about).reasons))
+
+
+def _unlike(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return one node of each sort, of the first few."""
+    return tuple(sort[0] for sort in _sorts(about, nodes)[:_MOST_UNLIKE])
+
+
+@dataclass(frozen=True)
+class _Trial:
+    workload: Workload
+    about: GangPod
+    nodes: tuple[Candidate, ...]
+    alike: Mapping[str, tuple[str, ...]]
+    """Of a node that stands for others, all of them by name."""
+
+    # ---- the pod ----
+
+    def of_pod(self) -> Iterator[Remedy]:
+        """Yield the smallest change of each sort to the pod that does not fit, and to those like it."""
+        yield from self._first(self._elsewhere())
+        for container in self._largest():
+            yield from self._first(self._cpus(container, up=True))
+            yield from self._first(self._cpus(container, up=False))
+            yield from self._memory(container, MEMORY)
+            for resource in container.requests:
+                if resource.startswith(HUGEPAGES_PREFIX):
+                    yield from self._memory(container, resource)
+        yield from self._first(self._fewer_devices(in_proportion=False))
+        yield from self._first(self._fewer_devices(in_proportion=True))
+
+    def _first(self, changes: Iterable[tuple[str, GangPod]]) -> Iterator[Remedy]:
+        for change, member in changes:
+            if remedy := self._proved(change, member):
+                yield remedy
+                return
+
+    def _proved(self, change: str, member: GangPod) -> Remedy | None:
+        shape = shape_of_pod(self.about.pod)
+        members = [
+            replace(each, pod=member.pod.named(each.pod.name), placing=member.placing)
+            if shape_of_pod(each.pod) == shape
+            else each
+            for each in self.workload.members
+        ]
+        return self._helped("pod", change, place(members, self.nodes, self.workload.domain))
+
+    def _helped(self, of: str, change: str, placement: Placement) -> Remedy | None:
+        fit = len(placement.where)
+        if fit < self.workload.least:
+            return None
+        where = (self.alike.get(name, (name,)) for name in dict.fromkeys(placement.where))
+        return Remedy(of, change, fit, tuple(name for names in where for name in names))
+
+    def _elsewhere(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield what lets the pod go where taints, selectors or a name keep it away."""
+        placing = self.about.placing
+        for each in self.nodes:
+            for taint in cordon_aside(each.taints):
+                if not placing.tolerates(taint):
+                    toleration = {
+                        "operator": "Exists",
+                        "key": taint.get("key"),
+                        "effect": taint.get("effect"),
+                    }
+                    wider = replace(placing, tolerations=(*placing.tolerations, toleration))
+                    yield f"tolerate the taint {shown_taint(taint)}", replace(self.about, placing=wider)
+        for key in placing.selector:
+            rest = {name: value for name, value in placing.selector.items() if name != key}
+            wider = replace(placing, selector=rest)
+            yield f"without {key} in its nodeSelector", replace(self.about, placing=wider)
+        if placing.terms is not None:
+            yield "without its node affinity", replace(self.about, placing=replace(placing, terms=None))
+        if placing.node_name is not None:
+            yield "without its nodeName", replace(self.about, placing=replace(placing, node_name=None))
+
+    def _largest(self) -> Sequence[Container]:
+        """Return the container with the most CPUs, and that with the most memory."""
+        pods = self.about.pod.containers
+        cpus = max(pods, key=lambda each: each.requests.get(CPU, 0))
+        memory = max(pods, key=lambda each: each.requests.get(MEMORY, 0))
+        return [cpus] if cpus is memory else [cpus, memory]
+
+    def fewer_cpus(self, container: Container) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with fewer and fewer CPUs for one container."""
+        yield from self._cpus(container, up=False)
+
+    def _cpus(self, container: Container, *, up: bool) -> Iterator[tuple[str, GangPod]]:
+        cpus, step, most = container.whole_cpus, self._step(), self._most_cpus()
+        if not cpus:
+            return
+        if up:
+            values = list(range(ceil((cpus + 1) / step) * step, most + 1, step))
+        else:
+            values = list(range(min(cpus - 1, most) // step * step, 0, -step))
+        for value in _evenly(values, self._most_trials()):
+            pod = _with(self.about.pod, container, {CPU: Fraction(value)})
+            yield f"{value} CPUs instead of {cpus} in the container {container.name}", self._changed(pod)
+
+    def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
+        """Yield the most memory with which it fits, to a sixteenth of what is asked for."""
+        asked = int(container.requests.get(resource, 0))
+        grain = asked // _MEMORY_STEPS
+        if not grain:
+            return
+
+        def tried(steps: int) -> Remedy | None:
+            size = grain * steps
+            page = _page_of(resource)
+            size = size // page * page
+            if not size:
+                return None
+            pod = _with(self.about.pod, container, {resource: Fraction(size)})
+            change = f"{resource} of {format_bytes(size)} instead of {format_bytes(asked)}"
+            return self._proved(f"{change} in the container {container.name}", self._changed(pod))
+
+        low, high = 1, _MEMORY_STEPS - 1
+        best = tried(low)
+        while best and low < high:
+            middle = (low + high + 1) // 2
+            if found := tried(middle):
+                best, low = found, middle
+            else:
+                high = middle - 1
+        if best:
+            yield best
+
+    def _fewer_devices(self, *, in_proportion: bool) -> Iterator[tuple[str, GangPod]]:
+        for container in self.about.pod.containers:
+            for resource, amount in container.limits.items():
+                if not is_extended(resource) or amount < 2:
+                    continue
+                for count in _evenly(list(range(int(amount) - 1, 0, -1)), self._most_trials()):
+                    share = Fraction(count, int(amount))
+                    values = {resource: Fraction(count)}
+                    if in_proportion:
+                        values |= self._share(container, share)
+                    pod = _with(self.about.pod, container, values)
+                    said = ", ".join(_said(name, value) for name, value in values.items())
+                    yield f"{said} in the container {container.name}", self._changed(pod)
+
+    def _share(self, container: Container, share: Fraction) -> dict[str, Fraction]:
+        """Return the CPUs, in whole cores, and the memory that go with a share of a container's devices."""
+        found: dict[str, Fraction] = {}
+        if container.whole_cpus:
+            step = self._step()
+            found[CPU] = Fraction(max(step, int(container.whole_cpus * share) // step * step))
+        for resource, size in container.requests.items():
+            if resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX):
+                page = _page_of(resource)
+                found[resource] = Fraction(int(size * share) // page * page)
+        return found
+
+    def _changed(self, pod: Pod) -> GangPod:
+        return replace(self.about, pod=pod)
+
+    def _step(self) -> int:
+        cores = [each.kubelet.node.machine.cpus.cpus_per_core for each in self.nodes if each.kubelet]
+        return max(1, *cores) if cores else 1
+
+    def _most_cpus(self) -> int:
+        return max((each.allocatable.get(CPU, 0) // 1000 for each in self.nodes), default=0)
+
+    def _most_trials(self) -> int:
+        kubelets = [each.kubelet for each in self.nodes if each.kubelet]
+        if any(len(each.node.machine.nodes) > MOST_NUMA_NODES for each in kubelets):
+            return _MOST_TRIALS_OF_MANY_NUMA_NODES
+        return _MOST_TRIALS if len(self.workload.members) == 1 else _MOST_TRIALS_OF_GANGS
+
+    # ---- the node ----
+
+    def of_node(self) -> Iterator[Remedy]:
+        """Yield the smallest change of each sort to the kubelets' configuration.
+
+        What runs there has to be admitted under it, too.
+        """
+        kubelets = {id(each.kubelet): each.kubelet for each in self.nodes if each.kubelet}
+        if not kubelets:
+            return
+        settings = [each.node.settings for each in kubelets.values()]
+        strictest = max(TOPOLOGY_MANAGER_POLICIES.index(each.topology_policy) for each in settings)
+        looser = [
+            (f"topologyManagerPolicy: {policy}", _setting("topologyManagerPolicy", policy))
+            for policy in reversed(TOPOLOGY_MANAGER_POLICIES[:strictest])
+        ]
+        yield from self._first_of_node(looser)
+        for scope in TOPOLOGY_MANAGER_SCOPES:
+            if strictest and any(each.topology_scope != scope for each in settings):
+                change = f"topologyManagerScope: {scope}"
+                yield from self._first_of_node([(change, _setting("topologyManagerScope", scope))])
+        if all(each.cpu_policy == STATIC for each in settings):
+            whole = any(each.cpu_options.full_pcpus_only for each in settings)
+            if whole:
+                yield from self._first_of_node([(f"without {FULL_PCPUS_ONLY}", _without(FULL_PCPUS_ONLY))])
+            if not all(each.cpu_options.distribute_across_numa for each in settings):
+                change = f"with {DISTRIBUTE_ACROSS_NUMA}"
+                yield from self._first_of_node([(change, _with_option(DISTRIBUTE_ACROSS_NUMA))])
+            yield from self._first_of_node([("a whole core reserved on each NUMA node", _core_on_each)])
+        if any(each.memory_policy == "Static" for each in settings):
+            yield from self._first_of_node([("memoryManagerPolicy: None", _no_memory_manager)])
+
+    def _first_of_node(self, changes: Sequence[tuple[str, _Change]]) -> Iterator[Remedy]:
+        for change, settings in changes:
+            made: dict[int, Candidate | None] = {}
+            nodes: list[Candidate] = []
+            for each in self.nodes:
+                if each.kubelet is None or each.scenario is None:
+                    continue
+                key = id(each.kubelet)
+                if key not in made:
+                    made[key] = _tried(each, settings)
+                if (like := made[key]) is not None:
+                    nodes.append(replace(each, kubelet=like.kubelet, allocatable=like.allocatable))
+            if remedy := self._helped(
+                "node", change, place(self.workload.members, nodes, self.workload.domain)
+            ):
+                yield remedy
+                return
+
+    # ---- the cluster ----
+
+    def of_cluster(self, now: Placement) -> Iterator[Remedy]:
+        """Yield the smallest pod whose leaving makes room for the one that is missing, and more nodes."""
+        if self.workload.least - len(now.where) == 1:
+            yield from self._one_leaves(now)
+        if len(self.workload.members) > 1:
+            yield from self._more_nodes()
+
+    def _one_leaves(self, now: Placement) -> Iterator[Remedy]:
+        for each in _unlike(self.about, now.nodes):
+            if each.kubelet is None:
+                continue
+            theirs = [one for one in each.kubelet.running if not one.pod.name.startswith("?")]
+            for one in sorted(theirs[:_MOST_LEAVING], key=lambda one: one.pod.containers[0].whole_cpus):
+                left = each.left(one)
+                if left is not None and left.judge(self.about).fits:
+                    change = f"once {one.name} has left {each.name}"
+                    yield Remedy("cluster", change, len(now.where) + 1, (each.name,))
+                    return
+
+    def _more_nodes(self) -> Iterator[Remedy]:
+        kinds = {id(each.scenario): each for each in self.nodes if each.kubelet and each.scenario}
+        for each in list(kinds.values())[:_MOST_UNLIKE]:
+            fresh = emptied(each)
+            if fresh is None or not fresh.judge(self.about).fits:
+                continue
+            most = len(self.workload.members)
+
+            def with_more(count: int, fresh: Candidate = fresh) -> Placement:
+                more = [replace(fresh, name=f"{fresh.name}+{number}") for number in range(count)]
+                return place(self.workload.members, [*self.nodes, *more], self.workload.domain)
+
+            low, high = 1, most
+            if len(with_more(high).where) < self.workload.least:
+                continue
+            while low < high:
+                middle = (low + high) // 2
+                if len(with_more(middle).where) >= self.workload.least:
+                    high = middle
+                else:
+                    low = middle + 1
+            nodes = "node" if low == 1 else "nodes"
+            change = f"{low} more {nodes} like {each.name}"
+            yield Remedy("cluster", change, len(with_more(low).where), (each.name,))
+            return
+
+
+_Change = Callable[[Candidate], dict[str, Any] | None]
+
+
+def _tried(candidate: Candidate, settings: _Change) -> Candidate | None:
+    """Return a node with other settings and what runs there; None where its kubelet would refuse either."""
+    try:
+        changed = settings(candidate)
+        return None if changed is None else reconfigured(candidate, changed)
+    except (KubeletConfigError, KubeletHangError):
+        return None
+
+
+def _options(candidate: Candidate) -> dict[str, str]:
+    return dict(
+        (candidate.scenario.config.get("cpuManagerPolicyOptions") if candidate.scenario else None) or {}
+    )
+
+
+def _setting(key: str, value: str) -> _Change:
+    return lambda _: {key: value}
+
+
+def _without(option: str) -> _Change:
+    def change(candidate: Candidate) -> dict[str, Any]:
+        kept = {name: value for name, value in _options(candidate).items() if name != option}
+        return {"cpuManagerPolicyOptions": kept}
+
+    return change
+
+
+def _with_option(option: str) -> _Change:
+    return lambda candidate: {"cpuManagerPolicyOptions": {**_options(candidate), option: "true"}}
+
+
+def _core_on_each(candidate: Candidate) -> dict[str, Any] | None:
+    cpulist = whole_core_on_each_node(candidate.kubelet.node) if candidate.kubelet else None
+    return None if cpulist is None else {"reservedSystemCPUs": cpulist}
+
+
+def _no_memory_manager(_: Candidate) -> dict[str, Any]:
+    return {"memoryManagerPolicy": "None", "reservedMemory": []}
+
+
+def _guaranteed(pod: Pod) -> Pod | None:
+    """Return a pod with requests equal to limits and whole CPUs; None where it is so, or lacks limits."""
+    whole = all(each.whole_cpus for each in pod.containers)
+    if (qos_class(pod) == GUARANTEED and whole) or pod.has_pod_level_resources:
+        return None
+    if not all(each.limits.get(CPU) and each.limits.get(MEMORY) for each in pod.containers):
+        return None
+    containers = []
+    for each in pod.containers:
+        limits = {**each.limits, CPU: Fraction(ceil(each.limits[CPU]))}
+        containers.append(replace(each, limits=limits, requests=limits))
+    return replace(pod, containers=tuple(containers))
+
+
+def _with(pod: Pod, container: Container, values: Quantities) -> Pod:
+    """Return a pod one of whose containers asks for other amounts, in requests and in the limits it has."""
+    changed = replace(
+        container,
+        requests={**container.requests, **{k: v for k, v in values.items() if k in container.requests}},
+        limits={**container.limits, **{k: v for k, v in values.items() if k in container.limits}},
+    )
+    return replace(pod, containers=tuple(changed if each is container else each for each in pod.containers))
+
+
+def _evenly(values: Sequence[int], most: int) -> Iterator[int]:
+    """Yield values in their order; of more than `most`, as many in even steps."""
+    if len(values) <= most:
+        yield from values
+        return
+    for number in range(most):
+        yield values[number * (len(values) - 1) // max(1, most - 1)]
+
+
+def _page_of(resource: str) -> int:
+    """Return the size of a page in bytes: memory is tried in whole MiB."""
+    if not resource.startswith(HUGEPAGES_PREFIX):
+        return 2**20
+    try:
+        return max(1, parse_bytes(resource.removeprefix(HUGEPAGES_PREFIX)))
+    except NumaforgeError:
+        return 1
+
+
+def _said(resource: str, value: Fraction) -> str:
+    if resource == CPU:
+        return f"{value} CPUs"
+    if resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX):
+        return f"{format_bytes(int(value))} {resource}"
+    return f"{value} {resource}"

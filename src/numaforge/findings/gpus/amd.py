@@ -1,0 +1,166 @@
+"""Rules about AMD's GPUs: their modes, what the kernel and the device plugin make of them, their errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from numaforge.findings import Severity
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.kubelet.admission.amd_resources import LISTED, kind_of
+from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
+from numaforge.topology.vendors import AMD
+
+_NONE = "no AMD GPU"
+
+
+def _own(machine: NodeTopology) -> list[Gpu]:
+    """Return AMD's GPUs that this host uses itself."""
+    return [gpu for gpu in machine.gpus if gpu.vendor == AMD and gpu.driver != "vfio-pci"]
+
+
+def _cuttable(machine: NodeTopology) -> list[tuple[Gpu, GpuPartition]]:
+    return [(gpu, gpu.partition) for gpu in _own(machine) if gpu.partition is not None]
+
+
+def _cut(machine: NodeTopology) -> list[tuple[Gpu, GpuPartition]]:
+    return [(gpu, cut) for gpu, cut in _cuttable(machine) if cut.compute not in (None, "SPX")]
+
+
+def _counted(number: int, none: str) -> Applicability:
+    return (
+        Applicability(True, f"{number} AMD GPU{'' if number == 1 else 's'}")
+        if number
+        else Applicability(False, none)
+    )
+
+
+@applies("with an AMD GPU that is not given to a guest")
+def _with_gpu(machine: NodeTopology) -> Applicability:
+    return _counted(len(_own(machine)), _NONE)
+
+
+@applies("with an AMD GPU that can be partitioned", within=_with_gpu)
+def _with_modes(machine: NodeTopology) -> Applicability:
+    return _counted(len(_cuttable(machine)), "no AMD GPU that can be partitioned")
+
+
+@applies("with an AMD GPU in several partitions", within=_with_modes)
+def _with_partitions(machine: NodeTopology) -> Applicability:
+    return _counted(len(_cut(machine)), "every AMD GPU is whole")
+
+
+def _silent(machine: NodeTopology) -> Iterator[Seen]:
+    for gpu, cut in _cuttable(machine):
+        if cut.compute is None:
+            yield Seen("its driver does not tell its compute mode", gpu.pci_address)
+
+
+def _mixed(machine: NodeTopology) -> Iterator[Seen]:
+    hives: dict[str, list[Gpu]] = {}
+    for gpu, _ in _cuttable(machine):
+        hives.setdefault(gpu.xgmi_hive or "", []).append(gpu)
+    for gpus in hives.values():
+        kinds = Counter(kind for gpu in gpus if (kind := kind_of(gpu)))
+        (most, _), *others = kinds.most_common() or [("", 0)]
+        for gpu in gpus if others else ():
+            if (kind := kind_of(gpu)) not in (None, most):
+                yield Seen(f"it is in {kind}, others of its hive in {most}", gpu.pci_address)
+
+
+def _miscounted(machine: NodeTopology) -> Iterator[Seen]:
+    cuttable = _cuttable(machine)
+    if not any(cut.count for _, cut in cuttable):
+        yield Seen(unknown="the compute nodes of the kernel's KFD were not read")
+        return
+    for gpu, cut in cuttable:
+        if cut.compute is not None and cut.count is None:
+            yield Seen(f"the kernel's KFD has not the partitions that {cut.compute} makes", gpu.pci_address)
+
+
+def _unlisted(machine: NodeTopology) -> Iterator[Seen]:
+    for gpu, cut in _cut(machine):
+        if cut.named is None:
+            yield Seen(unknown="how the kernel names the devices of partitions was not read")
+        elif cut.named != LISTED:
+            yield Seen(f"the kernel names its partitions {cut.named}N", gpu.pci_address)
+
+
+def _placeless(machine: NodeTopology) -> Iterator[Seen]:
+    for gpu in _own(machine):
+        if gpu.numa_node is None:
+            yield Seen("the kernel knows no NUMA node for it (-1)", gpu.pci_address)
+
+
+def _errors(machine: NodeTopology) -> Iterator[Seen]:
+    for gpu in _own(machine):
+        if not gpu.ras:
+            yield Seen(unknown="the driver's counters of errors (RAS) were not read")
+        for block in gpu.ras:
+            if block.uncorrected:
+                yield Seen(f"{block.block}: {block.uncorrected} uncorrected errors", gpu.pci_address)
+
+
+_SYSFS = "/sys/bus/pci/drivers/amdgpu"
+_PLUGIN = "ROCm/k8s-device-plugin, internal/pkg/amdgpu/amdgpu.go"
+
+RULES: tuple[MachineRule, ...] = (
+    MachineRule(
+        "NG801",
+        Severity.WARNING,
+        "an AMD GPU does not tell its modes",
+        _with_modes,
+        _SYSFS,
+        "look into dmesg: the GPU may be in a reset, or its driver may be older than its firmware; AMD's "
+        "device plugin names resources by the modes",
+        _silent,
+    ),
+    MachineRule(
+        "NG802",
+        Severity.WARNING,
+        "AMD GPUs of one hive are in different modes",
+        _with_modes,
+        _PLUGIN,
+        "plan the same modes for all of them (amd_partitions), or give AMD's device plugin "
+        "-resource_naming_strategy=mixed: with single it ends",
+        _mixed,
+    ),
+    MachineRule(
+        "NG803",
+        Severity.ERROR,
+        "the kernel has other partitions than an AMD GPU's mode makes",
+        _with_modes,
+        "/sys/class/kfd/kfd/topology",
+        "set the mode again on an idle GPU; programs see what KFD has",
+        _miscounted,
+    ),
+    MachineRule(
+        "NG804",
+        Severity.WARNING,
+        "AMD's device plugin does not find the partitions",
+        _with_partitions,
+        f"{_PLUGIN}; its issue 157",
+        "use a release of the plugin that finds amdgpu_xcp.N, or a driver that names them amdgpu_xcp_N: else "
+        "each GPU counts once",
+        _unlisted,
+    ),
+    MachineRule(
+        "NG805",
+        Severity.WARNING,
+        "an AMD GPU has no NUMA node",
+        _with_gpu,
+        _PLUGIN,
+        "have the firmware tell it (_PXM): AMD's device plugin publishes the node -1, under which restricted "
+        "and single-numa-node refuse every pod, and drops all partitions but the first",
+        _placeless,
+    ),
+    MachineRule(
+        "NG806",
+        Severity.WARNING,
+        "an AMD GPU has counted uncorrected errors",
+        _with_gpu,
+        f"{_SYSFS}/*/ras",
+        "drain the node, and see `amd-smi bad-pages` and dmesg; the counters begin anew with the driver",
+        _errors,
+    ),
+)

@@ -1,0 +1,194 @@
+"""Measure hosts over their connections: one at a time by its name, or each of a run of pyinfra.
+
+The host data `numaforge_measure` say what is measured: a mapping with the fields of `MeasureOrder`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numaforge.audit.drift import saved_plan
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import ExitCode, HostError, NumaforgeError
+from numaforge.hosts import facts
+from numaforge.hosts.capture import asked
+from numaforge.hosts.failures import fail_host, fault
+from numaforge.hosts.host_data import datum
+from numaforge.kubelet.config.flags import registered_name
+from numaforge.maintenance.pods import Pods
+from numaforge.measure.asking import (
+    MEASUREMENT,
+    Readiness,
+    keep_script,
+    kept_script,
+    longest_seconds,
+    measurement,
+    pod_roots,
+    read_kept,
+    read_readiness,
+    read_runs,
+    readiness_script,
+    run_script,
+    split_of,
+)
+from numaforge.measure.record import Measurement
+from numaforge.measure.tasks import Effort, alignment_tasks, tasks
+from numaforge.rollout import events
+from numaforge.snapshot import parse_output, script
+from numaforge.topology import read_topology
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
+
+    from numaforge.topology.model import NodeTopology
+
+DATA = "numaforge_measure"
+MEASURED, KEPT = "measured", "kept"
+"""The kinds of the events that tell what was measured on a host, and what it keeps."""
+
+
+class InUseError(HostError):
+    """A host on which something works is not measured."""
+
+    exit_code = ExitCode.NO
+
+
+_IN_USE = (
+    "drain the node first; with --kubeconfig FILE its cluster says that it is drained and only pods of "
+    "DaemonSets are left; --in-use measures all the same, and disturbs what runs there"
+)
+
+
+@dataclass(frozen=True)
+class MeasureOrder:
+    """What is measured: how long, how often, and whether on a node that is in use.
+
+    `drained` are Nodes that are cordoned, and have no pod left but those that every drain leaves. `aligned`
+    compares one program that is aligned with itself across NUMA nodes; nothing is kept of that.
+    """
+
+    seconds: int = 3
+    runs: int = 3
+    in_use: bool = False
+    aligned: bool = False
+    drained: tuple[str, ...] = ()
+
+    def data(self) -> tuple[str, ...]:
+        """Return it as arguments of pyinfra."""
+        return of_data(asdict(self))
+
+
+def of_data(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return arguments of pyinfra that say the host data of a measurement."""
+    return ("--data", f"{DATA}={json.dumps(said)}")
+
+
+def measure() -> None:
+    """Measure the host of this deploy, keep it there, and record it for the process that started this run."""
+    _told(MEASURED, lambda host: measured_on(host, _order(datum(host, DATA))))
+
+
+def kept() -> None:
+    """Record what the host of this deploy keeps of its last measurement."""
+    _told(KEPT, kept_on)
+
+
+def keep() -> None:
+    """Keep on the host what the host data's `file` has of it: a document for each host, by name."""
+    from pyinfra import host
+
+    documents = json.loads(Path(datum(host, DATA)["file"]).read_text(encoding="utf-8"))
+    if host.name in documents:
+        _told(KEPT, lambda each: _keep(each, MEASUREMENT.decode(documents[each.name])))
+
+
+def _told(kind: str, ask: Any) -> None:
+    from pyinfra import host
+
+    if host in host.state.failed_hosts:
+        return
+    try:
+        found = ask(host)
+    except HostError as error:
+        fail_host(host, error)
+    except NumaforgeError as error:
+        events.record(kind, host.name, refused=str(error))
+    except Exception as error:  # one odd host must not end the run of all
+        events.record(kind, host.name, refused=str(fault(error)))
+    else:
+        events.record(kind, host.name, document=None if found is None else MEASUREMENT.encode(found))
+
+
+def _order(said: Mapping[str, Any]) -> MeasureOrder:
+    return MeasureOrder(**{**said, "drained": tuple(said.get("drained", ()))})
+
+
+def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Measurement:
+    """Connect to one host, measure it, and return what it came to; it is kept there, too.
+
+    Raises HostError where the host cannot be reached, lacks the rights, or is in use.
+    """
+    return asked(name, data, lambda host: measured_on(host, order))
+
+
+def kept_of_host(name: str, data: Mapping[str, Any]) -> Measurement | None:
+    """Connect to one host, and return what it keeps of its last measurement; None where it keeps nothing."""
+    return asked(name, data, kept_on)
+
+
+def measured_on(host: Host, order: MeasureOrder) -> Measurement:
+    """Measure a host that is connected: its snapshot, then all programs in one round trip."""
+    machine = read_topology(parse_output(facts.as_root(host, script())))
+    readiness = read_readiness(facts.as_root(host, readiness_script(pod_roots(machine))))
+    if not order.in_use:
+        refuse_in_use(readiness, drained=_node(machine) in order.drained)
+    if "timeout" not in readiness.programs:
+        raise HostError("the host lacks timeout, which ends a program that hangs", remedy="install coreutils")
+    effort = Effort(order.seconds, order.runs)
+    choose = alignment_tasks if order.aligned else tasks
+    wanted, missing = choose(machine, split_of(machine, _reserved(machine)), readiness.programs, effort)
+    answer = facts.as_root(host, run_script(wanted, effort), longest_seconds(wanted, effort))
+    figures, refused = read_runs(answer, wanted, effort)
+    found = measurement(machine, readiness, figures, refused, missing)
+    return found if order.aligned else _keep(host, found)
+
+
+def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
+    """Refuse to measure a node on which something works.
+
+    A drained node keeps the pods of DaemonSets: their processes count where its cluster does not say that it
+    is drained. Raises InUseError with the evidence.
+    """
+    evidence = (replace(readiness, pods=Pods()) if drained else readiness).evidence
+    if evidence:
+        raise InUseError(f"was not measured, it is in use: {'; '.join(evidence)}", remedy=_IN_USE)
+
+
+def _node(machine: NodeTopology) -> str | None:
+    """Return the name under which the host's kubelet registers."""
+    if not machine.kubelet or not machine.hostname:
+        return None
+    return registered_name(machine.kubelet.flags, machine.hostname)
+
+
+def _reserved(machine: NodeTopology) -> str | None:
+    """Return the CPUs that the saved plan reserves, as a cpulist; None without a plan that can be read."""
+    try:
+        plan = saved_plan(machine)
+    except NumaforgeError:
+        return None
+    return format_cpulist(plan.cpus.reserved) if plan and plan.cpus.reserved else None
+
+
+def _keep(host: Host, found: Measurement) -> Measurement:
+    facts.as_root(host, keep_script(found))
+    return found
+
+
+def kept_on(host: Host) -> Measurement | None:
+    """Return what a host that is connected keeps of its last measurement; None where it keeps nothing."""
+    return read_kept(facts.as_root(host, kept_script()))

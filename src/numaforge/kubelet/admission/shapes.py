@@ -1,0 +1,509 @@
+"""Which policy, scope, options and reservation admit most of the pods of a fleet, and what is left then.
+
+Pods are placed by kinds of nodes: one node of a kind is filled, and stands for as many of them as the pods
+that are left allow. The work is that of the kinds, however many nodes each has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission import Admission, Node, Pod
+from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.fit import Scenario, whole_core_on_each_node
+from numaforge.kubelet.admission.masks import bits, fewest, ids_of
+from numaforge.kubelet.admission.node import Free
+from numaforge.kubelet.admission.predicates import request_of
+from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.scheduler import is_counted, unschedulable
+from numaforge.kubelet.admission.settings import NONE, STATIC, Settings
+from numaforge.kubelet.minors.options import (
+    DISTRIBUTE_ACROSS_NUMA,
+    FULL_PCPUS_ONLY,
+    PREFER_ALIGN_BY_UNCORE_CACHE,
+    STRICT_CPU_RESERVATION,
+    TOPOLOGY_MANAGER_POLICIES,
+    TOPOLOGY_MANAGER_SCOPES,
+)
+
+MOST_SHAPES = 32
+"""How many shapes are placed; of more, those of the most pods."""
+
+_SHARE_OF_NODES = 2  # a filled node stands for half of those left, at most: the next has another order
+_OPTIONS = (FULL_PCPUS_ONLY, DISTRIBUTE_ACROSS_NUMA, PREFER_ALIGN_BY_UNCORE_CACHE, STRICT_CPU_RESERVATION)
+_SUMS: Mapping[str, Any] = {
+    "cpuManagerPolicy": "none",
+    "cpuManagerPolicyOptions": {},
+    "memoryManagerPolicy": "None",
+    "reservedMemory": [],
+    "topologyManagerPolicy": "none",
+}
+"""A kubelet that only counts, as the scheduler does."""
+
+Changes = Callable[[Scenario], Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Pods that ask for the same, and how many there are."""
+
+    name: str
+    pod: Pod
+    count: int
+
+
+@dataclass(frozen=True)
+class NodeKind:
+    """Nodes that are alike, by name."""
+
+    names: tuple[str, ...]
+    scenario: Scenario
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a fleet runs: shapes, and the pods that every node has (those of DaemonSets)."""
+
+    shapes: tuple[Shape, ...]
+    everywhere: tuple[Pod, ...] = ()
+
+
+@dataclass(frozen=True)
+class KindOutcome:
+    """What becomes of the nodes of a kind: pods by shape, and what is left on one node that no shape can use.
+
+    `busy` of the nodes have pods. `free` is what most of them have left once they are filled up with whatever
+    shapes still fit; None where that was not asked for. `no_more_pods` says that it has as many as its
+    kubelet takes.
+    """
+
+    names: tuple[str, ...]
+    busy: int
+    admitted: Mapping[str, int]
+    free: Free | None
+    no_more_pods: bool = False
+
+
+@dataclass(frozen=True)
+class SettingOutcome:
+    """What becomes of the load under one setting.
+
+    `admitted`, `aligned` and `refused` count pods by shape: those that run, those of them whose CPUs, memory
+    and devices are on no more NUMA nodes than they need, and how often a kubelet refused one that its node
+    had the sums for. `share` is the part of what the pods ask for that is served, each weighing as much of a
+    node as it takes. `devices` are the GPUs and slices in use. `never` are shapes that no node takes even
+    when it is empty. `error` says why a kubelet would not start.
+    """
+
+    policy: str
+    scope: str
+    change: str
+    admitted: Mapping[str, int] = field(default_factory=dict)
+    aligned: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    share: float = 0.0
+    devices: int = 0
+    kinds: tuple[KindOutcome, ...] = ()
+    never: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def pods(self) -> int:
+        """How many pods run."""
+        return sum(self.admitted.values())
+
+    @property
+    def rank(self) -> tuple[int, float, int, int, int]:
+        """What makes a setting better: no shape left out, what it serves, pods, alignment, strictness."""
+        known = self.policy in TOPOLOGY_MANAGER_POLICIES
+        strict = TOPOLOGY_MANAGER_POLICIES.index(self.policy) if known else 0
+        served = -1.0 if self.error else round(self.share, 3)
+        return -len(self.never), served, self.pods, sum(self.aligned.values()), strict
+
+
+@dataclass(frozen=True)
+class ShapesReport:
+    """The answer: as the nodes are configured, under each policy and scope, and with other options.
+
+    `sums` is what the scheduler counts to fit, whatever kubelets say. `best` is the setting that admits most,
+    of equals the one that aligns most; `options` are changes to the best policy and scope.
+    """
+
+    sums: SettingOutcome
+    configured: SettingOutcome
+    policies: tuple[SettingOutcome, ...]
+    options: tuple[SettingOutcome, ...]
+    best: SettingOutcome
+
+
+def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
+    """Place a load under each policy and scope, then with other options and reservations of the best.
+
+    Raises KubeletConfigError where a kubelet would not start as it is configured.
+    """
+    sums = _tried(kinds, load, "", "", "sums alone", lambda _: _SUMS)
+    mixed = {(one.topology_policy, one.topology_scope) for one in map(_settings, kinds)}
+    policy, scope = next(iter(mixed)) if len(mixed) == 1 else ("as configured", "")
+    configured = _placed(kinds, load, policy, scope, "as configured", lambda _: {}, filled_up=True)
+    policies = tuple(_by_policy(kinds, load, configured))
+    best = max((configured, *policies), key=lambda each: each.rank)
+    options = tuple(_by_option(kinds, load, best))
+    better = max((best, *options), key=lambda each: each.rank)
+    if better is not configured:
+        better = _again(kinds, load, better)
+    return ShapesReport(sums, configured, policies, options, better)
+
+
+def kinds_of(nodes: Iterable[tuple[str, Scenario, object]]) -> tuple[NodeKind, ...]:
+    """Return nodes by what is equal of those that are alike."""
+    found: dict[object, list[tuple[str, Scenario]]] = {}
+    for name, scenario, alike in nodes:
+        found.setdefault(alike, []).append((name, scenario))
+    return tuple(NodeKind(tuple(name for name, _ in each), each[0][1]) for each in found.values())
+
+
+# ---- the settings that are tried ----
+
+
+def _settings(kind: NodeKind) -> Settings:
+    return kind.scenario.node().settings
+
+
+def _by_policy(kinds: Sequence[NodeKind], load: Load, configured: SettingOutcome) -> Iterator[SettingOutcome]:
+    one_scope = all(_scopes_agree(kind, load) for kind in kinds)
+    for policy in TOPOLOGY_MANAGER_POLICIES:
+        scopes = TOPOLOGY_MANAGER_SCOPES if policy != NONE and not one_scope else TOPOLOGY_MANAGER_SCOPES[:1]
+        for scope in scopes:
+            same_scope = one_scope or policy == NONE or scope == configured.scope
+            if configured.policy == policy and same_scope:
+                yield configured
+                continue
+            own = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
+            yield _tried(kinds, load, policy, scope, "", lambda _, own=own: own)  # type: ignore[misc]
+
+
+def _by_option(kinds: Sequence[NodeKind], load: Load, best: SettingOutcome) -> Iterator[SettingOutcome]:
+    base = _base(best)
+    if any(one.cpu_policy == STATIC for one in map(_settings, kinds)):
+        for option in _OPTIONS:
+            held = [option in (kind.scenario.config.get("cpuManagerPolicyOptions") or {}) for kind in kinds]
+            word = "without" if any(held) else "with"
+            yield _tried(
+                kinds,
+                load,
+                best.policy,
+                best.scope,
+                f"{word} {option}",
+                _both(base, _toggled(option, on=not any(held))),
+            )
+        for change, reserve in (
+            ("a whole core reserved on each NUMA node", _core_on_each),
+            ("the reserved cores on one NUMA node", _cores_on_first),
+        ):
+            yield _tried(kinds, load, best.policy, best.scope, change, _both(base, reserve))
+
+
+def _base(outcome: SettingOutcome) -> Changes:
+    if outcome.policy not in TOPOLOGY_MANAGER_POLICIES or outcome.change == "as configured":
+        return lambda _: {}
+    own = {"topologyManagerPolicy": outcome.policy, "topologyManagerScope": outcome.scope}
+    return lambda _: own
+
+
+def _again(kinds: Sequence[NodeKind], load: Load, outcome: SettingOutcome) -> SettingOutcome:
+    """Return a setting's outcome with what is left on its nodes once they are filled up."""
+    changes = {
+        **{
+            f"{word} {option}": _toggled(option, on=word == "with")
+            for option in _OPTIONS
+            for word in ("with", "without")
+        },
+        "a whole core reserved on each NUMA node": _core_on_each,
+        "the reserved cores on one NUMA node": _cores_on_first,
+    }
+    settings = _both(_base(outcome), changes.get(outcome.change, lambda _: {}))
+    return _placed(kinds, load, outcome.policy, outcome.scope, outcome.change, settings, filled_up=True)
+
+
+def _both(first: Changes, second: Changes) -> Changes:
+    def change(scenario: Scenario) -> Mapping[str, Any] | None:
+        one = first(scenario)
+        other = second(scenario)
+        return None if one is None or other is None else {**one, **other}
+
+    return change
+
+
+def _toggled(option: str, *, on: bool) -> Changes:
+    def change(scenario: Scenario) -> Mapping[str, Any]:
+        kept = dict(scenario.config.get("cpuManagerPolicyOptions") or {})
+        kept.pop(option, None)
+        return {"cpuManagerPolicyOptions": {**kept, **({option: "true"} if on else {})}}
+
+    return change
+
+
+def _core_on_each(scenario: Scenario) -> Mapping[str, Any] | None:
+    cpulist = whole_core_on_each_node(scenario.node())
+    return {} if cpulist is None else {"reservedSystemCPUs": cpulist}
+
+
+def _cores_on_first(scenario: Scenario) -> Mapping[str, Any] | None:
+    """Reserve as many whole cores as now, all of them on the first NUMA node that has CPUs."""
+    node = scenario.node()
+    if node.cpu_manager is None:
+        return {}
+    topology = node.machine.cpus
+    first = next(iter(topology.numa_nodes.values()))
+    reserved, wanted = 0, node.cpu_manager.reserved.bit_count()
+    for cpu in bits(first):
+        if reserved.bit_count() >= wanted:
+            break
+        reserved |= topology.cores[topology.places[cpu].core]
+    if reserved.bit_count() < wanted or reserved == node.cpu_manager.reserved:
+        return {}
+    return {"reservedSystemCPUs": format_cpulist(ids_of(reserved))}
+
+
+def _scopes_agree(kind: NodeKind, load: Load) -> bool:
+    """Say whether every pod asks the same of the managers in both scopes."""
+    gates = _settings(kind).gates
+    for each in load.shapes:
+        if len(each.pod.containers) != 1 or each.pod.has_pod_level_resources:
+            return False
+        demand = Demand.of(each.pod, gates)
+        name = each.pod.containers[0].name
+        if (demand.cpus[name], demand.memory[name]) != (demand.pod_cpus, demand.pod_memory):
+            return False
+    return True
+
+
+def _tried(
+    kinds: Sequence[NodeKind], load: Load, policy: str, scope: str, change: str, settings: Changes
+) -> SettingOutcome:
+    try:
+        return _placed(kinds, load, policy, scope, change, settings, filled_up=False)
+    except KubeletConfigError as error:
+        return SettingOutcome(policy, scope, change, error=error.message)
+
+
+# ---- placing the load under one of them ----
+
+
+def _placed(
+    kinds: Sequence[NodeKind],
+    load: Load,
+    policy: str,
+    scope: str,
+    change: str,
+    settings: Changes,
+    *,
+    filled_up: bool,
+) -> SettingOutcome:
+    left = Counter({shape.name: shape.count for shape in load.shapes})
+    admitted, aligned, refused = Counter[str](), Counter[str](), Counter[str]()
+    devices, outcomes = 0, []
+    never = {shape.name for shape in load.shapes}
+    for kind in _cheap_first(kinds):
+        changed = settings(kind.scenario)
+        own = replace(kind.scenario, config={**kind.scenario.config, **(changed or {})})
+        before = left.copy()
+        never -= {shape.name for shape in load.shapes if shape.name in never and _takes(own, shape.pod)}
+        arrangements = [*_arranged(own, len(kind.names), load, left, filled_up=filled_up)]
+        for times, one in arrangements:
+            for total, more in ((admitted, one.admitted), (aligned, one.aligned), (refused, one.refused)):
+                total.update({name: count * times for name, count in more.items()})
+            devices += one.devices * times
+        busy = sum(times for times, one in arrangements if one.admitted)
+        _, most = max(arrangements, key=lambda each: each[0], default=(0, _Arrangement()))
+        here = {name: before[name] - left[name] for name in before if before[name] > left[name]}
+        outcomes.append(KindOutcome(kind.names, busy, here, most.free, most.no_more_pods))
+    weights = _weights(kinds, load)
+    asked = sum(weights[shape.name] * shape.count for shape in load.shapes)
+    served = sum(weights[name] * count for name, count in admitted.items())
+    return SettingOutcome(
+        policy,
+        scope,
+        change,
+        dict(admitted),
+        dict(aligned),
+        dict(refused),
+        served / asked if asked else 1.0,
+        devices,
+        tuple(outcomes),
+        tuple(shape.name for shape in load.shapes if shape.name in never),
+    )
+
+
+def _takes(scenario: Scenario, pod: Pod) -> bool:
+    """Say whether a node takes a pod while it is empty."""
+    node = scenario.node()
+    try:
+        return not unschedulable(node, pod) and not node.short_of(pod) and node.admit(pod).admitted
+    except KubeletHangError:
+        return False
+
+
+def _weights(kinds: Sequence[NodeKind], load: Load) -> dict[str, float]:
+    """Return how much of a node a pod of each shape takes, of the kind of which it takes least; 1 of none."""
+    nodes = [kind.scenario.node() for kind in kinds]
+    found = {}
+    for shape in load.shapes:
+        sizes = [_size(node, shape.pod) for node in nodes if not unschedulable(node, shape.pod)]
+        found[shape.name] = min([1.0, *(size for size in sizes if size)]) if sizes else 1.0
+    return found
+
+
+def _cheap_first(kinds: Sequence[NodeKind]) -> list[NodeKind]:
+    """Return the kinds without devices first: pods that need none leave the others to those that do."""
+    return sorted(kinds, key=lambda kind: sum(map(len, (kind.scenario.devices or {}).values())))
+
+
+@dataclass
+class _Arrangement:
+    """One node with the pods that it has admitted."""
+
+    admitted: Counter[str] = field(default_factory=Counter)
+    aligned: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    devices: int = 0
+    free: Free | None = None
+    no_more_pods: bool = False
+
+
+def _arranged(
+    scenario: Scenario, nodes: int, load: Load, left: Counter[str], *, filled_up: bool
+) -> Iterator[tuple[int, _Arrangement]]:
+    """Fill the nodes of a kind, and yield each arrangement with the number of nodes that have it.
+
+    `left` are the pods that wait, from which those that run are taken.
+    """
+    pods = {shape.name: shape.pod for shape in load.shapes}
+    empty = scenario.node()
+    largest_first = sorted(pods, key=lambda name: _size(empty, pods[name]), reverse=True)
+    number = 0
+    while nodes and sum(left.values()):
+        # The orders are the same for each setting: half of the nodes are filled as they are after a drain.
+        random = None if number % 2 == 0 else Random(f"{number}/{nodes}")  # noqa: S311
+        share = [name for name in largest_first for _ in range(-(-left[name] // nodes))]
+        if random is not None:
+            random.shuffle(share)
+        one = _filled(scenario, load.everywhere, pods, left, share, filled_up=filled_up)
+        if not one.admitted:
+            yield nodes, one
+            return
+        times = min(
+            -(-nodes // _SHARE_OF_NODES), *(left[name] // count for name, count in one.admitted.items())
+        )
+        for name, count in one.admitted.items():
+            left[name] -= count * times
+        yield times, one
+        nodes -= times
+        number += 1
+
+
+def _filled(
+    scenario: Scenario,
+    everywhere: Sequence[Pod],
+    pods: Mapping[str, Pod],
+    left: Counter[str],
+    share: Sequence[str],
+    *,
+    filled_up: bool,
+) -> _Arrangement:
+    """Fill a node: with its share of the pods in their order, then with whatever fits of those that wait."""
+    node, found = scenario.node(), _Arrangement()
+    for number, pod in enumerate(everywhere):
+        node.admit(pod, f"{number} everywhere")
+    waiting = +left
+    closed = {name for name in waiting if unschedulable(node, pods[name])}
+    for name in share:
+        if name not in closed and waiting[name]:
+            _give(node, name, pods[name], waiting, closed, found)
+    random = Random(len(share))  # noqa: S311
+    while open_to := [name for name, count in waiting.items() if count and name not in closed]:
+        [name] = random.choices(open_to, [waiting[each] for each in open_to])
+        _give(node, name, pods[name], waiting, closed, found)
+    if filled_up:
+        _fill_up(node, pods)
+        found.free = node.free()
+        found.no_more_pods = len(node.pods) >= node.allocatable.pods
+    return found
+
+
+def _give(
+    node: Node, name: str, pod: Pod, waiting: Counter[str], closed: set[str], found: _Arrangement
+) -> None:
+    """Have a node admit a pod of a shape, or close it to the shape."""
+    if node.short_of(pod):
+        closed.add(name)
+        return
+    try:
+        answer = node.admit(pod, f"{name} {found.admitted[name]}")
+    except KubeletHangError:
+        closed.add(name)
+        return
+    if not answer.admitted:
+        closed.add(name)
+        found.refused[name] += 1
+        return
+    waiting[name] -= 1
+    found.admitted[name] += 1
+    found.aligned[name] += _is_aligned(node, pod, answer)
+    found.devices += sum(
+        len(ids) for held in answer.devices.values() for resource, ids in held.items() if is_counted(resource)
+    )
+
+
+def _fill_up(node: Node, pods: Mapping[str, Pod]) -> None:
+    """Admit more pods of all shapes, the largest first, until none fits."""
+    for number, pod in enumerate(sorted(pods.values(), key=lambda pod: _size(node, pod), reverse=True)):
+        if unschedulable(node, pod):
+            continue
+        more = 0
+        try:
+            while not node.short_of(pod) and node.admit(pod, f"{number} more {more}").admitted:
+                more += 1
+        except KubeletHangError:
+            continue
+    node.settle()
+
+
+def _size(node: Node, pod: Pod) -> float:
+    """Return the largest share of a node that a pod takes of any resource."""
+    request = request_of(pod, pod_level=True)
+    shares = (
+        asked / node.allocatable.amount(name)
+        for name, asked in request.items()
+        if node.allocatable.amount(name)
+    )
+    return max(shares, default=0.0)
+
+
+def _is_aligned(node: Node, pod: Pod, answer: Admission) -> bool:
+    """Say whether each container is on no more NUMA nodes than the neediest of its resources needs."""
+    for container in pod.containers:
+        cpus, topology = answer.cpus.get(container.name, frozenset()), node.machine.cpus
+        touched = {topology.places[cpu].numa_node for cpu in cpus}
+        needs = [fewest(map(int.bit_count, topology.numa_nodes.values()), len(cpus))] if cpus else []
+        for resource, ids in answer.devices.get(container.name, {}).items():
+            plugin = node.device_manager.plugins[resource]
+            if ids and plugin.has_topology:
+                listed = [device for device in plugin.devices if device.id in set(ids)]
+                touched |= {near for device in listed for near in device.numa_nodes or ()}
+                near = (members.bit_count() for members in plugin.of_node.values())
+                needs.append(fewest(near, len(ids)))
+        for block in answer.memory.get(container.name, ()):
+            touched |= block.numa_nodes
+            if node.memory_manager:
+                tables = node.memory_manager.nodes.values()
+                needs.append(fewest((table.allocatable(block.resource) for table in tables), block.bytes))
+        if len(touched) > max(needs, default=0):
+            return False
+    return True

@@ -1,0 +1,63 @@
+"""What parts share whose worker changes GPUs on the node: the look before it, and the files that it finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from numaforge.errors import HostError
+from numaforge.given import digits
+from numaforge.maintenance.part import Found, lines
+from numaforge.shell import line
+
+OLDEST_PYTHON = (3, 9)
+
+
+def units_of(found: Found, part: str) -> tuple[str, ...]:
+    """Return the units that hold a GPU by a part's look: of each control group the innermost."""
+    units = {
+        next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")
+        for group in found.every(part, "holds")
+        if "kubepods" not in group and "/user.slice/" not in group
+    }
+    return tuple(sorted(units - {""}))
+
+
+def stops(holders: Iterable[str]) -> tuple[str, ...]:
+    """Return what is said of units that hold a GPU which changes."""
+    return tuple(
+        f"{unit}, which holds a GPU, may be stopped for that, and is started again" for unit in holders
+    )
+
+
+def worker_files(
+    planned: Iterable[Mapping[str, Any]],
+    found: Iterable[Mapping[str, Any]],
+    holders: Sequence[str],
+    may_stop: Sequence[str],
+) -> dict[str, str]:
+    """Return what a worker finds beside itself in its part's folder: GPUs, and units that it may stop."""
+    return {
+        "planned.json": _document(planned),
+        "found.json": _document(found),
+        "units": lines(
+            *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
+        ),
+    }
+
+
+def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
+    return json.dumps({"gpus": list(gpus)}, indent=1) + "\n"
+
+
+def refuse_old_python(said: Mapping[str, str], what: str, more: str = "") -> None:
+    """Raise HostError where the node has no python3, or one that is too old for a worker."""
+    version = said.get("python", "")
+    numbers = tuple(number for part in version.split(".") if (number := digits(part)) is not None)
+    if numbers < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        raise HostError(
+            f"{what} changed on the node with python3 {oldest} or later, and it has {version or 'none'}",
+            remedy=f"have python3 be {oldest} or later on the node; nothing else is fetched{more}",
+        )

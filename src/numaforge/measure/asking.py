@@ -1,0 +1,246 @@
+"""What a node is asked before and for a measurement, and what it answers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge import shell
+from numaforge.audit.makes import make_of
+from numaforge.cpulist import parse_cpulist
+from numaforge.framing import Answer, asking
+from numaforge.maintenance.bundle import checksum
+from numaforge.maintenance.pods import Pods, read_pods, root_dirs
+from numaforge.measure.kinds import KINDS
+from numaforge.measure.outputs import UnreadableOutputError
+from numaforge.measure.record import MEASURED_PATH, MEASUREMENT, Figure, Measurement, NotMeasured
+from numaforge.measure.tasks import TOOLS, CpuSplit, Effort, MeasureTask, Missing
+from numaforge.snapshot.catalogue import ROOT_DIRS
+from numaforge.topology.model import NodeTopology
+
+MOST_SECONDS = 1800
+"""How long all programs together may take on a node."""
+
+_BEYOND_LIMIT = 1.1  # of what a link carries: MB and MiB are told apart by less
+_TOOLS, _TRACERS, _HOLDERS, _PODS, _NODE = "tools", "tracers", "holders", "pods", "node"
+_ENDED = {
+    "124": "it ran into its time limit of {seconds} s",
+    "137": "it ran into its time limit of {seconds} s, and had to be killed",
+    "127": "a program that it needs is missing",
+    "flood": "it prints without end",
+    "late": f"the {MOST_SECONDS} s for all programs were over",
+}
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What a node says before it is measured: its programs with their versions, and what speaks for its use.
+
+    `holders` are processes that have a GPU open.
+    """
+
+    programs: Mapping[str, str]
+    pods: Pods
+    holders: tuple[str, ...]
+    boot_id: str | None
+    time: str | None
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What speaks for work on the node, each a few words; () where nothing does."""
+        unknown = tuple(f"unknown: {why}" for why in self.pods.unknown)
+        return (*self.holders, *self.pods.alive, *unknown)
+
+
+def readiness_script(pod_roots: Sequence[str] = ROOT_DIRS) -> str:
+    """Return the script whose answer `read_readiness` reads; it changes nothing."""
+    asked = [f"{tool.name}={tool.version[0]}" for tool in TOOLS.values() if tool.version]
+    told = 'echo "boot $(cat /proc/sys/kernel/random/boot_id 2> /dev/null)"; echo "time $(date -u +%FT%TZ)"'
+    return asking(
+        shell.library("node/pods", "measure/measure")
+        + shell.call("tell_part", [_TOOLS, "tell_tools", *asked])
+        + shell.call("tell_part", [_TRACERS, "tell_tracers"])
+        + shell.call("tell_part", [_HOLDERS, "tell_gpu_holders"])
+        + shell.call("tell_part", [_PODS, "tell_pods", *pod_roots])
+        + f"begin_part {_NODE}\n{told}\n"
+    )
+
+
+def read_readiness(answer: Answer) -> Readiness:
+    """Read what `readiness_script` asked; raises HostUnreachableError where it is cut off."""
+    programs = dict(line.partition(" ")[::2] for line in answer.part(_TOOLS) if line)
+    programs |= {f"{name} tracer": "" for line in answer.part(_TRACERS) for name in line.split()}
+    told = dict(line.partition(" ")[::2] for line in answer.part(_NODE) if line)
+    holders = [line.split(" ", 3)[1:] for line in answer.part(_HOLDERS) if line.startswith("holds ")]
+    return Readiness(
+        programs={name: said for name, said in programs.items() if name in TOOLS},
+        pods=read_pods(filter(None, answer.part(_PODS))),
+        holders=tuple(f"process {pid} ({name}) has {path} open" for pid, name, path in holders),
+        boot_id=told.get("boot") or None,
+        time=told.get("time") or None,
+    )
+
+
+def pod_roots(machine: NodeTopology) -> tuple[str, ...]:
+    """Return the folders below which this machine's kubelet, and others, keep their pods."""
+    return root_dirs(machine.kubelet, None)
+
+
+def run_script(wanted: Sequence[MeasureTask], effort: Effort) -> str:
+    """Return the script that runs each command as often as asked, one after the other, in one round trip."""
+    calls = [
+        shell.call("run_one", [f"{index}.{run}", str(each.seconds), _cpus(each), *_words(each)])
+        for index, each in enumerate(wanted)
+        for run in range(effort.runs)
+    ]
+    return asking(
+        shell.assignments({"MOST_SECONDS": str(MOST_SECONDS)})
+        + shell.library("measure/measure")
+        + f"run_each() {{\n:\n{''.join(calls)}}}\n"
+        + shell.call("measure_all")
+    )
+
+
+def _cpus(wanted: MeasureTask) -> str:
+    return " ".join(map(str, sorted(wanted.load)))
+
+
+def _words(wanted: MeasureTask) -> tuple[str, ...]:
+    if not wanted.function:
+        return wanted.words
+    functions = shell.library("verification/active", "measure/rdma")
+    return ("sh", "-c", f'{functions}"$@"\n', "sh", *wanted.words)
+
+
+def longest_seconds(wanted: Iterable[MeasureTask], effort: Effort) -> int:
+    """Return the seconds after which the script has ended, whatever its programs do."""
+    each = sum(one.seconds + 10 for one in wanted) * effort.runs
+    return min(each, MOST_SECONDS + 300) + 60
+
+
+def read_runs(
+    answer: Answer, wanted: Sequence[MeasureTask], effort: Effort
+) -> tuple[list[Figure], list[NotMeasured]]:
+    """Read what the programs printed; what is no figure is named with the reason, and costs one line."""
+    figures: list[Figure] = []
+    refused: list[NotMeasured] = []
+    for index, each in enumerate(wanted):
+        try:
+            runs = [_run(answer, f"{index}.{run}", each) for run in range(effort.runs)]
+            figures += _figures(each, runs)
+        except UnreadableOutputError as error:
+            refused.append(NotMeasured(each.kind, each.place, f"{each.program}: {error.message}"))
+    return figures, refused
+
+
+def _run(answer: Answer, name: str, wanted: MeasureTask) -> Mapping[str, float]:
+    how = "".join(answer.parts.get(f"how {name}", ())).strip() or "unknown"
+    said = "\n".join(answer.parts.get(f"run {name}", ())).replace("\r", "\n")
+    if how != "0":
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        why = _ENDED.get(how, f"it ended with {how}").format(seconds=wanted.seconds)
+        last = f": {lines[-1][:120]}" if lines and how not in ("flood", "late") else ""
+        raise UnreadableOutputError(f"{why}{last}")
+    return wanted.read(f"{said}\n")
+
+
+def _figures(wanted: MeasureTask, runs: Sequence[Mapping[str, float]]) -> list[Figure]:
+    """Return the figures of a command that has run several times.
+
+    Raises UnreadableOutputError where the runs tell of different places, or of what cannot be.
+    """
+    places = runs[0].keys()
+    if any(run.keys() != places for run in runs):
+        raise UnreadableOutputError("its runs tell of different places")
+    if wanted.places is not None and (strange := sorted(places - wanted.places.keys())):
+        raise UnreadableOutputError(f"it tells of {strange[0]}, which the machine does not have")
+    return [_figure(wanted, place, [run[place] for run in runs]) for place in places]
+
+
+def _figure(wanted: MeasureTask, place: str, values: Sequence[float]) -> Figure:
+    kind = KINDS[wanted.kind]
+    limit = (wanted.limits or {}).get(place)
+    least = 0.0 if kind.more_is_better else -1.0
+    for value in values:
+        if not least < value <= kind.most:
+            raise UnreadableOutputError(f"{value:g} {kind.unit} cannot be")
+        if limit is not None and value > limit * _BEYOND_LIMIT:
+            raise UnreadableOutputError(f"{value:g} {kind.unit} is more than the link carries ({limit:g})")
+    return Figure(
+        kind=wanted.kind,
+        place=(wanted.places or {}).get(place, wanted.place or place),
+        unit=kind.unit,
+        median=_rounded(statistics.median(values)),
+        lowest=_rounded(min(values)),
+        highest=_rounded(max(values)),
+        runs=len(values),
+        program=wanted.program,
+        limit=None if limit is None else _rounded(limit),
+    )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def measurement(
+    machine: NodeTopology,
+    readiness: Readiness,
+    figures: Sequence[Figure],
+    not_measured: Sequence[NotMeasured],
+    missing: Sequence[Missing],
+) -> Measurement:
+    """Return what was measured, as it is kept."""
+    used = {figure.program for figure in figures} | {"numactl", "taskset", "timeout"}
+    return Measurement(
+        hostname=machine.hostname,
+        make=str(make_of(machine)),
+        measured_at=readiness.time or "",
+        kernel=machine.kernel,
+        boot_id=readiness.boot_id,
+        plan=plan_fingerprint(machine),
+        in_use=readiness.evidence,
+        programs={name: said for name, said in readiness.programs.items() if name in used},
+        figures=tuple(figures),
+        not_measured=(*not_measured, *(NotMeasured(each.kind, "", each.why) for each in missing)),
+    )
+
+
+def plan_fingerprint(machine: NodeTopology) -> str | None:
+    """Return the checksum of the plan that is saved on a machine; None where there is none."""
+    return checksum(machine.previous_plan) if machine.previous_plan else None
+
+
+def split_of(machine: NodeTopology, reserved: str | None) -> CpuSplit:
+    """Return which CPUs pods may have, by the reserved ones as a cpulist; without them, all are for pods.
+
+    Raises NumaforgeError for a text that is no cpulist.
+    """
+    taken = frozenset(parse_cpulist(reserved)) if reserved else frozenset[int]()
+    online = frozenset(machine.online)
+    return CpuSplit(pods=online - taken, reserved=online & taken)
+
+
+def keep_script(kept: Measurement) -> str:
+    """Return the script that keeps a measurement on its node: whole, or not at all."""
+    lines = MEASUREMENT.dumps(kept)
+    return asking(
+        shell.library("measure/measure") + shell.call("keep_measurement", [MEASURED_PATH], data=lines)
+    )
+
+
+def kept_script() -> str:
+    """Return the script whose answer `read_kept` reads."""
+    return asking(
+        shell.library("measure/measure") + shell.call("tell_part", ["kept", "tell_kept", MEASURED_PATH])
+    )
+
+
+def read_kept(answer: Answer) -> Measurement | None:
+    """Return what a node keeps; None where it keeps nothing.
+
+    Raises MeasurementError for a file that is no such document.
+    """
+    text = "\n".join(answer.part("kept"))
+    return MEASUREMENT.loads(text) if text.strip() else None

@@ -1,0 +1,282 @@
+"""What programs print, read strictly: a number that is not as the program writes it is refused, not guessed.
+
+Each reader takes the text of one run and returns values by place; "" is for a program that says no place.
+The forms are those of rtla 6.1, rt-tests 2.4, stress-ng 0.15, sysbench 1.0, perftest 4.5, Intel MLC 3.9,
+nvbandwidth 0.8, nccl-tests 2.13 and rocm-bandwidth-test 2.6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+
+from numaforge.errors import NumaforgeError
+
+Reader = Callable[[str], Mapping[str, float]]
+
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
+_SHOWN = 60
+_MOST_DEVICES = 1024
+
+
+class UnreadableOutputError(NumaforgeError):
+    """A program printed something else than its figures; the message says what was read."""
+
+
+def refusal(text: str, wanted: str) -> UnreadableOutputError:
+    """Return the error for an output in which `wanted` was not found, with its last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = f"its last line is {_short(lines[-1])!r}" if lines else "it printed nothing"
+    return UnreadableOutputError(f"no {wanted} in what it printed; {said}")
+
+
+def number(word: str, what: str) -> float:
+    """Return a number as programs write it in the C locale; raises UnreadableOutputError for others."""
+    if not _NUMBER.fullmatch(word):
+        raise UnreadableOutputError(f"{_short(word)!r} is no {what}")
+    return float(word)
+
+
+def whole(reader: Reader) -> Reader:
+    """Have a reader refuse a text whose last line is cut off: half of a number is a number, too."""
+
+    @wraps(reader)
+    def read(text: str) -> Mapping[str, float]:
+        if text and not text.endswith("\n"):
+            raise UnreadableOutputError(
+                f"its last line is cut off: {_short(text[text.rfind(chr(10)) + 1 :])!r}"
+            )
+        return reader(text)
+
+    return read
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+@whole
+def sysbench_memory(text: str) -> dict[str, float]:
+    """Return MB/s (1,000,000 bytes) of `sysbench memory`, which says MiB/s."""
+    found = re.findall(r"^\S+ MiB transferred \((\S+) MiB/sec\)$", text, re.MULTILINE)
+    if len(found) != 1:
+        raise refusal(text, "line of sysbench such as '5120.00 MiB transferred (1024.00 MiB/sec)'")
+    return {"": number(found[0], "rate of sysbench") * 2**20 / 1e6}
+
+
+@whole
+def stress_ng_memrate(text: str) -> dict[str, float]:
+    """Return the MB/s that all instances of `stress-ng --memrate` read together, in words of 64 bits.
+
+    stress-ng says the mean of its instances, and counts a MB as 2^20 bytes.
+    """
+    found = re.findall(
+        r"^stress-ng: metrc: \[\d+\] memrate +(\S+) read64 MB per sec "
+        r"\(\w+ mean of (\d+) instances?\)$",
+        text,
+        re.MULTILINE,
+    )
+    if len(found) != 1:
+        raise refusal(text, "line of stress-ng's memrate for read64")
+    rate, instances = found[0]
+    return {"": number(rate, "rate of memrate") * number(instances, "count of instances") * 2**20 / 1e6}
+
+
+@whole
+def cyclictest(text: str) -> dict[str, float]:
+    """Return the largest latency of `cyclictest -q` over its threads, in microseconds."""
+    row = re.compile(r"^T: *\d+ \( *\d+\) P: *\d+ I:\d+ C: *(\d+) Min: *\S+ Act: *\S+ Avg: *\S+ Max: *(\S+)$")
+    rows = [match.groups() for line in text.splitlines() if (match := row.match(line.strip()))]
+    if not rows:
+        raise refusal(text, "line of cyclictest such as 'T: 0 ( 42) P:95 ... Max:  31'")
+    if any(cycles == "0" for cycles, _ in rows):
+        raise refusal(text, "thread of cyclictest that has woken up")
+    return {"": max(number(latency, "latency of cyclictest") for _, latency in rows)}
+
+
+@whole
+def rtla_timerlat(text: str) -> dict[str, float]:
+    """Return the largest latency of a thread that `rtla timerlat top -q` has seen, in microseconds."""
+    found = [cells[1].split() for cells in _rtla_rows(text, "Timer Latency", divided=True)]
+    if not found or any(len(cells) != 4 for cells in found):
+        raise refusal(text, "row of rtla timerlat with cur, min, avg and max of the thread")
+    return {"": max(number(cells[3], "latency of rtla") for cells in found)}
+
+
+@whole
+def rtla_osnoise(text: str) -> dict[str, float]:
+    """Return the share of time that `rtla osnoise top -q` found taken, in percent, on the worst CPU."""
+    found = [cells[0].split() for cells in _rtla_rows(text, "Operating System Noise", divided=False)]
+    if not found or any(len(cells) != 10 for cells in found):
+        raise refusal(text, "row of rtla osnoise with the available CPU time")
+    available = [number(cells[2], "share of time") for cells in found]
+    if any(share > 100.0 for share in available):
+        raise UnreadableOutputError(f"{max(available)} % of a CPU's time is more than all of it")
+    return {"": 100.0 - min(available)}
+
+
+def _rtla_rows(text: str, title: str, *, divided: bool) -> Iterator[list[str]]:
+    """Yield what follows `CPU #COUNT` in rtla's rows; `divided` rows have bars between groups of columns."""
+    if title not in text:
+        raise refusal(text, f"table {title!r} of rtla")
+    for line in text.splitlines():
+        row = re.match(r"^ *\d+ #(\d+)\b *\|?(.*)$", line)
+        if row is None:
+            continue
+        if row[1] == "0":
+            raise refusal(text, "CPU on which rtla has counted anything")
+        cells = row[2].split("|") if divided else [row[2]]
+        yield cells if len(cells) > 1 or not divided else [*cells, ""]
+
+
+@whole
+def mlc_latency(text: str) -> dict[str, float]:
+    """Return the nanoseconds of `mlc --latency_matrix` by "FROM to TO" of NUMA nodes."""
+    return _mlc_matrix(text, "Measuring idle latencies", "in ns")
+
+
+@whole
+def mlc_bandwidth(text: str) -> dict[str, float]:
+    """Return the MB/s of `mlc --bandwidth_matrix` by "FROM to TO" of NUMA nodes."""
+    return _mlc_matrix(text, "Measuring Memory Bandwidths between nodes", "MB/sec")
+
+
+def _mlc_matrix(text: str, begin: str, unit: str) -> dict[str, float]:
+    _, found, rest = text.partition(begin)
+    if not found or unit not in rest:
+        raise refusal(text, f"matrix of mlc in {unit}")
+    lines = iter(rest.splitlines())
+    columns = next((line.split()[2:] for line in lines if re.match(r"^Numa node\s+\d", line)), [])
+    cells = _matrix(text, columns, lines, "{0} {1}")
+    return {_across(*pair.split()): value for pair, value in cells.items()}
+
+
+def _across(start: str, end: str) -> str:
+    return f"NUMA node {start}" if start == end else f"NUMA node {start} to {end}"
+
+
+@whole
+def nvbandwidth_host(text: str) -> dict[str, float]:
+    """Return the GB/s of a test of nvbandwidth between host and GPUs, by the GPU's number."""
+    columns, rows = _nvbandwidth(text)
+    return _matrix(text, columns, rows, "{1}")
+
+
+@whole
+def nvbandwidth_pairs(text: str) -> dict[str, float]:
+    """Return the GB/s of a test of nvbandwidth between GPUs: the least of each GPU's pairs, by its number."""
+    columns, rows = _nvbandwidth(text)
+    return _least_of_each(_matrix(text, columns, rows, "{0} {1}"))
+
+
+def _nvbandwidth(text: str) -> tuple[list[str], Iterator[str]]:
+    lines = iter(text.splitlines())
+    if not any(re.match(r"^memcpy .* bandwidth \(GB/s\)$", line.strip()) for line in lines):
+        raise refusal(text, "table of nvbandwidth in GB/s")
+    return next(lines, "").split(), lines
+
+
+@whole
+def rocm_bandwidth_host(text: str) -> dict[str, float]:
+    """Return the GB/s of rocm-bandwidth-test from a host's memory to each GPU, by the GPU's PCI address.
+
+    Of several NUMA nodes with memory, the fastest counts.
+    """
+    return _rocm(text, to_gpu=True)
+
+
+@whole
+def rocm_bandwidth_from(text: str) -> dict[str, float]:
+    """Return the GB/s of rocm-bandwidth-test from each GPU to the host, by the GPU's PCI address."""
+    return _rocm(text, to_gpu=False)
+
+
+def _rocm(text: str, *, to_gpu: bool) -> dict[str, float]:
+    devices = dict(
+        re.findall(r"^ *Device: (\d+), .*, +([0-9a-f]{2}:[0-9a-f]{1,2}\.[0-7]) *$", text, re.MULTILINE)
+    )
+    _, found, rest = text.partition("Unidirectional copy peak bandwidth GB/s")
+    if not found or not devices:
+        raise refusal(text, "table of rocm-bandwidth-test in GB/s")
+    lines = iter([line for line in rest.splitlines() if line.strip()])  # it has a blank line after each row
+    columns = next((line.split()[1:] for line in lines if line.split()[:1] == ["D/D"]), [])
+    best: dict[str, float] = {}
+    for pair, value in _matrix(text, columns, lines, "{0} {1}").items():
+        start, end = pair.split()
+        host, gpu = (start, end) if to_gpu else (end, start)
+        if gpu in devices and host not in devices:
+            address = _long_address(devices[gpu])
+            best[address] = max(value, best.get(address, 0.0))
+    if not best:
+        raise refusal(text, "copy between a processor and a GPU")
+    return best
+
+
+def _long_address(short: str) -> str:
+    bus, device, function = re.split(r"[:.]", short)
+    return f"0000:{bus}:{int(device, 16):02x}.{function}"
+
+
+def _matrix(text: str, columns: Sequence[str], lines: Iterator[str], place: str) -> dict[str, float]:
+    """Return the cells of a matrix by place; a row that is cut off or too long is refused, N/A left out."""
+    if not columns or len(columns) > _MOST_DEVICES or not all(word.isdecimal() for word in columns):
+        raise refusal(text, "row with the numbers of the columns")
+    found: dict[str, float] = {}
+    rows = 0
+    for line in lines:
+        words = line.split()
+        if not words:
+            if rows:
+                break
+            continue
+        if not words[0].isdecimal():
+            break
+        if len(words) != len(columns) + 1:
+            raise UnreadableOutputError(
+                f"a row has {len(words) - 1} values and not {len(columns)}: {_short(line.strip())!r}"
+            )
+        rows += 1
+        for column, word in zip(columns, words[1:], strict=True):
+            if word != "N/A":
+                found[place.format(words[0], column)] = number(word, "value of the matrix")
+    if not found:
+        raise refusal(text, "row of the matrix")
+    return found
+
+
+def _least_of_each(pairs: Mapping[str, float]) -> dict[str, float]:
+    least: dict[str, float] = {}
+    for pair, value in pairs.items():
+        start, end = pair.split()
+        if start != end:  # within itself: nvbandwidth 0.1 says 0.00 there
+            least[start] = min(value, least.get(start, value))
+    if not least:
+        raise UnreadableOutputError("the matrix has no pair of GPUs")
+    return least
+
+
+@whole
+def perftest_write(text: str) -> dict[str, float]:
+    """Return the average Gb/s of `ib_write_bw --report_gbits`.
+
+    Its columns are bytes, iterations, peak, average and messages.
+    """
+    if "BW average[Gb/sec]" not in text:
+        raise refusal(text, "table of ib_write_bw in Gb/sec")
+    rows = re.findall(r"^[ \t]*\d+[ \t]+\d+[ \t]+\S+[ \t]+(\S+)[ \t]+\S+[ \t]*$", text, re.MULTILINE)
+    if len(rows) != 1:
+        raise refusal(text, "row of ib_write_bw's table")
+    return {"": number(rows[0], "rate of ib_write_bw")}
+
+
+@whole
+def nccl_all_reduce(text: str) -> dict[str, float]:
+    """Return the average bus bandwidth in GB/s that all_reduce_perf ends with; wrong sums are refused."""
+    sums = re.search(r"^# Out of bounds values : (\S+) (\S+)", text, re.MULTILINE)
+    if sums is not None and sums[2] != "OK":
+        raise UnreadableOutputError(f"all_reduce_perf has {_short(sums[1])} wrong sums")
+    average = re.findall(r"^# Avg bus bandwidth\s*:\s*(\S+)\s*$", text, re.MULTILINE)
+    if len(average) != 1:
+        raise refusal(text, "line '# Avg bus bandwidth' of all_reduce_perf")
+    return {"": number(average[0], "bandwidth of all_reduce_perf")}

@@ -1,0 +1,56 @@
+"""What Prometheus, Grafana and the exporters of GPUs are given, so that a planned node is watched.
+
+The files lie in `templates/monitoring`. A word such as `@runbooks@` stands in them for what is decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from textwrap import indent
+
+from numaforge.findings.gpus import xids
+from numaforge.resources import template_dir
+
+RULES = "rules.yaml"
+PROMETHEUS_RULE = "prometheusrule.yaml"
+COUNTERS = "nvidia/counters.csv"
+RUNBOOKS = "alerts.md"
+"""The page that says what to do about each alert, where no address of it is given."""
+
+_WORD = re.compile(r"@[a-z-]+@")
+_OBJECT = """\
+# The rules of rules.yaml for the Prometheus operator: kubectl apply -f prometheusrule.yaml
+# Its Prometheus takes objects with the labels of its ruleSelector: add them here.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: numaforge
+  labels: {app.kubernetes.io/name: numaforge}
+spec:
+"""
+
+
+def monitoring_files(runbooks: str = RUNBOOKS) -> dict[str, str]:
+    """Return the text of each file by its path; each alert links to its section of the page `runbooks`."""
+    folder = template_dir() / "monitoring"
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    texts = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in found}
+    words = {
+        "@runbooks@": runbooks,
+        "@xids-fatal@": _either(xids.FATAL),
+        "@xids-application@": f"{xids.NONE_YET}|{_either(xids.APPLICATION)}",
+        "@counters@": indent(texts[COUNTERS].rstrip("\n"), "  "),
+    }
+    written = {name: _with_words(text, words) for name, text in texts.items()}
+    written[PROMETHEUS_RULE] = _OBJECT + indent(written[RULES], "  ")
+    return dict(sorted(written.items(), key=lambda item: PurePosixPath(item[0]).parts))
+
+
+def _either(codes: tuple[xids.Xid, ...]) -> str:
+    return "|".join(str(each.code) for each in codes)
+
+
+def _with_words(text: str, words: Mapping[str, str]) -> str:
+    return _WORD.sub(lambda found: words[found[0]], text)

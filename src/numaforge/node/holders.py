@@ -1,0 +1,275 @@
+"""Who holds a device, who may be made to let go, and the units that are stopped for it.
+
+Nodes run this: a role's worker has it before its own modules.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Held = Iterable[tuple[str, Sequence["Holder"]]]
+
+HOLDER_SECONDS = 40
+TERM_SECONDS = 10
+COMMAND_SECONDS = 120
+UNIT_SECONDS = 60
+DRAINED = os.environ.get("NUMAFORGE_DRAINED") == "yes"
+
+# What runs in these units is a person's, unless the profile names one. The fabric manager stays: a reset of
+# GPUs with NVSwitches needs it.
+PERSONAL_UNITS = re.compile(
+    r"(sshd?(@.*)?|crond?|atd|anacron|containerd|crio|docker|podman|slurmd|pbs|k3s(-agent)?|rke2-.*|kubelet"
+    r"|systemd-logind|gdm3?|sddm|lightdm)\.service"
+)
+TRANSIENT_UNITS = (
+    "/run/systemd/transient"  # those that systemd-run has made: a job, which nothing starts again
+)
+FABRIC_UNIT = "nvidia-fabricmanager.service"
+
+
+class NotDoneError(Exception):
+    """What is amiss, in a sentence."""
+
+
+class OutdatedError(NotDoneError):
+    """What has come since the node was looked at."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has a GPU open: "unit" (of systemd), "pod" (in a container of one), or "other"."""
+
+    pid: int
+    kind: str
+    unit: str
+
+    def __str__(self) -> str:
+        """Return it as a person knows it."""
+        try:
+            words = Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
+            owner = Path(f"/proc/{self.pid}").stat().st_uid
+        except OSError:
+            return f"pid {self.pid}, which has ended"
+        command = b" ".join(words).decode("utf-8", "replace").strip()[:80]
+        try:
+            user = pwd.getpwuid(owner).pw_name
+        except KeyError:
+            user = f"uid {owner}"
+        return f"pid {self.pid} ({command or '?'}) of {user}"
+
+
+def opened(pattern: str) -> set[int]:
+    """Return the processes that have a file open whose path ends as the pattern says."""
+    wanted = re.compile(rf"(?:{pattern})(?: \(deleted\))?$")
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            links = [str(link.readlink()) for link in folder.iterdir()] if folder.exists() else []
+        except OSError:
+            continue  # the process, or its file, is gone
+        if any(wanted.search(link) for link in links):
+            found.add(int(folder.parent.name))
+    return found - {os.getpid()}
+
+
+def sorted_holders(pids: Iterable[int]) -> list[Holder]:
+    """Return processes with what they belong to; those that have ended are left out."""
+    return [found for pid in sorted(pids) if (found := holder(pid)) is not None]
+
+
+def holder(pid: int) -> Holder | None:
+    """Return what a process belongs to, by its control group; None where it has ended, or is in no way."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines()
+        if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+            return None
+    except OSError:
+        return None
+    paths = [line.split(":", 2)[2] for line in lines]
+    if any("kubepods" in path for path in paths):
+        return Holder(pid, "pod", "")
+    for path in paths:
+        unit = next((part for part in reversed(path.split("/")) if part.endswith(".service")), "")
+        if unit == FABRIC_UNIT:
+            return None
+        if unit and "/user.slice/" not in path and not is_transient(unit):
+            return Holder(pid, "unit", unit)
+    return Holder(pid, "other", "")
+
+
+def is_transient(unit: str) -> bool:
+    """Say whether systemd-run has made a unit, and it is gone once it is stopped."""
+    return unit.startswith("run-") or os.path.lexists(f"{TRANSIENT_UNITS}/{unit}")
+
+
+def refuse_others(held: Held, folder: Path, option: str) -> None:
+    """Refuse while a device is held by what may not be ended: `held` is who holds what.
+
+    Those are a person's processes, and pods that no drain has asked to go. Raises OutdatedError for a unit
+    that held none when the node was looked at; `option` is what the profile names others with.
+    """
+    seen, named = may_stop(folder)
+    for what, there in held:
+        units = {each.unit for each in there if each.unit} - named
+        personal = {each for each in units if PERSONAL_UNITS.fullmatch(each)}
+        others = [each for each in there if each.kind == "other" or each.unit in personal]
+        if others:
+            names = ", ".join(map(str, others))
+            raise NotDoneError(f"{what} in use by {names}; end what is in use, and run again")
+        pods = ", ".join(str(each) for each in there if each.kind == "pod")
+        if pods and not DRAINED:
+            raise NotDoneError(
+                f"{what} in use by pods ({pods}), and the node was not drained for this; drain "
+                "it, or end the pods, and run again"
+            )
+        if newer := ", ".join(sorted(units - seen)):
+            raise OutdatedError(
+                f"{what} in use by {newer}, which held no GPU when the node was looked at; run "
+                f"again, stop it, or name it in {option}"
+            )
+
+
+def may_stop(folder: Path) -> tuple[set[str], set[str]]:
+    """Return the units that were seen to hold a GPU, and those that the profile names."""
+    words = [line.partition(" ")[::2] for line in lines_of(folder / "units")]
+    seen = {unit for kind, unit in words if kind == "seen"}
+    return seen, {unit for kind, unit in words if kind == "named"}
+
+
+def release(held: Callable[[], Held], folder: Path, option: str) -> None:
+    """Stop the units and end the containers of pods that hold what changes; units are noted before.
+
+    Raises NotDoneError for any other holder, as `refuse_others` does, and for one that does not let go.
+    """
+    begun = time.monotonic()
+    while True:
+        now = [*held()]
+        refuse_others(now, folder, option)
+        found = {each for _, there in now for each in there}
+        if not found:
+            return
+        if time.monotonic() > begun + HOLDER_SECONDS:
+            names = ", ".join(sorted(str(each) for each in found))
+            raise NotDoneError(f"the GPUs are still in use after {HOLDER_SECONDS} s by {names}")
+        stop_units({each.unit for each in found if each.unit}, folder)
+        last = time.monotonic() > begun + TERM_SECONDS
+        for each in found:
+            if each.kind == "pod":
+                end(each.pid, signal.SIGKILL if last else signal.SIGTERM)
+        time.sleep(0.5)
+
+
+def end(pid: int, number: int) -> None:
+    """Signal a process that may have ended."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def stop_units(units: set[str], folder: Path) -> None:
+    """Stop units; noted first are those of them, and of what systemd stops with them, that are active."""
+    if not units:
+        return
+    noted = noted_units(folder)
+    active = [
+        each for each in sorted(bound(units)) if each in units or systemctl("is-active", each) == "active"
+    ]
+    if jobs := [each for each in active if is_transient(each)]:
+        raise NotDoneError(
+            f"{', '.join(jobs)}, which nothing starts again, would stop with {', '.join(units)}"
+        )
+    add_lines(folder / "stopped", [each for each in active if each not in noted])
+    systemctl("stop", *sorted(units))
+
+
+def noted_units(folder: Path) -> list[str]:
+    """Return the units that were stopped."""
+    return lines_of(folder / "stopped")
+
+
+def add_lines(file: Path, lines: Iterable[str]) -> None:
+    """Note lines before what they say is done."""
+    with file.open("a", encoding="utf-8") as opened:
+        opened.writelines(f"{each}\n" for each in lines)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return what was noted, each line once; one that was cut short is none."""
+    return list(dict.fromkeys(file.read_text(encoding="utf-8").split("\n")[:-1])) if file.exists() else []
+
+
+def bound(units: set[str]) -> set[str]:
+    """Return units with those that systemd stops with them, and with one of those (systemd.unit(5))."""
+    found, more = set(units), sorted(units)
+    properties = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo")
+    options = [word for name in properties for word in ("-p", name)]
+    while more:
+        said = systemctl("show", *options, *more)
+        more = [name for line in said.splitlines() for name in line.partition("=")[2].split()]
+        more = sorted({*more} - found)
+        found |= {*more}
+    return found
+
+
+def start_units(folder: Path) -> None:
+    """Start again what was stopped. Nothing is waited for: a unit may come after the kubelet at a boot."""
+    for unit in noted_units(folder):
+        systemctl("reset-failed", unit)
+        systemctl("start", "--no-block", unit)
+
+
+def systemctl(*arguments: str) -> str:
+    """Return what systemctl says; what came of a unit is asked of systemd later."""
+    return output("systemctl", *arguments)[1].strip()
+
+
+def await_units(folder: Path) -> None:
+    """Wait until the units that were stopped are active again.
+
+    Raises NotDoneError for one that is not.
+    """
+    deadline = time.monotonic() + UNIT_SECONDS
+    while down := [each for each in noted_units(folder) if systemctl("is-active", each) != "active"]:
+        if time.monotonic() > deadline:
+            raise NotDoneError(
+                f"{', '.join(down)}, which held a GPU, is not active again after {UNIT_SECONDS} s"
+            )
+        time.sleep(0.5)
+
+
+def output(*command: str, text: str = "", seconds: float = COMMAND_SECONDS) -> tuple[int, str]:
+    """Run a command on a text; return its exit status and what it said.
+
+    One that does not end in time is killed, and not waited for: it may be stuck in a driver.
+    """
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+        given.write(text.encode())
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                command, stdin=given, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
+            )
+        except FileNotFoundError:
+            return 127, f"{command[0]} is not installed"
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return 124, f"{command[0]} did not end within {seconds:g} s"
+        said.seek(0)
+        return status, said.read().decode("utf-8", "replace")

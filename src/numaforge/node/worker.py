@@ -1,0 +1,56 @@
+"""What a role's worker begins and ends with: alone, with what was there noted, and what is amiss as a status.
+
+Nodes run this: a role's worker has it before its own modules, after those about holders.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numaforge.node.holders import NotDoneError, OutdatedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+OUTDATED_STATUS = 3
+
+
+@contextmanager
+def alone(lock: str) -> Iterator[None]:
+    """Wait until no other worker of the role is at work."""
+    with Path(lock).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def note_earlier(folder: Path, gpus: Sequence[dict[str, Any]]) -> None:
+    """Note what is there, so that it is on the disk before anything changes."""
+    with (folder / "earlier.json").open("w", encoding="utf-8") as file:
+        json.dump({"gpus": gpus}, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def note(folder: Path | None, text: str) -> None:
+    """Say what a reader of the transaction's result has to know; without a folder, of the journal."""
+    if folder is None:
+        print(text, file=sys.stderr)
+    else:
+        (folder / "notes").write_text(f"{text}\n", encoding="utf-8")
+
+
+def run_to_status(do: Callable[..., None], *words: str) -> None:
+    """Do one thing; end with 1 and what is amiss, with 3 where `keep` finds what has come since the look."""
+    try:
+        do(*words)
+    except OutdatedError as error:
+        print(error, file=sys.stderr)
+        sys.exit(OUTDATED_STATUS if words[0] == "keep" else 1)
+    except NotDoneError as error:
+        sys.exit(str(error))

@@ -1,0 +1,316 @@
+"""Where a pod or a gang would go, and why not elsewhere: as text for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numaforge.report.admit import grants, in_the_way, places_document
+from numaforge.report.wording import counted, human_bytes, wrapped
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.explain.candidates import SaidOfPod
+    from numaforge.explain.cluster import LivePod
+    from numaforge.explain.explanation import Explanation, OfNode
+    from numaforge.explain.remedies import Remedy
+    from numaforge.kubelet.admission import Admission, Pod
+    from numaforge.kubelet.admission.hints import Opinion
+
+_WIDTH = 80
+_MOST_SETS = 4
+_MOST_GROUPS = 40
+_PLACES = {"pod": "in the pod", "node": "in the nodes", "cluster": "in the cluster"}
+_SENDS = "may send it"
+
+
+def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[str, Any]:
+    """Return the answer for one workload as JSON data."""
+    workload = answer.workload
+    return {
+        "kind": workload.kind,
+        "name": workload.name,
+        "pods": len(workload.members),
+        "least": workload.least,
+        "fit": answer.fit,
+        "fits": answer.fits,
+        "about": answer.about.pod.name,
+        "asks": _asks(answer.about.pod),
+        "scheduler": answer.about.placing.scheduler,
+        "likely": answer.likely,
+        "domain": {"label": workload.domain, "value": answer.domain} if workload.domain else None,
+        "status": _status(subject) if subject else None,
+        "nodes": [_node_document(each) for each in answer.verdicts],
+        "disagree": [each.node for each in answer.disagreeing],
+        "remedies": [
+            {"of": each.of, "change": each.change, "fit": each.fit, "nodes": list(each.nodes)}
+            for each in answer.remedies
+        ],
+        "not_judged": list(_not_judged(answer)),
+    }
+
+
+def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
+    """Return the answer for one workload in lines of 80 columns."""
+    lines = [*_heading(answer, subject), "", *_table(answer)]
+    if details := [*_details(answer)]:
+        lines += ["", *details]
+    if answer.disagreeing:
+        lines += ["", *_disagreement(answer)]
+    if answer.remedies:
+        lines += ["", click.style("What would help (each has been tried)", bold=True)]
+        for remedy in answer.remedies:
+            lines += _remedy(remedy, len(answer.workload.members))
+    elif not answer.fits and _could_be_tried(answer):
+        lines += ["", "No change that was tried lets it fit."]
+    for unseen in _not_judged(answer):
+        lines += wrapped(f"not judged: {unseen}", _WIDTH, "")
+    for doubt in dict.fromkeys(doubt for each in answer.verdicts for doubt in each.doubts):
+        names = _folded(each.node for each in answer.verdicts if doubt in each.doubts)
+        lines += wrapped(f"{names}: {doubt}", _WIDTH, "")
+    return "\n".join(lines)
+
+
+def _could_be_tried(answer: Explanation) -> bool:
+    """Say whether changes could be tried: all pods of a gang are there, and a kubelet is known."""
+    known = any(each.judgement.kubelet for each in answer.verdicts)
+    return known and answer.workload.least <= len(answer.workload.members)
+
+
+def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
+    workload, pod = answer.workload, answer.about.pod
+    many = len(workload.members)
+    yield from wrapped(f"{workload.name}  {workload.kind}  {_asked_in_words(pod)}", _WIDTH, "")
+    if subject is not None and subject.phase == "Failed":
+        said = f"{subject.reason}: {subject.message}" if subject.message else str(subject.reason)
+        yield from wrapped(f"failed on {subject.node or 'no node'}: {said}", _WIDTH, "")
+    elif subject is not None and subject.node:
+        yield f"runs on {subject.node}; judged as if it were to be placed again"
+    if many == 1:
+        nodes = [each.node for each in answer.verdicts if each.judgement.fits]
+        said = f"fits on {len(nodes)} of {counted(len(answer.verdicts), 'node')}"
+        yield click.style(said, fg="green" if nodes else "red")
+        return
+    where = f", within one value of {workload.domain}" if workload.domain else ""
+    where += f" ({answer.domain})" if answer.domain else ""
+    colour = "green" if answer.fits else "red"
+    said = f"{answer.fit} of {many} pods fit{where}; {workload.least} have to start together"
+    yield from (click.style(line, fg=colour) for line in wrapped(said, _WIDTH, ""))
+    if answer.fit < many:
+        yield from wrapped(f"the first that does not: {pod.name}; below, what is said of it then", _WIDTH, "")
+
+
+def _table(answer: Explanation) -> Iterator[str]:
+    """Yield a row for all nodes of which the same is said."""
+    many = len(answer.workload.members) > 1
+    rows = [("nodes", "scheduler", "kubelet", "pods" if many else "")]
+    groups = _groups(answer, by_placed=many)
+    for group in groups[:_MOST_GROUPS]:
+        judged = group[0].judgement
+        placed = str(sum(each.placed for each in group)) if many else ""
+        names = _folded(each.node for each in group)
+        rows.append((names, "; ".join(judged.reasons) or _SENDS, _kubelet_in_short(judged), placed))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    limits = (24, 28, 24, 4)
+    widths = [min(width, limit) for width, limit in zip(widths, limits, strict=True)]
+    for number, row in enumerate(rows):
+        yield from (click.style(line, dim=True) if not number else line for line in _row(row, widths))
+    if len(groups) > _MOST_GROUPS:
+        yield f"and {counted(len(groups) - _MOST_GROUPS, 'other kind')}; -o json has all nodes"
+
+
+def _row(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    import textwrap
+
+    parts = [
+        textwrap.wrap(cell.replace(",", ", ") if " " not in cell else cell, width or 1) or [""]
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    for line in range(max(map(len, parts))):
+        texts = [part[line] if line < len(part) else "" for part in parts]
+        yield "  ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)).rstrip()
+
+
+def _details(answer: Explanation) -> Iterator[str]:
+    """Yield what the managers of each kind of node say, of those to which the scheduler may send the pod."""
+    for group in _groups(answer)[:_MOST_GROUPS]:
+        judged = group[0].judgement
+        if judged.reasons:
+            continue
+        yield click.style(_folded(each.node for each in group), bold=True)
+        if judged.kubelet is None:
+            yield from wrapped(f"not known: {judged.unknown}", _WIDTH)
+            continue
+        for container, opinions in judged.kubelet.opinions.items():
+            said = "; ".join(f"{each.resource} {_sets(each)}" for each in opinions)
+            yield from wrapped(f"{container} wants: {said}", _WIDTH)
+        if judged.kubelet.admitted:
+            for container, got in grants(judged.kubelet, names_of_devices=False):
+                yield from wrapped(f"{container} gets: {got}", _WIDTH)
+        else:
+            yield from wrapped(str(judged.kubelet.status_message), _WIDTH)
+            if judged.kubelet.in_the_way:
+                yield from wrapped(f"in the way: {in_the_way(judged.kubelet.in_the_way)}", _WIDTH)
+
+
+def _disagreement(answer: Explanation) -> Iterator[str]:
+    names = [each.node for each in answer.disagreeing]
+    reasons = sorted(
+        {str(each.judgement.kubelet.reason) for each in answer.disagreeing if each.judgement.kubelet}
+    )
+    said = (
+        f"The scheduler may send it to {_folded(names)}, where it fails with {' or '.join(reasons)}: the "
+        "scheduler counts a node's resources, and sees no NUMA nodes."
+    )
+    if answer.likely in names and sum(not each.judgement.reasons for each in answer.verdicts) > 1:
+        said += f" It would rather choose {answer.likely}, of which the most is free."
+    yield from wrapped(said, _WIDTH, "")
+
+
+def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
+    where = f"{counted(remedy.fit, 'pod')} on" if pods > 1 else "on"
+    if remedy.of == "cluster":
+        yield from wrapped(f"{_PLACES[remedy.of]}: {remedy.change}", _WIDTH)
+        return
+    yield from wrapped(f"{_PLACES[remedy.of]}: {remedy.change}; then {where} {_folded(remedy.nodes)}", _WIDTH)
+
+
+def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode]]:
+    """Return the nodes of which the same is said together, those that take the pod first."""
+    groups: dict[object, list[OfNode]] = {}
+    for each in answer.verdicts:
+        judged = each.judgement
+        said = (judged.reasons, repr(judged.kubelet) if not judged.reasons else _kubelet_in_short(judged))
+        groups.setdefault((*said, judged.unknown, by_placed and each.placed), []).append(each)
+    return sorted(groups.values(), key=lambda group: _order(group[0].judgement))
+
+
+def _order(judged: SaidOfPod) -> tuple[bool, bool]:
+    return bool(judged.reasons), not judged.fits
+
+
+def _kubelet_in_short(judged: SaidOfPod) -> str:
+    if judged.reasons:
+        return "-"
+    if judged.kubelet is None:
+        return "not known"
+    if not judged.kubelet.admitted:
+        return str(judged.kubelet.reason)
+    return "admits" if judged.kubelet.aligned else "admits, not aligned"
+
+
+def _sets(opinion: Opinion) -> str:
+    from numaforge.cpulist import format_cpulist
+
+    if opinion.preferred is None:
+        return "anywhere"
+    if not opinion.preferred:
+        if opinion.otherwise is None:
+            return "nowhere"
+        return f"only over NUMA nodes {format_cpulist(opinion.otherwise)}, which is not preferred"
+    sets = [format_cpulist(each) for each in opinion.preferred]
+    shown = " or ".join(sets[:_MOST_SETS])
+    more = f" or {len(sets) - _MOST_SETS} others" if len(sets) > _MOST_SETS else ""
+    return f"on NUMA {shown}{more}"
+
+
+def _not_judged(answer: Explanation) -> Iterator[str]:
+    about = answer.about
+    if about.placing.scheduler != "default-scheduler":
+        yield f"what {about.placing.scheduler} adds to the default filters"
+    yield from about.placing.unseen
+    yield from answer.workload.notes
+    unseen: dict[str, list[str]] = {}
+    for each in answer.verdicts:
+        for what in each.not_seen:
+            unseen.setdefault(what, []).append(each.node)
+    for what, nodes in unseen.items():
+        yield f"{what}, which is not known of {_folded(nodes)}"
+
+
+def _asked_in_words(pod: Pod) -> str:
+    from numaforge.kubelet.admission.demand import qos_class
+
+    parts = []
+    for resource, amount in _asks(pod)["requests"].items():
+        if resource == "cpu":
+            parts.append(f"{amount:g} CPUs")
+        elif resource == "memory" or resource.startswith("hugepages-"):
+            parts.append(f"{human_bytes(int(amount))} {resource}")
+        else:
+            parts.append(f"{amount:g} {resource}")
+    return f"{qos_class(pod)}: {', '.join(parts) or 'nothing'}"
+
+
+def _asks(pod: Pod) -> dict[str, Any]:
+    from numaforge.kubelet.admission.demand import qos_class
+    from numaforge.kubelet.admission.pod import pod_requests
+
+    return {
+        "qos": qos_class(pod),
+        "requests": {
+            resource: int(amount) if amount.denominator == 1 else float(amount)
+            for resource, amount in pod_requests(pod).items()
+        },
+    }
+
+
+def _status(subject: LivePod) -> dict[str, Any]:
+    return {
+        "phase": subject.phase,
+        "node": subject.node,
+        "reason": subject.reason,
+        "message": subject.message,
+    }
+
+
+def _node_document(verdict: OfNode) -> dict[str, Any]:
+    judged = verdict.judgement
+    return {
+        "node": verdict.node,
+        "fits": judged.fits,
+        "placed": verdict.placed,
+        "scheduler": {"sends": not judged.reasons, "reasons": list(judged.reasons)},
+        "kubelet": _kubelet_document(judged.kubelet) if judged.kubelet else None,
+        "unknown": judged.unknown or None,
+        "not_seen": list(verdict.not_seen),
+        "doubts": list(verdict.doubts),
+    }
+
+
+def _kubelet_document(admission: Admission) -> dict[str, Any]:
+    containers = places_document(admission)
+    for name, opinions in admission.opinions.items():
+        containers.setdefault(name, {})["wants"] = [_opinion_document(each) for each in opinions]
+    for name, held in admission.devices.items():
+        counts: Mapping[str, int] = {resource: len(ids) for resource, ids in held.items()}
+        containers.setdefault(name, {})["devices"] = dict(counts)
+    return {
+        "admitted": admission.admitted,
+        "aligned": admission.admitted and admission.aligned,
+        "qos": admission.qos,
+        "reason": admission.reason,
+        "message": admission.message,
+        "in_the_way": list(admission.in_the_way),
+        "containers": containers,
+    }
+
+
+def _opinion_document(opinion: Opinion) -> dict[str, Any]:
+    from numaforge.cpulist import format_cpulist
+
+    return {
+        "resource": opinion.resource,
+        "preferred": None
+        if opinion.preferred is None
+        else [format_cpulist(each) for each in opinion.preferred],
+        "otherwise": None if opinion.otherwise is None else format_cpulist(opinion.otherwise),
+    }
+
+
+def _folded(names: Iterable[str]) -> str:
+    from numaforge.report.hostnames import folded
+
+    return folded(names)

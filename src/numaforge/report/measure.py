@@ -1,0 +1,182 @@
+"""What was measured, for people and as a document: one machine in full, of many the outliers first."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from numaforge.measure.kinds import KINDS
+from numaforge.measure.record import MEASUREMENT, Figure, Measurement
+from numaforge.measure.siblings import names_by_make, outliers_first, slow_of
+from numaforge.report.hostnames import grouped_by_reason, in_short
+from numaforge.report.terminal import Screen, plain
+from numaforge.report.wording import counted, wrapped
+
+_FEW = 2
+"""So many machines are shown in full; of more, what is slow and what all of them have."""
+_LOW_SHARE = 0.5
+"""A share of its link's limit below which a figure is coloured, whatever siblings have."""
+
+
+def lines(
+    machines: Mapping[str, Measurement],
+    failed: Mapping[str, str],
+    least_share: float,
+    screen: Screen,
+    *,
+    aligned: bool = False,
+) -> list[str]:
+    """Return what was measured for a person, styled.
+
+    No line is wider than the screen, but for words that are.
+    """
+    shown: list[str] = []
+    for name in outliers_first(machines, least_share):
+        if aligned:
+            shown += [*_aligned_lines(name, machines[name], screen.width), ""]
+        elif len(machines) <= _FEW:
+            shown += [*_machine_lines(name, machines[name], least_share, screen.width), ""]
+        else:
+            shown += _slow_lines(name, machines[name], least_share, screen.width)
+    if len(machines) > _FEW and not aligned:
+        shown += _fleet_lines(machines, least_share, screen.width)
+    for reason, names in grouped_by_reason(failed):
+        said = wrapped(plain(f"{in_short(names)}: {reason}"), screen.width, "")
+        shown += [click.style(line, fg="red") for line in said]
+    return shown
+
+
+def _machine_lines(name: str, measured: Measurement, least_share: float, width: int) -> Iterator[str]:
+    yield click.style(plain(f"{name}: {measured.make}"), bold=True)
+    plan = f"plan {measured.plan[:12]}" if measured.plan else "no plan"
+    yield plain(f"  measured {measured.measured_at}, Linux {measured.kernel}, {plan}")
+    for evidence in measured.in_use:
+        yield from wrapped(plain(f"meanwhile {evidence}"), width)
+    slow = {each.figure.key for each in slow_of(measured, least_share)}
+    for figure in measured.figures:
+        text = wrapped(plain(_figure(figure, measured)), width)
+        colour = "red" if figure.key in slow else "yellow" if (figure.share or 1) < _LOW_SHARE else None
+        yield from (click.style(line, fg=colour) if colour else line for line in text)
+    for each in measured.not_measured:
+        where = f" of {each.place}" if each.place else ""
+        title = KINDS[each.kind].title if each.kind in KINDS else each.kind
+        yield from wrapped(plain(f"not measured: {title}{where}: {each.why}"), width)
+
+
+def _figure(figure: Figure, measured: Measurement) -> str:
+    kind = KINDS.get(figure.kind)
+    where = f", {figure.place}" if figure.place else ""
+    said = (
+        f"{kind.title if kind else figure.kind}{where}: {figure.median:g} {figure.unit} "
+        f"({figure.lowest:g} to {figure.highest:g} in {counted(figure.runs, 'run')} of {figure.program})"
+    )
+    if figure.share is not None:
+        said += f"; {figure.share:.0%} of the link's {figure.limit:g}"
+    if of := measured.siblings.get(figure.key):
+        said += f"; {of.machines} siblings have {of.median:g}"
+    return said
+
+
+def _slow_lines(name: str, measured: Measurement, least_share: float, width: int) -> Iterator[str]:
+    for slow in slow_of(measured, least_share):
+        yield from (click.style(line, fg="red") for line in wrapped(plain(f"{name}: {slow}"), width, ""))
+
+
+def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width: int) -> Iterator[str]:
+    """Yield what the machines of each make have: the lowest, the median, the highest of their figures."""
+    for make, names in names_by_make(machines).items():
+        slow = [name for name in names if slow_of(machines[name], least_share)]
+        state = f"{len(slow)} slower than siblings" if slow else "none slower than siblings"
+        yield click.style(
+            plain(f"{in_short(names)}: {counted(len(names), 'machine')}, {make}: {state}"), bold=True
+        )
+        figures: dict[str, list[Figure]] = {}
+        for name in names:
+            for figure in machines[name].figures:
+                figures.setdefault(figure.key, []).append(figure)
+        for several in figures.values():
+            yield from wrapped(plain(_of_many(several)), width)
+        reasons = {f"{each.kind}: {each.why}" for name in names for each in machines[name].not_measured}
+        for reason in sorted(reasons):
+            yield from wrapped(plain(f"not measured: {reason}"), width)
+
+
+def _of_many(several: Sequence[Figure]) -> str:
+    first, values = several[0], [figure.median for figure in several]
+    kind = KINDS.get(first.kind)
+    where = f", {first.place}" if first.place and (kind is None or kind.steady) else ""
+    return (
+        f"{kind.title if kind else first.kind}{where}: {min(values):g}, {statistics.median(values):g}, "
+        f"{max(values):g} {first.unit} (lowest, median, highest of {counted(len(values), 'machine')}, "
+        f"{first.program})"
+    )
+
+
+def alignment(measured: Measurement) -> list[dict[str, Any]]:
+    """Return what alignment is worth: both figures of a kind, and how many times as good the aligned is."""
+    found = []
+    for aligned in measured.figures:
+        others = [
+            each
+            for each in measured.figures
+            if (each.kind, each.program) == (aligned.kind, aligned.program)
+            and each.place.startswith(f"{aligned.place} to ")
+        ]
+        for other in others:
+            better = KINDS[aligned.kind].more_is_better
+            above, below = (aligned, other) if better else (other, aligned)
+            ratio = float(f"{above.median / below.median:.3g}") if below.median else None
+            found.append(
+                {
+                    "kind": aligned.kind,
+                    "unit": aligned.unit,
+                    "aligned": aligned.median,
+                    "not_aligned": other.median,
+                    "places": [aligned.place, other.place],
+                    "ratio": ratio,
+                    "program": aligned.program,
+                }
+            )
+    return found
+
+
+def _aligned_lines(name: str, measured: Measurement, width: int) -> Iterator[str]:
+    yield click.style(plain(f"{name}: {measured.make}"), bold=True)
+    for row in alignment(measured):
+        ratio = "not known how much" if row["ratio"] is None else f"{row['ratio']:g} times as good"
+        text = (
+            f"{KINDS[row['kind']].title}: aligned ({row['places'][0]}) {row['aligned']:g} {row['unit']}, "
+            f"across ({row['places'][1]}) {row['not_aligned']:g}: aligned is {ratio} ({row['program']})"
+        )
+        yield from wrapped(plain(text), width)
+    for each in measured.not_measured:
+        yield from wrapped(plain(f"not measured: {each.why}"), width)
+
+
+def document(
+    machines: Mapping[str, Measurement],
+    failed: Mapping[str, str],
+    least_share: float,
+    *,
+    aligned: bool = False,
+) -> dict[str, Any]:
+    """Return the same as JSON data, schema 1; the machines' own documents are those that nodes keep."""
+    return {
+        "schema": 1,
+        "least_share": least_share,
+        "machines": {
+            name: {
+                "measurement": MEASUREMENT.encode(machines[name]),
+                **(
+                    {"alignment": alignment(machines[name])}
+                    if aligned
+                    else {"slow": [str(slow) for slow in slow_of(machines[name], least_share)]}
+                ),
+            }
+            for name in outliers_first(machines, least_share)
+        },
+        "failed": dict(failed),
+    }

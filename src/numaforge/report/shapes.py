@@ -1,0 +1,170 @@
+"""Which settings admit most of what a fleet runs: tables of 80 columns and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from numaforge.report.fit import free_document, left_on_node
+from numaforge.report.hostnames import folded
+from numaforge.report.wording import counted
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from numaforge.kubelet.admission.shapes import KindOutcome, Load, SettingOutcome, ShapesReport
+
+
+def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
+    """Return the answer as JSON data."""
+    return {
+        "shapes": [{"name": each.name, "count": each.count} for each in load.shapes],
+        "on_every_node": len(load.everywhere),
+        "sums": _outcome(report.sums),
+        "configured": _outcome(report.configured),
+        "policies": [_outcome(each) for each in report.policies],
+        "options": [_outcome(each) for each in report.options],
+        "best": _outcome(report.best),
+    }
+
+
+def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> RenderableType:
+    """Return the settings beside each other, what each shape gets, and what is left that no shape can use."""
+    from rich.console import Group
+    from rich.text import Text
+
+    total = sum(each.count for each in load.shapes)
+    shapes = counted(len(load.shapes), "shape")
+    said = f"{counted(total, 'pod')} of {shapes}, on {counted(nodes, 'node')} of {counted(kinds, 'kind')}"
+    parts: list[RenderableType] = [
+        Text(said, style="bold"),
+        *([Text(f"beside {len(load.everywhere)} of DaemonSets on each")] if load.everywhere else []),
+        Text(""),
+        _settings_table(report, total),
+        Text(""),
+        Text("\n".join(_options_lines(report, total))),
+        Text(""),
+        Text(_advice(report), style="bold"),
+        Text(""),
+        _shapes_table(report, load),
+        *(Text(f"never as configured: {each}") for each in report.configured.never),
+    ]
+    for each in report.best.kinds:
+        if each.free is not None and each.busy:
+            parts += [Text(""), *_left(each, load)]
+    return Group(*parts)
+
+
+def _settings_table(report: ShapesReport, total: int) -> RenderableType:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("policy", "scope", "pods", "served", "aligned", "GPUs", "refused", ""):
+        table.add_column(
+            heading,
+            justify="left" if heading in ("policy", "scope", "") else "right",
+            no_wrap=heading in ("policy", "scope"),
+        )
+    table.add_row("sums alone", "", *_numbers(report.sums, total), "")
+    rows = report.policies if report.configured in report.policies else (report.configured, *report.policies)
+    for each in rows:
+        mark = "<- configured" if each is report.configured else ""
+        scope = "" if each.policy == "none" else each.scope
+        never = f"never: {len(each.never)} of the shapes" if each.never else ""
+        table.add_row(each.policy, scope, *_numbers(each, total), each.error or mark or never)
+    return table
+
+
+def _numbers(outcome: SettingOutcome, total: int) -> tuple[str, ...]:
+    if outcome.error:
+        return ("-",) * 5
+    aligned, refused = sum(outcome.aligned.values()), sum(outcome.refused.values())
+    return str(outcome.pods), _served(outcome, total), str(aligned), str(outcome.devices), str(refused or "")
+
+
+def _served(outcome: SettingOutcome, total: int) -> str:
+    return "100%" if outcome.pods == total else f"{min(99.9, round(outcome.share * 100, 1)):g}%"
+
+
+def _options_lines(report: ShapesReport, total: int) -> list[str]:
+    """Return which options and reservations change something of the best policy and scope."""
+    base = max((report.configured, *report.policies), key=lambda each: each.rank)
+    changed = [each for each in report.options if not each.error and each.rank[:4] != base.rank[:4]]
+    if not changed:
+        return ["No option and no other reservation that was tried changes that."]
+    lines = ["With one more change"]
+    for each in sorted(changed, key=lambda each: each.rank, reverse=True):
+        aligned = sum(each.aligned.values())
+        lines.append(f"  {each.pods} pods, {_served(each, total)} served, {aligned} aligned: {each.change}")
+    return lines
+
+
+def _advice(report: ShapesReport) -> str:
+    if report.best.change == "as configured":
+        return "No setting that was tried serves more: the nodes are best as they are configured."
+    scope = "" if report.best.policy == "none" else f", topologyManagerScope: {report.best.scope}"
+    change = f", {report.best.change}" if report.best.change else ""
+    return f"Best: topologyManagerPolicy: {report.best.policy}{scope}{change}"
+
+
+def _shapes_table(report: ShapesReport, load: Load) -> RenderableType:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    same = report.best is report.configured
+    for heading in ("shape", "pods", "by sums", "as configured", *(() if same else ("at best",))):
+        table.add_column(heading, justify="left" if heading == "shape" else "right", overflow="fold")
+    for shape in load.shapes:
+        runs = [report.sums, report.configured, *(() if same else (report.best,))]
+        table.add_row(shape.name, str(shape.count), *(str(each.admitted.get(shape.name, 0)) for each in runs))
+    return table
+
+
+def _left(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
+    """Yield what no shape can use of one node of a kind: of resources that some shape asks for, and GPUs."""
+    from rich.text import Text
+
+    from numaforge.kubelet.admission.scheduler import is_counted
+
+    if kind.free is None:
+        return
+    busy = f"{kind.busy} of {counted(len(kind.names), 'node')} busy"
+    yield Text(f"{folded(kind.names)}: {busy}; of a full one no shape can use", style="bold")
+    asked = {name for shape in load.shapes for each in shape.pod.containers for name in each.limits}
+    kept = [name for name in kind.free.devices if name in asked or is_counted(name)]
+    nodes = tuple(
+        replace(node, devices={name: node.devices[name] for name in kept}) for node in kind.free.numa_nodes
+    )
+    yield from left_on_node(
+        replace(kind.free, devices={name: kind.free.devices[name] for name in kept}, numa_nodes=nodes)
+    )
+    if kind.no_more_pods:
+        yield Text("it runs as many pods as its kubelet takes (maxPods)")
+
+
+def _outcome(outcome: SettingOutcome) -> dict[str, Any]:
+    return {
+        "policy": outcome.policy,
+        "scope": outcome.scope,
+        "change": outcome.change,
+        "pods": outcome.pods,
+        "served": round(outcome.share, 4),
+        "aligned": sum(outcome.aligned.values()),
+        "gpus": outcome.devices,
+        "admitted": dict(outcome.admitted),
+        "refused": dict(outcome.refused),
+        "never": list(outcome.never),
+        "error": outcome.error,
+        "kinds": [
+            {
+                "nodes": list(each.names),
+                "busy": each.busy,
+                "admitted": dict(each.admitted),
+                "left": free_document(each.free) if each.free else None,
+                "no_more_pods": each.no_more_pods,
+            }
+            for each in outcome.kinds
+        ],
+    }

@@ -1,0 +1,264 @@
+"""Dynamic resource allocation: claims from rails, the CPU driver's values, taints for sick GPUs.
+
+Sources: kubernetes-sigs/dra-driver-cpu (docs/user/configuration.md, device-attributes.md: driver `dra.cpu`,
+its capacity and attributes), deviceattribute of k8s.io/dynamic-resource-allocation (pcieRoot, pciBusID,
+numaNode), NVIDIA's driver (devices gpu-MINOR, class gpu.nvidia.com), KEP-5055 (DeviceTaintRule).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from numaforge.findings import Severity
+from numaforge.findings.engine import judge
+from numaforge.findings.gpus.rules import RULES
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, root_of
+from numaforge.topology.model import NodeTopology
+from numaforge.topology.rails import rails
+from numaforge.topology.vendors import AMD, NVIDIA
+
+NAME = "dra"
+WHY = "claims for GPUs and NICs that share a PCIe root, the CPU driver's values, and GPUs to be left alone"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE = "resource.kubernetes.io/numaNode"
+CPU_DRIVER = "dra.cpu"
+CPU_CAPACITY = "dra.cpu/cpu"
+TAINT = "numaforge.io/sick"
+
+_API = "resource.k8s.io/v1"
+_CLASSES = {NVIDIA: "gpu.nvidia.com", AMD: "gpu.amd.com"}
+_NIC_CLASS = "numaforge-rdma"
+_VALUES = "dra-driver-cpu.values.yml"
+_TAINT_VERSIONS = ((37, "v1"), (36, "v1beta2"), (33, "v1alpha3"))
+_DRIVER_ROOT = "/var/lib/kubelet"
+
+Shape = tuple[str, int, int]
+"""The vendor of GPUs below one PCIe root, how many they are, and how many rails are there."""
+
+
+def documents(fleet: ServedFleet) -> Iterator[Written]:
+    """Yield what the CPU driver is told, the claims that the rails allow, and the taints of sick GPUs.
+
+    There is none where no plan hands out anything by claims.
+    """
+    if not any(node.plan.dra for node in fleet.nodes):
+        return
+    yield from _cpu_values(fleet)
+    yield from _claims(fleet)
+    rules = tuple(_taint_rules(fleet))
+    if rules:
+        yield Written(
+            "taints.yaml",
+            "a sick GPU leaves service, not its node: delete the rule once it is mended. Before 1.37 the "
+            "gate DRADeviceTaintRules has to be on; MIG devices of the GPU have names of their own",
+            rules,
+        )
+
+
+def _cpu_values(fleet: ServedFleet) -> Iterator[Written]:
+    """Yield the values of the CPU driver's chart: one release of it has one configuration for all nodes."""
+    told = {node.name: text for node in fleet.nodes if (text := _values_of(node))}
+    if not told:
+        return
+    [(most, _)] = Counter(told.values()).most_common(1)
+    for name, text in told.items():
+        if text != most:
+            fleet.left_out[name] = (
+                "its reserved CPUs are not those of the other nodes, and a release of the CPU driver's chart "
+                "has one configuration: give these nodes the same profile, or a DaemonSet of their own"
+            )
+    why = "helm install dra-driver-cpu ... -f this: its reservedCPUs are the kubelet's reservedSystemCPUs"
+    yield Written(_VALUES, why, text=f"# {why}\n{most}")
+
+
+def _values_of(node: ServedNode) -> str:
+    driver = node.plan.dra.cpus if node.plan.dra else None
+    if driver is None:
+        return ""
+    config: dict[str, Any] = {"cpuDeviceMode": driver.device_mode}
+    if driver.device_mode == "grouped":
+        config["groupBy"] = driver.group_by
+    if driver.reserved_cpus:
+        config["reservedCPUs"] = driver.reserved_cpus
+    values: dict[str, Any] = {"driverConfig": config}
+    if node.plan.kubelet and node.plan.kubelet.root_dir != _DRIVER_ROOT:
+        values["kubeletRootDir"] = node.plan.kubelet.root_dir
+    return yaml.safe_dump(values, sort_keys=False)
+
+
+def _claims(fleet: ServedFleet) -> Iterator[Written]:
+    shapes: set[Shape] = set()
+    for node in fleet.nodes:
+        if not (node.plan.dra and node.plan.dra.gpus):
+            continue
+        own = {*roots(node.machine).values()}
+        shapes |= own
+        if node.machine.gpus and not own:
+            fleet.left_out[node.name] = (
+                "no GPU of it shares a PCIe root with an RDMA device, as far as is known"
+            )
+    if not shapes:
+        return
+    nics = {
+        "apiVersion": _API,
+        "kind": "DeviceClass",
+        "metadata": {"name": _NIC_CLASS, "labels": dict(MANAGED_BY)},
+        "spec": {
+            "selectors": [
+                {"cel": {"expression": 'device.driver == "dra.net" && device.attributes["dra.net"].rdma'}}
+            ]
+        },
+    }
+    yield Written("classes.yaml", "RDMA devices as DRANET has them; GPUs have their driver's class", (nics,))
+    templates = {each["metadata"]["name"]: each for shape in sorted(shapes) for each in _templates(shape)}
+    for node in fleet.nodes:
+        for each in _with_cpus(node):
+            templates.setdefault(each["metadata"]["name"], each)
+    yield Written(
+        "claims.yaml",
+        "each asks for devices below one PCIe root, as many as the rails of these nodes have there; those "
+        "with CPUs are for one container, which also requests as many CPUs",
+        tuple(templates.values()),
+    )
+
+
+def roots(machine: NodeTopology) -> dict[str, Shape]:
+    """Return the PCIe roots below which GPUs have a rail, with what is there."""
+    gpus: dict[str, list[str]] = {}
+    vendors = {gpu.pci_address: gpu.vendor for gpu in machine.gpus}
+    for address in vendors:
+        if root := root_of(machine, address):
+            gpus.setdefault(root, []).append(address)
+    nics = Counter(
+        root
+        for rail in rails(machine)
+        if rail.gpus and (root := root_of(machine, rail.device.pci_address or ""))
+    )
+    return {
+        root: (vendors[listed[0]], len(listed), nics[root])
+        for root, listed in sorted(gpus.items())
+        if nics[root] and len({vendors[each] for each in listed}) == 1 and vendors[listed[0]] in _CLASSES
+    }
+
+
+def _templates(shape: Shape) -> Iterator[dict[str, Any]]:
+    """Yield a claim for a GPU and a rail, and one for all that are below a root."""
+    vendor, gpus, nics = shape
+    for count, rail_count in dict.fromkeys(((1, 1), (gpus, nics))):
+        requests = [_request("gpu", _CLASSES[vendor], count), _request("nic", _NIC_CLASS, rail_count)]
+        constraints = [{"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT}]
+        yield _template(_name(vendor, count, rail_count), requests, constraints)
+
+
+def _with_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
+    """Yield a claim for a GPU with its rail and its share of the CPUs of its NUMA node."""
+    driver = node.plan.dra.cpus if node.plan.dra else None
+    found = roots(node.machine)
+    cpus = cpus_per_gpu(node)
+    if driver is None or not (node.plan.dra and node.plan.dra.gpus and found and cpus):
+        return
+    if (driver.device_mode, driver.group_by) != ("grouped", "numanode"):
+        return
+    vendor = next(iter(found.values()))[0]
+    requests = [
+        _request("gpu", _CLASSES[vendor], 1),
+        _request("nic", _NIC_CLASS, 1),
+        {
+            "name": "cpus",
+            "exactly": {"deviceClassName": CPU_DRIVER, "capacity": {"requests": {CPU_CAPACITY: str(cpus)}}},
+        },
+    ]
+    constraints = [
+        {"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT},
+        {"requests": ["gpu", "cpus"], "matchAttribute": NUMA_NODE},
+    ]
+    yield _template(f"{_name(vendor, 1, 1)}-cpu-{cpus}", requests, constraints)
+
+
+def cpus_per_gpu(node: ServedNode) -> int:
+    """Return how many CPUs each GPU can have of its NUMA node, in whole cores; 0 where that is not known."""
+    counts = Counter(gpu.numa_node for gpu in node.machine.gpus)
+    if not counts or None in counts:
+        return 0
+    free = {zone.id: len(zone.cpus - zone.reserved) for zone in node.zones}
+    threads = max((len(core.cpus) for core in node.machine.cores), default=1)
+    least = min(free.get(place, 0) // count for place, count in counts.items() if place is not None)
+    return least - least % threads
+
+
+def _name(vendor: str, gpus: int, nics: int) -> str:
+    maker = {NVIDIA: "nvidia", AMD: "amd"}[vendor]
+    return f"numaforge-{maker}-gpu-{gpus}-nic-{nics}"
+
+
+def _request(name: str, device_class: str, count: int) -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": device_class, "count": count}}
+
+
+def _template(
+    name: str, requests: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "apiVersion": _API,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": "default", "labels": dict(MANAGED_BY)},
+        "spec": {"spec": {"devices": {"requests": list(requests), "constraints": list(constraints)}}},
+    }
+
+
+def _taint_rules(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
+    version = taint_version(fleet)
+    for node in fleet.nodes:
+        if not (node.plan.dra and node.plan.dra.gpus):
+            continue
+        for address, ids in sorted(sick_gpus(node.machine).items()):
+            gpu = next(each for each in node.machine.gpus if each.pci_address == address)
+            if gpu.minor is None or version is None:
+                why = (
+                    "its minor number is not known"
+                    if gpu.minor is None
+                    else "this Kubernetes has no such rule"
+                )
+                fleet.left_out[node.name] = f"GPU {address} is sick ({', '.join(ids)}), and {why}"
+                continue
+            yield {
+                "apiVersion": f"resource.k8s.io/{version}",
+                "kind": "DeviceTaintRule",
+                "metadata": {
+                    "name": f"numaforge-{node.name}-gpu-{gpu.minor}",
+                    "labels": dict(MANAGED_BY),
+                    "annotations": {f"{TAINT}-gpu": address, f"{TAINT}-findings": ",".join(ids)},
+                },
+                "spec": {
+                    "deviceSelector": {
+                        "driver": _CLASSES[NVIDIA],
+                        "pool": node.name,
+                        "device": f"gpu-{gpu.minor}",
+                    },
+                    "taint": {"key": TAINT, "value": ids[0], "effect": "NoSchedule"},
+                },
+            }
+
+
+def taint_version(fleet: ServedFleet) -> str | None:
+    """Return the version of DeviceTaintRule that an API server of the newest planned version serves."""
+    versions = [KubeletVersion.parse(node.plan.kubelet.version) for node in fleet.nodes if node.plan.kubelet]
+    minor = max((each.minor for each in versions), default=LATEST_MINOR)
+    return next((version for first, version in _TAINT_VERSIONS if minor >= first), None)
+
+
+def sick_gpus(machine: NodeTopology) -> dict[str, tuple[str, ...]]:
+    """Return the GPUs that a rule of `gpus check` finds unfit for work, by PCI address, with the rules."""
+    sick: dict[str, list[str]] = {}
+    ours = {gpu.pci_address for gpu in machine.gpus if gpu.vendor == NVIDIA}
+    for rule in RULES:
+        if rule.severity is Severity.ERROR:
+            for finding in judge(rule, machine).findings:
+                if finding.where in ours:
+                    sick.setdefault(finding.where, []).append(rule.id)
+    return {address: tuple(ids) for address, ids in sick.items()}

@@ -1,0 +1,84 @@
+"""Node-feature-discovery: a rule for each kind of node, whose labels stay while the node is as planned."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written
+from numaforge.schedulers.labels import PREFIX, labels_of
+
+NAME = "nfd"
+WHY = "for node-feature-discovery, where it runs: labels of nodes that are found as their plans have them"
+AS_PLANNED = f"{PREFIX}/found-as-planned"
+_OF_EACH_NODE = f"{PREFIX}/plan"  # no rule can say it for several
+_GPU_CLASSES = ("0300", "0302", "1200")  # VGA, 3D, processing accelerators
+
+
+def documents(fleet: ServedFleet) -> Iterator[Written]:
+    """Yield the rules: one for nodes that have the same labels and are discovered by the same features."""
+    kinds: dict[str, list[ServedNode]] = {}
+    for node in fleet.nodes:
+        kinds.setdefault(json.dumps([_labels(node), _features(node)], sort_keys=True), []).append(node)
+    rules = [_rule(nodes) for nodes in kinds.values()]
+    document = {
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeatureRule",
+        "metadata": {"name": "numaforge", "labels": dict(MANAGED_BY)},
+        "spec": {"rules": rules},
+    }
+    why = "a label goes when the node is found otherwise: fewer NUMA nodes, huge pages, no GPU"
+    yield Written("rules.yaml", why, (document,))
+
+
+def _rule(nodes: list[ServedNode]) -> dict[str, Any]:
+    names = sorted(node.name for node in nodes)
+    first = nodes[0]
+    return {
+        "name": f"numaforge {names[0]}"
+        if len(names) == 1
+        else f"numaforge {names[0]} and {len(names) - 1} more",
+        "labels": {**_labels(first), AS_PLANNED: "true"},
+        "matchFeatures": [
+            _matching("system.name", nodename={"op": "In", "value": names}),
+            *_features(first),
+        ],
+    }
+
+
+def _labels(node: ServedNode) -> dict[str, str]:
+    return {key: value for key, value in labels_of(node).items() if key != _OF_EACH_NODE}
+
+
+def _features(node: ServedNode) -> list[dict[str, Any]]:
+    """Return what a node is discovered by: its NUMA nodes, its huge pages in all, a GPU of its vendor.
+
+    NFD's memory.numa and memory.hugepages (v0.18 and later), pci.device.
+    """
+    count = str(len(node.machine.numa_nodes))
+    found = [_matching("memory.numa", node_count={"op": "In", "value": [count]})]
+    totals: dict[str, int] = {}
+    for planned in node.plan.numa_nodes:
+        for size, pages in {**planned.other_hugepages, **planned.hugepages}.items():
+            totals[size] = totals.get(size, 0) + pages
+    wanted = {
+        f"hugepages-{size}": {"op": "Ge", "value": [str(pages)]}
+        for size, pages in sorted(totals.items())
+        if pages
+    }
+    if wanted:
+        found.append(_matching("memory.hugepages", **wanted))
+    for vendor in sorted({gpu.vendor for gpu in node.machine.gpus}):
+        found.append(
+            _matching(
+                "pci.device",
+                vendor={"op": "In", "value": [vendor]},
+                **{"class": {"op": "In", "value": [*_GPU_CLASSES]}},
+            )
+        )
+    return found
+
+
+def _matching(feature: str, **expressions: dict[str, Any]) -> dict[str, Any]:
+    return {"feature": feature, "matchExpressions": expressions}

@@ -1,0 +1,152 @@
+"""Live ResourceSlices beside the topology and the plan: what drivers offer, and who has written it.
+
+A slice is a driver's own word, so no object is planned: each device that can be told by its PCI address, its
+NUMA node or its CPU is held to what the machine has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import NumaforgeError
+from numaforge.given import mapping
+from numaforge.quantity import parse_quantity
+from numaforge.roles.dra.plan import CpuDriverPlan
+from numaforge.schedulers.dra import CPU_CAPACITY, CPU_DRIVER, NUMA_NODE, PCIE_ROOT
+from numaforge.schedulers.fleet import ServedNode, root_of
+from numaforge.schedulers.live import Deviation, writer_of
+
+_KIND = "ResourceSlice"
+_BUS_ID = "resource.kubernetes.io/pciBusID"
+_CPU_ID = "dra.cpu/cpuID"
+_SOCKET = "dra.cpu/socketID"
+_DEVICES = ("spec", "devices")
+
+Slice = Mapping[str, Any]
+
+
+def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> Iterator[Deviation]:
+    """Yield what slices of these nodes say otherwise than their machines and plans."""
+    for node in nodes:
+        own = [each for each in slices if _spec(each).get("nodeName") == node.name]
+        yield from _cpu_deviations(node, [each for each in own if _spec(each).get("driver") == CPU_DRIVER])
+        for each in own:
+            for device in _devices(each):
+                yield from _place_deviations(node, each, device)
+
+
+def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Deviation]:
+    driver = node.plan.dra.cpus if node.plan.dra else None
+    if driver is None:
+        for each in slices:
+            yield _deviation(each, "spec.driver", None, CPU_DRIVER, ("spec", "driver"))
+        return
+    if not slices:
+        yield Deviation(_KIND, f"of {CPU_DRIVER} for {node.name}", "", driver.reserved_cpus, None)
+        return
+    offered = [(each, device) for each in slices for device in _devices(each)]
+    if driver.device_mode == "individual":
+        yield from _single_cpus(node, offered)
+    else:
+        yield from _groups(node, driver, offered)
+
+
+def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, Any]]]) -> Iterator[Deviation]:
+    reserved = node.plan.cpus.reserved
+    for each, device in offered:
+        cpu = _value(device, _CPU_ID)
+        if cpu in reserved:
+            yield _deviation(each, f"{_place(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is reserved")
+
+
+def _groups(
+    node: ServedNode, driver: CpuDriverPlan, offered: Sequence[tuple[Slice, Mapping[str, Any]]]
+) -> Iterator[Deviation]:
+    """Yield groups that hold more or fewer CPUs than are for pods."""
+    free = groups_of(node, driver)
+    key = {"numanode": NUMA_NODE, "socket": _SOCKET}.get(driver.group_by)
+    seen = set()
+    for each, device in offered:
+        group = _value(device, key) if key else 0
+        if group is None and key == NUMA_NODE:
+            group = _value(device, "dra.cpu/numaNodeID")  # of a driver before the standard attribute
+        if group not in free:
+            yield _deviation(each, f"{_place(device)}.{key}", f"one of {format_cpulist(free)}", group)
+            continue
+        seen.add(group)
+        capacity = ((device.get("capacity") or {}).get(CPU_CAPACITY) or {}).get("value")
+        if _amount(capacity) != len(free[group]):
+            planned = f"{len(free[group])}, without the reserved {driver.reserved_cpus or 'none'}"
+            yield _deviation(each, f"{_place(device)}.capacity.{CPU_CAPACITY}", planned, capacity)
+    for group in sorted(free.keys() - seen):
+        if free[group]:
+            yield _deviation(
+                offered[0][0] if offered else {}, f"spec.devices[{key} {group}]", "a group", None
+            )
+
+
+def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[int]]:
+    """Return the CPUs that are for pods, by the group in which the CPU driver offers them."""
+    reserved = node.plan.cpus.reserved
+    if driver.group_by == "numanode":
+        found = {each.id: frozenset(each.cpus) for each in node.machine.numa_nodes if each.cpus}
+    elif driver.group_by == "socket":
+        found = {each.id: frozenset(each.cpus) for each in node.machine.packages}
+    else:
+        found = {0: frozenset(node.machine.online)}
+    return {group: cpus - reserved for group, cpus in found.items()}
+
+
+def _place_deviations(node: ServedNode, each: Slice, device: Mapping[str, Any]) -> Iterator[Deviation]:
+    """Yield a device that is elsewhere than the machine has it."""
+    address = str(_value(device, _BUS_ID) or "").lower()
+    functions = {gpu.pci_address: gpu.numa_node for gpu in node.machine.gpus}
+    functions |= {nic.pci_address: nic.numa_node for nic in node.machine.nics}
+    if not address:
+        return
+    if address not in functions and address not in node.machine.pci_paths:
+        yield _deviation(each, f"{_place(device)}.{_BUS_ID}", None, address)
+        return
+    root, said_root = root_of(node.machine, address), _value(device, PCIE_ROOT)
+    if root is not None and said_root is not None and root not in _listed(said_root):
+        yield _deviation(each, f"{_place(device)}.{PCIE_ROOT}", root, said_root)
+    place, said = functions.get(address), _value(device, NUMA_NODE)
+    if place is not None and said is not None and place not in _listed(said):
+        yield _deviation(each, f"{_place(device)}.{NUMA_NODE}", place, said)
+
+
+def _deviation(
+    each: Slice, path: str, planned: object, found: object, steps: tuple[str, ...] = _DEVICES
+) -> Deviation:
+    name = str((each.get("metadata") or {}).get("name", "?"))
+    return Deviation(_KIND, name, path, planned, found, writer_of(each, steps))
+
+
+def _place(device: Mapping[str, Any]) -> str:
+    return f"spec.devices[{device.get('name', '?')}]"
+
+
+def _spec(each: Slice) -> Mapping[str, Any]:
+    return mapping(each.get("spec"))
+
+
+def _devices(each: Slice) -> list[Mapping[str, Any]]:
+    return [device for device in _spec(each).get("devices") or () if isinstance(device, Mapping)]
+
+
+def _value(device: Mapping[str, Any], name: str) -> Any:
+    """Return an attribute's value, whatever its type: `{int: 0}`, `{string: x}`, `{ints: [0, 1]}`."""
+    return next(iter(mapping(mapping(device.get("attributes")).get(name)).values()), None)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _amount(text: object) -> int | None:
+    try:
+        return int(parse_quantity(text)) if isinstance(text, str | int) else None
+    except NumaforgeError:
+        return None

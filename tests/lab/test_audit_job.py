@@ -1,0 +1,69 @@
+"""The documented CronJob: an API server takes it, and its arguments and inventory are those of an audit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.kwok import Fleet
+from lab.paths import REPOSITORY
+from numaforge.commands.audit import audit
+from tests.lab.job_manifests import inventory_as_pyinfra_reads_it
+
+JOB = REPOSITORY / "docs" / "audit-job.yaml"
+IMAGE = REPOSITORY / "docs" / "Containerfile"
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    (found,) = [each for each in yaml.safe_load_all(JOB.read_text()) if each["kind"] == kind]
+    return dict(found)
+
+
+def pod() -> dict[str, Any]:
+    return dict(manifest("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+
+
+@pytest.mark.lab
+def test_the_api_server_takes_it(fleet: Fleet) -> None:
+    command = [str(fleet.control_plane.kubectl()), f"--kubeconfig={fleet.kubeconfig}", "create"]
+    options = ["--dry-run=server", "--validate=strict", f"--filename={JOB}", "--output=yaml"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    taken = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
+    assert {*taken} == {"ConfigMap", "PersistentVolumeClaim", "CronJob"}
+    assert taken["CronJob"]["spec"]["concurrencyPolicy"] == "Forbid"
+
+
+def test_its_arguments_are_those_of_an_audit() -> None:
+    (container,) = pod()["containers"]
+    name, *arguments = container["args"]
+    assert name == "audit"
+    given = audit.make_context("audit", arguments).params
+    assert given["sources"] == ("/etc/numaforge/inventory/inventory.py",)
+    kept = {mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "audits"}
+    assert {str(Path(file).parent) for file in given["files"]} == kept
+    assert {Path(file).suffix for file in given["files"]} == {".json", ".html", ".prom"}
+
+
+def test_an_answer_is_no_reason_to_ask_again() -> None:
+    policy = manifest("CronJob")["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]
+    (rule,) = policy["rules"]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [1, 2, 6])
+
+
+def test_it_has_no_login_at_the_api_server_and_runs_as_the_images_user() -> None:
+    assert pod()["automountServiceAccountToken"] is False
+    user = pod()["securityContext"]["runAsUser"]
+    assert f"USER {user}:{user}\n" in IMAGE.read_text()
+
+
+def test_its_inventory_is_one_that_pyinfra_reads(tmp_path: Path) -> None:
+    shown = inventory_as_pyinfra_reads_it(manifest("ConfigMap")["data"], tmp_path)
+    assert "gpu-004" in shown
+    mounted = {each["mountPath"]: each["name"] for each in pod()["containers"][0]["volumeMounts"]}
+    assert mounted["/etc/numaforge/ssh"] == "ssh"
+    assert "/etc/numaforge/ssh/known_hosts" in shown

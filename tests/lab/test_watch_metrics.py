@@ -1,0 +1,43 @@
+"""The metrics of a node's watch, as Prometheus' own program reads them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import gobuild
+from numaforge.topology.ready import ready_machine
+from tests.fixtures.watched_folder import WatchedFolder
+
+pytestmark = pytest.mark.lab
+PROFILE: dict[str, Any] = {
+    "name": 'a "watched" one',
+    "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": "1"}},
+    "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}],
+    "watch": {"enabled": True},
+}
+POOL = "/sys/devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages"
+
+
+@pytest.mark.parametrize(
+    ("pages", "line"),
+    [
+        pytest.param("8", 'what="hugepages"} 0', id="as planned"),
+        pytest.param("7", 'what="hugepages"} 1', id="drifted"),
+        pytest.param("", 'what="hugepages"} NaN', id="unknown"),
+    ],
+)
+def test_promtool_finds_nothing_wrong(pages: str, line: str, tmp_path: Path) -> None:
+    node = WatchedFolder(tmp_path)
+    node.install(ready_machine("dgx-h100"), PROFILE)
+    node.write(POOL, pages)
+    node.run()
+    assert line in node.metrics
+    program = gobuild.build(gobuild.PROMTOOL) / "promtool"
+    done = subprocess.run(
+        [program, "check", "metrics"], input=node.metrics, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,605 @@
+"""AMD GPUs that get other modes within a transaction: the planned ones or those that they had."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.maintenance.look import NodeQuery, look
+from numaforge.maintenance.transaction import Transaction, revert_script, start_script
+from numaforge.maintenance.worker import units_of
+from numaforge.roles.amd_partitions import part as amd
+from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
+from numaforge.roles.amd_partitions.instance import AmdGpu
+from numaforge.roles.amd_partitions.part import BOOT_LINK
+from numaforge.roles.files import part as files
+from numaforge.roles.kubelet import part as kubelet
+from numaforge.verification import suite
+from numaforge.verification.login import login, ssh_config
+from tests.fixtures.shortened import shortened
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.machine import machine
+from tests.ssh.reboots import CUT_POWER, through_boots
+from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.site_runs import plain
+from tests.ssh.standin_amdgpu import (
+    ADDRESSES,
+    DEVICES,
+    DRIVER,
+    FIRST,
+    GPUAGENT,
+    SECOND,
+    asked,
+    faults,
+    hold,
+    install,
+    modes,
+    power_on,
+    standin_amdgpu,
+)
+from tests.ssh.standin_bootloader import debian
+from tests.ssh.standin_bootloader import install as install_bootloader
+from tests.ssh.standin_systemd import STATE as KUBELET_STATE
+from tests.ssh.standin_systemd import notifying, standin_systemd
+from tests.ssh.transactions import (
+    END_UNIT,
+    GO_DOWN,
+    KILL,
+    applied,
+    ended,
+    has_files_open,
+    leftovers,
+    run,
+    status,
+    until,
+    when,
+)
+
+POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
+PERSON = "/user.slice/user-1000.slice/session-3.scope"
+COUNTS = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
+WAS, IS = "SPX NPS1", "CPX NPS4"
+
+
+def gpus(*said: str) -> list[AmdGpu]:
+    """Return the GPUs in these modes; the first for both, where there is one."""
+    each = [text.split() for text in (said if len(said) > 1 else said * 2)]
+    return [
+        AmdGpu(address, compute, memory, COUNTS[compute])
+        for address, (compute, memory) in zip(ADDRESSES, each, strict=True)
+    ]
+
+
+def change(
+    port: int,
+    to: Sequence[str] = (IS,),
+    was: Sequence[str] = (WAS,),
+    *,
+    comes_up: bool = True,
+    impatient: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Transaction:
+    """Return a change of both GPUs; `impatient` are constants of the worker, by name."""
+    part = amd.part(gpus(*to), gpus(*was), relinks=True, holders=(GPUAGENT,), **more)
+    program = part.data["worker.py"]
+    for name, value in {"BUSY_SECONDS": "1", **(impatient or {})}.items():
+        assert f"\n{name} = " in program
+        before, _, after = program.partition(f"\n{name} = ")
+        program = f"{before}\n{name} = {value}\n{after.partition(chr(10))[2]}"
+    part = replace(part, data={**part.data, "worker.py": program})
+    last = kubelet.part(
+        "kubelet.service",
+        health=("127.0.0.1", port if comes_up else free_port()),
+        start_seconds=4,
+        stable_seconds=1,
+    )
+    return Transaction("T1", (files.part([]), part, last))
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node with two MI300X, a running kubelet and gpuagent, which holds /dev/kfd."""
+    sandbox = start_sandbox({**machine(), **standin_systemd(port), **debian(), **standin_amdgpu()})
+    install_bootloader(sandbox)
+    install(sandbox)
+    sandbox.run(f"systemctl start kubelet.service; until [ -e {KUBELET_STATE} ]; do sleep 0.05; done")
+    sandbox.run(": > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
+    return sandbox
+
+
+def active(node: Sandbox, unit: str = GPUAGENT) -> bool:
+    return node.path(f"/run/active/{unit}").exists()
+
+
+def as_said(*said: str) -> dict[str, str]:
+    return {gpu.pci_address: f"{gpu.modes} x{gpu.partitions}" for gpu in gpus(*said)}
+
+
+def assert_old(node: Sandbox, *was: str) -> None:
+    assert modes(node) == as_said(*(was or (WAS,)))
+    assert not node.path(BOOT_LINK).is_symlink()
+    assert active(node)
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+def assert_new(node: Sandbox, *to: str) -> None:
+    assert modes(node) == as_said(*(to or (IS,)))
+    assert str(node.path(BOOT_LINK).readlink()) == AMD_UNIT_PATH
+    assert active(node)
+    assert leftovers(node) == []
+    assert status(node).process.pid
+
+
+# ---- what becomes of a change ----
+
+
+def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node: Sandbox, port: int) -> None:
+    applied(node, change(port))
+    assert_new(node)
+    assert f"stop {GPUAGENT}" in node.path("/run/systemctl.log").read_text()
+    told = [line for line in asked(node) if not line.startswith("xcp_config")]
+    assert told == [
+        *(f"current_memory_partition {address} NPS4" for address in ADDRESSES),
+        "unload",
+        "firmware NPS4",
+        "load",
+        *(f"current_compute_partition {address} CPX" for address in ADDRESSES),
+    ]
+
+
+def test_the_question_for_pairs_leaves_the_driver_as_it_was(node: Sandbox, port: int) -> None:
+    applied(node, change(port, ["DPX NPS1"]))
+    assert node.path(f"{DRIVER}/{FIRST}/compute_partition_config/xcp_config").read_text() == "SPX\n"
+
+
+def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_touched(
+    node: Sandbox, port: int
+) -> None:
+    applied(node, change(port, ["SPX NPS1", "CPX NPS1"]))
+    assert_new(node, "SPX NPS1", "CPX NPS1")
+    told = [line for line in asked(node) if not line.startswith("xcp_config")]
+    assert told == [f"current_compute_partition {SECOND} CPX"]
+
+
+def test_a_kubelet_that_does_not_come_up_gets_the_old_modes_back(node: Sandbox, port: int) -> None:
+    assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
+    assert_old(node)
+
+
+def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
+    run(node, change(port))
+    assert node.run(revert_script("T1", "the node is not Ready", status(node))).returncode == 0
+    assert ended(node).outcome == "rolled-back"
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        pytest.param(
+            "current_compute_partition every EBUSY",
+            f"{FIRST}: current_compute_partition does not take CPX: Device or resource busy",
+            id="a-GPU-that-stays-busy",
+        ),
+        pytest.param(
+            "current_compute_partition 2 EINVAL",
+            f"{SECOND}: current_compute_partition does not take CPX: Invalid argument",
+            id="a-mode-that-the-driver-does-not-take",
+        ),
+        pytest.param(
+            "current_compute_partition 2 hangs",
+            f"{SECOND}: current_compute_partition does not take CPX: tee did not end within 8 s",
+            id="a-write-that-does-not-end",
+        ),
+        pytest.param(
+            "current_memory_partition 1 EINVAL",
+            f"{FIRST}: current_memory_partition does not take NPS4: Invalid argument",
+            id="a-memory-mode-that-the-driver-does-not-take",
+        ),
+        pytest.param(
+            "load 1 EIO",
+            "amdgpu cannot be loaded: modprobe: FATAL: Module amdgpu: Input/output error.",
+            id="a-driver-that-does-not-load",
+        ),
+        pytest.param(
+            "load 1 hangs",
+            "amdgpu cannot be loaded: modprobe did not end within 8 s",
+            id="a-load-that-does-not-end",
+        ),
+        pytest.param(
+            "load 1 lost",
+            f"{SECOND}: amdgpu does not have this GPU again after 1 s",
+            id="a-GPU-that-stays-away",
+        ),
+    ],
+)
+def test_a_driver_that_fails_brings_back_what_was_there(
+    node: Sandbox, port: int, fault: str, reason: str
+) -> None:
+    faults(node, fault)
+    if "every" in fault:
+        when(node, "undo amd_partitions", ": > /run/amdgpu/faults")
+    hangs = {"WRITE_SECONDS": "8", "RELOAD_SECONDS": "8"} if "hangs" in fault else {}
+    patience = {**hangs, "DRIVER_SECONDS": "1"} if "lost" in fault else hangs
+    result = run(node, change(port, impatient=patience))
+    assert result.outcome == "rolled-back", result
+    assert result.reason.startswith(reason), result.reason
+    assert_old(node)
+
+
+def test_a_driver_that_is_busy_for_a_moment_is_asked_again(node: Sandbox, port: int) -> None:
+    faults(node, "current_compute_partition 1 EBUSY")
+    applied(node, change(port, impatient={"BUSY_SECONDS": "10"}))
+    assert_new(node)
+
+
+def test_a_request_that_waits_is_carried_out_and_undone(node: Sandbox, port: int) -> None:
+    faults(node, "unload 1 EBUSY")
+    result = run(node, change(port))
+    assert result.outcome == "rolled-back", result
+    assert result.reason.startswith("amdgpu cannot be unloaded: modprobe: FATAL: Module amdgpu: Device or ")
+    assert [line for line in asked(node) if line.startswith("firmware")] == ["firmware NPS4", "firmware NPS1"]
+    assert_old(node)
+
+
+def test_a_request_that_cannot_be_carried_out_is_said(node: Sandbox, port: int) -> None:
+    faults(node, "unload every EBUSY")
+    result = run(node, change(port))
+    assert result.outcome == "rolled-back", result
+    waits = "amdgpu still has the request for NPS4, and carries it out when it is unloaded next"
+    assert waits in result.reason
+    assert_old(node)
+
+
+def test_a_pair_that_the_driver_does_not_allow_is_refused_before_anything(node: Sandbox, port: int) -> None:
+    result = run(node, change(port, ["SPX NPS4"]))
+    assert result.outcome == "refused"
+    assert f"{FIRST}: its driver allows NPS1 with SPX, and not NPS4" in result.reason
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+    assert_old(node)
+
+
+def test_gpus_that_have_changed_since_the_look_are_refused(node: Sandbox, port: int) -> None:
+    result = run(node, change(port, was=["DPX NPS1"]))
+    assert result.outcome == "refused"
+    assert f"{FIRST} has SPX NPS1; when it was looked at it had DPX NPS1" in result.reason
+
+
+def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
+    run(node, change(port))
+    faults(node, "unload every EBUSY")
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
+    result = ended(node)
+    assert result.outcome == "failed"
+    assert "not every AMD GPU has the modes that it had: amdgpu cannot be unloaded" in result.reason
+    commands = result.reason.split("By hand: ")[1]
+    assert f"echo NPS1 > {DRIVER}/{FIRST}/current_memory_partition; " in commands
+    assert "modprobe -r amdgpu; modprobe amdgpu; " in commands
+    assert f"echo SPX > {DRIVER}/{SECOND}/current_compute_partition; " in commands
+
+
+# ---- what holds a GPU ----
+
+
+@pytest.mark.long
+def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
+    polite, deaf = hold(node, POD), hold(node, POD, "dri/renderD129", 'trap "" TERM;')
+    applied(node, replace(change(port), drained=True))
+    assert not has_files_open(node, polite)
+    assert not has_files_open(node, deaf)
+
+
+def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(
+    node: Sandbox, port: int
+) -> None:
+    pid = hold(node, POD, "dri/renderD136")
+    result = run(node, change(port))
+    assert result.outcome == "refused"
+    assert f"the AMD GPUs are in use by pods (pid {pid} (sleep 1000) of root), and the node " in result.reason
+    assert has_files_open(node, pid)
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    "group", [PERSON, "/system.slice/ssh.service", "/system.slice/systemd-logind.service"]
+)
+def test_a_process_of_a_person_is_named_and_nothing_is_changed(node: Sandbox, port: int, group: str) -> None:
+    pid = hold(node, group)
+    result = run(node, change(port))
+    assert result.outcome == "refused"
+    assert f"the AMD GPUs are in use by pid {pid} (sleep 1000) of root; end what " in result.reason
+    assert has_files_open(node, pid)
+    assert_old(node)
+
+
+def test_a_unit_that_held_no_gpu_at_the_look_makes_the_change_void(node: Sandbox, port: int) -> None:
+    node.path("/run/services/trainer.service").write_text(notifying(f"exec 3< {DEVICES}/dri/renderD128"))
+    node.run("systemctl start trainer.service; : > /run/systemctl.log")
+    result = run(node, change(port))
+    assert result.outcome == "void"
+    assert "in use by trainer.service, which held no GPU when the node was looked at" in result.reason
+    assert active(node, "trainer.service")
+    assert_old(node)
+
+
+def test_a_unit_that_the_profile_names_is_stopped_and_started_again(node: Sandbox, port: int) -> None:
+    node.path("/run/services/trainer.service").write_text(notifying(f"exec 3< {DEVICES}/dri/renderD128"))
+    node.run("systemctl start trainer.service; : > /run/systemctl.log")
+    applied(node, change(port, may_stop=("trainer.service",)))
+    assert f"stop {GPUAGENT} trainer.service" in node.path("/run/systemctl.log").read_text()
+    assert active(node, "trainer.service")
+
+
+def test_another_vendors_card_is_nobodys_business(node: Sandbox, port: int) -> None:
+    node.path(f"{DEVICES}/dri/card0").touch()
+    pid = hold(node, PERSON, "dri/card0")
+    applied(node, change(port, ["CPX NPS1"]))
+    assert has_files_open(node, pid)
+
+
+def test_the_look_tells_which_units_hold_a_gpu_and_what_the_node_has(node: Sandbox, port: int) -> None:
+    hold(node, POD)
+    hold(node, PERSON)
+    asked_of = NodeQuery((), (), (), ((amd.NAME, "look_amd_partitions", BOOT_LINK, "python"),), "", "")
+    found = look(lambda script: node.run(script).stdout.splitlines(), asked_of)
+    assert units_of(found, amd.NAME) == (GPUAGENT,)
+    assert found.answers(amd.NAME)["modprobe"] == "yes"
+    assert found.answers(amd.NAME)["python"].startswith("3.")
+
+
+# ---- broken off at any step ----
+
+EVENTS = [
+    "keeping",
+    "stop kubelet",
+    "apply files",
+    "apply amd_partitions",
+    "apply kubelet",
+    "start kubelet",
+    "prove amd_partitions",
+    "prove kubelet",
+    "prove kubelet again",
+]
+BACK = [
+    "stop kubelet",
+    "undo kubelet",
+    "undo amd_partitions",
+    "start kubelet",
+    "prove amd_partitions",
+    "prove kubelet",
+]
+CALLS = [
+    f"{call} {nth} {killed}"
+    for call, times in (
+        ("current_memory_partition", 2),
+        ("unload", 1),
+        ("load", 1),
+        ("current_compute_partition", 2),
+    )
+    for nth in range(1, times + 1)
+    for killed in ("killed-before", "killed-after")
+]
+
+
+@pytest.mark.parametrize("event", shortened(EVENTS, ("apply amd_partitions", "prove amd_partitions")))
+def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, KILL)
+    result = run(node, change(port))
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    assert_old(node)
+
+
+@pytest.mark.parametrize("event", shortened(BACK, ("undo amd_partitions",)))
+def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
+    run(node, change(port))
+    when(node, event, KILL)
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
+    assert ended(node).outcome == "rolled-back"
+    assert_old(node)
+
+
+@pytest.mark.parametrize(
+    "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 2 killed-before"))
+)
+def test_a_worker_that_is_killed_at_the_driver_leaves_the_old_modes(
+    node: Sandbox, port: int, fault: str
+) -> None:
+    faults(node, fault)
+    result = run(node, change(port))
+    assert result.outcome == "rolled-back", result
+    assert_old(node)
+
+
+def power_off(node: Sandbox) -> None:
+    """End what the sandbox's boot does not end, and do what it does not do with the GPUs."""
+    node.run("for pid in $(cat /run/active/*); do kill -KILL $pid; done; rm -f /run/active/*")
+    power_on(node)
+
+
+def assert_old_after_boot(node: Sandbox) -> None:
+    """A service that the change has stopped is its to start; the others start with the boot."""
+    if not any(node.path("/var/lib/numaforge/txn/T1").glob("amd*/stopped")):
+        node.run(f"systemctl start {GPUAGENT}")
+    assert_old(node)
+
+
+@pytest.mark.parametrize("firmware", ["keeps", "forgets"])
+@pytest.mark.parametrize("event", shortened(EVENTS, ("apply amd_partitions", "prove kubelet")))
+def test_a_power_cut_is_undone_before_the_kubelet_starts(
+    node: Sandbox, port: int, event: str, firmware: str
+) -> None:
+    node.path(f"/run/amdgpu/{firmware}").touch()
+    when(node, event, CUT_POWER)
+    node.run(start_script(change(port)))
+    until(node, "[ -e /run/off ]")
+    power_off(node)
+    result = through_boots(node)
+    assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    assert_old_after_boot(node)
+
+
+@pytest.mark.parametrize("firmware", ["keeps", "forgets"])
+@pytest.mark.parametrize(
+    "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 1 killed-after"))
+)
+def test_a_power_cut_at_the_driver_is_undone_at_the_boot(
+    node: Sandbox, port: int, fault: str, firmware: str
+) -> None:
+    node.path(f"/run/amdgpu/{firmware}").touch()
+    faults(node, fault.replace("killed", "power"))
+    node.run(start_script(change(port)))
+    until(node, "[ -e /run/off ]")
+    power_off(node)
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert_old_after_boot(node)
+
+
+@pytest.mark.parametrize("event", shortened(BACK, ("undo amd_partitions",)))
+def test_a_power_cut_on_the_way_back_ends_with_the_old_modes(node: Sandbox, port: int, event: str) -> None:
+    run(node, change(port))
+    when(node, event, CUT_POWER)
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
+    until(node, "[ -e /run/off ]")
+    power_off(node)
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert_old_after_boot(node)
+
+
+@pytest.mark.parametrize("event", ["apply amd_partitions"])
+def test_a_reboot_in_good_order_ends_with_the_old_modes(node: Sandbox, port: int, event: str) -> None:
+    when(node, event, GO_DOWN + END_UNIT)
+    node.run(start_script(change(port)))
+    until(node, "[ -e /run/stopping ]")
+    power_off(node)
+    result = through_boots(node)
+    assert result.outcome == "rolled-back", result
+    assert_old_after_boot(node)
+
+
+# ---- at a boot ----
+
+
+def boot_worker(node: Sandbox, transaction: Transaction) -> subprocess.CompletedProcess[str]:
+    """Run what our unit runs, for the plan of a transaction."""
+    node.path("/run/part").mkdir(exist_ok=True)
+    part = transaction.parts[1]
+    node.path("/run/part/worker.py").write_text(part.data["worker.py"])
+    document = {"amd_partitions": json.loads(part.data["planned.json"])}
+    node.path("/run/plan.json").write_text(json.dumps(document))
+    return node.run("python3 -BEs /run/part/worker.py boot /run/plan.json")
+
+
+@pytest.mark.parametrize("firmware", ["keeps", "forgets"])
+def test_our_unit_brings_the_plan_back_after_a_boot(node: Sandbox, port: int, firmware: str) -> None:
+    transaction = change(port)
+    run(node, transaction)
+    node.path(f"/run/amdgpu/{firmware}").touch()
+    node.run(f"systemctl stop {GPUAGENT}")
+    power_on(node)
+    assert modes(node) != as_said(IS)
+    done = boot_worker(node, transaction)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert modes(node) == as_said(IS)
+    before = len(asked(node))
+    assert boot_worker(node, transaction).returncode == 0
+    assert len(asked(node)) == before
+
+
+def test_our_unit_stops_nothing_at_a_boot(node: Sandbox, port: int) -> None:
+    done = boot_worker(node, change(port))
+    assert done.returncode == 1
+    assert "the AMD GPUs are in use by pid " in done.stderr
+    assert "a boot stops nothing" in done.stderr
+    assert active(node)
+    assert modes(node) == as_said(WAS)
+
+
+# ---- from the profile ----
+
+PROFILE: dict[str, Any] = {
+    "name": "sandbox",
+    "cpus": {"reserved": {"cores_per_numa_node": 1}},
+    "memory": {"system_reserved": "1Gi"},
+    "amd_partitions": {"gpus": [{"compute": "CPX", "memory": "NPS4"}], "naming": "mixed"},
+}
+
+
+@pytest.fixture
+def site(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node that pyinfra reaches, with two MI300X."""
+    facts = {"class": "0x120000", "vendor": "0x1002", "device": "0x74a1"}
+    pci = {
+        f"/sys/bus/pci/devices/{address}/{name}": f"{text}\n"
+        for number, address in enumerate(ADDRESSES)
+        for name, text in {**facts, "numa_node": str(number)}.items()
+    }
+    sandbox = start_sandbox({**kubeadm_files(port), **pci, **standin_amdgpu()})
+    install(sandbox)
+    start_kubelet(sandbox, port)
+    sandbox.log_in_with("PATH=/usr/local/bin:$PATH")
+    return sandbox
+
+
+def data(node: Sandbox, **profile: object) -> dict[str, dict[str, object]]:
+    waits = {"kubelet_start_seconds": 4, "kubelet_stable_seconds": 1}
+    return {"node": {**node.data(), **waits, "numaforge_profile": {**PROFILE, **profile}}}
+
+
+def verified(node: Sandbox, folder: Path) -> tuple[str, ...]:
+    """Return the tests of the suite about partitions that fail, each with its first line."""
+    how = login("node", "SSHConnector", node.data())
+    (folder / "ssh_config").write_text(ssh_config([how]))
+    report = folder / "report.xml"
+    chosen = "test_amd_partitions or test_host"
+    options = ["--roles=topology,amd_partitions", "-k", chosen, f"--junitxml={report}", "--tb=line"]
+    command = suite.command([how], folder / "ssh_config", *options)
+    done = subprocess.run(command, env=suite.environment(), capture_output=True, text=True, check=False)
+    assert report.exists(), done.stdout
+    assert "passed" in done.stdout or suite.failures(suite.results(report)), done.stdout
+    return tuple(str(result) for result in suite.failures(suite.results(report)))
+
+
+def test_from_the_profile_to_the_gpus_and_no_further_the_second_time(site: Sandbox, tmp_path: Path) -> None:
+    deploy = "deploys/amd_partitions.py"
+    dry = pyinfra(tmp_path, data(site), "--dry", deploy)
+    assert f"{FIRST}: SPX NPS1 -> CPX NPS4" in plain(dry.stdout), dry.stdout
+    assert "amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile" in plain(dry.stdout)
+    assert asked(site) == []
+    done = pyinfra(tmp_path, data(site), "-y", deploy)
+    assert done.returncode == 0, done.stdout
+    assert modes(site) == as_said(IS)
+    plan = json.loads(site.path("/etc/numaforge/plan.json").read_text())
+    assert [gpu["compute"] for gpu in plan["amd_partitions"]["gpus"]] == ["CPX", "CPX"]
+    assert str(site.path(BOOT_LINK).readlink()) == AMD_UNIT_PATH
+    told = len(asked(site))
+    again = pyinfra(tmp_path, data(site), "-y", "-v", deploy)
+    assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
+    assert len(asked(site)) == told
+    assert verified(site, tmp_path) == ()
+    # another mode behind its back is seen, and our unit's own program puts it right at a boot
+    site.run(f"systemctl stop {GPUAGENT}; printf QPX | tee {DRIVER}/{SECOND}/current_compute_partition")
+    assert len(verified(site, tmp_path)) == 1
+    unit = site.path(AMD_UNIT_PATH).read_text().splitlines()
+    start = next(line for line in unit if line.startswith("ExecStart=")).partition("=")[2]
+    assert site.run(start).returncode == 0
+    assert modes(site) == as_said(IS)
+    assert verified(site, tmp_path) == ()
+    # and back to what was there, by a profile that says so
+    back = {"gpus": [{"compute": "SPX", "memory": "NPS1"}]}
+    assert pyinfra(tmp_path, data(site, amd_partitions=back), "-y", deploy).returncode == 0
+    assert modes(site) == as_said(WAS)
+    gone = pyinfra(tmp_path, data(site, amd_partitions={}), "-y", deploy)
+    assert gone.returncode == 0, gone.stdout
+    assert modes(site) == as_said(WAS)
+    assert not site.path(BOOT_LINK).is_symlink()
+    assert not site.path(AMD_UNIT_PATH).exists()

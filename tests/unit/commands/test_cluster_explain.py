@@ -1,0 +1,231 @@
+"""`numaforge cluster explain`: what it reads, what it prints, how it exits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
+from numaforge.topology.document import to_document
+from numaforge.topology.ready import ready_machine
+
+FITS = """\
+metadata: {name: fits, namespace: ml}
+spec: {containers: [{name: main, resources: {limits: {cpu: 4, memory: 8Gi, nvidia.com/gpu: 1}}}]}
+"""
+ODD = FITS.replace("cpu: 4", "cpu: 5").replace("name: fits", "name: odd")
+ALLOCATABLE = {"cpu": "216", "memory": "2000Gi", "pods": "110", "nvidia.com/gpu": "8"}
+
+
+def limits(cpu: int, gpus: int) -> dict[str, Any]:
+    asked = {"cpu": str(cpu), "memory": "8Gi", "nvidia.com/gpu": str(gpus)}
+    return {"containers": [{"name": "main", "resources": {"limits": asked}}]}
+
+
+def pod(name: str, spec: Mapping[str, Any], **status: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ml", "uid": f"uid-{name}"}
+    return {"kind": "Pod", "metadata": metadata, "spec": dict(spec), "status": status}
+
+
+def node(name: str, **spec: Any) -> dict[str, Any]:
+    return {"kind": "Node", "metadata": {"name": name}, "spec": spec, "status": {"allocatable": ALLOCATABLE}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "fits.yaml").write_text(FITS)
+    (tmp_path / "odd.yaml").write_text(ODD)
+    refused = pod(
+        "refused",
+        {**limits(5, 1), "nodeName": "dgx-01"},
+        phase="Failed",
+        reason="SMTAlignmentError",
+        message="Pod was rejected: SMT Alignment Error",
+    )
+    there = pod("there", {**limits(48, 4), "nodeName": "dgx-01"}, phase="Running", startTime="1")
+    waits = pod("waits", limits(4, 4), phase="Pending")
+    listed = [node("dgx-01"), node("dgx-02", unschedulable=True), refused, there, waits]
+    (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "items": listed}))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(["cluster", "explain", *arguments])
+    return code, capsys.readouterr().out
+
+
+TRAINING = ("--profile", "training")
+
+
+def test_a_pod_that_fits_says_where_and_what_it_gets(folder: Path, capsys: Any) -> None:
+    code, text = said(capsys, "fits.yaml", "dgx-h100", "epyc-nps4", *TRAINING)
+    assert code == ExitCode.YES
+    lines = text.splitlines()
+    assert lines[0] == "ml/fits  Pod  Guaranteed: 4 CPUs, 8 GiB memory, 1 nvidia.com/gpu"
+    assert lines[1] == "fits on 1 of 2 nodes"
+    assert "dgx-01   may send it                  admits" in lines
+    assert "epyc-01  Insufficient nvidia.com/gpu  -" in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_pod_that_its_kubelet_refuses_says_why_and_what_would_help(folder: Path, capsys: Any) -> None:
+    code, text = said(capsys, "odd.yaml", "dgx-h100", *TRAINING)
+    assert code == ExitCode.NO
+    assert "dgx-01  may send it  SMTAlignmentError" in text
+    assert "  in the pod: 6 CPUs instead of 5 in the container main; then on dgx-01" in text
+
+
+def test_the_document_has_every_node_with_both_words(folder: Path, capsys: Any) -> None:
+    code, text = said(capsys, "odd.yaml", "dgx-h100", "epyc-nps4", *TRAINING, "-o", "json")
+    assert code == ExitCode.NO
+    [answer] = json.loads(text)["workloads"]
+    assert (answer["fit"], answer["least"], answer["disagree"]) == (0, 1, ["dgx-01"])
+    first, second = answer["nodes"]
+    assert first["scheduler"] == {"sends": True, "reasons": []}
+    assert first["kubelet"]["reason"] == "SMTAlignmentError"
+    assert first["kubelet"]["containers"]["main"]["wants"][0] == {
+        "resource": "nvidia.com/gpu",
+        "preferred": ["0", "1"],
+        "otherwise": None,
+    }
+    assert second["scheduler"]["reasons"] == ["Insufficient nvidia.com/gpu"]
+    assert {"of": "node", "change": "without full-pcpus-only", "fit": 1, "nodes": ["dgx-01"]} in answer[
+        "remedies"
+    ]
+
+
+def test_a_pod_of_a_cluster_is_judged_beside_what_runs(folder: Path, capsys: Any) -> None:
+    code, text = said(capsys, "ml/waits", "dgx-h100", *TRAINING, "--cluster", "cluster.json")
+    assert code == ExitCode.YES
+    assert "  main gets: CPUs" in text
+    assert "dgx-02  it is cordoned  -" in text.splitlines()
+
+
+def test_a_pod_that_was_refused_says_so_and_what_would_help(folder: Path, capsys: Any) -> None:
+    code, text = said(capsys, "ml/refused", "dgx-h100", *TRAINING, "--cluster", "cluster.json")
+    assert code == ExitCode.NO
+    assert "failed on dgx-01: SMTAlignmentError: Pod was rejected: SMT Alignment Error" in text
+    assert "6 CPUs instead of 5" in text
+
+
+def test_a_pod_that_runs_is_judged_without_itself(folder: Path, capsys: Any) -> None:
+    code, text = said(capsys, "ml/there", "dgx-h100", *TRAINING, "--cluster", "cluster.json")
+    assert code == ExitCode.YES
+    assert "runs on dgx-01; judged as if it were to be placed again" in text
+
+
+KUBECTL = """\
+#!/bin/sh
+echo "$@" >> asked
+case "$*" in
+    "get nodes,pods -A -o json "*) cat cluster.json ;;
+    "get -f - -o json "*) cat group.json ;;
+    *) exit 1 ;;
+esac
+"""
+GROUP = {
+    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+    "kind": "PodGroup",
+    "metadata": {"name": "g", "namespace": "ml"},
+    "spec": {"minMember": 3},
+}
+
+
+def test_a_cluster_is_asked_for_nodes_pods_and_the_group_of_the_pod_and_nothing_is_changed(
+    folder: Path, capsys: Any
+) -> None:
+    listed = json.loads((folder / "cluster.json").read_text())
+    for number in range(2):
+        waits = pod(f"g-{number}", limits(4, 1), phase="Pending")
+        waits["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "g"}
+        listed["items"].append(waits)
+    (folder / "cluster.json").write_text(json.dumps(listed))
+    (folder / "group.json").write_text(json.dumps(GROUP))
+    (folder / "kubectl").write_text(KUBECTL)
+    (folder / "kubectl").chmod(0o755)
+    code, text = said(capsys, "ml/g-1", "dgx-h100", *TRAINING, "--kubectl", "./kubectl", "--context", "here")
+    assert code == ExitCode.NO
+    assert "2 of 2 pods fit; 3 have to start together" in text
+    assert "not judged: 3 pods have to start together, and 2 of them are known" in text
+    asked = (folder / "asked").read_text().splitlines()
+    assert [each.split()[0] for each in asked] == ["get", "get"]
+    assert all(each.endswith("--request-timeout=60s --context=here") for each in asked)
+
+
+def test_a_plan_goes_with_the_snapshot_of_its_host_and_alone_says_nothing_of_its_kubelet(
+    folder: Path, capsys: Any
+) -> None:
+    machine = ready_machine("dgx-h100")
+    (folder / "plan.json").write_text(dumps(plan_node(machine, load_profile("training"), "1.36.3")))
+    (folder / "machine.json").write_text(json.dumps(to_document(machine)))
+    code, text = said(capsys, "odd.yaml", "machine.json", "plan.json")
+    assert (code, "dgx-01  may send it  SMTAlignmentError" in text) == (ExitCode.NO, True)
+    code, text = said(capsys, "odd.yaml", "plan.json", "--cluster", "cluster.json")
+    assert (code, "not known: a plan alone has no cores" in text) == (ExitCode.NO, True)
+
+
+def test_a_node_is_known_by_the_name_under_which_its_kubelet_registers(folder: Path, capsys: Any) -> None:
+    machine = ready_machine("dgx-h100")
+    assert machine.kubelet
+    kubelet = replace(machine.kubelet, flags=(*machine.kubelet.flags, "--hostname-override=gpu-a"))
+    (folder / "machine.json").write_text(json.dumps(to_document(replace(machine, kubelet=kubelet))))
+    code, text = said(capsys, "fits.yaml", "machine.json", *TRAINING)
+    assert (code, "gpu-a  may send it  admits" in text) == (ExitCode.YES, True)
+
+
+def test_nodes_of_a_kind_share_a_row(folder: Path, capsys: Any) -> None:
+    machine = ready_machine("dgx-h100")
+    for number in range(1, 13):
+        named = replace(machine, hostname=f"gpu-{number:02}")
+        (folder / f"gpu-{number:02}.snapshot.json").write_text(json.dumps(to_document(named)))
+    code, text = said(capsys, "fits.yaml", ".", *TRAINING)
+    assert code == ExitCode.YES
+    assert "gpu-[01-12]  may send it  admits" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(("fits.yaml",), "name the nodes' machines", id="no machine"),
+        pytest.param(("nope.yaml", "dgx-h100", *TRAINING), "cannot be read", id="no such file"),
+        pytest.param(("pod", "dgx-h100"), "is no file, and no NAMESPACE/NAME", id="neither file nor pod"),
+        pytest.param(
+            ("ml/none", "dgx-h100", *TRAINING, "--cluster", "cluster.json"),
+            "has no such pod",
+            id="no such pod",
+        ),
+        pytest.param(
+            ("fits.yaml", "dgx-h100", "--cluster", "fits.yaml"),
+            "not a complete JSON document",
+            id="no cluster",
+        ),
+        pytest.param(
+            ("fits.yaml", "dgx-h100", "--cluster", "cluster.json", "--live"), "instead of asking", id="both"
+        ),
+        pytest.param(
+            ("fits.yaml", "dgx-h100", "--limit", "x"), "there is none", id="a limit of no inventory"
+        ),
+        pytest.param(
+            ("ml/waits", "dgx-h100", *TRAINING, "--kubectl", "no-such-kubectl"),
+            "kubectl is not there",
+            id="no kubectl",
+        ),
+    ],
+)
+def test_bad_input_has_one_message(
+    folder: Path, capsys: Any, arguments: tuple[str, ...], message: str
+) -> None:
+    assert run(["cluster", "explain", *arguments]) == ExitCode.BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err

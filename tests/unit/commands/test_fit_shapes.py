@@ -1,0 +1,169 @@
+"""`numaforge fit --shapes`: the pods of a fleet, as a list, a table or a saved cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.commands.shapes_file import read_load
+from numaforge.errors import ExitCode
+from numaforge.kubelet.admission.shapes import MOST_SHAPES
+
+LIST = """\
+- {name: train, count: 8, cpu: 24, memory: 200Gi, nvidia.com/gpu: 2}
+- {count: 100, cpu: 500m, memory: 1Gi}
+- name: two
+  count: 3
+  pod: {containers: [{name: a, resources: {limits: {cpu: 1}}}, {name: b}]}
+"""
+TABLE = "count,cpu,memory,nvidia.com/gpu,name\n8,24,200Gi,2,train\n100,500m,1Gi,,\n"
+TRAINING = ("--profile", "training")
+
+
+def pod(name: str, cpu: str, phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "a", **metadata},
+        "spec": {"nodeName": "n1", "containers": [{"name": f"of-{name}", "resources": resources}]},
+        "status": {"phase": phase},
+    }
+
+
+def owned(kind: str, name: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": kind, "name": name}]}
+
+
+CLUSTER = {
+    "kind": "List",
+    "items": [
+        pod("web-1", "1"),
+        pod("web-2", "1000m"),
+        pod("batch", "4"),
+        pod("done", "1", "Succeeded"),
+        pod("agent-x", "100m", **owned("DaemonSet", "agent")),
+        pod("agent-y", "100m", **owned("DaemonSet", "agent")),
+        pod("proxy-n1", "50m", **owned("Node", "n1")),
+    ],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "shapes.yaml").write_text(LIST)
+    (tmp_path / "shapes.csv").write_text(TABLE)
+    (tmp_path / "pods.json").write_text(json.dumps(CLUSTER))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        pytest.param(
+            "shapes.yaml",
+            [("0.5 CPUs, 1 GiB", 100), ("train", 8), ("two", 3)],
+            id="a list, those of the most pods first",
+        ),
+        pytest.param("shapes.csv", [("0.5 CPUs, 1 GiB", 100), ("train", 8)], id="a table"),
+        pytest.param(
+            "pods.json", [("1 CPUs (Burstable)", 2), ("4 CPUs (Burstable)", 1)], id="a cluster's pods"
+        ),
+    ],
+)
+def test_the_shapes_of_a_file(folder: Path, name: str, shapes: list[tuple[str, int]]) -> None:
+    assert [(each.name, each.count) for each in read_load(name).load.shapes] == shapes
+
+
+def test_what_is_on_every_node_is_there_once_and_what_has_ended_is_left_out(folder: Path) -> None:
+    given = read_load("pods.json")
+    assert [float(each.containers[0].requests["cpu"]) for each in given.load.everywhere] == [0.1, 0.05]
+    assert given.remarks == ("pods.json: 1 pods have ended, and are not counted",)
+
+
+def test_of_many_shapes_the_most_frequent_are_placed_and_the_rest_is_counted(folder: Path) -> None:
+    many = [{"count": number, "cpu": number, "memory": "1Gi"} for number in range(1, MOST_SHAPES + 3)]
+    (folder / "many.json").write_text(json.dumps(many))
+    given = read_load("many.json")
+    assert len(given.load.shapes) == MOST_SHAPES
+    assert given.remarks == (
+        "many.json: of 34 shapes the 32 most frequent are placed; 3 of 595 pods are left out",
+    )
+
+
+def test_settings_stand_beside_each_other_and_what_is_left(folder: Path, capsys: Any) -> None:
+    code = run(
+        ["fit", "--shapes", "shapes.yaml", "--machine", "dgx-h100=2", "--machine", "epyc-nps4", *TRAINING]
+    )
+    text = capsys.readouterr().out
+    assert code == ExitCode.YES
+    assert text.startswith("111 pods of 3 shapes, on 3 nodes of 2 kinds\n")
+    assert "best-effort       pod         111    100%" in text
+    assert "dgx-01-[1-2]: " in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_document_has_every_setting(folder: Path, capsys: Any) -> None:
+    (folder / "shapes.yaml").write_text("- {name: all, count: 3, cpu: 216, memory: 1Ti, nvidia.com/gpu: 8}\n")
+    code = run(["fit", "--shapes", "shapes.yaml", "--machine", "dgx-h100=2", *TRAINING, "-o", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert code == ExitCode.NO
+    assert [(each["policy"], each["pods"], each["never"]) for each in document["policies"]] == [
+        ("none", 2, []),
+        ("best-effort", 2, []),
+        ("restricted", 2, []),
+        ("single-numa-node", 0, ["all"]),
+    ]
+    assert document["configured"]["kinds"][0]["left"]["devices"]["nvidia.com/gpu"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        pytest.param("a.yaml", "7\n", "is no list of shapes", id="a number"),
+        pytest.param("a.yaml", "[]\n", "holds no pods", id="none"),
+        pytest.param("a.yaml", "[7]\n", "7 is no shape", id="a shape that is a number"),
+        pytest.param("a.yaml", "[{count: 0, cpu: 1}]\n", "not a number of pods", id="a count of none"),
+        pytest.param("a.yaml", "[{cpu: many}]\n", "limits.cpu", id="no quantity"),
+        pytest.param("a.yaml", "[{cpu: 1, pod: {containers: []}}]\n", "both a pod and resources", id="both"),
+        pytest.param("a.json", '{"items": 7}', "holds no pods", id="no list of pods"),
+        pytest.param("a.json", "[", "not a complete JSON document", id="half a document"),
+        pytest.param("a.csv", "count,cpu\n1,2,3\n", "another number of columns", id="a row that is too long"),
+        pytest.param("a.csv", "count,cpu\nx,2\n", "not a number of pods", id="a count that is a word"),
+    ],
+)
+def test_bad_input_has_one_message(folder: Path, capsys: Any, name: str, text: str, message: str) -> None:
+    (folder / name).write_text(text)
+    assert run(["fit", "--shapes", name, "--machine", "dgx-h100", *TRAINING]) == ExitCode.BAD_INPUT
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(("pod.yaml", "--shapes", "shapes.yaml"), "one of both", id="a pod and shapes"),
+        pytest.param((), "one of both", id="neither"),
+        pytest.param(
+            ("--shapes", "shapes.yaml", "--machine", "dgx-h100=0"), "number of nodes", id="no nodes"
+        ),
+        pytest.param(
+            ("--shapes", "shapes.yaml", "--machine", "dgx-h100=x"), "number of nodes", id="a word of nodes"
+        ),
+        pytest.param(
+            ("--shapes", "shapes.yaml", "--machine", "dgx-h100", "--state-dir", "."),
+            "empty nodes",
+            id="a state",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    folder: Path, capsys: Any, arguments: tuple[str, ...], message: str
+) -> None:
+    assert run(["fit", *arguments, *TRAINING]) == ExitCode.BAD_INPUT
+    assert message in capsys.readouterr().err

@@ -1,0 +1,116 @@
+"""What AMD's device plugin makes of GPUs and their partitions, and what a kubelet makes of that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.kubelet.admission import Node, Pod
+from numaforge.kubelet.admission.amd_resources import AmdPlugin
+from numaforge.kubelet.admission.inventory import counts_of, inventory_of
+from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
+from tests.fixtures.machines import gaudi2, mi210, mi300x, mi300x_cpx, mi300x_cpx_kfd
+
+MIXED, OLD = AmdPlugin("mixed"), AmdPlugin("mixed", (1, 31, 0, 6))
+
+
+def gpus(machine: NodeTopology, **more: object) -> NodeTopology:
+    return replace(machine, gpus=tuple(replace(gpu, **more) for gpu in machine.gpus))
+
+
+def cut(machine: NodeTopology, first: int = 8, **more: object) -> NodeTopology:
+    """Change the partition of the first GPUs."""
+    changed = [
+        replace(gpu, partition=replace(gpu.partition, **more)) if number < first and gpu.partition else gpu
+        for number, gpu in enumerate(machine.gpus)
+    ]
+    return replace(machine, gpus=tuple(changed))
+
+
+@pytest.mark.parametrize(
+    ("machine", "plugin", "counts"),
+    [
+        pytest.param(mi300x(), AmdPlugin(), {"amd.com/gpu": 8}, id="whole-GPUs"),
+        pytest.param(mi300x(), MIXED, {"amd.com/spx_nps1": 8}, id="mixed-names-whole-GPUs-by-their-modes"),
+        pytest.param(mi300x("DPX"), AmdPlugin(), {"amd.com/gpu": 16}, id="single-counts-partitions"),
+        pytest.param(mi300x_cpx_kfd(), AmdPlugin(), {"amd.com/gpu": 64}, id="CPX-has-one-per-die"),
+        pytest.param(mi300x_cpx_kfd(), MIXED, {"amd.com/cpx_nps4": 64}, id="mixed-names-the-modes"),
+        pytest.param(mi300x_cpx_kfd(), OLD, {"amd.com/gpu": 64}, id="a-release-before-the-strategies"),
+        pytest.param(
+            cut(mi300x_cpx_kfd(), count=None), MIXED, {"amd.com/cpx_nps4": 64}, id="by-the-dies-of-the-model"
+        ),
+        pytest.param(mi210(), MIXED, {"amd.com/gpu": 8}, id="GPUs-that-cannot-be-partitioned"),
+        pytest.param(mi300x_cpx(), AmdPlugin(), {}, id="a-mode-that-is-not-known"),
+        pytest.param(
+            cut(mi300x(), 4, compute="DPX"),
+            MIXED,
+            {"amd.com/dpx_nps1": 8, "amd.com/spx_nps1": 4},
+            id="several-modes",
+        ),
+        pytest.param(cut(mi300x(), 4, compute="DPX"), AmdPlugin(), {}, id="single-ends-with-several-modes"),
+        pytest.param(
+            cut(mi300x_cpx_kfd(), named="amdgpu_xcp."),
+            AmdPlugin(),
+            {"amd.com/gpu": 8},
+            id="names-with-a-dot-are-not-found",
+        ),
+        pytest.param(
+            gpus(mi300x_cpx_kfd(), numa_node=None),
+            AmdPlugin(),
+            {"amd.com/gpu": 8},
+            id="partitions-without-a-node",
+        ),
+        pytest.param(
+            gpus(mi300x_cpx_kfd(), numa_node=None), OLD, {"amd.com/gpu": 64}, id="which-older-releases-kept"
+        ),
+        pytest.param(gpus(mi300x(), driver="vfio-pci"), AmdPlugin(), {}, id="handed-to-a-guest"),
+    ],
+)
+def test_resources(machine: NodeTopology, plugin: AmdPlugin, counts: dict[str, int]) -> None:
+    assert counts_of(inventory_of(machine, amd=plugin)) == counts
+
+
+def test_partitions_are_near_the_node_of_their_gpu_and_are_parts_of_it() -> None:
+    devices = inventory_of(mi300x_cpx_kfd(), amd=MIXED)["amd.com/cpx_nps4"]
+    assert [device.numa_nodes for device in devices] == [frozenset({0})] * 32 + [frozenset({1})] * 32
+    assert {device.part_of for device in devices[:8]} == {"0000:05:00.0"}
+    assert len({device.id for device in devices}) == 64
+
+
+def test_whole_gpus_are_parts_of_nothing() -> None:
+    assert {device.part_of for device in inventory_of(mi300x())["amd.com/gpu"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("policy", "admitted"),
+    [("none", True), ("best-effort", True), ("restricted", False), ("single-numa-node", False)],
+)
+def test_a_node_of_minus_one_is_in_no_hint_of_the_kubelet(policy: str, admitted: bool) -> None:
+    machine = gpus(mi300x(), numa_node=None)
+    node = Node(machine, {"topologyManagerPolicy": policy}, inventory_of(machine))
+    pod = Pod.from_manifest(
+        {
+            "metadata": {"name": "one"},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {"amd.com/gpu": 1}}}]},
+        }
+    )
+    assert node.admit(pod).admitted is admitted
+
+
+def test_partitions_count_for_pods() -> None:
+    machine = mi300x_cpx_kfd()
+    node = Node(machine, {}, inventory_of(machine, amd=MIXED))
+    assert node.device_manager.allocatable() == {"amd.com/cpx_nps4": 64}
+
+
+def test_a_gpu_knows_its_partition() -> None:
+    gpu = Gpu("0000:05:00.0", "1002", "74a1", 0, partition=GpuPartition("CPX", "NPS4"))
+    assert counts_of(inventory_of(replace(mi300x(), gpus=(gpu,)))) == {"amd.com/gpu": 8}
+
+
+@pytest.mark.parametrize(("driver", "count"), [("habanalabs", {"habana.ai/gaudi": 8}), ("vfio-pci", {})])
+def test_accelerators_of_the_table_are_counted(driver: str, count: dict[str, int]) -> None:
+    machine = gaudi2()
+    there = tuple(replace(one, driver=driver) for one in machine.accelerators)
+    assert counts_of(inventory_of(replace(machine, accelerators=there))) == count

@@ -1,0 +1,185 @@
+"""Which settings admit most of what a fleet runs, and what is left that no shape can use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission import Pod, read_inventory
+from numaforge.kubelet.admission.fit import Scenario, fill
+from numaforge.kubelet.admission.shapes import (
+    Load,
+    NodeKind,
+    SettingOutcome,
+    Shape,
+    ShapesReport,
+    best_settings,
+)
+from numaforge.topology.model import HugepagePool
+from tests.fixtures.machines import GIB, machine
+
+GPU = "nvidia.com/gpu"
+SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
+STATIC = {
+    "cpuManagerPolicy": "static",
+    "reservedSystemCPUs": "0,8",
+    "topologyManagerPolicy": "single-numa-node",
+    "evictionHard": {"memory.available": "0%"},
+}
+
+
+def kind(nodes: int = 1, name: str = "gpu", gpus: tuple[int, ...] = (0, 0, 1, 1), **config: Any) -> NodeKind:
+    devices = read_inventory({GPU: list(gpus)} if gpus else {})
+    names = tuple(f"{name}-{number}" for number in range(nodes))
+    return NodeKind(names, Scenario(SMALL, {**STATIC, **config}, devices))
+
+
+def shape(name: str, count: int, cpu: object = 1, gpus: int = 0, memory: str = "1Gi") -> Shape:
+    limits = {"cpu": str(cpu), "memory": memory} | ({GPU: str(gpus)} if gpus else {})
+    manifest = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+    return Shape(name, Pod.from_manifest(manifest, name), count)
+
+
+def of(report: ShapesReport, policy: str) -> SettingOutcome:
+    return next(each for each in report.policies if each.policy == policy)
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 1000])
+@pytest.mark.parametrize(
+    "one",
+    [shape("a", 10_000, 2, 1), shape("b", 10_000, 3), shape("c", 10_000, 1, 0, "9Gi")],
+    ids=lambda s: s.name,
+)
+def test_one_shape_fills_each_node_as_fit_does(one: Shape, nodes: int) -> None:
+    only = kind(nodes)
+    report = best_settings([only], Load((one,)))
+    assert report.configured.pods == nodes * fill(only.scenario, one.pod).pods
+
+
+def test_the_setting_that_aligns_most_is_best_among_those_that_serve_all() -> None:
+    load = Load((shape("near", 4, 3, 2), shape("far", 2, 12, 3)))
+    report = best_settings([kind(4)], load)
+    assert report.configured.never == ("far",)
+    assert (of(report, "best-effort").pods, of(report, "restricted").pods) == (6, 6)
+    assert report.best.policy == "restricted"
+    assert sum(report.best.aligned.values()) == 6
+
+
+def test_what_the_scheduler_counts_is_no_less_than_what_kubelets_admit_of_one_shape() -> None:
+    report = best_settings([kind(3)], Load((shape("a", 100, 7, 1),)))
+    assert report.sums.pods == 6
+    assert of(report, "single-numa-node").pods == 3
+    assert of(report, "single-numa-node").refused == {"a": 3}
+
+
+def test_nodes_without_devices_take_first_what_needs_none() -> None:
+    load = Load((shape("cpu", 3, 4), shape("gpu", 4, 1, 2)))
+    report = best_settings([kind(2), kind(3, "cpu", gpus=())], load)
+    assert {each.names[0]: dict(each.admitted) for each in report.configured.kinds} == {
+        "cpu-0": {"cpu": 3},
+        "gpu-0": {"gpu": 4},
+    }
+
+
+def test_what_is_left_is_what_a_node_has_once_it_is_filled_up() -> None:
+    report = best_settings([kind(10)], Load((shape("a", 10, 3, 1),)))
+    [left] = report.configured.kinds
+    assert left.free is not None
+    assert [(len(node.cpus or ()), node.devices[GPU]) for node in left.free.numa_nodes] == [(0, 0), (2, 0)]
+    assert left.free.cpu_milli == 14_000 - 4 * 3_000
+
+
+def test_hugepages_are_left_by_numa_node_where_a_manager_knows_them() -> None:
+    pages = machine(
+        packages=2,
+        cores_per_numa_node=4,
+        numa_memory_bytes=16 * GIB,
+        hugepages={"1Gi": HugepagePool(2, 2)},
+    )
+    managed = {
+        "memoryManagerPolicy": "Static",
+        "systemReserved": {"memory": "1Gi"},
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+    }
+    one = kind(1, **managed)
+    one = replace(one, scenario=replace(one.scenario, topology=pages))
+    report = best_settings([one], Load((shape("a", 1, 7),)))
+    free = report.configured.kinds[0].free
+    assert free is not None
+    assert [dict(node.hugepages) for node in free.numa_nodes] == [{"hugepages-1Gi": 2 * GIB}] * 2
+
+
+def test_pods_that_every_node_has_take_their_place_first() -> None:
+    agent = shape("agent", 1, 4).pod
+    one = shape("a", 100, 4)
+    assert best_settings([kind(2)], Load((one,))).configured.pods == 6
+    assert best_settings([kind(2)], Load((one,), (agent,))).configured.pods == 4
+
+
+def test_options_are_tried_beside_the_best_policy() -> None:
+    load = Load((shape("odd", 20, 3),))
+    report = best_settings([kind(1, cpuManagerPolicyOptions={"full-pcpus-only": "true"})], load)
+    assert report.configured.never == ("odd",)
+    without = next(each for each in report.options if each.change == "without full-pcpus-only")
+    assert (without.pods, report.best.change) == (4, "without full-pcpus-only")
+
+
+def test_a_reservation_elsewhere_may_be_best() -> None:
+    load = Load((shape("half", 2, 7, 2),))
+    report = best_settings([kind(1, reservedSystemCPUs="0,8,4,12")], load)
+    assert report.configured.never == ("half",)
+    assert report.best.change == "the reserved cores on one NUMA node"
+    assert report.best.pods == 1
+
+
+def test_a_setting_with_which_a_kubelet_would_not_start_says_so() -> None:
+    options = {"cpuManagerPolicyOptions": {"align-by-socket": "true"}, "topologyManagerPolicy": "restricted"}
+    report = best_settings([kind(1, **options)], Load((shape("a", 1),)))
+    assert "incompatible" in (of(report, "single-numa-node").error or "")
+    with pytest.raises(KubeletConfigError):
+        best_settings([kind(1, cpuManagerPolicy="nope")], Load((shape("a", 1),)))
+
+
+@given(
+    counts=st.lists(st.integers(1, 60), min_size=1, max_size=4),
+    asked=st.lists(
+        st.tuples(st.integers(1, 9), st.integers(0, 4), st.integers(1, 12)), min_size=4, max_size=4
+    ),
+    nodes=st.lists(st.integers(1, 20), min_size=1, max_size=2),
+)
+@settings(max_examples=10, deadline=None)
+def test_no_pod_runs_twice_and_no_node_has_more_than_it_holds(
+    counts: list[int], asked: list[tuple[int, int, int]], nodes: list[int]
+) -> None:
+    shapes = tuple(
+        shape(f"s{number}", count, cpu, gpus, f"{memory}Gi")
+        for number, (count, (cpu, gpus, memory)) in enumerate(zip(counts, asked, strict=False))
+    )
+    kinds = [kind(count, f"kind{number}") for number, count in enumerate(nodes)]
+    report = best_settings(kinds, Load(shapes))
+    for outcome in (report.sums, report.configured, *report.policies, *report.options, report.best):
+        for each in shapes:
+            assert 0 <= outcome.admitted.get(each.name, 0) <= each.count
+            assert outcome.aligned.get(each.name, 0) <= outcome.admitted.get(each.name, 0)
+        assert outcome.devices <= 4 * sum(nodes)
+        assert outcome.devices == sum(
+            outcome.admitted.get(each.name, 0) * int(each.pod.containers[0].limits.get(GPU, 0))
+            for each in shapes
+        )
+        used = sum(
+            outcome.admitted.get(each.name, 0) * int(each.pod.containers[0].requests["cpu"])
+            for each in shapes
+        )
+        assert used <= 14 * sum(nodes)
+        busy = dict.fromkeys(outcome.admitted, 0)
+        for each_kind in outcome.kinds:
+            assert each_kind.busy <= len(each_kind.names)
+            for name, count in each_kind.admitted.items():
+                busy[name] += count
+        assert busy == dict(outcome.admitted)
+    assert report.best.rank >= report.configured.rank

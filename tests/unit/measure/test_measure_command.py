@@ -1,0 +1,75 @@
+"""`numaforge measure`: what it refuses before it asks a host, and what a profile says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode, ProfileError
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import from_document, to_document
+from numaforge.roles.measure.plan import MeasurePlan
+from tests.fixtures.machines import lab_node
+
+REFUSED = {
+    "--kept with how to measure": (["--kept", "--in-use"], "--kept measures nothing"),
+    "--kept with a cluster": (["--kept", "--kubeconfig", "x"], "--kept measures nothing"),
+    "--limit without an inventory": (["--limit", "gpu-1"], "--limit chooses hosts of an INVENTORY"),
+    "how to connect to an inventory": (
+        ["inventory.py", "--data", "ssh_user=x"],
+        "an INVENTORY says it itself",
+    ),
+    "no such kubeconfig": (["gpu-1", "--kubeconfig", "/no/such/file"], "there is no such kubeconfig"),
+    "a run of no seconds": (["--seconds", "0"], "0 is not in the range 1<=x<=60"),
+    "too many runs": (["--runs", "10"], "10 is not in the range 1<=x<=9"),
+    "a share of nothing": (["--least-share", "0"], "0.0 is not in the range"),
+    "a name that is none": (["gpu 1"], "names no host"),
+}
+
+
+@pytest.mark.parametrize(("words", "why"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_mistake_is_refused(words: list[str], why: str, capsys: pytest.CaptureFixture[str]):
+    assert run(["measure", *words]) == ExitCode.BAD_INPUT
+    assert why in capsys.readouterr().err
+
+
+WISHES = {
+    "in one word": ("required", MeasurePlan(0.8)),
+    "in full": ({"gate": "required", "least_share": "90%"}, MeasurePlan(0.9)),
+    "a share without a gate": ({"least_share": "90%"}, None),
+    "not at all": ({}, None),
+    "left out": (None, None),
+}
+
+
+@pytest.mark.parametrize(("said", "planned"), WISHES.values(), ids=WISHES.keys())
+def test_a_plan_has_the_gate_that_a_profile_asks_for(said: object, planned: MeasurePlan | None):
+    plan = plan_node(lab_node(), load_profile({"extends": "cpu-only", "name": "n", "measure": said}))
+    assert plan.measure == planned
+    assert from_document(to_document(plan)) == plan
+
+
+def test_a_profile_can_take_back_what_the_one_says_that_it_extends(tmp_path: Path):
+    (tmp_path / "above.yaml").write_text("extends: cpu-only\nname: above\nmeasure: required\n")
+    (tmp_path / "below.yaml").write_text("extends: ./above.yaml\nname: below\nmeasure: {gate: none}\n")
+    assert plan_node(lab_node(), load_profile(str(tmp_path / "above.yaml"))).measure == MeasurePlan(0.8)
+    assert plan_node(lab_node(), load_profile(str(tmp_path / "below.yaml"))).measure is None
+
+
+MISTAKES = {
+    "another word": ("yes", "measure"),
+    "a share of nothing": ({"least_share": "0%"}, "measure.least_share"),
+    "a share as a number": ({"least_share": 0.8}, "measure.least_share"),
+    "more than all": ({"least_share": "120%"}, "measure.least_share"),
+    "a key that is none": ({"least": "90%"}, "measure.least"),
+}
+
+
+@pytest.mark.parametrize(("said", "field"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_in_a_profile_names_its_field(said: object, field: str):
+    with pytest.raises(ProfileError) as refused:
+        load_profile({"extends": "cpu-only", "name": "n", "measure": said})
+    assert field in str(refused.value)

@@ -1,0 +1,294 @@
+"""Which modes AMD's GPUs are planned to have, what is refused with its arithmetic, and what pods get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.errors import NumaforgeError, PlanError
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, manager_profile
+from numaforge.roles.amd_partitions.plan import as_planned
+from numaforge.roles.node import NodePlan
+from numaforge.topology.model import GpuPartition, NodeTopology
+from tests.fixtures.machines import dgx_h100, mi210, mi300x, mi300x_cpx_kfd
+
+CPX = {"compute": "CPX", "memory": "NPS4"}
+
+
+def plan(machine: NodeTopology, *gpus: dict[str, Any], **more: Any) -> NodePlan:
+    profile = {"name": "amd", "extends": "training", "amd_partitions": {"gpus": list(gpus), **more}}
+    return plan_node(machine, load_profile(profile), "1.36.0")
+
+
+def changed(machine: NodeTopology, indices: range = range(8), **fields: Any) -> NodeTopology:
+    """Change fields of some GPUs; `partition` are changes of its own."""
+    partition = fields.pop("partition", {})
+    gpus = [
+        replace(gpu, **fields, partition=gpu.partition and replace(gpu.partition, **partition))
+        if number in indices
+        else gpu
+        for number, gpu in enumerate(machine.gpus)
+    ]
+    return replace(machine, gpus=tuple(gpus))
+
+
+def notices(planned: NodePlan) -> dict[str, str]:
+    return {notice.id: notice.message for notice in planned.notices}
+
+
+def test_what_is_named_gets_the_modes_and_the_rest_stays() -> None:
+    gpus = plan(mi300x(), {"indices": [0, 1], "compute": "DPX"}, naming="mixed").amd_partitions.gpus
+    assert [(gpu.pci_address, gpu.compute, gpu.memory, gpu.partitions) for gpu in gpus] == [
+        ("0000:0b:00.0", "DPX", "NPS1", 2),
+        ("0000:23:00.0", "DPX", "NPS1", 2),
+    ]
+
+
+@pytest.mark.parametrize("machine", [mi300x(), mi300x_cpx_kfd()], ids=["before", "after"])
+def test_the_answer_is_the_same_before_and_after(machine: NodeTopology) -> None:
+    planned = plan(machine, CPX, naming="mixed")
+    assert [gpu.modes for gpu in planned.amd_partitions.gpus] == ["CPX NPS4"] * 8
+    assert [d.value for d in planned.decisions if d.subject == "amd_partitions.gpu[0-7]"] == ["CPX NPS4"]
+    assert planned.allocatable
+    assert planned.allocatable.quantities["amd.com/cpx_nps4"] == "64"
+    assert "amd-memory-mode" in notices(planned)
+    after = as_planned(machine, planned.amd_partitions)
+    assert {(gpu.partition.count, gpu.partition.memory_bytes) for gpu in after.gpus if gpu.partition} == {
+        (8, (machine.gpus[0].memory_bytes or 0) // 8)
+    }
+
+
+def test_the_arithmetic_stands_in_the_decision() -> None:
+    (decision,) = (d for d in plan(mi300x(), CPX).decisions if d.subject.startswith("amd_partitions.gpu"))
+    assert decision.reason == (
+        "the profile's choice; CPX makes 8 of its 8 XCDs, 1 each; NPS4 makes 4 of its 8 HBM stacks, "
+        "48 GiB each"
+    )
+
+
+SPX_NPS4 = {"compute": "SPX", "memory": "NPS4"}
+NOT_CONFIRMED = {"device": "75a3"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "wish", "why"),
+    [
+        pytest.param(
+            mi300x(),
+            SPX_NPS4,
+            "GPU 0-7: SPX makes 1 of its 8 XCDs, 8 each; NPS4 makes 4 of its 8 HBM stacks, 48 GiB each; "
+            "Linux allows NPS1 with SPX, and not NPS4; NPS4 goes with QPX and CPX",
+            id="fewer-partitions-than-parts-of-memory",
+        ),
+        pytest.param(
+            changed(
+                mi300x(), partition={"memory_of": {"DPX": ("NPS1",)}, "available_memory": ("NPS1", "NPS2")}
+            ),
+            {"compute": "DPX", "memory": "NPS2"},
+            "its driver allows NPS1 with DPX, and not NPS2",
+            id="its-own-driver-says-no",
+        ),
+        pytest.param(
+            mi300x(),
+            {"compute": "DPX", "memory": "NPS2"},
+            "MI300X cannot be asked for NPS2: its driver offers NPS1, NPS4",
+            id="a-memory-mode-that-the-driver-does-not-offer",
+        ),
+        pytest.param(
+            changed(mi300x(), partition={"available_memory": ()}),
+            CPX,
+            "MI300X cannot be asked for NPS4: its driver does not tell which memory modes it can change to",
+            id="a-driver-too-old-to-change-it",
+        ),
+        pytest.param(
+            mi300x(),
+            {"compute": "TPX"},
+            "MI300X cannot be asked for TPX: its driver offers SPX, DPX, QPX, CPX",
+            id="three-partitions-of-eight-dies",
+        ),
+        pytest.param(
+            mi300x(),
+            {"compute": "TPX", "memory": "NPS4"},
+            "MI300X has 8 XCDs and no TPX: its modes are SPX, DPX, QPX, CPX",
+            id="three-partitions-with-another-memory-mode",
+        ),
+        pytest.param(
+            changed(mi300x(), **NOT_CONFIRMED),
+            SPX_NPS4,
+            "no more parts of memory than of compute go together",
+            id="a-model-without-a-table-by-its-counts",
+        ),
+        pytest.param(
+            changed(mi300x(), driver="amdgpu"),
+            {"indices": [0], "compute": "CPX", "memory": "NPS4"},
+            "NPS4 for GPU 0, NPS1 for GPU 1-7: XGMI joins these GPUs in one hive",
+            id="half-of-a-hive",
+        ),
+        pytest.param(
+            mi210(),
+            CPX,
+            "GPU 0-7: 1002:740f: amdgpu does not have it, so what it can be is not known",
+            id="no-driver",
+        ),
+        pytest.param(
+            changed(mi210(), driver="amdgpu"),
+            CPX,
+            "its driver offers no partitions",
+            id="cannot-be-partitioned",
+        ),
+        pytest.param(
+            changed(mi300x(), device="74b5"),
+            CPX,
+            "a virtual function: its modes are set on its host",
+            id="a-virtual-function",
+        ),
+        pytest.param(
+            changed(mi300x(), partition={"compute": None, "memory": None}),
+            {"compute": "CPX"},
+            "its driver does not tell its modes",
+            id="a-GPU-that-tells-nothing",
+        ),
+        pytest.param(
+            mi300x(),
+            {"indices": [0], "compute": "CPX"},
+            "cpx_nps1 and spx_nps1 on one node end AMD's device plugin",
+            id="several-modes-with-the-strategy-single",
+        ),
+        pytest.param(mi300x(), {"indices": [9], "compute": "CPX"}, "there is no AMD GPU 9", id="no-such-GPU"),
+        pytest.param(
+            mi300x(), {"model": "mi355x", "compute": "CPX"}, "no GPU is a mi355x", id="no-such-model"
+        ),
+        pytest.param(
+            mi300x(), {"model": "h100", "compute": "CPX"}, "'h100' is no model of AMD's", id="not-a-model"
+        ),
+    ],
+)
+def test_refused(machine: NodeTopology, wish: dict[str, Any], why: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        plan(machine, wish)
+    assert why in refused.value.message
+    assert "amd_partitions" in (refused.value.where or "")
+
+
+def test_a_gpu_that_two_entries_name_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"GPU 1 is named by amd_partitions.gpus\[0\] already"):
+        plan(mi300x(), {"compute": "CPX"}, {"indices": [1], "compute": "DPX"})
+
+
+@pytest.mark.parametrize(
+    ("section", "why"),
+    [
+        pytest.param({"gpus": [{"indices": [0]}]}, "say compute, memory or both", id="no-mode"),
+        pytest.param(
+            {"gpus": [{"compute": "SPX", "model": "mi300x", "indices": [0]}]}, "say one of", id="both"
+        ),
+        pytest.param({"gpus": [{"compute": "CPY"}]}, "compute", id="no-such-mode"),
+        pytest.param({"plugin": "latest"}, "is no release", id="no-release"),
+    ],
+)
+def test_a_section_that_says_nothing_or_too_much(section: dict[str, Any], why: str) -> None:
+    with pytest.raises(NumaforgeError, match=why):
+        load_profile({"name": "amd", "amd_partitions": section})
+
+
+def test_a_machine_without_amd_gpus_gets_a_notice() -> None:
+    planned = plan(dgx_h100(), CPX)
+    assert planned.amd_partitions.gpus == ()
+    assert "no-amd-gpu" in notices(planned)
+
+
+def test_a_wish_for_a_compute_mode_alone_reloads_no_driver_and_says_so_by_silence() -> None:
+    assert "amd-memory-mode" not in notices(plan(mi300x(), {"compute": "CPX"}))
+
+
+@pytest.mark.parametrize(
+    ("machine", "notice"),
+    [
+        pytest.param(
+            changed(mi300x(), **NOT_CONFIRMED), "amd-modes-not-confirmed", id="no-table-of-the-model"
+        ),
+        pytest.param(
+            changed(mi300x(), partition={"named": "amdgpu_xcp."}),
+            "amd-partitions-not-listed",
+            id="other-names",
+        ),
+        pytest.param(changed(mi300x(), numa_node=None), "amd-partitions-without-node", id="no-NUMA-node"),
+        pytest.param(
+            changed(
+                mi300x(),
+                device="74a0",
+                partition={"available_compute": ("SPX", "TPX", "CPX"), "available_memory": ("NPS1",)},
+            ),
+            "amd-unified-memory",
+            id="MI300A",
+        ),
+    ],
+)
+def test_notices(machine: NodeTopology, notice: str) -> None:
+    assert notice in notices(plan(machine, {"compute": "CPX"}))
+
+
+def test_the_notice_about_names_goes_with_what_is_counted() -> None:
+    planned = plan(changed(mi300x(), partition={"named": "amdgpu_xcp."}), {"compute": "CPX"})
+    assert planned.allocatable
+    assert planned.allocatable.quantities["amd.com/gpu"] == "8"
+
+
+# ---- AMD's device config manager ----
+
+
+def test_the_manager_is_handed_the_modes_by_a_label_and_the_node_writes_nothing() -> None:
+    planned = plan(mi300x(), CPX, managed_by="device-config-manager")
+    assert planned.labels[PROFILE_LABEL].startswith("amd-")
+    assert not [file for file in planned.files if "amd_partitions" in file.path]
+    assert manager_profile(planned.amd_partitions) == {
+        "skippedGPUs": {"ids": []},
+        "profiles": [{"computePartition": "CPX", "memoryPartition": "NPS4", "numGPUsAssigned": 8}],
+    }
+
+
+def test_without_it_there_is_no_label_and_our_unit_is_written() -> None:
+    planned = plan(mi300x(), CPX)
+    assert PROFILE_LABEL not in planned.labels
+    assert [file.path for file in planned.files if "amd" in file.path] == [
+        "/usr/local/lib/numaforge/amd_partitions.py",
+        "/etc/systemd/system/numaforge-amd-partitions.service",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("build", "gpus", "why"),
+    [
+        pytest.param(
+            mi300x,
+            [{"compute": "QPX", "memory": "NPS4"}],
+            "it takes NPS4 with CPX alone, and not with QPX",
+            id="stricter-than-the-driver",
+        ),
+        pytest.param(
+            mi300x,
+            [{"indices": [0], "compute": "CPX"}, {"indices": [1], "compute": "DPX"}],
+            "numbers of GPUs for each mode, and not which ones",
+            id="several-modes",
+        ),
+        pytest.param(
+            mi300x, [{"indices": [0], "compute": "SPX"}], "7 of 8 GPUs are left out", id="some-left-out"
+        ),
+    ],
+)
+def test_what_the_manager_cannot_be_told(
+    build: Callable[[], NodeTopology], gpus: list[dict[str, Any]], why: str
+) -> None:
+    with pytest.raises(PlanError, match=why):
+        plan(build(), *gpus, managed_by="device-config-manager", naming="mixed")
+
+
+def test_a_machine_of_one_memory_mode_has_none_in_its_plan() -> None:
+    machine = changed(mi300x(), partition={"memory": None, "available_memory": ()})
+    assert [gpu.modes for gpu in plan(machine, {"compute": "CPX"}).amd_partitions.gpus] == ["CPX"] * 8
+    assert GpuPartition("CPX", None)  # as the driver of such a GPU tells it

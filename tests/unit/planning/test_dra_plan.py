@@ -1,0 +1,300 @@
+"""CPUs and GPUs by claims: the kubelet is the consistent other half, and what cannot be is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from numaforge.errors import PlanError
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Container, Pod
+from numaforge.kubelet.admission.scheduler import unschedulable
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.device_plugin.plan import devices_of
+from numaforge.roles.document import dumps, loads
+from numaforge.roles.dra.plan import CpuDriverPlan, DraPlan, claims_of
+from numaforge.roles.node import NodePlan
+from numaforge.topology.model import Containerd, InstalledPackage, NodeTopology, Userland
+from tests.fixtures.machines import KUBEADM_CONFIG, dgx_h100, kubeadm_kubelet, lab_node
+from tests.fixtures.machines import machine as made
+
+ENGINE = {"resource_engine": "dra"}
+CRIO_SOCKET = ("--container-runtime-endpoint=unix:///var/run/crio/crio.sock",)
+
+
+def plan(topology: NodeTopology, version: str = "1.36.2", **wish: Any) -> NodePlan:
+    return plan_node(topology, load_profile({"kubelet": ENGINE, **wish}), version)
+
+
+def refusal(topology: NodeTopology, version: str = "1.36.2", **wish: Any) -> str:
+    with pytest.raises(PlanError) as caught:
+        plan(topology, version, **wish)
+    return str(caught.value)
+
+
+def notices(planned: NodePlan) -> set[str]:
+    return {notice.id for notice in planned.notices}
+
+
+def with_runtime(containerd: Containerd) -> NodeTopology:
+    return replace(lab_node(), userland=Userland(containerd=containerd))
+
+
+def with_crio(version: str) -> NodeTopology:
+    return replace(
+        lab_node(),
+        kubelet=replace(kubeadm_kubelet(), flags=CRIO_SOCKET),
+        userland=Userland(packages=(InstalledPackage("cri-o", version, "containerd"),)),
+    )
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        pytest.param({"kubelet": ENGINE}, id="where-nothing-else-is-said"),
+        pytest.param({"extends": "training", "kubelet": ENGINE}, id="over-a-profile-that-says-static"),
+        pytest.param(
+            {"kubelet": {**ENGINE, "cpu_manager_policy": "none", "memory_manager_policy": "None"}},
+            id="where-the-profile-says-the-same",
+        ),
+    ],
+)
+def test_the_kubelet_hands_out_nothing(profile: dict[str, Any]) -> None:
+    planned = plan_node(lab_node(), load_profile(profile), "1.36.2")
+    assert planned.kubelet is not None
+    settings = planned.kubelet.settings
+    policies = ("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy")
+    assert [settings[name] for name in policies] == ["none", "None", "none"]
+    assert "cpuManagerPolicyOptions" not in settings
+    assert "reservedMemory" not in settings
+
+
+def test_the_driver_is_told_the_kubelets_reserved_cpus() -> None:
+    planned = plan(lab_node())
+    assert planned.kubelet is not None
+    reserved = planned.kubelet.settings["reservedSystemCPUs"]
+    assert reserved
+    assert planned.dra == DraPlan(CpuDriverPlan("grouped", "numanode", reserved))
+    assert loads(dumps(planned)) == planned
+
+
+def test_the_driver_is_told_what_the_profile_says() -> None:
+    planned = plan(lab_node(), dra={"cpu_device_mode": "individual", "cpu_group_by": "socket"})
+    assert planned.dra is not None
+    assert planned.dra.cpus is not None
+    assert (planned.dra.cpus.device_mode, planned.dra.cpus.group_by) == ("individual", "socket")
+
+
+def test_the_sources_of_what_the_engine_replaces_are_gone_with_it() -> None:
+    profile = load_profile({"extends": "training", "kubelet": ENGINE})
+    assert not [path for path in profile.sources if path.startswith(("kubelet.cpu", "kubelet.memory"))]
+    assert profile.sources["tuning.governor"]
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        pytest.param(
+            {"cpu_manager_policy": "static"},
+            "kubelet.cpu_manager_policy: cannot be static with resource_engine: dra",
+            id="static-cpus",
+        ),
+        pytest.param(
+            {"memory_manager_policy": "Static"},
+            "kubelet.memory_manager_policy: cannot be Static with resource_engine: dra",
+            id="static-memory",
+        ),
+        pytest.param(
+            {"topology_manager_policy": "restricted"},
+            "kubelet.topology_manager_policy: cannot be restricted with resource_engine: dra",
+            id="alignment",
+        ),
+        pytest.param(
+            {"cpu_manager_options": {"full-pcpus-only": True}},
+            "kubelet.cpu_manager_options: has no effect with resource_engine: dra",
+            id="options-of-a-manager-that-is-off",
+        ),
+    ],
+)
+def test_one_profile_that_says_both_is_refused(said: dict[str, Any], message: str) -> None:
+    told = refusal(lab_node(), kubelet={**ENGINE, **said})
+    assert message in told
+    assert "set kubelet.resource_engine: kubelet" in told
+
+
+def test_static_said_above_a_profile_with_the_engine_is_refused(tmp_path: Any) -> None:
+    below = tmp_path / "claims.yaml"
+    below.write_text("kubelet: {resource_engine: dra}\n")
+    above = tmp_path / "mine.yaml"
+    above.write_text("extends: ./claims.yaml\nkubelet: {cpu_manager_policy: static}\n")
+    with pytest.raises(PlanError, match="cannot be static with resource_engine: dra"):
+        plan_node(lab_node(), load_profile(above), "1.36.2")
+
+
+def test_a_kubelet_whose_own_file_says_static_is_a_conflict() -> None:
+    own = replace(kubeadm_kubelet(), config_text=KUBEADM_CONFIG + "cpuManagerPolicy: static\n")
+    told = refusal(replace(lab_node(), kubelet=own))
+    assert "cpuManagerPolicy: static" in told
+    assert "kubelet.on_conflict: override" in told
+
+
+@pytest.mark.parametrize(
+    ("version", "gates"),
+    [
+        pytest.param("1.34.4", {"DRAConsumableCapacity": True}, id="1.34-turns-it-on"),
+        pytest.param("1.35.4", {"DRAConsumableCapacity": True}, id="1.35-turns-it-on"),
+        pytest.param("1.36.2", {}, id="1.36-has-it-on"),
+    ],
+)
+def test_the_drivers_gate(version: str, gates: dict[str, bool]) -> None:
+    planned = plan(lab_node(), version)
+    assert planned.kubelet is not None
+    assert planned.kubelet.settings.get("featureGates", {}) == gates
+    assert ("gate-of-the-control-plane" in notices(planned)) is bool(gates)
+
+
+def test_a_kubelet_before_1_34_is_refused() -> None:
+    told = refusal(lab_node(), "1.33.5")
+    assert "dra needs Kubernetes 1.34" in told
+    assert "upgrade the kubelet" in told
+
+
+@pytest.mark.parametrize(
+    ("machine", "lacks"),
+    [
+        pytest.param(
+            with_runtime(Containerd("1.7.28", cdi=True, nri=False)),
+            "NRI with disable = false",
+            id="containerd-1-without-NRI",
+        ),
+        pytest.param(with_runtime(Containerd("1.7.28")), "enable_cdi = true", id="containerd-1-says-nothing"),
+        pytest.param(
+            with_runtime(Containerd("2.1.4", cdi=True, nri=False)),
+            "NRI with disable = false",
+            id="containerd-2-with-NRI-off",
+        ),
+        pytest.param(with_crio("1.29.4"), "here is 1.29", id="CRI-O-1.29"),
+    ],
+)
+def test_a_runtime_that_cannot_pin_is_refused(machine: NodeTopology, lacks: str) -> None:
+    assert lacks in refusal(machine)
+
+
+@pytest.mark.parametrize(
+    ("machine", "unknown"),
+    [
+        pytest.param(with_runtime(Containerd("2.1.4")), False, id="containerd-2"),
+        pytest.param(
+            with_runtime(Containerd("1.7.28", cdi=True, nri=True)), False, id="containerd-1-with-both"
+        ),
+        pytest.param(with_crio("1.30.1"), False, id="CRI-O-1.30"),
+        pytest.param(lab_node(), True, id="not-captured"),
+    ],
+)
+def test_a_runtime_is_taken_or_said_to_be_unknown(machine: NodeTopology, unknown: bool) -> None:
+    assert ("runtime-unknown" in notices(plan(machine))) is unknown
+
+
+def test_what_is_lost_is_said() -> None:
+    said = {notice.id: notice.message for notice in plan(lab_node()).notices}
+    assert "memory" in said["alignment-by-claims-alone"]
+    assert "full-pcpus-only" in said["cpu-driver-lacks"]
+    assert "distribute-cpus-across-numa" in said["cpu-driver-lacks"]
+
+
+def test_words_for_a_driver_that_is_not_there_are_refused() -> None:
+    assert "dra.cpu_group_by: has no effect" in refusal(
+        lab_node(), kubelet={}, dra={"cpu_group_by": "machine"}
+    )
+
+
+def test_gpus_by_claims_are_not_in_allocatable() -> None:
+    planned = plan(dgx_h100(), dra={"gpus": "claims"})
+    assert planned.allocatable is not None
+    assert "nvidia.com/gpu" not in planned.allocatable.quantities
+    assert "nvidia.com/gpu" not in devices_of(dgx_h100(), planned)
+
+
+def test_gpus_by_claims_and_by_the_device_plugin_are_refused_together() -> None:
+    told = refusal(dgx_h100(), dra={"gpus": "claims"}, device_plugin={"time_slicing": {"gpu": 4}})
+    assert "leave the section out, or have dra.gpus say device-plugin" in told
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "gpus", "version", "notice"),
+    [
+        pytest.param({}, "claims", "1.36.2", "claims-beside-static-cpus", id="GPUs-by-claims-CPUs-static"),
+        pytest.param(ENGINE, "device-plugin", "1.36.2", "gpus-by-device-plugin", id="CPUs-by-claims-alone"),
+        pytest.param(
+            ENGINE, "claims", "1.35.4", "pods-name-claims", id="before-extended-resources-by-claims"
+        ),
+    ],
+)
+def test_half_a_change_is_noticed(kubelet: dict[str, str], gpus: str, version: str, notice: str) -> None:
+    assert notice in notices(plan(dgx_h100(), version, kubelet=kubelet, dra={"gpus": gpus}))
+
+
+def test_a_whole_change_has_none_of_these() -> None:
+    told = notices(plan(dgx_h100(), dra={"gpus": "claims"}))
+    assert not told & {"claims-beside-static-cpus", "gpus-by-device-plugin", "pods-name-claims"}
+
+
+def test_without_a_word_nothing_is_handed_out_by_claims() -> None:
+    assert plan(lab_node(), kubelet={}).dra is None
+
+
+def test_four_threads_to_a_core_are_refused() -> None:
+    told = refusal(made(cores_per_numa_node=4, threads=4, kubelet=kubeadm_kubelet()))
+    assert "does not start on a machine with 4 threads to a core" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "notice"),
+    [
+        pytest.param({"cpu_device_mode": "individual"}, "cpu-devices-one-by-one", id="individual"),
+        pytest.param({"cpu_group_by": "machine"}, "cpus-chosen-outside", id="machine"),
+    ],
+)
+def test_modes_with_a_catch_are_noticed(said: dict[str, str], notice: str) -> None:
+    assert notice in notices(plan(lab_node(), dra=said))
+
+
+@pytest.mark.parametrize(
+    ("version", "served"),
+    [
+        pytest.param("1.35.4", {}, id="before-1.36-none"),
+        pytest.param("1.36.2", {"nvidia.com/gpu": 8}, id="from-1.36-on"),
+        pytest.param("1.37.2", {"nvidia.com/gpu": 8}, id="in-1.37"),
+    ],
+)
+def test_a_request_for_gpus_is_served_by_claims(version: str, served: dict[str, int]) -> None:
+    assert claims_of(dgx_h100(), plan(dgx_h100(), version, dra={"gpus": "claims"})) == served
+
+
+def test_a_device_plugin_serves_its_gpus_itself() -> None:
+    assert claims_of(dgx_h100(), plan(dgx_h100())) == {}
+
+
+def gpu_pod(name: str, gpus: int) -> Pod:
+    asked = {"cpu": 2, "memory": 2**30, "nvidia.com/gpu": gpus}
+    resources = {name: Fraction(amount) for name, amount in asked.items()}
+    return Pod(name, (Container("main", requests=resources, limits=resources),))
+
+
+def test_the_scheduler_counts_claims_and_the_kubelet_passes_over_them() -> None:
+    machine_by_claims = dgx_h100()
+    planned = plan(machine_by_claims, dra={"gpus": "claims"})
+    assert planned.kubelet is not None
+    claims = claims_of(machine_by_claims, planned)
+    node = Node(machine_by_claims, dict(planned.kubelet.settings), {}, claims=claims)
+    six, four = gpu_pod("six", 6), gpu_pod("four", 4)
+    assert unschedulable(node, six) is None
+    assert node.admit(six).admitted
+    refused = unschedulable(node, four)
+    assert refused is not None
+    assert refused.message == "0/1 nodes are available: 1 cannot allocate all claims."
+    assert unschedulable(node, gpu_pod("two", 2)) is None

@@ -1,0 +1,187 @@
+"""Who manages the memory of GPUs: what a plan makes of the machine, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.commands.machine import machine_of
+from numaforge.errors import PlanError
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
+from numaforge.roles.gpu_memory.plan import as_planned
+from numaforge.roles.kubelet.effect import effect
+from numaforge.roles.node import NodePlan
+from numaforge.topology.memory_mode import memory_of_gpus
+from numaforge.topology.model import NodeTopology, NvidiaInstall
+from tests.fixtures.machines import dgx_h100
+
+MIB, GIB = 2**20, 2**30
+OPTION = "NVreg_CoherentGPUMemoryMode"
+
+
+def planned(machine: NodeTopology, mode: str | None = None, reboot: str = "allowed", **more: Any) -> NodePlan:
+    wish = {"name": "t", "gpu_memory": mode, "maintenance": {"reboot": reboot}, **more}
+    return plan_node(machine, load_profile({"memory": {"system_reserved": "1Gi"}, **wish}))
+
+
+def driven(machine: NodeTopology, mode: str | None, driver: str = "580.95.05") -> NodeTopology:
+    install = replace(machine.nvidia_install or NvidiaInstall(), loaded=driver, gpu_memory_mode=mode)
+    return replace(machine, nvidia_install=install)
+
+
+def said(plan: NodePlan) -> list[str]:
+    return [notice.id for notice in plan.notices if notice.id.startswith("gpu-memory")]
+
+
+def called(name: str) -> NodeTopology:
+    return machine_of(name, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "gibibytes"),
+    [
+        pytest.param("gb200", (2, 10, 18, 26), 744, id="gb200"),
+        pytest.param("gb300", (2, 10, 18, 26), 1106, id="gb300"),
+        pytest.param("quad-gh200", (4, 12, 20, 28), 384, id="quad-gh200"),
+    ],
+)
+def test_what_the_driver_takes_is_gone_from_the_plan(
+    name: str, nodes: tuple[int, ...], gibibytes: int
+) -> None:
+    machine = called(name)
+    before, after = planned(machine, "numa"), planned(machine, "driver")
+    assert before.allocatable is not None
+    assert after.allocatable is not None
+    taken = sum(memory_of_gpus(machine).values())
+    assert (tuple(memory_of_gpus(machine)), taken // GIB) == (nodes, gibibytes)
+    assert before.memory.capacity_bytes - after.memory.capacity_bytes == taken
+    assert before.allocatable.memory_bytes - after.allocatable.memory_bytes >= taken - GIB
+    assert (before.allocatable.gpu_memory_bytes, after.allocatable.gpu_memory_bytes) == (taken, 0)
+    assert {node.id for node in after.numa_nodes} == {node.id for node in machine.numa_nodes}
+    assert all(node.memory_bytes == 0 for node in after.numa_nodes if node.id in nodes)
+    assert after.modules.options == {"nvidia": (f"{OPTION}=driver",)}
+    assert (said(before), said(after)) == ([], ["gpu-memory-moves"])
+
+
+def test_a_machine_that_is_so_already_is_planned_as_it_is() -> None:
+    machine = called("gb200-cdmm")
+    plan = planned(machine, "driver")
+    assert plan.memory.capacity_bytes == machine.memory_bytes
+    assert said(plan) == []
+
+
+def test_memory_that_was_never_seen_takes_two_plans() -> None:
+    first = planned(called("gb200-cdmm"), "numa")
+    assert (first.allocatable, said(first)) == (None, ["gpu-memory-grows"])
+    booted = replace(driven(called("gb200"), "numa"), previous_plan=dumps(first))
+    second = planned(booted, "numa")
+    assert second.allocatable is not None
+    assert second.allocatable.gpu_memory_bytes == sum(memory_of_gpus(booted).values())
+    assert said(second) == []
+
+
+def booted_into(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return a machine after the boot of its plan."""
+    return replace(as_planned(machine, plan.gpu_memory), previous_plan=dumps(plan))
+
+
+def test_a_second_plan_after_the_boot_is_the_same() -> None:
+    machine = driven(called("gb200"), "")
+    plan = planned(machine, "driver")
+    again = planned(booted_into(machine, plan), "driver")
+    assert (again.gpu_memory, again.allocatable, again.numa_nodes) == (
+        plan.gpu_memory,
+        plan.allocatable,
+        plan.numa_nodes,
+    )
+    assert said(again) == []
+
+
+@pytest.mark.parametrize(
+    "wish", [pytest.param("numa", id="asked-for"), pytest.param(None, id="no-longer-pinned, of branch 580")]
+)
+def test_memory_that_an_earlier_plan_has_taken_comes_back_with_its_size(wish: str | None) -> None:
+    machine = driven(called("gb200"), "")
+    back = planned(booted_into(machine, planned(machine, "driver")), wish)
+    assert (back.gpu_memory.mode, said(back)) == ("numa", ["gpu-memory-moves"])
+    assert back.memory.capacity_bytes == machine.memory_bytes
+    assert back.allocatable == planned(machine, "numa").allocatable
+
+
+def test_without_leave_to_boot_it_waits() -> None:
+    machine = called("gb200")
+    plan = planned(machine, "driver", reboot="never")
+    assert plan.memory.capacity_bytes == machine.memory_bytes
+    assert (plan.gpu_memory.waits, said(plan)) == (True, ["gpu-memory-waits"])
+
+
+def test_the_option_itself_means_the_same() -> None:
+    machine = called("gb200")
+    plan = planned(machine, modules={"options": {"nvidia": [f"{OPTION}=driver"]}})
+    assert plan.gpu_memory == planned(machine, "driver").gpu_memory
+
+
+def test_nothing_is_said_of_a_machine_that_is_not_asked() -> None:
+    plan = planned(called("gb200"))
+    assert (plan.gpu_memory.mode, plan.modules.options) == (None, {})
+
+
+def test_mig_where_the_driver_manages_memory_is_warned_of() -> None:
+    machine = called("gb200")
+    cut = replace(machine, gpus=tuple(replace(gpu, mig_mode="enabled") for gpu in machine.gpus))
+    assert "gpu-memory-mig" in said(planned(cut, "driver"))
+    assert "gpu-memory-mig" not in said(planned(cut, "numa"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "wish", "message"),
+    [
+        pytest.param(dgx_h100(), {"mode": "driver"}, "this machine has no such GPU", id="cards"),
+        pytest.param(called("dgx-spark"), {"mode": "numa"}, "no such GPU", id="gb10, one memory for both"),
+        pytest.param(
+            driven(called("gb200"), None, "570.133.20"), {"mode": "driver"}, "driver 570 cannot", id="570"
+        ),
+        pytest.param(
+            called("gb200"),
+            {"mode": "numa", "modules": {"options": {"nvidia": [f"{OPTION}=driver"]}}},
+            f"says {OPTION}=driver, and gpu_memory numa is {OPTION}=numa",
+            id="two-modes",
+        ),
+        pytest.param(
+            called("gb200"),
+            {"mode": "driver", "hugepages": [{"size": "512Mi", "count": 4, "numa_nodes": [2]}]},
+            "NUMA node 2 has 0 of memory",
+            id="pages of what is gone",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(machine: NodeTopology, wish: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        planned(machine, **wish)
+
+
+STATIC = """apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+memoryManagerPolicy: Static
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "mode", "goes"),
+    [
+        pytest.param("gb200", "driver", True, id="memory goes"),
+        pytest.param("gb200-cdmm", "numa", True, id="memory comes, of a size nobody knows"),
+        pytest.param("gb200", "numa", False, id="memory stays"),
+    ],
+)
+def test_the_memory_managers_state_goes_with_the_memory(machine: str, mode: str, goes: bool) -> None:
+    there = called(machine)
+    plan = planned(there, mode, kubelet={"version": "1.36.3"})
+    assert plan.kubelet is not None
+    found = effect(plan, there, [], STATIC, {}, {})
+    assert found.before is not None
+    assert (f"{plan.kubelet.root_dir}/memory_manager_state" in found.invalid) is goes

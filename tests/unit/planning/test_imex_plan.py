@@ -1,0 +1,152 @@
+"""Who runs IMEX: what is planned, what a node needs, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.commands.machine import machine_of
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.maintenance.part import Found, Goal, Look
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps, loads
+from numaforge.roles.imex import part as imex
+from numaforge.roles.imex.plan import ImexPlan
+from numaforge.roles.node import NodePlan
+from numaforge.topology.model import NodeTopology, NvidiaInstall
+
+TRAYS = ("10.0.0.11", "10.0.0.12")
+SOCKET = "/var/run/nvidia-imex-ctrl.sock"
+HOST = {"mode": "host-managed", "nodes": list(TRAYS)}
+BARE = {"mode": "bare", "nodes": list(TRAYS)}
+
+
+def tray(service: str | None = "enabled", *, dra: bool = False) -> NodeTopology:
+    install = NvidiaInstall(loaded="580.95.05", compute_domains=dra, imex_service=service)
+    return replace(machine_of("gb200", None), nvidia_install=install)
+
+
+def planned(wish: dict[str, Any], machine: NodeTopology | None = None, **more: Any) -> NodePlan:
+    profile = load_profile({"name": "t", "memory": {"system_reserved": "1Gi"}, "imex": wish, **more})
+    return plan_node(machine or tray(), profile)
+
+
+@pytest.mark.parametrize(
+    ("wish", "plan"),
+    [
+        pytest.param({}, ImexPlan(), id="left-alone"),
+        pytest.param({"mode": "driver-managed"}, ImexPlan("driver-managed"), id="the-dra-driver-runs-it"),
+        pytest.param(HOST, ImexPlan("host-managed", TRAYS, SOCKET), id="the-host-runs-it-and-takes-commands"),
+        pytest.param(BARE, ImexPlan("bare", TRAYS), id="without-kubernetes"),
+    ],
+)
+def test_what_is_planned(wish: dict[str, Any], plan: ImexPlan) -> None:
+    assert loads(dumps(planned(wish))).imex == plan
+
+
+def test_bare_has_channel_0_made_at_each_load_of_the_module() -> None:
+    assert planned(BARE).modules.options == {"nvidia": ("NVreg_CreateImexChannel0=1",)}
+    assert planned(HOST).modules.options == {}
+
+
+@pytest.mark.parametrize(
+    ("wish", "machine", "message"),
+    [
+        pytest.param({"mode": "driver-managed"}, tray(None), "nvidia-imex is not installed", id="no-package"),
+        pytest.param(BARE, tray(dra=True), "starts a daemon of its own", id="two-daemons"),
+        pytest.param({"mode": "bare"}, None, "needs nodes", id="no-nodes"),
+        pytest.param({"mode": "driver-managed", "nodes": ["10.0.0.1"]}, None, "names nodes", id="whose"),
+        pytest.param({**HOST, "nodes": ["tray-1"]}, None, "'tray-1' is no IP address", id="a-name"),
+        pytest.param({**HOST, "nodes": ["10.0.0.1"] * 2}, None, "names 10.0.0.1 twice", id="twice"),
+        pytest.param({**HOST, "socket": "x.sock"}, None, "no path of a socket", id="no-path"),
+    ],
+)
+def test_what_cannot_be_is_refused(wish: dict[str, Any], machine: NodeTopology | None, message: str) -> None:
+    with pytest.raises(NumaforgeError, match=message):
+        planned(wish, machine)
+
+
+def test_a_host_managed_daemon_goes_with_the_dra_driver() -> None:
+    assert planned(HOST, tray(dra=True)).imex.mode == "host-managed"
+
+
+def goal(wish: dict[str, Any], *roles: str) -> Goal:
+    return Goal(planned(wish), tray(), frozenset(roles or ("imex",)))
+
+
+def found(*said: str) -> Found:
+    return Found({}, (), said={imex.NAME: said})
+
+
+RUNS = ("program yes", "unit enabled", "active yes", "host-daemon yes", "address 10.0.0.11")
+NODES = tuple(f"node {address}" for address in TRAYS)
+KEYS = (
+    "key IMEX_NODE_CONFIG_FILE=/etc/nvidia-imex/nodes_config.cfg",
+    "key IMEX_CMD_ENABLED=1",
+    f"key IMEX_CMD_UNIX_DOMAIN_PATH={SOCKET}",
+)
+OFF = ("program yes", "unit disabled")
+
+
+@pytest.mark.parametrize(
+    ("wish", "said", "needed"),
+    [
+        pytest.param({}, RUNS, False, id="left-alone"),
+        pytest.param({}, (*RUNS, "recorded unit masked"), True, id="no-longer-asked-for"),
+        pytest.param(HOST, (*RUNS, *NODES, *KEYS), False, id="host-managed-already"),
+        pytest.param(HOST, (*RUNS, *NODES, *KEYS[:2]), True, id="without-its-socket"),
+        pytest.param(HOST, (*RUNS, *reversed(NODES), *KEYS), True, id="nodes-in-another-order"),
+        pytest.param(BARE, (*RUNS, *NODES, *KEYS), False, id="bare"),
+        pytest.param({"mode": "driver-managed"}, RUNS, True, id="enabled"),
+        pytest.param({"mode": "driver-managed"}, OFF, True, id="disabled-and-not-masked"),
+        pytest.param({"mode": "driver-managed"}, ("program yes", "unit masked"), False, id="masked"),
+        pytest.param(
+            {"mode": "driver-managed"},
+            ("program yes", "unit masked", "host-daemon yes"),
+            True,
+            id="masked-and-a-daemon-runs",
+        ),
+        pytest.param(
+            {"mode": "driver-managed"},
+            ("program yes", "unit masked", "pod-daemon yes"),
+            False,
+            id="masked-and-the-dra-driver-runs-its-own",
+        ),
+    ],
+)
+def test_what_a_node_needs(wish: dict[str, Any], said: tuple[str, ...], needed: bool) -> None:
+    part = imex.need(goal(wish), found(*said), ())
+    assert (part is not None) is needed
+    assert part is None or part.drains
+
+
+def test_another_role_asks_and_needs_nothing() -> None:
+    other = goal(HOST, "kubelet")
+    assert imex.look(other) == Look()
+    assert imex.need(other, found(), ()) is None
+
+
+@pytest.mark.parametrize(
+    ("wish", "said", "message"),
+    [
+        pytest.param(HOST, ("unit disabled",), "there is no nvidia-imex", id="no-package"),
+        pytest.param(
+            HOST,
+            ("program yes", "address 10.0.9.9"),
+            "none of its addresses .10.0.9.9.",
+            id="a-strangers-list",
+        ),
+        pytest.param(
+            {"mode": "driver-managed"}, (*RUNS, "pod-daemon yes"), "a ComputeDomain is alive", id="alive"
+        ),
+        pytest.param(
+            {}, (*RUNS, "pod-daemon yes", "recorded unit enabled"), "alive", id="alive-on-the-way-back"
+        ),
+    ],
+)
+def test_what_a_node_cannot_do_is_refused(wish: dict[str, Any], said: tuple[str, ...], message: str) -> None:
+    with pytest.raises(HostError, match=message):
+        imex.need(goal(wish), found(*said), ())

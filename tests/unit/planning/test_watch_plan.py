@@ -1,0 +1,206 @@
+"""How a node watches itself: what is planned, what it compares, and what it tells."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numaforge.errors import ProfileError
+from numaforge.file_content import PLAN_PATH
+from numaforge.maintenance.transaction import CURRENT
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.render import plan_files, render_plan
+from numaforge.roles import ROLES
+from numaforge.roles.node import NodePlan
+from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH, files
+from numaforge.roles.watch.part import CONDITION
+from numaforge.roles.watch.section import DIRECTORY
+from numaforge.topology.ready import ready_machine, ready_machines
+from numaforge.verification.promise import entries
+
+WATCHED: dict[str, Any] = {
+    "name": "watched",
+    "tuning": {"governor": "performance", "sysctls": {"vm.swappiness": "1", "vm.max_map_count": "1048576"}},
+    "hugepages": [{"size": "1Gi", "count_per_numa_node": 8}],
+    "system": {"daemons": "reserved"},
+    "watch": {"enabled": True},
+}
+
+
+def planned(machine: str = "dgx-h100", **changes: Any) -> NodePlan:
+    return plan_node(ready_machine(machine), load_profile({**WATCHED, **changes}))
+
+
+def rows(plan: NodePlan) -> list[list[str]]:
+    (text,) = [file.text for file in plan_files(plan) if file.path == WATCH_CONF_PATH]
+    return [line.split("\t") for line in text.splitlines()[1:]]
+
+
+def told(plan: NodePlan) -> str:
+    """Return the metrics that follow from the plan alone."""
+    return "".join(f"{fields[0]}\n" for kind, *fields in rows(plan) if kind == "text")
+
+
+def test_a_profile_without_it_has_nothing_on_the_node() -> None:
+    plan = planned(watch={})
+    assert plan.watch is None
+    assert files(plan) == ()
+    assert WATCH_CONF_PATH not in [file.path for file in plan_files(plan)]
+    assert entries(plan, "watch") == {}
+
+
+MISTAKES = {
+    "a folder without a watch": ({"directory": "/a"}, "says directory and does not watch; say enabled: true"),
+    "a relative folder": ({"enabled": True, "directory": "a"}, "directory"),
+    "a folder with dots": ({"enabled": True, "directory": "/a/../b"}, "directory"),
+    "a folder with a blank": ({"enabled": True, "directory": "/a b"}, "directory"),
+    "a word for a switch": ({"enabled": "yes"}, "enabled"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_wrong_watch_is_refused_with_its_place(mistake: str) -> None:
+    wish, why = MISTAKES[mistake]
+    with pytest.raises(ProfileError, match="watch") as refused:
+        load_profile({"name": "n", "watch": wish})
+    assert why in str(refused.value)
+
+
+def test_it_tells_where_node_exporter_reads_and_by_the_kubelets_login() -> None:
+    watch = planned().watch
+    assert watch is not None
+    assert (watch.directory, watch.kubeconfig, watch.node) == (
+        DIRECTORY,
+        "/etc/kubernetes/kubelet.conf",
+        None,
+    )
+    other = planned(watch={"enabled": True, "directory": "/srv/metrics", "condition": False}).watch
+    assert other is not None
+    assert (other.metrics, other.kubeconfig) == ("/srv/metrics/numaforge.prom", None)
+
+
+def test_a_node_has_the_name_under_which_its_kubelet_registers() -> None:
+    machine = ready_machine("dgx-h100")
+    assert machine.kubelet is not None
+    flags = ("--hostname-override=GPU-7.example.com", "--kubeconfig=/srv/kubelet.conf")
+    renamed = replace(machine, kubelet=replace(machine.kubelet, flags=(*machine.kubelet.flags, *flags)))
+    plan = plan_node(renamed, load_profile(WATCHED))
+    assert plan.watch is not None
+    assert (plan.watch.node, plan.watch.kubeconfig) == ("gpu-7.example.com", "/srv/kubelet.conf")
+    assert ["node", "gpu-7.example.com"] in rows(plan)
+    assert 'numaforge_plan_info{node="gpu-7.example.com",plan="' in told(plan)
+
+
+def test_the_plan_is_told_by_the_checksum_of_its_document() -> None:
+    plan = planned()
+    checksum = hashlib.sha256(render_plan(plan)[PLAN_PATH].encode()).hexdigest()
+    line = f'numaforge_plan_info{{node="dgx-01",plan="{checksum[:16]}",cpu_manager_policy="static"}} 1\n'
+    assert line in told(plan)
+    assert ["file", f"file:{PLAN_PATH}", checksum, PLAN_PATH] in rows(plan)
+
+
+LAST_GPU = 'UUID="GPU-00000000-0000-4000-8000-000000000007",pci_bus_id="0000:df:00.0",numa="1"'
+TOLD = [
+    'numaforge_plan_allocatable{node="dgx-01",resource="cpu",unit="core"} 212.0',
+    'numaforge_plan_allocatable{node="dgx-01",resource="hugepages_1Gi",unit="byte"} 17179869184',
+    'numaforge_plan_reserved_cpu{node="dgx-01",cpu="57",numa="1"} 1',
+    f'numaforge_plan_gpu{{node="dgx-01",{LAST_GPU}}} 1',
+    'numaforge_plan_hugepages{node="dgx-01",numa="0",size="1Gi"} 8',
+]
+
+
+@pytest.mark.parametrize("line", TOLD)
+def test_a_plan_is_told_with_the_labels_of_the_alerts(line: str) -> None:
+    assert f"{line}\n" in told(planned())
+
+
+def test_devices_have_the_names_of_kube_state_metrics() -> None:
+    plan = planned()
+    assert plan.allocatable is not None
+    given = replace(plan, allocatable=replace(plan.allocatable, devices={"nvidia.com/gpu": 8}))
+    line = 'numaforge_plan_allocatable{node="dgx-01",resource="nvidia_com_gpu",unit="integer"} 8\n'
+    assert line in told(given)
+
+
+def test_what_is_not_known_is_an_empty_label() -> None:
+    machine = ready_machine("dgx-h100")
+    unknown = replace(machine, gpus=tuple(replace(gpu, uuid=None, numa_node=None) for gpu in machine.gpus))
+    plan = plan_node(unknown, load_profile(WATCHED))
+    assert 'numaforge_plan_gpu{node="dgx-01",UUID="",pci_bus_id="0000:1b:00.0",numa=""} 1\n' in told(plan)
+
+
+def test_the_cpus_of_a_machine_are_one_line() -> None:
+    governors = [row for row in rows(planned()) if row[0] == "is" and row[1] == "governor"]
+    path = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
+    assert governors == [["is", "governor", "performance", "needed", "0-223", path]]
+
+
+def test_a_limit_that_is_only_raised_may_be_higher() -> None:
+    held = {row[1]: row[0] for row in rows(planned()) if row[0] in ("is", "least")}
+    assert held["sysctl:vm.swappiness"] == "is"
+    assert held["sysctl:vm.max_map_count"] == "least"
+
+
+def test_a_parameter_that_may_wait_for_a_boot_is_no_drift() -> None:
+    wish = {"kernel": {"cmdline": ["skew_tick=1"]}}
+    assert not [row for row in rows(planned(**wish)) if row[1] == "kernel_cmdline"]
+    allowed = planned(**wish, maintenance={"reboot": "allowed"})
+    assert ["has", "kernel_cmdline", "skew_tick=1", "needed", "-", "/proc/cmdline"] in rows(allowed)
+
+
+def test_the_modes_of_amds_gpus_are_compared() -> None:
+    plan = planned(
+        "mi300x", amd_partitions={"gpus": [{"compute": "CPX", "memory": "NPS4"}], "naming": "mixed"}
+    )
+    address = plan.amd_partitions.gpus[0].pci_address
+    folder = f"/sys/bus/pci/devices/{address}"
+    assert ["is", "amd_partitions", "CPX", "needed", "-", f"{folder}/current_compute_partition"] in rows(plan)
+    assert ["is", "amd_partitions", "NPS4", "needed", "-", f"{folder}/current_memory_partition"] in rows(plan)
+
+
+def test_every_file_but_those_that_are_merged_is_compared() -> None:
+    plan = planned()
+    compared = {row[3] for row in rows(plan) if row[0] == "file"}
+    assert compared == {file.path for file in plan.files if file.template or file.path == PLAN_PATH}
+    old = plan_node(ready_machine("dgx-h100"), load_profile(WATCHED), "1.29.9")
+    merged = {file.path for file in old.files if file.template is None} - {PLAN_PATH}
+    assert merged
+    assert not merged & {row[3] for row in rows(old) if row[0] == "file"}
+
+
+def test_each_unit_that_starts_at_boot_is_compared_and_what_a_timer_starts_is_none() -> None:
+    linked = {row[1]: row[2] for row in rows(planned()) if row[0] == "link"}
+    wants = "/etc/systemd/system/timers.target.wants/numaforge-watch.timer"
+    assert linked["unit:numaforge-watch.timer"] == wants
+    assert "unit:numaforge-watch.service" not in linked
+    assert "unit:numaforge-tuning.service" in linked
+    ours = {unit for unit in entries(planned(), "unit_starts_at_boot") if unit.startswith("numaforge-")}
+    assert ours == {unit.removeprefix("unit:") for unit in linked}
+
+
+@pytest.mark.parametrize("machine", ready_machines())
+def test_each_machine_has_metrics_that_prometheus_reads(machine: str) -> None:
+    label = r'[a-zA-Z_]+="(?:[^"\\]|\\["\\])*"'
+    sample = re.compile(rf"[a-z_]+\{{{label}(?:,{label})*\}} [0-9.]+")
+    plan = planned(machine, hugepages=[], tuning={}, system={})
+    lines = told(plan).splitlines()
+    assert [line for line in lines if not line.startswith("# ") and not sample.fullmatch(line)] == []
+    heads = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(heads) == len({*heads}), "a metric has its samples in one place"
+
+
+def test_the_script_says_the_same_names_as_the_rest() -> None:
+    script = render_plan(planned())[WATCH_SCRIPT_PATH]
+    assert f"CURRENT={CURRENT} " in script
+    assert f"CONDITION={CONDITION}\n" in script
+
+
+def test_a_role_that_is_watched_compares_or_tells() -> None:
+    hooks = {role.name: {*dir(role.watched)} & {"compared", "families"} for role in ROLES if role.watched}
+    assert hooks
+    assert all(hooks.values()), hooks
