@@ -39,6 +39,10 @@ class ControlPlane:
 
     state: Path
     ports: Mapping[str, int]
+    gates: tuple[str, ...] = ()
+    """Feature gates that are on, beside those that are by default."""
+    served: tuple[str, ...] = ()
+    """API versions that are served, beside those that are by default, such as `scheduling.k8s.io/v1beta1`."""
 
     @property
     def _certificates(self) -> Path:
@@ -100,6 +104,7 @@ class ControlPlane:
                 *(f"--kubeconfig={self._certificates / name}.kubeconfig", f"--bind-address={LOOPBACK}"),
                 *(f"--secure-port={self.ports[port]}", "--leader-elect=false"),
                 *("--kube-api-qps=1000", "--kube-api-burst=1000"),
+                *self._gate_flags(),
             ]
             if name == "kube-controller-manager":
                 arguments += [
@@ -165,6 +170,9 @@ class ControlPlane:
     def _daemon(self, name: str) -> Daemon:
         return Daemon(name, self.state)
 
+    def _gate_flags(self) -> list[str]:
+        return [f"--feature-gates={gate}=true" for gate in self.gates]
+
     def _start_store(self) -> None:
         etcd = f"http://{LOOPBACK}:{self.ports['etcd']}"
         peers = f"http://{LOOPBACK}:{self.ports['etcd_peers']}"
@@ -200,6 +208,8 @@ class ControlPlane:
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--allow-privileged=true",
             f"--egress-selector-config-file={self.state / 'egress-selector.json'}",
+            *self._gate_flags(),
+            *(f"--runtime-config={version}=true" for version in self.served),
         ]
         # Node names have to resolve for the API server; a hosts file that no other process sees says to what.
         namespace = ["--mount"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--mount"]

@@ -39,13 +39,16 @@ class Fleet(Api):
         state: Path,
         *,
         lease_seconds: int = LEASE_SECONDS,
+        gates: tuple[str, ...] = (),
+        served: tuple[str, ...] = (),
         choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve,
     ) -> None:
         self._lease_seconds = lease_seconds
+        self._more = {"gates": gates, "served": served}
         self.state = state.absolute()
         self._choose_ports = choose
         self._reserved: Reserved | None = None
-        super().__init__(ControlPlane(self.state, {}))
+        super().__init__(ControlPlane(self.state, {}, **self._more))
         self._ca = pki.authority()
 
     def __enter__(self) -> Self:
@@ -57,7 +60,7 @@ class Fleet(Api):
         kwok = gobuild.build(gobuild.KWOK) / "kwok"
         self._reserved = self._choose_ports(lambda found: len(found.ports) >= len(PORT_NAMES))
         ports = dict(zip(PORT_NAMES, self._reserved.ports, strict=False))
-        super().__init__(ControlPlane(self.state, ports))
+        super().__init__(ControlPlane(self.state, ports, **self._more))
         self.state.mkdir(parents=True, exist_ok=True)
         for left_by_the_last_start in ("pki", "etcd"):
             shutil.rmtree(self.state / left_by_the_last_start, ignore_errors=True)
@@ -114,9 +117,11 @@ class Fleet(Api):
         self.wait_until(lambda: self.ready_nodes() >= set(names), "has nodes that are not Ready")
         return names
 
-    def add_node(self, name: str, *, zone: str = "zone-0") -> None:
+    def add_node(
+        self, name: str, *, zone: str = "zone-0", allocatable: Mapping[str, str] = ALLOCATABLE
+    ) -> None:
         """Create a node, and return when it is Ready."""
-        self._register(name, zone)
+        self._register(name, zone, allocatable)
         self.wait_until(lambda: name in self.ready_nodes(), f"{name} is not Ready")
 
     def ready_nodes(self) -> set[str]:
@@ -205,9 +210,9 @@ class Fleet(Api):
     def _kwok(self) -> Daemon:
         return Daemon("kwok", self.state)
 
-    def _register(self, name: str, zone: str) -> None:
+    def _register(self, name: str, zone: str, allocatable: Mapping[str, str] = ALLOCATABLE) -> None:
         labels = {"kubernetes.io/hostname": name, MANAGED: "fake", ZONE: zone}
-        status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "nodeInfo": NODE_INFO}
+        status = {"allocatable": allocatable, "capacity": allocatable, "nodeInfo": NODE_INFO}
         self.send("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
 
     def _lives_and_takes_pods(self) -> bool:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from lab.kwok import Fleet
+from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import SYSTEMS, generate
 from tests.unit.schedulers.served import BY_CLAIMS, TRAINING, served
 from tests.unit.schedulers.test_schemas import SCHEMAS
@@ -35,13 +36,14 @@ NEEDED = (
 )
 WITHOUT_SCHEMA = "ResourceFlavor"
 FLEET = ("dgx-h100", "epyc-nps4", "gb200")
+GATES, SERVED = ("GenericWorkload",), ("scheduling.k8s.io/v1beta1",)
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     if not SCHEMAS.is_dir():
         pytest.skip("the systems' schemas are not here")
-    with Fleet(tmp_path_factory.mktemp("fleet")) as fleet:
+    with Fleet(tmp_path_factory.mktemp("fleet"), gates=GATES, served=SERVED) as fleet:
         for name in NEEDED:
             for definition in yaml.safe_load_all((SCHEMAS / f"{name}.yaml").read_text()):
                 definition["metadata"].setdefault("annotations", {})["api-approved.kubernetes.io"] = (
@@ -66,7 +68,8 @@ def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
     profile = BY_CLAIMS if system == "dra" else TRAINING
-    [folder] = generate([served(name, profile) for name in FLEET], [system])
+    version = gang_version(kubeconfig=str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl()))
+    [folder] = generate([served(name, profile) for name in FLEET], [system], version)
     for name, text in folder.texts():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ from numaforge.commands.machine import (
     machines_argument,
     profile_option,
 )
-from numaforge.commands.options import output_option
+from numaforge.commands.options import login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, remark, show_json
 
@@ -40,6 +40,7 @@ SYSTEMS = (
     "koordinator",
     "crane",
     "coscheduling",
+    "gangs",
     "kueue",
     "openshift",
     _DRA,
@@ -60,6 +61,8 @@ def cluster() -> None:
 @click.option(
     "--to", "folder", metavar="DIR", type=click.Path(), help="Write a folder for each system there."
 )
+@click.option("--live", is_flag=True, help="Ask the cluster which version of PodGroup it serves; read only.")
+@login_options
 @output_option("yaml", "json")
 def generate(
     sources: tuple[str, ...],
@@ -67,25 +70,34 @@ def generate(
     kubelet_version: str | None,
     systems: tuple[str, ...],
     folder: str | None,
+    live: bool,
     output: str,
+    **login: str | None,
 ) -> int:
     """Write what schedulers read of these nodes: a folder for each system, ready for kubectl apply -k.
 
-    Each file says why it is there. No cluster is asked, and nothing is applied. What a system cannot say of
-    a node, such as NUMA nodes without CPUs, is left out, and named on standard error. Exits with 1 where a
-    machine cannot be planned.
+    Each file says why it is there. No cluster is asked without --live, and nothing is applied. What a system
+    cannot say of a node, such as NUMA nodes without CPUs, is left out, and named on standard error. Exits
+    with 1 where a machine cannot be planned.
 
     \b
     Examples:
       numaforge cluster generate dgx-h100 --profile training --to cluster
       numaforge cluster generate fleet/ --profile training --for volcano
     """
+    from numaforge.schedulers import gangs
+    from numaforge.schedulers.kubectl_get import gang_version as served_gangs
     from numaforge.schedulers.systems import generate as generated
 
     nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
         return code
-    folders = generated(nodes, systems)
+    gang_version = None
+    if live or any(login.values()):
+        gang_version = served_gangs(**login)
+        if not gang_version and gangs.NAME in (systems or SYSTEMS):
+            remark(f"{gangs.NAME}: {gangs.NOT_SERVED}")
+    folders = generated(nodes, systems, gang_version)
     for each in folders:
         for node, why in each.left_out.items():
             remark(f"{each.name}: not all is said of {node}: {why}")
@@ -198,9 +210,7 @@ def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
 @profile_option
 @kubelet_version_option
 @click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
-@click.option("--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use.")
-@click.option("--context", metavar="NAME", help="The kubeconfig's context.")
-@click.option("--kubectl", metavar="FILE", help="The kubectl to use.")
+@login_options
 @output_option("table", "json")
 def verify(
     sources: tuple[str, ...],

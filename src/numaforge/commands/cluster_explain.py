@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
     plan_with,
     profile_option,
 )
-from numaforge.commands.options import WITHIN_SECONDS, output_option
+from numaforge.commands.options import WITHIN_SECONDS, login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, remark, show_json
 
@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     type=click.Path(),
     help="What `kubectl get nodes,pods -A -o json` printed, instead of asking.",
 )
-@click.option("--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use.")
-@click.option("--context", metavar="NAME", help="The kubeconfig's context.")
-@click.option("--kubectl", metavar="FILE", help="The kubectl to use.")
+@login_options
 @output_option("table", "json")
 def explain(
     pod: str,

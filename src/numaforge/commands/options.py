@@ -57,6 +57,19 @@ def destination(to: str | None, output: str | None, *formats: str) -> tuple[str 
     return output, None
 
 
+def login_options(command: Command) -> Command:
+    """Offer `--kubeconfig`, `--context` and `--kubectl`, for commands that look at a cluster."""
+    for offer in (
+        click.option("--kubectl", metavar="FILE", help="The kubectl to use."),
+        click.option("--context", metavar="NAME", help="The kubeconfig's context."),
+        click.option(
+            "--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use."
+        ),
+    ):
+        command = offer(command)
+    return command
+
+
 def _documents_as(context: click.Context, _: click.Parameter, value: str) -> str:
     if value != "yaml":
         return value

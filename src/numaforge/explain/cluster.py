@@ -15,14 +15,13 @@ from numaforge.given import mapping
 from numaforge.kubelet.admission.pod import CPU
 from numaforge.quantity import parse_quantity
 from numaforge.rollout.cluster import ENDED_PHASES
+from numaforge.schedulers import gangs
 
 _DAEMON = "DaemonSet"
 GROUPS = (
     "scheduling.x-k8s.io/v1alpha1",
     "scheduling.volcano.sh/v1beta1",
-    "scheduling.k8s.io/v1beta1",
-    "scheduling.k8s.io/v1alpha3",
-    "scheduling.k8s.io/v1alpha2",
+    *(f"{gangs.GROUP}/{version}" for version in gangs.VERSIONS),
 )
 """The versions of PodGroup that pods may be of."""
 

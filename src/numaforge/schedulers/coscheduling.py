@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.schedulers.fleet import ServedFleet, Written, example_container, gang_pod, gang_resources
+from numaforge.schedulers.fleet import (
+    ServedFleet,
+    Written,
+    example_container,
+    example_job,
+    gang_pod,
+    gang_resources,
+)
 
 NAME = "coscheduling"
 WHY = "an example of a gang: it starts when all of its pods can, each the largest that every node takes"
@@ -37,15 +44,5 @@ def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
             "metadata": {"name": _GANG, "namespace": "default"},
             "spec": group,
         },
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {"name": _GANG, "namespace": "default"},
-            "spec": {
-                "parallelism": count,
-                "completions": count,
-                "completionMode": "Indexed",
-                "template": template,
-            },
-        },
+        example_job(_GANG, count, template),
     )

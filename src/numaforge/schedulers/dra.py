@@ -16,7 +16,6 @@ import yaml
 from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, root_of
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.rails import rails
@@ -247,9 +246,7 @@ def _taint_rules(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
 
 def taint_version(fleet: ServedFleet) -> str | None:
     """Return the version of DeviceTaintRule that an API server of the newest planned version serves."""
-    versions = [KubeletVersion.parse(node.plan.kubelet.version) for node in fleet.nodes if node.plan.kubelet]
-    minor = max((each.minor for each in versions), default=LATEST_MINOR)
-    return next((version for first, version in _TAINT_VERSIONS if minor >= first), None)
+    return next((version for first, version in _TAINT_VERSIONS if fleet.minor >= first), None)
 
 
 def sick_gpus(machine: NodeTopology) -> dict[str, tuple[str, ...]]:

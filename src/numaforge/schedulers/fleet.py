@@ -9,6 +9,7 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.quantity import parse_quantity
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
@@ -170,6 +171,16 @@ class ServedFleet:
 
     nodes: tuple[ServedNode, ...]
     left_out: dict[str, str] = field(default_factory=dict)
+    gang_version: str | None = None
+    """The version of Kubernetes' own PodGroup that the cluster serves, `v1beta1`.
+
+    Empty where it serves none, None where it was not asked."""
+
+    @property
+    def minor(self) -> int:
+        """The newest kubelet that is planned for, its minor; the latest where no plan knows one."""
+        planned = (node.plan.kubelet for node in self.nodes if node.plan.kubelet)
+        return max((KubeletVersion.parse(each.version).minor for each in planned), default=LATEST_MINOR)
 
     def sayable(self) -> Iterator[ServedNode]:
         """Yield the nodes whose zones lists by NUMA node can say; the others are left out."""
@@ -205,6 +216,17 @@ def example_container(pod: Mapping[str, str]) -> dict[str, Any]:
         "name": "main",
         "image": "example.com/train:1",
         "resources": {"limits": dict(pod), "requests": dict(pod)},
+    }
+
+
+def example_job(name: str, count: int, template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Job of an example's pods, all at once and each with a number of its own."""
+    spec = {"parallelism": count, "completions": count, "completionMode": "Indexed", "template": template}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
     }
 
 

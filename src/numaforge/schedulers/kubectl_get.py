@@ -10,11 +10,13 @@ from typing import Any
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.given import NotJsonError, parse_json
+from numaforge.schedulers import gangs
 
 Identity = tuple[str, str, str, str]
 """API version, kind, namespace and name."""
 _SECONDS = 120
 _NO_SUCH_RESOURCE = "the server doesn't have a resource type"
+_NOT_FOUND = "(NotFound)"
 _NOT_SERVED = re.compile(r"no matches for kind \"([^\"]+)\" in version \"([^\"]+)\"")
 
 
@@ -79,6 +81,24 @@ def resource_slices(
     raise HostUnreachableError(f"kubectl cannot get ResourceSlices: {done.stderr.strip()[-500:]}")
 
 
+def gang_version(
+    *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
+) -> str:
+    """Return the best version of Kubernetes' own PodGroup that the API server serves; empty without one.
+
+    Raises HostUnreachableError where the API server cannot be asked.
+    """
+    for version in gangs.VERSIONS:
+        asked_for = ("get", "--raw", f"/apis/{gangs.GROUP}/{version}")
+        done = _run(_command(asked_for, kubeconfig, context, kubectl), "")
+        if done.returncode == 0:
+            if any(each.get("name") == "podgroups" for each in _resources(done.stdout)):
+                return version
+        elif _NOT_FOUND not in done.stderr:
+            raise HostUnreachableError(f"kubectl cannot ask for {version}: {done.stderr.strip()[-500:]}")
+    return ""
+
+
 def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
     """Return the objects of a List, or the one object; raises NumaforgeError for anything else."""
     items = (
@@ -114,6 +134,12 @@ def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
 
 def _found(text: str) -> dict[Identity, Mapping[str, Any]]:
     return {identity(each): each for each in _objects(text)}
+
+
+def _resources(text: str) -> tuple[Mapping[str, Any], ...]:
+    [document] = _objects(text)
+    resources = document.get("resources")
+    return tuple(each for each in resources if isinstance(each, dict)) if isinstance(resources, list) else ()
 
 
 def _objects(text: str) -> tuple[Mapping[str, Any], ...]:

@@ -12,6 +12,7 @@ from numaforge.schedulers import (
     coscheduling,
     crane,
     dra,
+    gangs,
     koordinator,
     kueue,
     labels,
@@ -32,6 +33,7 @@ SYSTEMS: dict[str, ModuleType] = {
         koordinator,
         crane,
         coscheduling,
+        gangs,
         kueue,
         openshift,
         dra,
@@ -64,11 +66,16 @@ class Folder:
         yield "kustomization.yaml", head + as_yaml((kustomization,))
 
 
-def generate(nodes: Sequence[ServedNode], names: Sequence[str] = ()) -> tuple[Folder, ...]:
-    """Return what each system, or those of these names, is told of some nodes; there has to be one."""
+def generate(
+    nodes: Sequence[ServedNode], names: Sequence[str] = (), gang_version: str | None = None
+) -> tuple[Folder, ...]:
+    """Return what each system, or those of these names, is told of some nodes; there has to be one.
+
+    `gang_version` is that of Kubernetes' own PodGroup that the cluster serves, where it was asked.
+    """
     folders = []
     for name in names or SYSTEMS:
-        module, fleet = SYSTEMS[name], ServedFleet(tuple(nodes))
+        module, fleet = SYSTEMS[name], ServedFleet(tuple(nodes), gang_version=gang_version)
         files = tuple(module.documents(fleet))
         if not (names or files or fleet.left_out):
             continue

@@ -21,8 +21,10 @@ def machine(name: str) -> NodeTopology:
     return ready_machine(name)
 
 
-def served(name: str, profile: object = TRAINING, hostname: str = "") -> ServedNode:
+def served(
+    name: str, profile: object = TRAINING, hostname: str = "", kubelet: str = "1.36.3"
+) -> ServedNode:
     """Return a ready machine with its plan."""
     found = replace(machine(name), hostname=hostname or machine(name).hostname)
-    plan = plan_node(found, load_profile(profile), "1.36.3")  # type: ignore[arg-type]
+    plan = plan_node(found, load_profile(profile), kubelet)  # type: ignore[arg-type]
     return ServedNode(found, plan, devices_of(found, plan), "0123456789abcdef0123")

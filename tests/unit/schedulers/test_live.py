@@ -15,7 +15,7 @@ from numaforge.schedulers.systems import SYSTEMS, generate
 from tests.unit.schedulers.served import BY_CLAIMS, TRAINING, served
 
 Path = tuple[str | int, ...]
-EXAMPLES = ("coscheduling",)
+EXAMPLES = ("coscheduling", "gangs")
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,6 +193,41 @@ def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has() -> None:
     assert (asked["cpu"], asked["nvidia.com/gpu"]) == (str(smallest), "8")
     assert group["minMember"] == 2
     assert group["minResources"]["nvidia.com/gpu"] == "16"
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "asked", "version"),
+    [
+        pytest.param("1.37.2", None, "v1beta1", id="the newest of a cluster that was not asked"),
+        pytest.param("1.36.3", None, "v1alpha2", id="the only one of an older cluster"),
+        pytest.param("1.36.3", "v1beta1", "v1beta1", id="what an API server newer than its nodes serves"),
+        pytest.param("1.35.4", None, None, id="none before there is a PodGroup"),
+        pytest.param("1.37.2", "", None, id="none where the API server serves none"),
+    ],
+)
+def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(
+    kubelet: str, asked: str | None, version: str | None
+) -> None:
+    [found] = generate([served("dgx-h100", kubelet=kubelet)], ["gangs"], asked)
+    groups = [each for file in found.files for each in file.documents if each["kind"] == "PodGroup"]
+    assert [each["apiVersion"] for each in groups] == ([f"scheduling.k8s.io/{version}"] if version else [])
+
+
+@pytest.mark.parametrize(
+    ("racks", "constraints"),
+    [
+        pytest.param(("a.1", "a.1"), [{"key": "nvidia.com/gpu.clique"}], id="within the domain that all share"),
+        pytest.param(("a.1", "b.1"), [], id="nowhere in particular where they share none"),
+    ],
+)
+def test_a_gang_stays(racks: tuple[str, ...], constraints: list[object]) -> None:
+    nodes = []
+    for number, clique in enumerate(racks):
+        node = served("gb200", hostname=f"tray-{number}")
+        gpus = tuple(replace(gpu, fabric=clique) for gpu in node.machine.gpus)
+        nodes.append(replace(node, machine=replace(node.machine, gpus=gpus)))
+    group = only(documents(folder("gangs", *nodes), "PodGroup"))["spec"]
+    assert group.get("schedulingConstraints", {}).get("topology", []) == constraints
 
 
 def test_nodes_of_two_kinds_are_two_pools_of_openshift_and_those_of_one_are_one() -> None:

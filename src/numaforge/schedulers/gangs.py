@@ -1,0 +1,65 @@
+"""Gangs of Kubernetes itself: a PodGroup that its own scheduler starts as a whole.
+
+Source: k8s.io/api scheduling/v1beta1 and v1alpha3 (1.37), v1alpha2 (1.36). A PodGroup, and a pod's
+`schedulingGroup`, are the same in all three; no server serves v1alpha2 and one of the later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numaforge.rollout.budget import CLIQUE
+from numaforge.schedulers.fleet import ServedFleet, Written, example_container, example_job, gang_pod
+
+NAME = "gangs"
+WHY = "an example of a gang of Kubernetes' own scheduler: its pods are placed together or not at all"
+GROUP = "scheduling.k8s.io"
+VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
+"""The versions with a PodGroup, the best first."""
+
+NOT_SERVED = f"the cluster serves no PodGroup of {GROUP}: its API server needs --runtime-config and a gate"
+
+_GANG = "numaforge-example"
+_WHY = (
+    "the API server has to serve scheduling.k8s.io/{version} (--runtime-config), and it and the scheduler "
+    "need the gate GenericWorkload: a server without it drops schedulingGroup, and each pod starts alone"
+)
+_WHY_TOPOLOGY = ". Nodes of one NVLink domain are meant by `topology`: gate TopologyAwareWorkloadScheduling"
+_FIRST_MINORS = ((37, "v1beta1"), (36, "v1alpha2"))
+
+
+def documents(fleet: ServedFleet) -> Iterator[Written]:
+    """Yield the PodGroup and the Job of its pods, in the version that the cluster serves.
+
+    Where it was not asked, the one of the newest kubelet that is planned for; none before 1.36.
+    """
+    version = fleet.gang_version
+    if version is None:
+        version = next((each for first, each in _FIRST_MINORS if fleet.minor >= first), "")
+    if version:
+        group = _group(fleet, version)
+        why = _WHY.format(version=version)
+        why += _WHY_TOPOLOGY if "schedulingConstraints" in group["spec"] else ""
+        yield Written("example.yaml", why, (group, _job(fleet)), example=True)
+
+
+def _group(fleet: ServedFleet, version: str) -> dict[str, Any]:
+    cliques = {node.clique for node in fleet.nodes}
+    shared = len(cliques) == 1 and None not in cliques
+    constraints = {"schedulingConstraints": {"topology": [{"key": CLIQUE}]}} if shared else {}
+    return {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "PodGroup",
+        "metadata": {"name": _GANG, "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": len(fleet.nodes)}}, **constraints},
+    }
+
+
+def _job(fleet: ServedFleet) -> dict[str, Any]:
+    spec = {
+        "schedulingGroup": {"podGroupName": _GANG},
+        "restartPolicy": "OnFailure",
+        "containers": [example_container(gang_pod(fleet))],
+    }
+    return example_job(_GANG, len(fleet.nodes), {"spec": spec})

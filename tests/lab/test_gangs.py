@@ -1,0 +1,104 @@
+"""Gangs of Kubernetes' own scheduler, written from plans: together or not at all, and explained while they wait."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.kwok import ALLOCATABLE, Fleet
+from numaforge.schedulers.kubectl_get import gang_version
+from numaforge.schedulers.systems import generate
+from numaforge.topology import to_document
+from tests.unit.schedulers.served import served
+
+pytestmark = pytest.mark.lab
+GATES, VERSION = ("GenericWorkload",), "v1beta1"
+GROUPS = f"/apis/scheduling.k8s.io/{VERSION}/namespaces/default/podgroups"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+NODES = [served("dgx-h100", hostname=f"dgx-{number}", kubelet="1.37.2") for number in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two of the three nodes that the plans are for."""
+    state = tmp_path_factory.mktemp("gangs")
+    with Fleet(state, gates=GATES, served=(f"scheduling.k8s.io/{VERSION}",)) as fleet:
+        for node in NODES[:2]:
+            add(fleet, node.name)
+        yield fleet
+
+
+def add(fleet: Fleet, name: str) -> None:
+    fleet.add_node(name, allocatable=ALLOCATABLE | {"cpu": "1000", "memory": "100Ti", "hugepages-1Gi": "10Ti"})
+
+
+def example(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the PodGroup and the Job in the version that this API server says it serves."""
+    version = gang_version(kubeconfig=str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl()))
+    assert version == VERSION
+    [folder] = generate(NODES, ["gangs"], version)
+    group, job = yaml.safe_load_all(dict(folder.texts())["example.yaml"])
+    return group, job
+
+
+def bound(fleet: Fleet, job: str) -> list[str]:
+    return [
+        pod["spec"]["nodeName"]
+        for pod in fleet.get(f"{PODS}?labelSelector=job-name={job}")["items"]
+        if pod["spec"].get("nodeName")
+    ]
+
+
+def conditions(fleet: Fleet, group: str) -> dict[str, tuple[str, str]]:
+    found = fleet.get(f"{GROUPS}/{group}").get("status") or {}
+    return {each["type"]: (each["status"], each["reason"]) for each in found.get("conditions") or ()}
+
+
+def test_pods_of_no_gang_start_one_by_one_where_not_all_can(fleet: Fleet) -> None:
+    _, job = example(fleet)
+    del job["spec"]["template"]["spec"]["schedulingGroup"]
+    job["metadata"]["name"] = "loose"
+    fleet.send("POST", JOBS, job)
+    fleet.wait_until(lambda: len(bound(fleet, "loose")) == 2, "two of three pods are not placed")
+    fleet.send("DELETE", f"{JOBS}/loose?propagationPolicy=Foreground")
+    fleet.wait_until(lambda: not fleet.get(PODS)["items"], "the Job's pods are not gone")
+
+
+def test_a_gang_starts_together_or_not_at_all_and_is_explained_while_it_waits(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    group, job = example(fleet)
+    name = group["metadata"]["name"]
+    fleet.send("POST", GROUPS, group)
+    fleet.send("POST", JOBS, job)
+    fleet.wait_until(
+        lambda: conditions(fleet, name).get("PodGroupInitiallyScheduled") == ("False", "Unschedulable"),
+        "the gang is not called unschedulable",
+    )
+    assert bound(fleet, name) == []
+    said = explained(fleet, tmp_path)
+    assert "2 of 3" in said, said
+    add(fleet, NODES[2].name)
+    fleet.wait_until(lambda: len(bound(fleet, name)) == 3, "the gang is not placed")
+    assert sorted(bound(fleet, name)) == [node.name for node in NODES]
+    assert conditions(fleet, name)["PodGroupInitiallyScheduled"][0] == "True"
+
+
+def explained(fleet: Fleet, folder: Path) -> str:
+    for node in NODES:
+        (folder / f"{node.name}.json").write_text(json.dumps(to_document(node.machine)))
+    pod = fleet.get(PODS)["items"][0]["metadata"]["name"]
+    command = [str(Path(sys.executable).with_name("numaforge")), "cluster", "explain", f"default/{pod}"]
+    login = [f"--kubeconfig={fleet.kubeconfig}", f"--kubectl={fleet.control_plane.kubectl()}"]
+    done = subprocess.run(
+        [*command, str(folder), "--profile", "training", *login], capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
