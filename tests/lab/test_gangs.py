@@ -1,4 +1,4 @@
-"""Gangs of Kubernetes' own scheduler, written from plans: together or not at all, and explained while they wait."""
+"""Gangs of Kubernetes' own scheduler, written from plans: together or not at all, and explained."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def add(fleet: Fleet, name: str) -> None:
-    fleet.add_node(name, allocatable=ALLOCATABLE | {"cpu": "1000", "memory": "100Ti", "hugepages-1Gi": "10Ti"})
+    fleet.add_node(
+        name, allocatable=ALLOCATABLE | {"cpu": "1000", "memory": "100Ti", "hugepages-1Gi": "10Ti"}
+    )
 
 
 def example(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:

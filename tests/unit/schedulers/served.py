@@ -21,9 +21,7 @@ def machine(name: str) -> NodeTopology:
     return ready_machine(name)
 
 
-def served(
-    name: str, profile: object = TRAINING, hostname: str = "", kubelet: str = "1.36.3"
-) -> ServedNode:
+def served(name: str, profile: object = TRAINING, hostname: str = "", kubelet: str = "1.36.3") -> ServedNode:
     """Return a ready machine with its plan."""
     found = replace(machine(name), hostname=hostname or machine(name).hostname)
     plan = plan_node(found, load_profile(profile), kubelet)  # type: ignore[arg-type]

@@ -216,7 +216,9 @@ def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(
 @pytest.mark.parametrize(
     ("racks", "constraints"),
     [
-        pytest.param(("a.1", "a.1"), [{"key": "nvidia.com/gpu.clique"}], id="within the domain that all share"),
+        pytest.param(
+            ("a.1", "a.1"), [{"key": "nvidia.com/gpu.clique"}], id="within the domain that all share"
+        ),
         pytest.param(("a.1", "b.1"), [], id="nowhere in particular where they share none"),
     ],
 )
