@@ -81,6 +81,7 @@ def test_a_gang_starts_together_or_not_at_all_and_is_explained_while_it_waits(
     name = group["metadata"]["name"]
     fleet.send("POST", GROUPS, group)
     fleet.send("POST", JOBS, job)
+    fleet.wait_until(lambda: len(fleet.get(PODS)["items"]) == 3, "the Job has not made its pods")
     fleet.wait_until(
         lambda: conditions(fleet, name).get("PodGroupInitiallyScheduled") == ("False", "Unschedulable"),
         "the gang is not called unschedulable",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
-from numaforge.given import NotJsonError, parse_json
+from numaforge.given import NotJsonError, mapping, parse_json
 from numaforge.schedulers import gangs
 
 Identity = tuple[str, str, str, str]
@@ -92,7 +92,7 @@ def gang_version(
         asked_for = ("get", "--raw", f"/apis/{gangs.GROUP}/{version}")
         done = _run(_command(asked_for, kubeconfig, context, kubectl), "")
         if done.returncode == 0:
-            if any(each.get("name") == "podgroups" for each in _resources(done.stdout)):
+            if "podgroups" in _names_served(done.stdout):
                 return version
         elif _NOT_FOUND not in done.stderr:
             raise HostUnreachableError(f"kubectl cannot ask for {version}: {done.stderr.strip()[-500:]}")
@@ -136,16 +136,18 @@ def _found(text: str) -> dict[Identity, Mapping[str, Any]]:
     return {identity(each): each for each in _objects(text)}
 
 
-def _resources(text: str) -> tuple[Mapping[str, Any], ...]:
-    [document] = _objects(text)
-    resources = document.get("resources")
-    return tuple(each for each in resources if isinstance(each, dict)) if isinstance(resources, list) else ()
+def _names_served(text: str) -> set[str]:
+    """Return the resources of a version of an API, by what discovery says of it."""
+    listed = mapping(_parsed(text)).get("resources")
+    return {str(mapping(each).get("name")) for each in listed} if isinstance(listed, list) else set()
 
 
 def _objects(text: str) -> tuple[Mapping[str, Any], ...]:
-    if not text.strip():
-        return ()
+    return items_of(_parsed(text)) if text.strip() else ()
+
+
+def _parsed(text: str) -> object:
     try:
-        return items_of(parse_json(text))
+        return parse_json(text)
     except NotJsonError as error:
         raise NumaforgeError(f"kubectl has printed no JSON: {error}") from error
