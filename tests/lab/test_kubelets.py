@@ -2,7 +2,7 @@
 
 NUMAFORGE_KUBELETS chooses the minors: `all`, a list (`1.33,1.34`), or, as in `make test`, every ninth
 configuration for the lab's own; what all of them did is on record, and tests/unit/lab holds `check` to that.
-NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to.
+NUMAFORGE_KUBELET_RECORD names a file that the verdicts are written to; other minors stay there as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
@@ -70,19 +71,31 @@ def tried(lab: Lab, request: pytest.FixtureRequest) -> Trials:
 
         with ThreadPoolExecutor(len(nodes)) as pool:
             verdicts = dict(zip(MINORS, pool.map(judged, MINORS), strict=True))
-    if record := os.environ.get("NUMAFORGE_KUBELET_RECORD"):
-        Path(record).write_text(_record(machine, verdicts))
+    if name := os.environ.get("NUMAFORGE_KUBELET_RECORD"):
+        record = Path(name)
+        before = json.loads(record.read_text()) if record.exists() else {}
+        record.write_text(_record(before, machine, verdicts))
     return Trials(machine, {case.trial.id: case.trial for case in cases}, verdicts)
 
 
-def _record(machine: NodeTopology, verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
-    """Return the verdicts as JSON: by configuration, each outcome with the kubelets that had it."""
+def _record(
+    before: Mapping[str, Any], machine: NodeTopology, verdicts: Mapping[str, Mapping[str, Verdict]]
+) -> str:
+    """Return the verdicts as JSON: by configuration, each outcome with the kubelets that had it.
+
+    What is on record `before` of other minors stays: a new one is tried alone.
+    """
     outcomes: dict[str, dict[str, list[str]]] = {}
+    for name, known in before.get("outcomes", {}).items():
+        for outcome, minors in known.items():
+            if left := [minor for minor in minors if minor not in verdicts]:
+                outcomes.setdefault(name, {})[outcome] = left
     for minor, by_trial in verdicts.items():
         for name, verdict in by_trial.items():
             outcomes.setdefault(name, {}).setdefault(verdict.error or "starts", []).append(minor)
-    releases = {minor: kubelets.version(minor) for minor in verdicts}
-    record = {"releases": releases, "memory_bytes": machine.memory_bytes, "outcomes": outcomes}
+    releases = before.get("releases", {}) | {minor: kubelets.version(minor) for minor in verdicts}
+    memory = before.get("memory_bytes", {}) | dict.fromkeys(verdicts, machine.memory_bytes)
+    record = {"releases": releases, "memory_bytes": memory, "outcomes": outcomes}
     return json.dumps(record, indent=1) + "\n"
 
 

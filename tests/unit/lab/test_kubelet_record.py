@@ -38,9 +38,10 @@ def test_every_configuration_was_tried(minor: str) -> None:
 @pytest.mark.parametrize("minor", RECORD["releases"])
 def test_check_says_today_what_this_kubelet_did(minor: str) -> None:
     """Except for cases whose state files a kubelet wrote first: these are not on record."""
-    machine = replace(machines.lab_node(), memory_bytes=RECORD["memory_bytes"])
+    memory_bytes = RECORD["memory_bytes"][minor]
+    machine = replace(machines.lab_node(), memory_bytes=memory_bytes)
     said, done = {}, {}
-    for case in all_cases(RECORD["memory_bytes"]):
+    for case in all_cases(memory_bytes):
         trial = case.trial
         if not case.is_for(minor) or trial.state or trial.before or trial.edits:
             continue
