@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from lab import cluster, gobuild, requirements
+from lab import cluster, gobuild, interrupts, requirements
 from lab import demo as demonstration
 from lab import kubelets as real_kubelets
 from lab.cluster import Lab
@@ -32,15 +30,7 @@ PASS_THROUGH = {"ignore_unknown_options": True, "help_option_names": []}
 @click.group()
 def main() -> None:
     """Run a virtual GPU node and the Kubernetes cluster that it belongs to."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 (a handler's signature)
-    """Have what was started ended, which no second signal interrupts."""
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-    sys.exit(128 + number)
+    interrupts.install()
 
 
 @main.command()

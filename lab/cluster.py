@@ -23,6 +23,7 @@ from lab import image as images
 from lab.controlplane import PORT_NAMES, PROGRAMS, ControlPlane
 from lab.errors import LabError
 from lab.image import Image
+from lab.interrupts import heed
 from lab.machines import machines
 from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, SAVED_STATE, UID_OF_USER, Node
 from lab.paths import LAB, state_directory
@@ -450,6 +451,7 @@ class Lab:
     def _await(self, state: str, patience_s: float, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + patience_s
         while True:
+            heed()
             for daemon in daemons(self.state):
                 daemon.require_alive()
             try:

@@ -18,6 +18,7 @@ from typing import Any
 
 from lab import egress, gobuild, pki
 from lab.errors import LabError
+from lab.interrupts import heed
 from lab.node import HOST_SEEN_FROM_NODE, Node
 from lab.paths import LAB
 from lab.ports import LOOPBACK
@@ -221,6 +222,7 @@ class ControlPlane:
     def _await_ready(self, patience_s: float = 240) -> None:
         deadline = time.monotonic() + patience_s
         while True:
+            heed()
             self._daemon("etcd").require_alive()
             self._daemon("kube-apiserver").require_alive()
             try:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lab.interrupts import heed
+
 SIGN_OF_LIFE_S = 30
 _STARTED = time.monotonic()
 _LOCK = threading.Lock()
@@ -36,6 +38,7 @@ def step(name: str) -> Iterator[None]:
     threading.Thread(target=tell, daemon=True).start()
     try:
         yield
+        heed()
     except BaseException:
         say(f"{name}: failed after {time.monotonic() - begun:.1f} s", colour=31)
         raise

@@ -20,7 +20,7 @@ VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
 
 NOT_SERVED = f"the cluster serves no PodGroup of {GROUP}: its API server needs --runtime-config and a gate"
 
-_GANG = "numaforge-example"
+_GANG = "numaforge-gang"
 _WHY = (
     "the API server has to serve scheduling.k8s.io/{version} (--runtime-config), and it and the scheduler "
     "need the gate GenericWorkload: a server without it drops schedulingGroup, and each pod starts alone"
