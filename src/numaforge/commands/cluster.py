@@ -43,6 +43,9 @@ SYSTEMS = (
     "kueue",
     "openshift",
     _DRA,
+    "gpu-operator",
+    "network-operator",
+    "amd-gpu-operator",
 )
 """The names of what `numaforge.schedulers.systems` has, for --help and completion."""
 
@@ -87,6 +90,8 @@ def generate(
         return code
     folders = generated(nodes, systems)
     for each in folders:
+        if each.nothing:
+            remark(f"{each.name}: nothing to write: {each.nothing}")
         for node, why in each.left_out.items():
             remark(f"{each.name}: not all is said of {node}: {why}")
     if folder is not None:
@@ -142,8 +147,9 @@ def _require_names(nodes: Sequence[ServedNode]) -> None:
 
 def _write(folders: Sequence[Folder], below: Path) -> None:
     for each in folders:
-        _write_files(below / each.name, dict(each.texts()))
-        remark(f"wrote {below / each.name}: {each.why}")
+        if each.files:
+            _write_files(below / each.name, dict(each.texts()))
+            remark(f"wrote {below / each.name}: {each.why}")
 
 
 def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
@@ -233,13 +239,14 @@ def verify(
         return code
     found, passed_over, held = {}, dict[str, list[str]](), 0
     for folder in generated(nodes, systems):
-        planned = [each for file in folder.files if not file.example for each in file.documents]
-        live, unserved = live_objects(planned, **login)
+        live, unserved = live_objects(folder.held(), **login)
         if unserved:
             passed_over[folder.name] = [" ".join(kind) for kind in unserved]
-        pairs = [(each, live.get(identity(each))) for each in planned if identity(each)[:2] not in unserved]
+        pairs = [(each, live.get(identity(each))) for each in folder.held_where_served(unserved)]
         held += len(pairs)
-        found[folder.name] = [one for each, other in pairs for one in deviations(each, other)]
+        found[folder.name] = [
+            one for each, other in pairs for one in deviations(each, folder.completed(other))
+        ]
     if _DRA in (systems or SYSTEMS):
         slices = resource_slices(**login)
         if slices is None and any(node.plan.dra for node in nodes):
