@@ -42,8 +42,13 @@ def device_plugin_text(plan: NodePlan) -> str:
     return _yaml(config_document(plan.device_plugin))
 
 
+def config_key(plan: NodePlan) -> str:
+    """Return a node's key in the plugin's ConfigMap: as its plan names it, else its profile's name."""
+    return (plan.device_plugin and plan.device_plugin.config) or plan.profile
+
+
 def device_plugin_config_map(plans: Iterable[NodePlan], name: str, namespace: str) -> Manifest:
-    """Return the plugin's ConfigMap: a key for each kind of node, as its plan names it, else its profile.
+    """Return the plugin's ConfigMap: a key for each kind of node.
 
     The label nvidia.com/device-plugin.config of a Node chooses among them. Raises PlanError where two nodes
     want different texts under one key.
@@ -52,7 +57,7 @@ def device_plugin_config_map(plans: Iterable[NodePlan], name: str, namespace: st
     first: dict[str, str] = {}
     for plan in plans:
         text = device_plugin_text(plan)
-        key = (plan.device_plugin and plan.device_plugin.config) or plan.profile
+        key = config_key(plan)
         if texts.setdefault(key, text) != text:
             raise PlanError(
                 f"{first[key]} and {plan.hostname} want different configurations under the key {key}",
@@ -125,16 +130,20 @@ def _config_map(name: str, namespace: str, data: Mapping[str, str]) -> Manifest:
     }
 
 
-class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks."""
+class BlockTexts(yaml.SafeDumper):
+    """Writes YAML for people: texts of several lines as blocks, and what is said twice is written twice."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        """Say that nothing is written as a reference."""
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Dumper.add_representer(str, _text)
+BlockTexts.add_representer(str, _text)
 
 
 def _yaml(document: Mapping[str, Any]) -> str:
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110)
+    return yaml.dump(document, Dumper=BlockTexts, sort_keys=False, width=110)

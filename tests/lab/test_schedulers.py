@@ -14,7 +14,7 @@ import yaml
 from lab.kwok import Fleet
 from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.unit.schedulers.served import BY_CLAIMS, TRAINING, served
+from tests.unit.schedulers.served import fleet_for, served
 from tests.unit.schedulers.test_schemas import SCHEMAS
 
 pytestmark = pytest.mark.lab
@@ -35,7 +35,6 @@ NEEDED = (
     "nfd",
 )
 WITHOUT_SCHEMA = "ResourceFlavor"
-FLEET = ("dgx-h100", "epyc-nps4", "gb200")
 GATES, SERVED = ("GenericWorkload",), ("scheduling.k8s.io/v1beta1",)
 
 
@@ -67,9 +66,11 @@ def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
-    profile = BY_CLAIMS if system == "dra" else TRAINING
     version = gang_version(kubeconfig=str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl()))
-    [folder] = generate([served(name, profile) for name in FLEET], [system], version)
+    [folder] = generate(fleet_for(system), [system], version)
+    for namespace in {each["metadata"].get("namespace") for file in folder.files for each in file.documents}:
+        if namespace not in (None, "default"):
+            assert kubectl(fleet, "create", "namespace", namespace).returncode == 0
     for name, text in folder.texts():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -44,6 +44,9 @@ SYSTEMS = (
     "kueue",
     "openshift",
     _DRA,
+    "gpu-operator",
+    "network-operator",
+    "amd-gpu-operator",
 )
 """The names of what `numaforge.schedulers.systems` has, for --help and completion."""
 
@@ -85,20 +88,17 @@ def generate(
       numaforge cluster generate dgx-h100 --profile training --to cluster
       numaforge cluster generate fleet/ --profile training --for volcano
     """
-    from numaforge.schedulers import gangs
-    from numaforge.schedulers.kubectl_get import gang_version as served_gangs
+    from numaforge.schedulers.kubectl_get import gang_version
     from numaforge.schedulers.systems import generate as generated
 
     nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
         return code
-    gang_version = None
-    if live or any(login.values()):
-        gang_version = served_gangs(**login)
-        if not gang_version and gangs.NAME in (systems or SYSTEMS):
-            remark(f"{gangs.NAME}: {gangs.NOT_SERVED}")
-    folders = generated(nodes, systems, gang_version)
+    asked = live or any(login.values())
+    folders = generated(nodes, systems, gang_version(**login) if asked else None)
     for each in folders:
+        if each.nothing:
+            remark(f"{each.name}: nothing to write: {each.nothing}")
         for node, why in each.left_out.items():
             remark(f"{each.name}: not all is said of {node}: {why}")
     if folder is not None:
@@ -154,8 +154,9 @@ def _require_names(nodes: Sequence[ServedNode]) -> None:
 
 def _write(folders: Sequence[Folder], below: Path) -> None:
     for each in folders:
-        _write_files(below / each.name, dict(each.texts()))
-        remark(f"wrote {below / each.name}: {each.why}")
+        if each.files:
+            _write_files(below / each.name, dict(each.texts()))
+            remark(f"wrote {below / each.name}: {each.why}")
 
 
 def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
@@ -243,13 +244,14 @@ def verify(
         return code
     found, passed_over, held = {}, dict[str, list[str]](), 0
     for folder in generated(nodes, systems):
-        planned = [each for file in folder.files if not file.example for each in file.documents]
-        live, unserved = live_objects(planned, **login)
+        live, unserved = live_objects(folder.held(), **login)
         if unserved:
             passed_over[folder.name] = [" ".join(kind) for kind in unserved]
-        pairs = [(each, live.get(identity(each))) for each in planned if identity(each)[:2] not in unserved]
+        pairs = [(each, live.get(identity(each))) for each in folder.held_where_served(unserved)]
         held += len(pairs)
-        found[folder.name] = [one for each, other in pairs for one in deviations(each, other)]
+        found[folder.name] = [
+            one for each, other in pairs for one in deviations(each, folder.completed(other))
+        ]
     if _DRA in (systems or SYSTEMS):
         slices = resource_slices(**login)
         if slices is None and any(node.plan.dra for node in nodes):

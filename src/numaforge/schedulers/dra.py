@@ -16,7 +16,15 @@ import yaml
 from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
-from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, root_of
+from numaforge.schedulers.fleet import (
+    KUBELET_ROOT,
+    MANAGED_BY,
+    ServedFleet,
+    ServedNode,
+    Written,
+    commented,
+    root_of,
+)
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.rails import rails
 from numaforge.topology.vendors import AMD, NVIDIA
@@ -34,7 +42,6 @@ _CLASSES = {NVIDIA: "gpu.nvidia.com", AMD: "gpu.amd.com"}
 _NIC_CLASS = "numaforge-rdma"
 _VALUES = "dra-driver-cpu.values.yml"
 _TAINT_VERSIONS = ((37, "v1"), (36, "v1beta2"), (33, "v1alpha3"))
-_DRIVER_ROOT = "/var/lib/kubelet"
 
 Shape = tuple[str, int, int]
 """The vendor of GPUs below one PCIe root, how many they are, and how many rails are there."""
@@ -46,6 +53,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     There is none where no plan hands out anything by claims.
     """
     if not any(node.plan.dra for node in fleet.nodes):
+        fleet.nothing = "no plan hands out anything by claims"
         return
     yield from _cpu_values(fleet)
     yield from _claims(fleet)
@@ -72,7 +80,7 @@ def _cpu_values(fleet: ServedFleet) -> Iterator[Written]:
                 "has one configuration: give these nodes the same profile, or a DaemonSet of their own"
             )
     why = "helm install dra-driver-cpu ... -f this: its reservedCPUs are the kubelet's reservedSystemCPUs"
-    yield Written(_VALUES, why, text=f"# {why}\n{most}")
+    yield Written(_VALUES, why, text=f"{commented(why)}{most}")
 
 
 def _values_of(node: ServedNode) -> str:
@@ -85,8 +93,8 @@ def _values_of(node: ServedNode) -> str:
     if driver.reserved_cpus:
         config["reservedCPUs"] = driver.reserved_cpus
     values: dict[str, Any] = {"driverConfig": config}
-    if node.plan.kubelet and node.plan.kubelet.root_dir != _DRIVER_ROOT:
-        values["kubeletRootDir"] = node.plan.kubelet.root_dir
+    if node.kubelet_root != KUBELET_ROOT:
+        values["kubeletRootDir"] = node.kubelet_root
     return yaml.safe_dump(values, sort_keys=False)
 
 

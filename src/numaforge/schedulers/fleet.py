@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from textwrap import wrap
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
@@ -15,6 +16,9 @@ from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
+KUBELET_ROOT = "/var/lib/kubelet"
+"""Where a kubelet is that was not told a --root-dir."""
+_WIDTH = 120
 _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 
 
@@ -63,6 +67,11 @@ class ServedNode:
     def settings(self) -> Mapping[str, Any]:
         """What the plan sets of the kubelet."""
         return self.plan.kubelet.settings if self.plan.kubelet else {}
+
+    @property
+    def kubelet_root(self) -> str:
+        """The --root-dir of its kubelet."""
+        return self.plan.kubelet.root_dir if self.plan.kubelet else KUBELET_ROOT
 
     @property
     def policy(self) -> str:
@@ -155,7 +164,8 @@ class ServedNode:
 class Written:
     """A file of a system: its name, why it is there, and its documents; `text` is one that is no YAML.
 
-    An `example` is for people to copy, and nothing of a cluster is held to it.
+    An `example` is for people to copy, and nothing of a cluster is held to it. `held` is what a cluster is
+    held to in place of the documents: what the file's reader makes of it, with None for what may not be set.
     """
 
     name: str
@@ -163,11 +173,15 @@ class Written:
     documents: tuple[Mapping[str, Any], ...] = ()
     text: str = ""
     example: bool = False
+    held: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass
 class ServedFleet:
-    """The nodes, and what a system has left out: node by node, with the reason."""
+    """The nodes, and what a system has left out: node by node, with the reason.
+
+    `nothing` is why the system is told nothing of any of them; "" where it is told something.
+    """
 
     nodes: tuple[ServedNode, ...]
     left_out: dict[str, str] = field(default_factory=dict)
@@ -175,12 +189,18 @@ class ServedFleet:
     """The version of Kubernetes' own PodGroup that the cluster serves, `v1beta1`.
 
     Empty where it serves none, None where it was not asked."""
+    nothing: str = ""
 
     @property
     def minor(self) -> int:
         """The newest kubelet that is planned for, its minor; the latest where no plan knows one."""
         planned = (node.plan.kubelet for node in self.nodes if node.plan.kubelet)
         return max((KubeletVersion.parse(each.version).minor for each in planned), default=LATEST_MINOR)
+
+    def leave_out(self, node: ServedNode, why: str) -> None:
+        """Note something that is not said of a node, beside what was noted before."""
+        earlier = self.left_out.get(node.name)
+        self.left_out[node.name] = f"{earlier}; {why}" if earlier else why
 
     def sayable(self) -> Iterator[ServedNode]:
         """Yield the nodes whose zones lists by NUMA node can say; the others are left out."""
@@ -189,6 +209,21 @@ class ServedFleet:
                 self.left_out[node.name] = why
             else:
                 yield node
+
+
+def commented(text: str) -> str:
+    """Return a text as comments of YAML."""
+    return "".join(f"# {line}\n" for line in wrap(text, _WIDTH - 2))
+
+
+def tolerations(nodes: Iterable[ServedNode]) -> list[dict[str, str]]:
+    """Return what tolerates the taints with which these nodes register."""
+    taints = {
+        (taint["key"], taint["effect"]): None
+        for node in nodes
+        for taint in node.settings.get("registerWithTaints") or ()
+    }
+    return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(taints)]
 
 
 def root_of(machine: NodeTopology, address: str) -> str | None:

@@ -18,14 +18,14 @@ GROUP = "scheduling.k8s.io"
 VERSIONS = ("v1beta1", "v1alpha3", "v1alpha2")
 """The versions with a PodGroup, the best first."""
 
-NOT_SERVED = f"the cluster serves no PodGroup of {GROUP}: its API server needs --runtime-config and a gate"
-
 _GANG = "numaforge-gang"
 _WHY = (
     "the API server has to serve scheduling.k8s.io/{version} (--runtime-config), and it and the scheduler "
     "need the gate GenericWorkload: a server without it drops schedulingGroup, and each pod starts alone"
 )
 _WHY_TOPOLOGY = ". Nodes of one NVLink domain are meant by `topology`: gate TopologyAwareWorkloadScheduling"
+_NOT_SERVED = f"the cluster serves no PodGroup of {GROUP}: its API server needs --runtime-config and the gate"
+_TOO_OLD = "Kubernetes has no PodGroup of its own before 1.36"
 _FIRST_MINORS = ((37, "v1beta1"), (36, "v1alpha2"))
 
 
@@ -37,11 +37,13 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     version = fleet.gang_version
     if version is None:
         version = next((each for first, each in _FIRST_MINORS if fleet.minor >= first), "")
-    if version:
-        group = _group(fleet, version)
-        why = _WHY.format(version=version)
-        why += _WHY_TOPOLOGY if "schedulingConstraints" in group["spec"] else ""
-        yield Written("example.yaml", why, (group, _job(fleet)), example=True)
+    if not version:
+        fleet.nothing = _TOO_OLD if fleet.gang_version is None else _NOT_SERVED
+        return
+    group = _group(fleet, version)
+    why = _WHY.format(version=version)
+    why += _WHY_TOPOLOGY if "schedulingConstraints" in group["spec"] else ""
+    yield Written("example.yaml", why, (group, _job(fleet)), example=True)
 
 
 def _group(fleet: ServedFleet, version: str) -> dict[str, Any]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import yaml
 
+from numaforge.roles.device_plugin.manifests import BlockTexts
 from numaforge.schedulers import (
+    amd_gpu_operator,
     coscheduling,
     crane,
     dra,
     gangs,
+    gpu_operator,
     koordinator,
     kueue,
     labels,
+    network_operator,
     nfd,
     node_resource_topology,
     openshift,
     volcano,
 )
-from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written
+from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, commented
 
 SYSTEMS: dict[str, ModuleType] = {
     module.NAME: module
@@ -37,27 +42,38 @@ SYSTEMS: dict[str, ModuleType] = {
         kueue,
         openshift,
         dra,
+        gpu_operator,
+        network_operator,
+        amd_gpu_operator,
     )
 }
+"""A module has NAME, WHY and `documents`. That of an operator has OWN, the API version and kind of its
+object, and UNSET, what the operator takes fields of it for that are not set."""
 _WIDTH = 120
 
 
 @dataclass(frozen=True)
 class Folder:
-    """What a system gets: its files, and the nodes that it cannot say, with the reason."""
+    """What a system gets: its files, and the nodes that it cannot say, with the reason.
+
+    Without files, `nothing` is why there are none.
+    """
 
     name: str
     why: str
     files: tuple[Written, ...]
     left_out: dict[str, str]
+    nothing: str = ""
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield each file's path below the folder and its text, kustomization.yaml last."""
+        """Yield each file's path below the folder and its text; with objects, kustomization.yaml last."""
         for file in self.files:
-            yield file.name, file.text or f"# {file.why}\n{as_yaml(file.documents)}"
+            yield file.name, file.text or f"{commented(file.why)}{as_yaml(file.documents)}"
         resources = [file.name for file in self.files if file.documents]
+        if not resources:
+            return
         apply = f"kubectl apply --server-side --field-manager=numaforge-{self.name} -k ."
-        head = f"# {self.why}\n# {apply}\n"
+        head = f"{commented(self.why)}# {apply}\n"
         kustomization = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
@@ -65,13 +81,32 @@ class Folder:
         }
         yield "kustomization.yaml", head + as_yaml((kustomization,))
 
+    def held(self) -> tuple[Mapping[str, Any], ...]:
+        """Return what a cluster is held to: the documents, or what is made of them; no examples."""
+        return tuple(each for file in self.files if not file.example for each in file.held or file.documents)
+
+    def held_where_served(self, unserved: Collection[tuple[str, str]]) -> tuple[Mapping[str, Any], ...]:
+        """Return what a cluster is held to; nothing where it does not serve an operator's own kind."""
+        own = getattr(SYSTEMS[self.name], "OWN", None)
+        if own in unserved:
+            return ()
+        return tuple(each for each in self.held() if (each["apiVersion"], each["kind"]) not in unserved)
+
+    def completed(self, live: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Return a live object with what its operator takes the fields for that are not set."""
+        module = SYSTEMS[self.name]
+        if live is None or (live.get("apiVersion"), live.get("kind")) != getattr(module, "OWN", None):
+            return live
+        return _over(module.UNSET, live)
+
 
 def generate(
     nodes: Sequence[ServedNode], names: Sequence[str] = (), gang_version: str | None = None
 ) -> tuple[Folder, ...]:
-    """Return what each system, or those of these names, is told of some nodes; there has to be one.
+    """Return what each system is told of some nodes; there has to be one.
 
-    `gang_version` is that of Kubernetes' own PodGroup that the cluster serves, where it was asked.
+    Systems that are not named, and have nothing to say, are left out. `gang_version` is that of Kubernetes'
+    own PodGroup that the cluster serves, where it was asked.
     """
     folders = []
     for name in names or SYSTEMS:
@@ -79,12 +114,26 @@ def generate(
         files = tuple(module.documents(fleet))
         if not (names or files or fleet.left_out):
             continue
-        folders.append(Folder(name, module.WHY, files, fleet.left_out))
+        folders.append(Folder(name, module.WHY, files, fleet.left_out, fleet.nothing))
     return tuple(folders)
 
 
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two mappings as one: what is set above counts."""
+    both = {**below, **above}
+    for name in below.keys() & above.keys():
+        if isinstance(below[name], Mapping) and isinstance(above[name], Mapping):
+            both[name] = _over(below[name], above[name])
+    return both
+
+
 def as_yaml(documents: Sequence[object]) -> str:
-    """Return documents as one YAML text, their keys in order."""
-    return yaml.safe_dump_all(
-        documents, sort_keys=False, default_flow_style=False, width=_WIDTH, allow_unicode=True
+    """Return documents as one YAML text, their keys in order; texts of several lines stay readable."""
+    return yaml.dump_all(
+        documents,
+        Dumper=BlockTexts,
+        sort_keys=False,
+        default_flow_style=False,
+        width=_WIDTH,
+        allow_unicode=True,
     )

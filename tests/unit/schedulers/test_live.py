@@ -12,7 +12,7 @@ import pytest
 
 from numaforge.schedulers.live import Deviation, deviations
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.unit.schedulers.served import BY_CLAIMS, TRAINING, served
+from tests.unit.schedulers.served import fleet_for
 
 Path = tuple[str | int, ...]
 EXAMPLES = ("coscheduling", "gangs")
@@ -20,11 +20,9 @@ EXAMPLES = ("coscheduling", "gangs")
 
 @cache
 def planned(system: str) -> tuple[Mapping[str, Any], ...]:
-    """Return what a system is told of a rack and of a machine with eight NUMA nodes, but examples."""
-    profile = BY_CLAIMS if system == "dra" else TRAINING
-    machines = ("gb200", "epyc-nps4", "dgx-h100")
-    [folder] = generate([served(name, profile) for name in machines], [system])
-    return tuple(each for file in folder.files if not file.example for each in file.documents)
+    """Return what a cluster is held to for a system, of nodes of which it is told something."""
+    [folder] = generate(fleet_for(system), [system])
+    return folder.held()
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:

@@ -11,14 +11,19 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from lab.paths import REPOSITORY
+from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.unit.schedulers.served import served
+from tests.unit.schedulers.served import fleet_for, served
 
 SCHEMAS = REPOSITORY.parent / "shared/crds"
 BUILT_IN = ("batch/", "scheduling.k8s.io/")
 KINDS = ("Node", "Job")
 """What the API server itself knows; the others are the systems' own."""
-WITHOUT_SCHEMA = {("kueue.x-k8s.io/v1beta2", "ResourceFlavor")}
+WITHOUT_SCHEMA = {
+    ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
+    ("mellanox.com/v1alpha1", "NicNodePolicy"),
+    ("amd.com/v1alpha1", "DeviceConfig"),
+}
 FLEETS = {
     "an H100 machine": ("dgx-h100",),
     "one whose GPUs are cut": ("dgx-h100-mig",),
@@ -69,12 +74,30 @@ def complaints(document: Mapping[str, Any]) -> Iterator[str]:
 def test_every_object_fits_the_schema_of_its_system(system: str, fleet: str) -> None:
     if not SCHEMAS.is_dir():
         pytest.skip("the systems' schemas are not here")
-    [folder] = generate([served(name) for name in FLEETS[fleet]], [system])
+    require_fit(*(served(name) for name in FLEETS[fleet]), system=system)
+
+
+def require_fit(*nodes: ServedNode, system: str) -> None:
+    """Hold what a system is told of some nodes to its schema."""
+    [folder] = generate(nodes, [system])
     for file in folder.files:
         for document in file.documents:
             key = document["apiVersion"], document["kind"]
             if "." in key[0] and not key[0].startswith(BUILT_IN) and key not in WITHOUT_SCHEMA:
                 assert [*complaints(document)] == []
+
+
+@pytest.mark.parametrize("system", ["network-operator", "gpu-operator"])
+def test_what_an_operator_is_told_of_plans_that_leave_it_work_fits_its_schema(system: str) -> None:
+    if not SCHEMAS.is_dir():
+        pytest.skip("the systems' schemas are not here")
+    require_fit(*fleet_for(system), system=system)
+    [folder] = generate(fleet_for(system), [system])
+    required = {"operator", "daemonsets", "driver", "toolkit", "devicePlugin", "gfd", "dcgm", "dcgmExporter"}
+    for document in folder.held():
+        if document["kind"] == "ClusterPolicy":
+            others: dict[str, Any] = {name: {} for name in (*required, "nodeStatusExporter")}
+            assert [*complaints({**document, "spec": {**others, **document["spec"]}})] == []
 
 
 WRONG: dict[str, tuple[str, str, list[Any], Any]] = {

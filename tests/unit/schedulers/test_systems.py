@@ -46,12 +46,13 @@ def test_every_system_has_a_name_that_the_command_knows() -> None:
 def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str, name: str) -> None:
     found = folder(system, served(name))
     texts = dict(found.texts())
-    kustomization = yaml.safe_load(texts["kustomization.yaml"])
-    assert {*kustomization["resources"]} == {file for file in texts if file.endswith(".yaml")} - {
-        "kustomization.yaml"
-    }
+    objects = {file for file in texts if file.endswith(".yaml")} - {"kustomization.yaml"}
+    assert ("kustomization.yaml" in texts) == bool(objects), "kubectl refuses one without resources"
+    if objects:
+        assert {*yaml.safe_load(texts["kustomization.yaml"])["resources"]} == objects
+    assert bool(found.nothing) == (not texts and not found.left_out)
     assert found.why
-    for file in kustomization["resources"]:
+    for file in objects | {file for file in texts if file.endswith(".yml")}:
         assert texts[file].startswith("# ")
         assert "&id0" not in texts[file], "kustomize reads aliases, people do not"
 
@@ -209,6 +210,7 @@ def test_a_gang_of_kubernetes_is_written_in_the_version_that_is_served(
     kubelet: str, asked: str | None, version: str | None
 ) -> None:
     [found] = generate([served("dgx-h100", kubelet=kubelet)], ["gangs"], asked)
+    assert bool(found.nothing) == (version is None)
     groups = [each for file in found.files for each in file.documents if each["kind"] == "PodGroup"]
     assert [each["apiVersion"] for each in groups] == ([f"scheduling.k8s.io/{version}"] if version else [])
 
