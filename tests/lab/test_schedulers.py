@@ -34,7 +34,7 @@ NEEDED = (
     "kueue-topologies",
     "nfd",
 )
-WITHOUT_SCHEMA = "ResourceFlavor"
+WITHOUT_SCHEMA = ("ResourceFlavor", "NicClusterPolicy", "DeviceConfig")
 GATES, SERVED = ("GenericWorkload",), ("scheduling.k8s.io/v1beta1",)
 
 
@@ -68,13 +68,19 @@ def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
     version = gang_version(kubeconfig=str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl()))
     [folder] = generate(fleet_for(system), [system], version)
+    if {each["kind"] for file in folder.files for each in file.documents} <= set(WITHOUT_SCHEMA):
+        pytest.skip(f"the schemas of {system} are not here")
     for namespace in {each["metadata"].get("namespace") for file in folder.files for each in file.documents}:
         if namespace not in (None, "default"):
-            assert kubectl(fleet, "create", "namespace", namespace).returncode == 0
+            kubectl(fleet, "create", "namespace", namespace)
     for name, text in folder.texts():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        known = [each for each in text.split("---\n") if f"kind: {WITHOUT_SCHEMA}\n" not in each]
+        known = [
+            each
+            for each in text.split("---\n")
+            if not any(f"kind: {kind}\n" in each for kind in WITHOUT_SCHEMA)
+        ]
         file.write_text("---\n".join(known))
     applied = kubectl(fleet, "apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
     assert applied.returncode == 0, applied.stderr
@@ -112,7 +118,8 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     ours = ("--server-side", "--force-conflicts", "--field-manager=numaforge-kueue")
     assert kubectl(fleet, "apply", *ours, "-f", str(levels)).returncode == 0
     code, said = verified(fleet)
-    assert (code, said.splitlines()[-2].partition(" held")[0]) == (0, "18 objects"), said
+    [held] = [line for line in said.splitlines() if " held to " in line]
+    assert (code, held.partition(" held")[0]) == (0, "18 objects"), said
     assert "kueue: the cluster does not serve kueue.x-k8s.io/v1beta2 ResourceFlavor" in said
     fleet.patch(VOLCANO, {"spec": {"policies": {"CPUManagerPolicy": "none"}}})
     fleet.send("DELETE", "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/epyc-01")
