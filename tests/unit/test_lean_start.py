@@ -8,7 +8,7 @@ import sys
 
 def said(program: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
     ).stdout.strip()
 
 
@@ -49,6 +49,16 @@ def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts
     )
     assert not modules & {"numaforge.measure", "numaforge.preflight.cluster", "numaforge.verification.suite"}
     assert not modules & (ROLLS_OUT | OF_FEW_HOSTS)
+
+
+def test_a_section_makes_no_validator_of_its_own() -> None:
+    """That of a profile has theirs: one more for each section doubles what a profile costs."""
+    program = (
+        "from numaforge.roles.node import NodeProfile; from numaforge.sections.section import Section; "
+        "print(NodeProfile().name, [kind.__name__ for kind in Section.__subclasses__() "
+        "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.roles.node'])"
+    )
+    assert said(program) == "unnamed []"
 
 
 def test_a_run_that_is_forked_has_imported_what_rolls_out() -> None:
