@@ -495,7 +495,7 @@ def live() -> str:
     said |= {host: _Shown(host, phase, (why,)) for host, (_, phase, why) in _IN_PROGRESS.items()}
     ages = {host: float(seconds) for host, (seconds, _, _) in _IN_PROGRESS.items()}
     ages |= {host: 900.0 - 60 * number for number, host in enumerate(_ENDED)}
-    room = Screen(108, 24)
+    room = Screen(80, 24)
     console = Console(
         file=StringIO(),
         record=True,

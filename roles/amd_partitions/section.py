@@ -98,5 +98,5 @@ class AmdPartitions(Section):
 
 
 KEY = ProfileKey(
-    "amd_partitions", AmdPartitions, AmdPartitions(), "Compute and memory modes of AMD's Instinct GPUs."
+    "amd_partitions", AmdPartitions, AmdPartitions.unset(), "Compute and memory modes of AMD's Instinct GPUs."
 )

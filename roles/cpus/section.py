@@ -116,4 +116,4 @@ class Cpus(Section):
         return self
 
 
-KEY = ProfileKey("cpus", Cpus, Cpus(), "Reserved CPUs.")
+KEY = ProfileKey("cpus", Cpus, Cpus.unset(), "Reserved CPUs.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 from numaforge.file_content import PlannedFile
@@ -50,6 +49,8 @@ def _crio(plan: NodePlan, _: PlannedFile, text: str) -> Both:
         **({"default_annotations": {"run.oci.systemd.subgroup": ""}} if _unbalanced(meant) else {}),
     }
     file = {"irqbalance_config_file": meant.irqbalance_file} if meant.irqbalance_file else {}
+    import tomllib  # few hosts have CRI-O
+
     return tomllib.loads(text), {"crio": {"runtime": {**file, "runtimes": {HANDLER: handler}}}}
 
 

@@ -28,4 +28,4 @@ class PodTuning(Section):
     )
 
 
-KEY = ProfileKey("pod_tuning", PodTuning, PodTuning(), "What pods may ask of CRI-O for their own CPUs.")
+KEY = ProfileKey("pod_tuning", PodTuning, PodTuning.unset(), "What pods may ask of CRI-O for their own CPUs.")

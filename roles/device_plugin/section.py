@@ -91,4 +91,6 @@ class DevicePlugin(Section):
         return self
 
 
-KEY = ProfileKey("device_plugin", DevicePlugin, DevicePlugin(), "How NVIDIA's device plugin shares GPUs.")
+KEY = ProfileKey(
+    "device_plugin", DevicePlugin, DevicePlugin.unset(), "How NVIDIA's device plugin shares GPUs."
+)

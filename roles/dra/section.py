@@ -32,4 +32,4 @@ class Dra(Section):
     )
 
 
-KEY = ProfileKey("dra", Dra, Dra(), "Dynamic resource allocation: what its drivers hand out.")
+KEY = ProfileKey("dra", Dra, Dra.unset(), "Dynamic resource allocation: what its drivers hand out.")

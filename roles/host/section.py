@@ -45,7 +45,7 @@ class Limits(Section):
 class Host(Section):
     """The userland. Whatever is unset is left as the host has it."""
 
-    limits: Limits = Field(default=Limits(), description="Resource limits.")
+    limits: Limits = Field(default=Limits.unset(), description="Resource limits.")
     hold_packages: tuple[Held, ...] = Field(
         default=(),
         description="What stays at its version, by hand and unattended.",
@@ -69,4 +69,4 @@ class Host(Section):
         return self
 
 
-KEY = ProfileKey("host", Host, Host(), "Limits, packages, clock and control groups.")
+KEY = ProfileKey("host", Host, Host.unset(), "Limits, packages, clock and control groups.")

@@ -65,4 +65,4 @@ class ImexService(Section):
         return self
 
 
-KEY = ProfileKey("imex", ImexService, ImexService(), "Who runs IMEX on a tray of a rack.")
+KEY = ProfileKey("imex", ImexService, ImexService.unset(), "Who runs IMEX on a tray of a rack.")

@@ -69,5 +69,8 @@ class Interrupts(Section):
 
 
 KEY = ProfileKey(
-    "interrupts", Interrupts, Interrupts(), "Which CPUs answer the devices: interrupts and received packets."
+    "interrupts",
+    Interrupts,
+    Interrupts.unset(),
+    "Which CPUs answer the devices: interrupts and received packets.",
 )

@@ -190,4 +190,4 @@ class Kernel(Removable):
         return self
 
 
-KEY = ProfileKey("kernel", Kernel, Kernel(), "Kernel settings that only a boot changes.")
+KEY = ProfileKey("kernel", Kernel, Kernel.unset(), "Kernel settings that only a boot changes.")

@@ -93,7 +93,7 @@ class TransparentHugepages(Section):
     """The switches below /sys/kernel/mm/transparent_hugepage."""
 
     khugepaged: Khugepaged = Field(
-        default=Khugepaged(), description="The kernel's thread that makes huge pages."
+        default=Khugepaged.unset(), description="The kernel's thread that makes huge pages."
     )
 
 
@@ -179,4 +179,4 @@ class Tuning(Removable):
         return self
 
 
-KEY = ProfileKey("tuning", Tuning, Tuning(), "Kernel settings that change at once.")
+KEY = ProfileKey("tuning", Tuning, Tuning.unset(), "Kernel settings that change at once.")

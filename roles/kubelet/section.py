@@ -127,4 +127,4 @@ class Kubelet(Removable):
     )
 
 
-KEY = ProfileKey("kubelet", Kubelet, Kubelet(), "The kubelet's resource managers.")
+KEY = ProfileKey("kubelet", Kubelet, Kubelet.unset(), "The kubelet's resource managers.")

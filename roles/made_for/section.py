@@ -32,4 +32,4 @@ class MadeFor(Section):
     )
 
 
-KEY = ProfileKey("made_for", MadeFor, MadeFor(), "The kind of machine that the values were chosen for.")
+KEY = ProfileKey("made_for", MadeFor, MadeFor.unset(), "The kind of machine that the values were chosen for.")

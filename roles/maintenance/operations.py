@@ -25,16 +25,17 @@ from numaforge.hosts import (
 from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import GUARD, look
 from numaforge.maintenance.need import need, pending
-from numaforge.rollout.configz import read_answer, why_unreadable
-from numaforge.rollout.node import START_KUBELET
+from numaforge.rollout.options import START_KUBELET
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.steps import run
 
+from .claims import note_claim
 from .outlook import Outlook, announce_outlook, outlook
-from .rollout import note_claim, refuse_without_means, roll_out
 from .undrained import refuse_undrained
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyinfra.api import Host
 
     from numaforge.framing import Answer
@@ -65,7 +66,7 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         if by_rollout or led:  # which knows how far the node is in the cluster, and ends it
             announce_outlook(host, target, options, Outlook(does=(sentence,), unfinished=True))
             show_unfinished(host, sentence)
-            yield host_command(roll_out, target, options, in_place=led)
+            yield host_command(_roll_out, target, options, in_place=led)
             return
         yield host_command(_settle)
         found = look(ask, target.question)
@@ -84,9 +85,7 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     if transaction is not None and transaction.undrainable and by_rollout and not resumes:
         raise HostError(f"nothing was changed, {transaction.undrainable}", remedy=START_KUBELET)
     drains = transaction is not None and transaction.drains
-    unreadable = (
-        why_unreadable(lambda: read_answer(ask(target.endpoint.script))) if by_rollout and drains else ""
-    )
+    unreadable = _why_unreadable(ask, target) if by_rollout and drains else ""
     labels = target.relabelling if by_rollout else ()
     taken_out = by_rollout and (drains or bool(labels))
     announce_outlook(host, target, options, outlook(transaction, labels, found.unproved, unreadable))
@@ -99,13 +98,29 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         undrained=None if taken_out else options.without_drain,
     )
     if taken_out:
+        from .rollout import refuse_without_means
+
         refuse_without_means(options)
     if led or taken_out or (by_rollout and found.unproved):
-        yield host_command(roll_out, target, options, in_place=led and not taken_out)
+        yield host_command(_roll_out, target, options, in_place=led and not taken_out)
     elif transaction is None:
         host.noop("the node is already as planned")
     else:
         yield host_command(_change, transaction, options.unreachable_seconds, target.goal.kubelet_unit)
+
+
+def _roll_out(on: Host, target: Target, options: RolloutOptions, *, in_place: bool) -> None:
+    """Change a host within its cluster; what does so is imported by the runs that do."""
+    from .rollout import roll_out
+
+    roll_out(on, target, options, in_place=in_place)
+
+
+def _why_unreadable(ask: Callable[[str], Answer], target: Target) -> str:
+    """Return why the node may not read what its kubelet runs with; "" where it may."""
+    from numaforge.rollout.configz import read_answer, why_unreadable
+
+    return why_unreadable(lambda: read_answer(ask(target.endpoint.script)))
 
 
 def _settle(on: Host) -> None:

@@ -25,6 +25,7 @@ from numaforge.rollout.runner import this_runner
 from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
 
+from .claims import claims, key_of_cluster
 from .machine import PyinfraMachine
 from .verification import verification_of
 
@@ -48,20 +49,18 @@ class _Clusters:
         self._cached_pools: dict[tuple[KubectlCluster, Budget], CachedPool] = {}
         self.failed: dict[str, Ending] = {}
         self._lacking: dict[str, tuple[Check, ...]] = {}
-        self.claims: dict[str, dict[str, str]] = {}
-        """By cluster: the node that each host says it is."""
         self._looking = threading.Lock()  # hosts come here side by side
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
         """Return the cluster that the options name."""
-        key = _key(options)
+        key = key_of_cluster(options)
         if key not in self._known:
             self._known[key] = self._open.enter_context(options.cluster())
         return self._known[key]
 
     def lacking(self, options: RolloutOptions) -> tuple[Check, ...]:
         """Return what a roll-out would lack here and in the cluster, found out once in a run."""
-        key = f"{_key(options)} {options.verify}"
+        key = f"{key_of_cluster(options)} {options.verify}"
         with self._looking:
             if key not in self._lacking:
                 try:
@@ -78,10 +77,6 @@ class _Clusters:
         if key not in self._cached_pools:
             self._cached_pools[key] = CachedPool(*key, time.monotonic)
         return self._cached_pools[key]
-
-
-def _key(options: RolloutOptions) -> str:
-    return options.model_dump_json(include={"kubeconfig", "context", "namespace", "kubectl"})
 
 
 _clusters = _Clusters()
@@ -102,18 +97,12 @@ def refuse_without_means(options: RolloutOptions) -> None:
         )
 
 
-def note_claim(host: Host, target: Target, options: RolloutOptions) -> None:
-    """Keep which node a host says that it is; pyinfra looks at all hosts before it changes the first."""
-    if target.joined:
-        _clusters.claims.setdefault(_key(options), {})[host.name] = target.node
-
-
 def roll_out(host: Host, target: Target, options: RolloutOptions, *, in_place: bool) -> None:
     """Change the host, and prove it: in service where its pods may stay, else its node is taken out first.
 
     With `in_place` it did not look as if pods had to leave. Raises NumaforgeError unless it ends as planned.
     """
-    if twice := claimed_twice(_clusters.claims.get(_key(options), {})).get(host.name):
+    if twice := claimed_twice(claims(options)).get(host.name):
         raise HostError(twice)
     role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
     outcome = run(_in_place(host, target, options, role).run()) if in_place else None

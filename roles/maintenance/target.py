@@ -17,14 +17,15 @@ from numaforge.maintenance.part import Goal
 from numaforge.roles.device_plugin.labels import MIG_LABEL
 from numaforge.roles.document import loads
 from numaforge.roles.rdma.manifests import POOLS_LABEL
-from numaforge.rollout.configz import KubeletEndpoint, kubelet_endpoint
-from numaforge.rollout.gate import Expected
 from numaforge.rollout.names import node_name
 
+# What a roll-out asks is imported by the runs that have one.
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.roles.node import NodePlan
+    from numaforge.rollout.configz import KubeletEndpoint
+    from numaforge.rollout.gate import Expected
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Target:
     @property
     def expected(self) -> Expected:
         """What the cluster is to say of the node afterwards: what the roles that were called are to bring."""
+        from numaforge.rollout.gate import Expected
+
         plan, roles = self.goal.plan, self.goal.roles
         if plan.kubelet is None or not self._labels_count:
             return Expected()
@@ -103,6 +106,8 @@ class Target:
     @property
     def endpoint(self) -> KubeletEndpoint:
         """Where the kubelet tells its own node what it runs with, which no plan changes."""
+        from numaforge.rollout.configz import kubelet_endpoint
+
         return kubelet_endpoint(self.goal.machine.kubelet)
 
     @property

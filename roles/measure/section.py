@@ -46,6 +46,6 @@ def _in_one_word(value: Any) -> Any:
 KEY = ProfileKey(
     "measure",
     Annotated[Measure, BeforeValidator(_in_one_word, json_schema_input_type=Measure | Literal["required"])],
-    Measure(),
+    Measure.unset(),
     "Whether a node has to be measured before it goes back into service.",
 )

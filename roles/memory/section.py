@@ -66,4 +66,4 @@ class Memory(Section):
     )
 
 
-KEY = ProfileKey("memory", Memory, Memory(), "Reserved memory.")
+KEY = ProfileKey("memory", Memory, Memory.unset(), "Reserved memory.")

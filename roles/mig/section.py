@@ -237,4 +237,4 @@ class Mig(Section):
         )
 
 
-KEY = ProfileKey("mig", Mig, Mig(), "How GPUs are cut into MIG instances.")
+KEY = ProfileKey("mig", Mig, Mig.unset(), "How GPUs are cut into MIG instances.")

@@ -70,4 +70,4 @@ class Modules(Section):
         return self
 
 
-KEY = ProfileKey("modules", Modules, Modules(), "Kernel modules and their options.")
+KEY = ProfileKey("modules", Modules, Modules.unset(), "Kernel modules and their options.")

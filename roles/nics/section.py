@@ -29,4 +29,4 @@ class NicQueues(Removable):
     )
 
 
-KEY = ProfileKey("nic_queues", NicQueues, NicQueues(), "How many queues, and so interrupts, NICs have.")
+KEY = ProfileKey("nic_queues", NicQueues, NicQueues.unset(), "How many queues, and so interrupts, NICs have.")

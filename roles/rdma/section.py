@@ -17,15 +17,15 @@ class Rdma(Section):
     """RDMA on a node. Whatever is unset is left as the host has it."""
 
     device_plugin: SharedDevicePlugin = Field(
-        default=SharedDevicePlugin(), description="The pools of the shared RDMA device plugin."
+        default=SharedDevicePlugin.unset(), description="The pools of the shared RDMA device plugin."
     )
-    host: RdmaHost = Field(default=RdmaHost(), description="Modules, limits and NIC settings.")
+    host: RdmaHost = Field(default=RdmaHost.unset(), description="Modules, limits and NIC settings.")
     gpudirect: GpuDirect = Field(
-        default=GpuDirect(), description="What GPUs and NICs need to reach each other's memory."
+        default=GpuDirect.unset(), description="What GPUs and NICs need to reach each other's memory."
     )
     libraries: Libraries = Field(
-        default=Libraries(), description="What NCCL, UCX and NVSHMEM are told of the rails."
+        default=Libraries.unset(), description="What NCCL, UCX and NVSHMEM are told of the rails."
     )
 
 
-KEY = ProfileKey("rdma", Rdma, Rdma(), "RDMA devices, for pods and on the host.")
+KEY = ProfileKey("rdma", Rdma, Rdma.unset(), "RDMA devices, for pods and on the host.")

@@ -21,5 +21,5 @@ class Maintenance(Section):
 
 
 KEY = ProfileKey(
-    "maintenance", Maintenance, Maintenance(), "What numaforge may do to a node to carry out its plan."
+    "maintenance", Maintenance, Maintenance.unset(), "What numaforge may do to a node to carry out its plan."
 )

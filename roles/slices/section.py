@@ -28,4 +28,4 @@ class System(Section):
     )
 
 
-KEY = ProfileKey("system", System, System(), "Which CPUs the system's own daemons use.")
+KEY = ProfileKey("system", System, System.unset(), "Which CPUs the system's own daemons use.")

@@ -29,7 +29,6 @@ from numaforge.preflight import host as preflight
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps as plan_document
 from numaforge.rollout import events
-from numaforge.rollout.leftovers import left_in_cluster
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 
@@ -172,6 +171,8 @@ def _plan(profile: NodeProfile, snapshot: Snapshot, *, saved: bool = True) -> No
     machine = read_topology(snapshot)
     plan = plan_node(machine, profile)
     if not saved:
+        from numaforge.rollout.leftovers import left_in_cluster  # with what reads a cluster
+
         unit = [file for file in plan.files if file.role == "kubelet"]  # a flag that others need
         plan = replace(plan, files=tuple(unit), notices=(*plan.notices, *left_in_cluster(machine)))
     remember(host, machine, plan)

@@ -49,4 +49,6 @@ class Watch(Section):
         return self
 
 
-KEY = ProfileKey("watch", Watch, Watch(), "Whether the node itself watches that it is as its plan says.")
+KEY = ProfileKey(
+    "watch", Watch, Watch.unset(), "Whether the node itself watches that it is as its plan says."
+)

@@ -1,9 +1,10 @@
 """What pyinfra imports, for a process that is to begin at once: without what no run of ours needs.
 
-gevent reads what every installed package offers 25 times; paramiko imports invoke, with a parser of YAML,
-for a line `Match exec` of an ssh_config; typeguard imports unittest.mock, with asyncio, to let mocks pass;
-and the garbage collector looks through every class that is made meanwhile. Together that is a quarter of a
-second of CPU.
+gevent reads what every installed package offers 25 times, typeguard and pyinfra four times more; paramiko
+imports invoke, with a parser of YAML, for a line `Match exec` of an ssh_config; typeguard imports
+unittest.mock, with asyncio, to let mocks pass; pyinfra imports packaging, with two dozen patterns, for a
+config.py that requires packages; and the garbage collector looks through every class that is made meanwhile.
+Together that is a third of a second of CPU.
 """
 
 from __future__ import annotations
@@ -12,26 +13,38 @@ import gc
 import importlib.metadata
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from numaforge import lean_classes
+
 _OBJECTS = 50_000
 """How many new objects the garbage collector waits for; Python's 700 are two or three classes."""
+_PACKAGING = ("packaging.markers", "packaging.requirements", "packaging.specifiers", "packaging.version")
 
 
 def begin() -> None:
     """Patch this process for gevent as pyinfra does, and import paramiko and pyinfra."""
     if "paramiko" in sys.modules:
         return
+    proceed()
+    with _offers_read_once():
+        import_module("gevent.monkey").patch_all()
+        with _standing_in(_Invoke("invoke")):
+            import_module("paramiko.config")
+        with ExitStack() as absent:
+            for module in (_Mocks("unittest.mock"), *map(_Packaging, _PACKAGING)):
+                absent.enter_context(_standing_in(module))
+            import_module("pyinfra.api")
+
+
+def proceed() -> None:
+    """Do what is left to do where pyinfra has begun by itself: for our own imports, which come after its."""
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
-    _patch()
-    with _standing_in(_Invoke("invoke")):
-        import_module("paramiko.config")
-    with _standing_in(_Mocks("unittest.mock")):
-        import_module("pyinfra.api")
+    lean_classes.begin()
 
 
 @contextmanager
@@ -47,14 +60,14 @@ def _standing_in(module: ModuleType) -> Iterator[None]:
         del sys.modules[module.__name__]
 
 
-def _patch() -> None:
-    from gevent import monkey  # type: ignore[import-untyped]
-
+@contextmanager
+def _offers_read_once() -> Iterator[None]:
+    """Have what is imported within it read once what installed packages offer; plugins are still found."""
     metadata: Any = importlib.metadata
     real = metadata.entry_points
-    metadata.entry_points = cache(real().select)  # plugins of gevent are still called
+    metadata.entry_points = cache(real().select)
     try:
-        monkey.patch_all()
+        yield
     finally:
         metadata.entry_points = real
 
@@ -66,6 +79,15 @@ class _Invoke(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(import_module("invoke"), name)
+
+
+class _Packaging(ModuleType):
+    """Stands for a module of packaging until one of its classes is called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *given: getattr(import_module(self.__name__), name)(*given)
 
 
 class _Mocks(ModuleType):

@@ -18,6 +18,11 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+from numaforge import lean_start
+
+if __name__ == "__main__" or "pyinfra_cli.cli" in sys.modules:  # it is a run, before our classes are made
+    lean_start.proceed()
+
 from pyinfra.api import Host, State
 from pyinfra.api.connect import connect_all as connect_to_all
 from pyinfra.api.exceptions import ConnectError
@@ -45,7 +50,7 @@ from numaforge.hosts.inventories import (
     why_no_host,
 )
 from numaforge.hosts.overview import follow, show_overview
-from numaforge.hosts.patches import inventory_groups
+from numaforge.hosts.patches import inventory_groups, list_connectors_once
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
 from numaforge.roles.document import PLAN
@@ -78,6 +83,7 @@ def adapt() -> None:
     check_strictly()
     guard_output()
     inventory_groups(noticing)
+    list_connectors_once()
     say_in_one_line()
     if "pyinfra_cli.cli" not in sys.modules:  # `numaforge apply` reads this `config.py`
         return
@@ -205,6 +211,7 @@ def prepare() -> None:
     """Do what is the same in every run, for those that are forked: half of what a run of one host takes."""
     for role in iter_modules(roles.__path__):
         import_module(f"{roles.__name__}.{role.name}")
+    import_module(f"{roles.__name__}.maintenance.rollout")
     import_module("pyinfra_cli.main")
     PLAN.prepare()
     script()

@@ -83,6 +83,24 @@ def test_they_say_and_compare_as_others_do() -> None:
     assert said(begun) == said()
 
 
+def test_an_annotation_that_many_fields_share_is_compiled_once_and_means_the_same() -> None:
+    program = """
+import sys, typing
+from numaforge import lean_classes
+lean_classes.begin()
+class One: x: "int | None"; y: "tuple[str, ...]"
+class Other: x: "int | None"; y: "tuple[str, ...]"
+print(typing.get_type_hints(One) == typing.get_type_hints(Other) == {"x": int | None, "y": tuple[str, ...]})
+print(typing.compile.cache_info().misses)
+class Wrong: x: "int |"
+try: typing.get_type_hints(Wrong)
+except SyntaxError as error: print(error.msg)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[:2] == ["True", "2"]
+    assert done.stdout.splitlines()[2].startswith("Forward reference must be an expression")
+
+
 NONE_COMPILED = """
 from numaforge import lean_classes
 import dataclasses

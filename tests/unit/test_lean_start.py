@@ -8,7 +8,7 @@ import sys
 
 def said(program: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
     ).stdout.strip()
 
 
@@ -24,7 +24,65 @@ def test_a_command_waits_for_no_other_command() -> None:
 def test_a_run_imports_nothing_that_it_does_not_use() -> None:
     modules = loaded("from numaforge import lean_start; lean_start.begin(); import numaforge.site_run")
     assert "pyinfra.api" in modules
-    assert not modules & {"invoke", "rich", "pytest", "pyinfra_cli.cli", "asyncio", "unittest"}
+    assert not modules & {
+        "invoke",
+        "rich",
+        "pytest",
+        "pyinfra_cli.cli",
+        "asyncio",
+        "unittest",
+        "packaging.version",
+    }
+
+
+ROLLS_OUT = {
+    f"numaforge.rollout.{name}"
+    for name in ("budget", "configz", "drain", "fleet", "gate", "kubectl", "leftovers", "node", "record")
+}
+OF_FEW_HOSTS = {"tomllib", "xml.etree", "http.client"}
+
+
+def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts_need() -> None:
+    roles = "import numaforge.roles.topology, numaforge.roles.maintenance, numaforge.planning.node"
+    modules = loaded(
+        f"from numaforge import lean_start; lean_start.begin(); import numaforge.site_run; {roles}"
+    )
+    assert not modules & {"numaforge.measure", "numaforge.preflight.cluster", "numaforge.verification.suite"}
+    assert not modules & (ROLLS_OUT | OF_FEW_HOSTS)
+
+
+def test_a_section_makes_no_validator_of_its_own() -> None:
+    """That of a profile has theirs: one more for each section doubles what a profile costs."""
+    program = (
+        "from numaforge.roles.node import NodeProfile; from numaforge.sections.section import Section; "
+        "print(NodeProfile().name, [kind.__name__ for kind in Section.__subclasses__() "
+        "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.roles.node'])"
+    )
+    assert said(program) == "unnamed []"
+
+
+def test_a_run_that_is_forked_has_imported_what_rolls_out() -> None:
+    modules = loaded("from numaforge import pyinfra_cli; pyinfra_cli.prepare()")
+    assert not ROLLS_OUT - modules - {"numaforge.rollout.leftovers"}
+
+
+def test_a_run_that_pyinfra_began_compiles_less_from_our_first_class_on() -> None:
+    program = (
+        "import gc, sys, typing; from pyinfra_cli import cli; import numaforge.pyinfra_cli; "
+        "print('compile' in vars(typing), gc.get_threshold()[0] > 700)"
+    )
+    assert said(program) == "True True"
+    assert said(program.replace("from pyinfra_cli import cli; ", "")) == "False False"
+
+
+def test_a_required_version_of_pyinfra_is_still_judged() -> None:
+    program = (
+        "from numaforge import lean_start; lean_start.begin(); from pyinfra.api import config; "
+        "config.check_pyinfra_version('>=3,<99'); config.check_require_packages(['packaging>=1'])\n"
+        "try: config.check_pyinfra_version('<1')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    assert said(program).startswith("PyinfraError pyinfra version requirement not met (requires <1")
 
 
 def test_what_a_line_match_exec_of_an_ssh_config_needs_is_imported_when_it_is_used() -> None:

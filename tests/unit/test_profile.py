@@ -9,9 +9,12 @@ import pytest
 from numaforge.errors import ProfileError
 from numaforge.planning.node import plan_node
 from numaforge.profile import leaves, load_profile, machine_profiles, ready_profiles
+from numaforge.roles import ROLES
+from numaforge.sections.section import Section
 from numaforge.topology.ready import ready_machine
 
 GIB = 2**30
+DEFAULTS = [role.section.KEY.default for role in ROLES if role.section]
 
 
 def refusal(source, where: str | None = None) -> str:
@@ -25,6 +28,11 @@ def test_an_empty_profile_asks_for_nothing():
     assert profile.cpus.reserved is None
     assert profile.kubelet.cpu_manager_policy is None
     assert profile.tuning.swap is None
+
+
+@pytest.mark.parametrize("section", [type(default) for default in DEFAULTS if isinstance(default, Section)])
+def test_a_section_of_which_nothing_is_said_is_that_of_an_empty_mapping(section):
+    assert section.unset() == section.model_validate({})
 
 
 def test_a_profile_is_frozen():

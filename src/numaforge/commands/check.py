@@ -18,7 +18,7 @@ from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.given import read_text
 from numaforge.report.check import DOCUMENTS, as_text
-from numaforge.report.terminal import show_json
+from numaforge.report.terminal import echo_text, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def check(
     if output in DOCUMENTS:
         show_json(DOCUMENTS[output](report))
     else:
-        click.echo(as_text(report))
+        echo_text(as_text(report))
     if not report.readable:
         return ExitCode.BAD_INPUT
     return ExitCode.YES if report.starts else ExitCode.NO

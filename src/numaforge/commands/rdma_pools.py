@@ -20,7 +20,7 @@ from numaforge.commands.machine import (
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.given import read_text
-from numaforge.report.terminal import save, show_json
+from numaforge.report.terminal import echo_text, save, show_json
 
 
 @click.command()
@@ -83,7 +83,7 @@ def check(
     if output == "json":
         show_json(plugin_document("right", findings, counts))
     else:
-        click.echo(as_text(findings, counts))
+        echo_text(as_text(findings, counts))
     return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 

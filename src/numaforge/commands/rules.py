@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import show, show_json
+from numaforge.report.terminal import echo_text, show, show_json
 
 if TYPE_CHECKING:
     from numaforge.findings.engine import MachineRule
@@ -89,7 +89,7 @@ def say_judgements(
     else:
         for name, _, verdicts, said in judged if verbose or len(named) <= 1 else ():
             text = report.as_text(name, verdicts, verbose=verbose, doubt=said.doubt)
-            click.echo("\n".join([*said.lines, text]))
+            echo_text("\n".join([*said.lines, text]))
         if len(named) > 1:
             rows = [(name, said.cell, verdicts) for name, _, verdicts, said in judged]
             show(judgements_table(rows, machines.failed, column))

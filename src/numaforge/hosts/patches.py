@@ -16,6 +16,7 @@ from typing import Any
 
 from pyinfra import logger
 from pyinfra.api import Host, State, StringCommand, arguments, facts, operations, util
+from pyinfra.api import connectors as api_connectors
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import HostData
 from pyinfra.connectors import ssh
@@ -26,6 +27,7 @@ from numaforge.hosts.ssh_keys import key_mistake
 
 # What is replaced; to mypy a module or a class has the names alone that its types declare.
 _connectors: Any = connectors
+_offers: Any = api_connectors
 _ssh: Any = ssh
 _client: Any = client
 _host: Any = Host
@@ -58,6 +60,16 @@ def inventory_groups(ours: Callable[[Any], Any]) -> None:
     now = inventory._is_inventory_group
     if now.__module__ == inventory.__name__:
         inventory._is_inventory_group = ours(now)
+
+
+def list_connectors_once() -> None:
+    """Read once what the installed packages offer as connectors.
+
+    pyinfra reads it four times in a run, from a file of each package that is installed.
+    Until pyinfra keeps the list of its connectors.
+    """
+    if not hasattr(_offers.entry_points, "cache_info"):
+        _offers.entry_points = cache(_offers.entry_points)
 
 
 def check_strictly() -> None:

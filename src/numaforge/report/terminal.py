@@ -74,6 +74,34 @@ def echo(line: str) -> None:
     click.echo(line, color=colour)
 
 
+def echo_text(text: str) -> None:
+    """Print styled lines: those that are too long for a terminal wrapped, in a file or a pipe whole."""
+    width = screen().width if sys.stdout.isatty() else None
+    for line in text.split("\n"):
+        for part in (line,) if width is None else folded(line, width):
+            echo(part)
+
+
+def folded(line: str, width: int) -> list[str]:
+    """Return a line that is styled already in lines of a screen, the later ones indented by two more.
+
+    A style goes on over the end of a line; names and paths stay whole.
+    """
+    shown = click.unstyle(line)
+    if len(shown) <= width:
+        return [line]
+    indent = " " * (len(shown) - len(shown.lstrip()) + 2)
+    first, *words = re.split(r"(?<=\S) (?! )", line)
+    lines = [first]
+    for word in words:
+        longer = f"{lines[-1]} {word}"
+        if len(click.unstyle(longer)) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(indent + word)
+    return lines
+
+
 def show_json(document: object) -> None:
     """Print the twin for programs of what people see: JSON, or YAML where the command line says so."""
     if _said(AS_YAML):

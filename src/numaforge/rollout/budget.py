@@ -12,6 +12,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import beside, control_plane_nodes, is_control_plane
 from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.names import DEFAULT_POOL
 from numaforge.rollout.record import RECORD
 from numaforge.rollout.steps import Clock
 
@@ -69,7 +70,7 @@ class Budget:
     """
 
     max_unavailable: Share = Share(count=1)
-    pool: str = "!node-role.kubernetes.io/control-plane"
+    pool: str = DEFAULT_POOL
     domain: str | None = None
     domains_at_once: int = 1
     max_unavailable_per_domain: Share | None = None

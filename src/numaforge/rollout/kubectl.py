@@ -40,11 +40,10 @@ from numaforge.rollout.cluster import (
     NotFoundError,
     Permission,
 )
-from numaforge.rollout.names import node_name
+from numaforge.rollout.names import LEASE_NAMESPACE, node_name
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 COMPONENT = "numaforge"
-LEASE_NAMESPACE = "kube-system"
 NODE_LEASES = "kube-node-lease"
 API_SERVERS = "kubernetes"
 """The Service of the API servers, its EndpointSlice, and a name that is in their certificates."""

@@ -1,10 +1,19 @@
-"""Names of nodes: what a host says of itself becomes part of paths, selectors and commands."""
+"""Names in a cluster: those by default, and those of nodes, which become part of paths and commands."""
 
 from __future__ import annotations
 
 import re
 
 from numaforge.errors import NumaforgeError
+
+DEFAULT_NAME = "default"
+"""The roll-out that no name was given."""
+
+DEFAULT_POOL = "!node-role.kubernetes.io/control-plane"
+"""The label selector of the nodes that share a budget."""
+
+LEASE_NAMESPACE = "kube-system"
+"""Where the Leases are kept."""
 
 _LONGEST = 253
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"

@@ -28,11 +28,12 @@ from numaforge.rollout.gate import extended_resources
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.names import DEFAULT_NAME
+from numaforge.rollout.options import START_KUBELET
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
-    DEFAULT_NAME,
     Ending,
     OvertakenError,
     Phase,
@@ -54,12 +55,6 @@ _LOOK_AGAIN_SECONDS = 10.0
 _CONFLICT_SECONDS = 0.2
 _LATE_SECONDS = 30.0
 
-
-START_KUBELET = (
-    "start the kubelet (systemctl start kubelet), wait until the node is Ready, then run again; where it "
-    "cannot start, end its pods by hand, and say so in numaforge_rollout.without_drain, which plain pyinfra "
-    "obeys"
-)
 DYNAMIC_MIG = (
     "NVIDIA's DRA driver cuts the node's GPUs as claims come (DynamicMIG): say mig.managed_by: dra-driver "
     "and no instances, or turn the driver's feature gate DynamicMIG off"

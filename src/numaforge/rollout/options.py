@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.budget import Budget, Share
-from numaforge.rollout.drain import DrainSettings
-from numaforge.rollout.fleet import FleetSettings
-from numaforge.rollout.gate import GateSettings
-from numaforge.rollout.kubectl import LEASE_NAMESPACE, KubectlCluster
-from numaforge.rollout.node import NodeSettings
-from numaforge.rollout.record import DEFAULT_NAME
+from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE
 from numaforge.sections.section import Section, validated
+
+# Every run reads the options; what carries a roll-out out is imported where one is.
+if TYPE_CHECKING:
+    from numaforge.rollout.budget import Budget
+    from numaforge.rollout.fleet import FleetSettings
+    from numaforge.rollout.kubectl import KubectlCluster
+    from numaforge.rollout.outcome import NodeSettings
 
 PLACE = "numaforge_rollout"
 ANSWER_SECONDS = "numaforge_answer_seconds"
 """The host data that says how long a host may take to say what it is."""
+
+START_KUBELET = (
+    "start the kubelet (systemctl start kubelet), wait until the node is Ready, then run again; where it "
+    "cannot start, end its pods by hand, and say so in numaforge_rollout.without_drain, which plain pyinfra "
+    "obeys"
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class RunRole:
 def _share(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise ValueError(f"{value!r} is not a budget; write a number of nodes, or a percentage such as 10%")
+    from numaforge.rollout.budget import Share
+
     try:
         return str(Share.parse(value))
     except NumaforgeError as error:
@@ -78,7 +87,7 @@ class RolloutOptions(Section):
         examples=["10%"],
     )
     pool: str = Field(
-        default=Budget().pool,
+        default=DEFAULT_POOL,
         description="The label selector of the nodes that share this budget.",
         examples=["node-role.kubernetes.io/gpu"],
     )
@@ -179,6 +188,8 @@ class RolloutOptions(Section):
 
     def cluster(self) -> KubectlCluster:
         """Return the cluster, to be entered as a context."""
+        from numaforge.rollout.kubectl import KubectlCluster
+
         return KubectlCluster(
             Path(self.kubeconfig).expanduser() if self.kubeconfig else None,
             context=self.context,
@@ -188,6 +199,8 @@ class RolloutOptions(Section):
 
     def budget(self) -> Budget:
         """Return what may be out of service together."""
+        from numaforge.rollout.budget import Budget, Share
+
         per_domain = self.max_unavailable_per_domain
         return Budget(
             max_unavailable=Share.parse(self.max_unavailable),
@@ -201,6 +214,10 @@ class RolloutOptions(Section):
 
     def for_node(self) -> NodeSettings:
         """Return how one node is changed."""
+        from numaforge.rollout.drain import DrainSettings
+        from numaforge.rollout.gate import GateSettings
+        from numaforge.rollout.outcome import NodeSettings
+
         return NodeSettings(
             budget=self.budget(),
             drain=DrainSettings(self.drain_seconds, self.delete_empty_dir_data, self.force, self.wait_for),
@@ -213,6 +230,8 @@ class RolloutOptions(Section):
 
     def for_fleet(self) -> FleetSettings:
         """Return how to go through a fleet."""
+        from numaforge.rollout.fleet import FleetSettings
+
         return FleetSettings(
             budget=self.budget(),
             canaries=self.canaries,

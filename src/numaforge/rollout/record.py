@@ -21,13 +21,13 @@ from numaforge.given import NotJsonError, parse_json
 from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
 from numaforge.rollout.labels import Labels, noted, settled
 from numaforge.rollout.maintenance import foreign
+from numaforge.rollout.names import DEFAULT_NAME
 from numaforge.rollout.patience import retried
 from numaforge.rollout.shards import is_part_of
 
 RECORD = "numaforge.io/rollout"
 RESULT = "numaforge.io/rollout-result"
 ABORT = "numaforge.io/rollout-abort"
-DEFAULT_NAME = "default"
 VERSION = 1
 """Of a record. A release that adds a key keeps it; one that changes what a key means counts on."""
 

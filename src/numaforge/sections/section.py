@@ -32,6 +32,11 @@ class Section(BaseModel):
     # A profile's validator has those of its sections: the sections' own are made when one is asked for.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
+    @classmethod
+    def unset(cls) -> Self:
+        """Return the section of which nothing is said; no validator is made for that."""
+        return cls.model_construct()
+
 
 class Removable(Section):
     """A section that a profile can drop as a whole, whatever the profile that it `extends` says there."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING
 
 from numaforge.errors import TopologyError
 from numaforge.given import digits
 from numaforge.topology.model import Ecc, FabricState, Gpu, MigDevice, NvidiaDriver, PciLink, RemappedRows
 from numaforge.topology.nvml import RECOVERY_ACTIONS, link_of_generations, pci_ids, sysfs_address
 from numaforge.topology.vendors import NVIDIA
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
 
 _HEXADECIMAL = re.compile("(?:0x)?[0-9A-Fa-f]{1,16}")
 _LOST = ("GPU is lost", "GPU requires reset", "GPU requires restart")
@@ -66,7 +69,9 @@ def read_smi_gpus(text: str) -> Iterator[Gpu]:
             yield _gpu(gpu, sysfs_address(address), index if whole else None)
 
 
-def _log(text: str) -> ElementTree.Element:
+def _log(text: str) -> Element:
+    from xml.etree import ElementTree  # most hosts have answered NVML
+
     # Without its DOCTYPE the document can define no entities.
     xml = re.sub(r"<!DOCTYPE[^>]*>", "", text)
     try:
@@ -75,7 +80,7 @@ def _log(text: str) -> ElementTree.Element:
         raise TopologyError(f"the XML of nvidia-smi is broken: {error}") from error
 
 
-def _gpu(gpu: ElementTree.Element, address: str, index: int | None) -> Gpu:
+def _gpu(gpu: Element, address: str, index: int | None) -> Gpu:
     current, pending = (_said(gpu, f"mig_mode/{name}_mig") for name in ("current", "pending"))
     vendor, device = pci_ids(_hexadecimal(_said(gpu, "pci/pci_device_id"))) or (NVIDIA, "")
     subsystem = pci_ids(_hexadecimal(_said(gpu, "pci/pci_sub_system_id")))
@@ -122,12 +127,12 @@ def _gpu(gpu: ElementTree.Element, address: str, index: int | None) -> Gpu:
     )
 
 
-def _mig_capable(gpu: ElementTree.Element) -> bool | None:
+def _mig_capable(gpu: Element) -> bool | None:
     mode = gpu.findtext("mig_mode/current_mig", "").strip()
     return {"Enabled": True, "Disabled": True, "N/A": False}.get(mode)
 
 
-def _unanswered(gpu: ElementTree.Element) -> str | None:
+def _unanswered(gpu: Element) -> str | None:
     """Return why the GPU itself does not answer; a single value that failed says nothing of the GPU."""
     texts = {(element.text or "").strip() for element in gpu.iter()}
     lost = next((reason for reason in _LOST if reason in texts), None)
@@ -135,13 +140,13 @@ def _unanswered(gpu: ElementTree.Element) -> str | None:
     return lost or ("Unknown Error" if "Unknown Error" in identity else None)
 
 
-def _fabric(gpu: ElementTree.Element) -> str | None:
+def _fabric(gpu: Element) -> str | None:
     cluster, clique = (_said(gpu, f"fabric/{name}") for name in ("clusterUuid", "cliqueId"))
     completed = _said(gpu, "fabric/state") == "Completed"
     return f"{cluster}.{clique}" if completed and cluster and clique and cluster.strip("0-") else None
 
 
-def _fabric_state(gpu: ElementTree.Element) -> FabricState | None:
+def _fabric_state(gpu: Element) -> FabricState | None:
     state = _FABRIC_STATES.get(_said(gpu, "fabric/state") or "")
     if state is None:
         return None
@@ -152,14 +157,14 @@ def _fabric_state(gpu: ElementTree.Element) -> FabricState | None:
     return FabricState(state, _said(gpu, "fabric/status"), tuple(faults) if any(told.values()) else None)
 
 
-def _ecc(gpu: ElementTree.Element) -> Ecc | None:
+def _ecc(gpu: Element) -> Ecc | None:
     enabled, pending = (_switch(gpu, f"ecc_mode/{name}_ecc") for name in ("current", "pending"))
     if enabled is None and pending is None:
         return None
     return Ecc(enabled, pending, _uncorrected(gpu, "volatile"), _uncorrected(gpu, "aggregate"))
 
 
-def _uncorrected(gpu: ElementTree.Element, since: str) -> int | None:
+def _uncorrected(gpu: Element, since: str) -> int | None:
     """Return the sum over memories: newer documents split SRAM's, those before Ampere count double bits."""
     counters = [
         *(
@@ -174,7 +179,7 @@ def _uncorrected(gpu: ElementTree.Element, since: str) -> int | None:
     return sum(known) if known else None
 
 
-def _remapped_rows(gpu: ElementTree.Element) -> RemappedRows | None:
+def _remapped_rows(gpu: Element) -> RemappedRows | None:
     rows = RemappedRows(
         correctable=_number(gpu, "remapped_rows/remapped_row_corr"),
         uncorrectable=_number(gpu, "remapped_rows/remapped_row_unc"),
@@ -184,7 +189,7 @@ def _remapped_rows(gpu: ElementTree.Element) -> RemappedRows | None:
     return None if rows == RemappedRows(None, None, None, None) else rows
 
 
-def _recovery_action(gpu: ElementTree.Element) -> str | None:
+def _recovery_action(gpu: Element) -> str | None:
     action = (_said(gpu, "gpu_recovery_action") or "").lower().replace(" ", "-")
     if action in RECOVERY_ACTIONS:
         return action
@@ -195,7 +200,7 @@ def _recovery_action(gpu: ElementTree.Element) -> str | None:
     return None if advised is None else "drain-and-reset" if advised else "none"
 
 
-def _link(gpu: ElementTree.Element) -> PciLink | None:
+def _link(gpu: Element) -> PciLink | None:
     info = "pci/pci_gpu_link_info"
     widths = (_said(gpu, f"{info}/link_widths/{name}_link_width") for name in ("current", "max"))
     width, max_width = (digits((text or "").rstrip("x")) for text in widths)
@@ -205,21 +210,21 @@ def _link(gpu: ElementTree.Element) -> PciLink | None:
     return link_of_generations(generation, width, max_generation, max_width)
 
 
-def _said(element: ElementTree.Element, path: str) -> str | None:
+def _said(element: Element, path: str) -> str | None:
     text = element.findtext(path, "").strip()
     return text if text and text not in _NO_ANSWER else None
 
 
-def _pids(gpu: ElementTree.Element) -> set[int]:
+def _pids(gpu: Element) -> set[int]:
     pids = (digits(pid.text) for pid in gpu.iterfind("processes/process_info/pid"))
     return {pid for pid in pids if pid is not None}
 
 
-def _switch(gpu: ElementTree.Element, path: str) -> bool | None:
+def _switch(gpu: Element, path: str) -> bool | None:
     return _SWITCHES.get(_said(gpu, path) or "")
 
 
-def _number(gpu: ElementTree.Element, path: str) -> int | None:
+def _number(gpu: Element, path: str) -> int | None:
     return digits(_said(gpu, path))
 
 

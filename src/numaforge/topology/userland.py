@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -187,8 +186,12 @@ def _containerd(snapshot: Snapshot, there: frozenset[str]) -> Containerd | None:
 
 
 def _toml(text: str | None) -> Mapping[str, Any] | None:
+    if text is None:
+        return None
+    import tomllib  # few hosts have such a file
+
     try:
-        return None if text is None else tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         return None  # what it says is unknown
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pyinfra.api import arguments, util
+from pyinfra.api import arguments, connectors, util
 
 from numaforge.hosts import inspect_once, patches
+from numaforge.hosts.patches import list_connectors_once
 
 
 @pytest.fixture
@@ -57,6 +58,17 @@ def test_another_pyinfra_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_global_arguments_are_the_same(ours: None) -> None:
     assert arguments.all_global_arguments() == arguments.all_global_arguments.__wrapped__()
     assert arguments.all_global_arguments() is arguments.all_global_arguments()
+
+
+def test_connectors_are_listed_once_and_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = connectors.get_all_connectors()
+    monkeypatch.setattr(connectors, "entry_points", connectors.entry_points)
+    list_connectors_once()
+    kept = connectors.entry_points
+    list_connectors_once()
+    assert connectors.entry_points is kept
+    assert connectors.get_all_connectors() == connectors.get_all_connectors() == before
+    assert kept.cache_info().misses == 1
 
 
 PRINTS = {

@@ -18,9 +18,9 @@ from numaforge.commands.options import Command, GroupedOption, output_option
 from numaforge.errors import NumaforgeError
 from numaforge.report.terminal import verbosity
 from numaforge.rollout.launch import Pyinfra
+from numaforge.rollout.names import DEFAULT_NAME
 from numaforge.rollout.options import RolloutOptions, RunRole, read_options
 from numaforge.rollout.program import inventory_file
-from numaforge.rollout.record import DEFAULT_NAME
 from numaforge.rollout.shards import SHARD, Shard
 
 LOGIN = ("kubeconfig", "context", "namespace", "kubectl")

@@ -1,0 +1,63 @@
+"""Lines that are too long for a terminal go on, indented, on its next line; a pipe gets them whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
+import click
+import pytest
+
+from numaforge.report.terminal import folded
+
+DIM = click.style("  source: a b", dim=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "expected"),
+    [
+        pytest.param("  one two", 9, ["  one two"], id="what fits stays as it is"),
+        pytest.param("  one two", 8, ["  one", "    two"], id="the next line is indented by two more"),
+        pytest.param("-> a b c d", 6, ["-> a b", "  c d"], id="as much as fits stands on each line"),
+        pytest.param("/a/long/path b", 6, ["/a/long/path", "  b"], id="a path is never cut"),
+        pytest.param("id  a b c", 7, ["id  a b", "  c"], id="two blanks stay two"),
+        pytest.param(DIM, 13, [DIM], id="a style takes no room"),
+        pytest.param(
+            DIM, 12, ["\x1b[2m  source: a", "    b\x1b[0m"], id="a style goes on over the end of a line"
+        ),
+        pytest.param("", 1, [""], id="an empty line stays one"),
+    ],
+)
+def test_a_line_is_folded_for_a_screen(line: str, width: int, expected: list[str]) -> None:
+    assert folded(line, width) == expected
+
+
+COMMAND = (sys.executable, "-c", "from numaforge.cli import main; main()", "gpudirect", "dgx-h100-acs")
+
+
+def on_a_terminal(columns: int) -> str:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    said = b""
+    with subprocess.Popen(COMMAND, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL):
+        os.close(theirs)
+        try:
+            while more := os.read(ours, 4096):
+                said += more
+        except OSError:  # the last of those that have it open has closed it
+            pass
+    os.close(ours)
+    return said.decode().replace("\r\n", "\n")
+
+
+def test_findings_fit_on_a_terminal_of_80_columns_and_are_whole_in_a_pipe() -> None:
+    whole = subprocess.run(COMMAND, capture_output=True, text=True, check=False).stdout
+    shown = click.unstyle(on_a_terminal(80))
+    assert any(len(line) > 80 for line in whole.splitlines())
+    assert not [line for line in shown.splitlines() if len(line) > 80 and " " in line.strip()]
+    assert shown.split() == whole.split()
