@@ -25,12 +25,13 @@ def examples() -> dict[str, str]:
     """Return each picture by its file's name."""
     training = load_profile("training")
     dgx, big = machines.dgx_h100(), machines.big_512()
-    lab = machines.lab_node()
+    lab, instinct = machines.lab_node(), machines.mi300x()
     return {
         "two-cpus.svg": draw(machines.two_cpu_vm()),
         "lab-node.svg": draw(lab, plan_node(lab, load_profile(SMALL))),
         "dgx-h100.svg": draw(dgx, plan_node(dgx, training)),
         "hgx-a100.svg": draw(machines.hgx_a100()),
+        "mi300x-cpx.svg": draw(instinct, plan_node(instinct, load_profile("mi300x-cpx"))),
         "gb200-tray.svg": draw(machines.gb200_nvl72_tray()),
         "nvlink-bridges.svg": draw(machines.nvlink_bridges()),
         "512-cpus.svg": draw(big, plan_node(big, training)),

@@ -64,6 +64,8 @@ _FIELDS = {
     "memoryManagerPolicy": "kubelet.memory_manager_policy",
 }
 
+_EPYC = "AuthenticAMD"
+
 Options = dict[str, str]
 
 
@@ -213,6 +215,7 @@ class _Chooser:
         )
         cpu_chosen = self._cpu_options(cpu_policy, topology_policy)
         topology_chosen = self._topology_options(topology_policy)
+        self._judge_division(topology_policy, topology_chosen)
         self._judge_hints(cpu_policy, memory_policy, topology_policy)
         settings: dict[str, Any] = {
             "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
@@ -544,6 +547,46 @@ class _Chooser:
                 "true",
                 "pods that need several NUMA nodes get near ones",
             )
+
+    def _judge_division(self, policy: str, chosen: Options) -> None:
+        """Say what pods with GPUs get where firmware divides an EPYC into NUMA nodes, and what else there is.
+
+        A GPU is near one of them: in NPS4 its quadrant, with L3 as NUMA domain the first L3 of that.
+        """
+        sizes = self._pod_cpus_near_gpus()
+        nodes, packages = (
+            sum(bool(node.cpus) for node in self.topology.numa_nodes),
+            len(self.topology.packages),
+        )
+        known = any(notice.id == "not-aligned" for notice in self.notices)  # it says what there is instead
+        if self.topology.cpu_vendor != _EPYC or not sizes or nodes <= packages or known:
+            return
+        closest = truth(chosen.get(PREFER_CLOSEST_NUMA))
+        near = "with prefer-closest-numa-nodes near ones" if closest else "near or far"
+        best = "kubelet.topology_manager_policy: best-effort"
+        under = {
+            "best-effort": f"best-effort gives a pod that needs more several NUMA nodes, {near}",
+            "single-numa-node": f"single-numa-node refuses a pod that needs more: set {best}",
+            "restricted": "restricted refuses a pod whose GPUs need fewer NUMA nodes than its CPUs: set "
+            + best,
+        }.get(policy, f"{policy} aligns none of them: set {best}")
+        self.notices.append(
+            Notice(
+                "divided-packages",
+                f"{packages} packages are {nodes} NUMA nodes, and pods find at most {max(sizes)} CPUs on "
+                f"that of a GPU; {under}; or choose NPS1 in the firmware, without L3 as NUMA domain: a "
+                "package is then one NUMA node, on which such a pod is aligned",
+            )
+        )
+
+    def _pod_cpus_near_gpus(self) -> list[int]:
+        """Return how many CPUs pods find on each NUMA node with CPUs that is that of a GPU."""
+        near = {gpu.numa_node for gpu in self.topology.gpus}
+        return [
+            len(node.cpus - self.decided.cpus.reserved)
+            for node in self.topology.numa_nodes
+            if node.cpus and node.id in near
+        ]
 
     def _has_too_many_numa_nodes(self) -> bool:
         """Say whether this kubelet starts with no policy but none here, as no option raises its limit."""

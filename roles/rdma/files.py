@@ -11,8 +11,8 @@ from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.nccl_conf import KEPT, is_admins, parse
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches
 from numaforge.roles.rdma.paths import (
+    CONF_PATHS,
     LIBRARY_PATHS,
-    NCCL_CONF_PATH,
     NCCL_TOPOLOGY_PATH,
     RAILS_ENV_PATH,
     RDMA_GATE_SCRIPT_PATH,
@@ -99,7 +99,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     if libraries.hidden_switches:
         found.append(PlannedFile(NCCL_TOPOLOGY_PATH, "rdma", "rdma/nccl-topology.xml.j2"))
     if libraries.nccl_conf:
-        found.append(PlannedFile(NCCL_CONF_PATH, "rdma", "rdma/nccl.conf.j2"))
+        found.append(PlannedFile(libraries.conf_path, "rdma", "rdma/nccl.conf.j2"))
     if libraries.env_file:
         found.append(PlannedFile(RAILS_ENV_PATH, "rdma", "rdma/rails.env.j2"))
     return tuple(found)
@@ -111,17 +111,16 @@ def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
 
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
-    """Return the admin's own /etc/nccl.conf, which is put back where we write none any more."""
+    """Return the admin's own file for NCCL or RCCL, which is put back where we write none any more."""
     told = plan.rdma.libraries
     if told.nccl_conf or told.admin_conf is None:
         return []
-    return [FileContent(NCCL_CONF_PATH, told.admin_conf)]
+    return [FileContent(told.conf_path, told.admin_conf)]
 
 
 def on_node(
     goal: Goal, found: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
-    """Return the same, with an /etc/nccl.conf that is the admin's left alone."""
-    if is_admins(found.text(NCCL_CONF_PATH)):
-        absent = [path for path in absent if path != NCCL_CONF_PATH]
-    return files, absent
+    """Return the same, with an /etc/nccl.conf or /etc/rccl.conf that is the admin's left alone."""
+    admins = {path for path in CONF_PATHS if is_admins(found.text(path))}
+    return files, [path for path in absent if path not in admins]

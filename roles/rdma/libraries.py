@@ -1,4 +1,4 @@
-"""What NCCL, UCX, NVSHMEM and vLLM are told of the rails."""
+"""What NCCL or RCCL, UCX, NVSHMEM and vLLM are told of the rails."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from numaforge.roles.rdma import environment as env
 from numaforge.roles.rdma.hidden_switches import plan_hidden_switches
 from numaforge.roles.rdma.libraries_section import DEFAULT_ROUTE, Libraries
 from numaforge.roles.rdma.nccl_conf import plan_conf
-from numaforge.roles.rdma.paths import NCCL_TOPOLOGY_PATH
+from numaforge.roles.rdma.paths import NCCL_CONF_PATH, NCCL_TOPOLOGY_PATH, RCCL_CONF_PATH
 from numaforge.roles.rdma.planned import GpuRail, HiddenSwitch, LibrariesPlan
 from numaforge.topology.links import gpu_names
 from numaforge.topology.model import Gpu, NodeTopology, RdmaDevice
 from numaforge.topology.networks import DEFAULT_ROUTE as EVERYTHING
 from numaforge.topology.rails import distance_to_device, rails
+from numaforge.topology.vendors import only_amd
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,13 +28,25 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodeProfile
 
 _WHERE = "rdma.libraries"
-_GUIDE = "NCCL user guide"
-_MOST_DEVICES = 32  # MAX_IB_DEVS of NCCL
+_MOST_DEVICES = 32  # MAX_IB_DEVS of NCCL, and of RCCL
 
 _NEAR = ("PIX", "PXB")
 # NCCL's words for distances, nearest first: it calls NODE PHB (src/graph/paths.cc).
 _LEVELS = {"PIX": "PIX", "PXB": "PXB", "PHB": "PHB", "NODE": "PHB", "SYS": "SYS"}
 _HIDING = ("passthrough", "vgpu")
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """The library of a machine's GPUs for collectives: both read the same variables, each its own file."""
+
+    name: str
+    conf_path: str
+    guide: str
+
+
+NCCL = Collectives("NCCL", NCCL_CONF_PATH, "NCCL user guide")
+RCCL = Collectives("RCCL", RCCL_CONF_PATH, "RCCL environment variables")
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,7 @@ class _Fabric:
     unknown: tuple[Gpu, ...]
     gpus: int
     hidden: bool  # a virtual machine does not see where its devices hang
+    library: Collectives
 
 
 def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[LibrariesPlan]:
@@ -54,12 +68,13 @@ def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Lib
     /etc/nccl.conf of the admin that says something else.
     """
     wish = profile.rdma.libraries
+    library = RCCL if only_amd(topology.gpus) else NCCL
     if not wish.asked:
-        return plan_conf(topology, LibrariesPlan())
+        return plan_conf(topology, LibrariesPlan(conf_path=library.conf_path))
     notices: list[Notice] = []
     decisions: list[Decision] = []
     switches = plan_hidden_switches(topology, wish)
-    fabric = _fabric(topology, wish, switches, notices)
+    fabric = _fabric(topology, wish, switches, library, notices)
     ports = tuple(port for device in fabric.devices for port in _ports(device))
     gpus = _gpu_rails(topology, fabric, notices)
     plan = LibrariesPlan(
@@ -72,6 +87,7 @@ def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Lib
         hidden_switches=switches,
         nccl_conf=wish.nccl_conf,
         env_file=wish.env_file,
+        conf_path=library.conf_path,
     )
     conf = plan_conf(topology, plan)
     return Reasoned(conf.value, (*decisions, *conf.decisions), (*notices, *conf.notices))
@@ -81,7 +97,11 @@ def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Lib
 
 
 def _fabric(
-    topology: NodeTopology, wish: Libraries, switches: Sequence[HiddenSwitch], notices: list[Notice]
+    topology: NodeTopology,
+    wish: Libraries,
+    switches: Sequence[HiddenSwitch],
+    library: Collectives,
+    notices: list[Notice],
 ) -> _Fabric:
     known = {device.name: device for device in topology.rdma_devices}
     _refuse_unknown(wish.more_devices, known)
@@ -116,14 +136,17 @@ def _fabric(
         )
     if len(devices) > _MOST_DEVICES:
         notices.append(
-            Notice("nccl-device-limit", f"NCCL uses the first {_MOST_DEVICES} of {len(devices)} RDMA devices")
+            Notice(
+                "nccl-device-limit",
+                f"{library.name} uses the first {_MOST_DEVICES} of {len(devices)} RDMA devices",
+            )
         )
     used = tuple(
         (gpu, distance, up)
         for gpu, distance, nearest in near
         if (up := tuple(device for device in nearest if device in devices))
     )
-    return _Fabric(devices, used, tuple(unknown), len(topology.gpus), hidden)
+    return _Fabric(devices, used, tuple(unknown), len(topology.gpus), hidden, library)
 
 
 def _functions(topology: NodeTopology) -> set[str | None]:
@@ -225,7 +248,7 @@ def _nccl(
     decisions: list[Decision],
     notices: list[Notice],
 ) -> dict[str, str]:
-    wish = profile.rdma.libraries
+    wish, guide = profile.rdma.libraries, fabric.library.guide
     settings = dict(wish.nccl)
     decisions.extend(
         _decision(name, value, profile.choice(f"{_WHERE}.nccl.{name}")) for name, value in wish.nccl.items()
@@ -234,29 +257,36 @@ def _nccl(
     if interface:
         settings[env.SOCKET_IFNAME] = env.exactly([interface.name])
         decisions.append(
-            _decision(env.SOCKET_IFNAME, settings[env.SOCKET_IFNAME], f"{interface.reason} ({_GUIDE})")
+            _decision(env.SOCKET_IFNAME, settings[env.SOCKET_IFNAME], f"{interface.reason} ({guide})")
         )
     if ports:
         settings[env.IB_HCA] = env.exactly(ports)
         reason = (
             "the ports of the rails in the order of their GPUs, by their exact names: without the sign "
-            f"mlx5_1 means mlx5_10 as well ({_GUIDE})"
+            f"mlx5_1 means mlx5_10 as well ({guide})"
         )
         decisions.append(_decision(env.IB_HCA, settings[env.IB_HCA], reason))
     elif topology.rdma_devices:
         notices.append(
             Notice("no-rails", f"no RDMA device is known to be near a GPU: {env.IB_HCA} is left out")
         )
+    if _needs_dma_buf(topology, fabric, ports) and env.DMABUF_ENABLE not in settings:
+        settings[env.DMABUF_ENABLE] = "1"
+        reason = (
+            "no peer memory client of amdkfd is there, and RCCL before ROCm 7 leaves DMA-BUF off by default "
+            "(src/misc/rocmwrap.cc)"
+        )
+        decisions.append(_decision(env.DMABUF_ENABLE, "1", reason))
     level = _gdr_level(topology, profile, fabric, notices)
     if level:
         decisions.append(_decision("NCCL_NET_GDR_LEVEL", *level))
-        if level[0] != _DEFAULT:
+        if level[0] != _default(fabric.library):
             settings["NCCL_NET_GDR_LEVEL"] = level[0]
     file = NCCL_TOPOLOGY_PATH if written else wish.topology_file
     if file.startswith("/"):
         settings["NCCL_TOPO_FILE"] = file
         reason = "written from pcie_switches" if written else profile.choice(f"{_WHERE}.topology_file")
-        decisions.append(_decision("NCCL_TOPO_FILE", file, f"{reason}; pods need it mounted ({_GUIDE})"))
+        decisions.append(_decision("NCCL_TOPO_FILE", file, f"{reason}; pods need it mounted ({guide})"))
     return dict(sorted(settings.items()))
 
 
@@ -308,55 +338,62 @@ def _in_network(topology: NodeTopology, wanted: IPv4Network) -> str:
     return found[0]
 
 
-_DEFAULT = "NCCL's default"
+def _default(library: Collectives) -> str:
+    return f"{library.name}'s default"
+
+
+def _needs_dma_buf(topology: NodeTopology, fabric: _Fabric, ports: Sequence[str]) -> bool:
+    """Return whether NICs reach the memory of AMD's GPUs by DMA-BUF or not at all."""
+    return fabric.library is RCCL and bool(ports) and not topology.peer_memory.clients
 
 
 def _gdr_level(
     topology: NodeTopology, profile: NodeProfile, fabric: _Fabric, notices: list[Notice]
 ) -> tuple[str, str] | None:
     """Return the level and why; NCCL's default is not written down, and None is not known."""
-    wish = profile.rdma.libraries.gdr_level
+    wish, name = profile.rdma.libraries.gdr_level, fabric.library.name
     if wish != "auto":
         return wish, profile.choice(f"{_WHERE}.gdr_level")
     if not fabric.near or fabric.unknown or fabric.hidden:
         return None
     if any(gpu.memory_numa_node is not None or gpu.addressing_mode == "ats" for gpu in topology.gpus):
         return (
-            _DEFAULT,
+            _default(fabric.library),
             "the GPUs hang on their CPUs by C2C, where it is P2C: to name a level would lower it (NCCL 2.27)",
         )
     farthest = max((distance for _, distance, _ in fabric.near), key=list(_LEVELS).index)
     if farthest in _NEAR:
-        return _DEFAULT, f"it is PXB, and no GPU is farther than {farthest} from its device ({_GUIDE})"
-    able = _gpudirect(topology)
-    if not able:
-        why = (
-            "neither the open kernel module nor nvidia_peermem is loaded"
-            if able is False
-            else "the driver is not known"
-        )
+        near_enough = f"it is PXB, and no GPU is farther than {farthest} from its device"
+        return _default(fabric.library), f"{near_enough} ({fabric.library.guide})"
+    why = _no_gpudirect(topology, fabric.library)
+    if why:
         notices.append(
             Notice(
                 "gdr-level-left",
-                f"a GPU is {farthest} from its nearest RDMA device, where NCCL copies through the host; the "
-                f"level is not raised: {why}, so GPUDirect cannot be counted on",
+                f"a GPU is {farthest} from its nearest RDMA device, where {name} copies through the host; "
+                f"the level is not raised: {why}, so GPUDirect cannot be counted on",
             )
         )
         return None
     return (
         _LEVELS[farthest],
-        f"a GPU is {farthest} from its nearest device, and NCCL's default PXB would copy through the host",
+        f"a GPU is {farthest} from its nearest device, and {name}'s default PXB would copy through the host",
     )
 
 
-def _gpudirect(topology: NodeTopology) -> bool | None:
-    """Return whether the driver lets NICs reach GPU memory, by DMA-BUF or peermem; None is not known."""
+def _no_gpudirect(topology: NodeTopology, library: Collectives) -> str | None:
+    """Return why NICs may not reach GPU memory; None where they can, by DMA-BUF or peer memory."""
+    if library is RCCL:
+        kernel = "whether this kernel has PCI_P2PDMA and DMABUF_MOVE_NOTIFY is not known"
+        return None if topology.peer_memory.clients else f"amdkfd is no peer memory client, and {kernel}"
     install = topology.nvidia_install
     if install is None:
-        return None
+        return "the driver is not known"
     if install.open_module or "nvidia_peermem" in (install.kernel_modules or ()):
-        return True
-    return None if install.open_module is None or install.kernel_modules is None else False
+        return None
+    if install.open_module is None or install.kernel_modules is None:
+        return "the driver is not known"
+    return "neither the open kernel module nor nvidia_peermem is loaded"
 
 
 # ---- the other libraries ----
@@ -378,12 +415,20 @@ def _variables(
             ",".join(ports),
             "the ports of the rails; UCX takes no sign before names (UCX FAQ)",
         )
-    if gpus and (wish.nvshmem or mapping):
+    if wish.nvshmem and fabric.library is RCCL:
+        notices.append(
+            Notice(
+                "nvshmem-left",
+                "NVSHMEM is for NVIDIA's GPUs: nothing is said of it; leave nvshmem out on AMD's",
+            )
+        )
+    nvshmem = gpus and fabric.library is NCCL
+    if nvshmem and (wish.nvshmem or mapping):
         reasons[env.NVSHMEM_MAPPING] = (
             "1",
             "NVSHMEM passes over its list of devices without it (NVSHMEM environment variables)",
         )
-    if gpus and wish.nvshmem and not mapping:
+    if nvshmem and wish.nvshmem and not mapping:
         reasons.update(_nvshmem(_own_ports(gpus)))
     decisions.extend(_decision(name, value, reason) for name, (value, reason) in reasons.items())
     return {name: value for name, (value, _) in sorted(reasons.items())}
@@ -426,14 +471,15 @@ def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> di
         notices.append(Notice("vllm-mapping-left", f"{env.VLLM_MAPPING} is left out: {problem}"))
         return {}
     pairs = ",".join(f"{rail.pci_address}={addresses[port]}" for rail, port in zip(gpus, chosen, strict=True))
-    suffix = numbers.pop()
+    suffix, library = numbers.pop(), fabric.library
+    told = [env.UCX_DEVICES] if library is RCCL else [env.UCX_DEVICES, env.NVSHMEM_LIST]
     return {
         env.VLLM_MAPPING: (pairs, "each GPU with its nearest NIC, by PCI address (vllm-project/vllm#42083)"),
         env.VLLM_VARIABLES: (
-            f"{env.UCX_DEVICES}:{suffix},{env.NVSHMEM_LIST}:{suffix}",
+            ",".join(f"{name}:{suffix}" for name in told),
             (
-                "vLLM puts each worker's device before what these hold, so they are not set here; NCCL keeps "
-                "all rails (vllm-project/vllm#42083)"
+                "vLLM puts each worker's device before what these hold, so they are not set here; "
+                f"{library.name} keeps all rails (vllm-project/vllm#42083)"
             ),
         ),
     }

@@ -132,7 +132,10 @@ class Libraries(Section):
     """What libraries are told of the rails: in files on the host, and in pods by `numaforge rdma env`."""
 
     nccl_conf: bool = Field(
-        default=False, description="Write /etc/nccl.conf, for jobs on the host itself.", examples=[True]
+        default=False,
+        description="Write /etc/nccl.conf, for jobs on the host itself; with AMD's GPUs it is RCCL's "
+        "/etc/rccl.conf.",
+        examples=[True],
     )
     env_file: bool = Field(
         default=False,

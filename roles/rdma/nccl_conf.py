@@ -1,4 +1,4 @@
-"""/etc/nccl.conf where the admin has one: kept below our lines, and put back when ours go."""
+"""The admin's own file for NCCL or RCCL: kept below our lines, and put back when ours go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.reasons import Notice, Reasoned
-from numaforge.roles.rdma.paths import NCCL_CONF_PATH
 from numaforge.roles.rdma.planned import LibrariesPlan
 from numaforge.snapshot.redaction import REDACTED
 
@@ -26,27 +25,28 @@ def plan_conf(topology: NodeTopology, plan: LibrariesPlan) -> Reasoned[Libraries
 
     Raises PlanError where that file gives a setting of ours another value, or was not read.
     """
-    admin = _admin_conf(topology, writes=plan.nccl_conf)
+    path = plan.conf_path
+    admin = _admin_conf(topology, path, writes=plan.nccl_conf)
     if not plan.nccl_conf or admin is None:
         return Reasoned(replace(plan, admin_conf=admin))
-    _refuse_unread(admin)
+    _refuse_unread(admin, path)
     kept = parse(admin)
     for name, value in kept.items():
         if plan.nccl.get(name, value) != value:
             raise PlanError(
                 f"says {name}={value}, and the plan {name}={plan.nccl[name]}",
-                where=NCCL_CONF_PATH,
+                where=path,
                 remedy="take that line out of the file, or have the profile's rdma.libraries say the same",
             )
     more = sorted(kept.keys() - plan.nccl.keys())
     notices = [
-        Notice("nccl-conf-kept", f"{NCCL_CONF_PATH} has settings of the admin that stay: {', '.join(more)}")
+        Notice("nccl-conf-kept", f"{path} has settings of the admin that stay: {', '.join(more)}")
     ] * bool(more)
     if _GID_INDEX in kept:
         notices.append(
             Notice(
                 "nccl-gid-index-pinned",
-                f"{NCCL_CONF_PATH} pins {_GID_INDEX}={kept[_GID_INDEX]}: indexes differ from host to host "
+                f"{path} pins {_GID_INDEX}={kept[_GID_INDEX]}: indexes differ from host to host "
                 "and change as addresses come and go (NVIDIA/nccl#551, #890); take that line out",
             )
         )
@@ -68,20 +68,22 @@ def is_admins(text: str | None) -> bool:
     return text is not None and not text.startswith(_OURS)
 
 
-def _admin_conf(topology: NodeTopology, *, writes: bool) -> str | None:
+def _admin_conf(topology: NodeTopology, path: str, *, writes: bool) -> str | None:
     """Return the admin's own text: what is there, or what was there before ours.
 
     A file of ours that is to go is the admin's again; one that was put back stays in the plan while it is
     untouched, so that the plan is the same before and after.
     """
     previous = _previous(topology)
+    if previous.conf_path != path:  # of other GPUs
+        previous = LibrariesPlan(conf_path=path)
     if previous.nccl_conf:
         return previous.admin_conf
     if writes:
-        if NCCL_CONF_PATH in topology.unreadable:
+        if path in topology.unreadable:
             raise PlanError(
                 "could not be read by the user who took the snapshot, and would be lost",
-                where=NCCL_CONF_PATH,
+                where=path,
                 remedy="take the snapshot as root",
             )
         return _admins_part(topology.nccl_conf)
@@ -100,7 +102,7 @@ def _previous(topology: NodeTopology) -> LibrariesPlan:
     from numaforge.roles.document import loads  # the type of a plan is made of this module, too
 
     text = topology.previous_plan or ""
-    if NCCL_CONF_PATH not in text and '"admin_conf": "' not in text:  # to read a plan takes milliseconds
+    if '"nccl_conf": true' not in text and '"admin_conf": "' not in text:  # to read a plan takes milliseconds
         return LibrariesPlan()
     try:
         return loads(text).rdma.libraries
@@ -108,10 +110,10 @@ def _previous(topology: NodeTopology) -> LibrariesPlan:
         return LibrariesPlan()
 
 
-def _refuse_unread(text: str) -> None:
+def _refuse_unread(text: str, path: str) -> None:
     if REDACTED in text or "\r" in text or "\0" in text:
         raise PlanError(
             "holds a secret or line ends of another system, which cannot be kept as they are",
-            where=NCCL_CONF_PATH,
+            where=path,
             remedy="mend the file, or leave nccl_conf out",
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from numaforge.codec import ByName
 from numaforge.roles.gpudirect.plan import AcsPlan
 from numaforge.roles.nics.plan import NicSetting
+from numaforge.roles.rdma.paths import NCCL_CONF_PATH
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,13 @@ class HiddenSwitch:
 
 @dataclass(frozen=True)
 class LibrariesPlan:
-    """What NCCL, UCX, NVSHMEM and vLLM are told of the rails.
+    """What NCCL (RCCL on AMD's GPUs), UCX, NVSHMEM and vLLM are told of the rails.
 
     `ports` are all that are used, in rail order. `nccl` are NCCL's settings on the network of the host,
     `variables` those of the other libraries; for pods of the overlay and for single GPUs they are derived
-    (`planning/rdma/environment.py`). `admin_conf` is the text of an /etc/nccl.conf that is not ours: it stays
-    below our lines while we write that file, and is put back when we do not any more.
+    (`planning/rdma/environment.py`). `conf_path` is the file that the library reads, `nccl_conf` says that it
+    is written, and `admin_conf` is its text where it is not ours: that stays below our lines while we write
+    the file, and is put back when we do not any more.
     """
 
     network: str = "host"  # or "overlay"
@@ -53,6 +55,7 @@ class LibrariesPlan:
     nccl_conf: bool = False
     env_file: bool = False
     admin_conf: str | None = None
+    conf_path: str = NCCL_CONF_PATH
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from numaforge import cli
 from numaforge.maintenance.look import NodeQuery, look
 from numaforge.maintenance.transaction import Transaction, revert_script, start_script
 from numaforge.maintenance.worker import units_of
@@ -48,6 +49,7 @@ from tests.ssh.standin_bootloader import debian
 from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
 from tests.ssh.standin_systemd import notifying, standin_systemd
+from tests.ssh.test_doctor import inventory
 from tests.ssh.transactions import (
     END_UNIT,
     GO_DOWN,
@@ -603,3 +605,51 @@ def test_from_the_profile_to_the_gpus_and_no_further_the_second_time(site: Sandb
     assert modes(site) == as_said(WAS)
     assert not site.path(BOOT_LINK).is_symlink()
     assert not site.path(AMD_UNIT_PATH).exists()
+
+
+# ---- handed to AMD's device config manager ----
+
+HANDED = {**PROFILE["amd_partitions"], "managed_by": "device-config-manager"}
+
+
+def config_manager(
+    capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0
+) -> tuple[dict[str, Any], str]:
+    """Return the document that the command prints of an inventory, and what it says beside it."""
+    assert cli.run(["gpus", "config-manager", *arguments, "-o", "json"]) == code
+    out, said = capfd.readouterr()
+    return json.loads(out) if out else {}, said
+
+
+def test_the_manager_is_handed_the_modes_of_an_inventory(
+    site: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    whole = {**HANDED, "gpus": [{"compute": "SPX", "memory": "NPS1"}]}
+    hosts = {
+        "cut": data(site, amd_partitions=HANDED)["node"],
+        "whole": data(site, amd_partitions=whole)["node"],
+        "ours": data(site)["node"],
+    }
+    inventory(tmp_path, hosts)
+    document, _ = config_manager(capfd, str(tmp_path))
+    profiles = json.loads(document["config_map"]["data"]["config.json"])["gpu-config-profiles"]
+    modes_by_name = {
+        name: [row["computePartition"] for row in one["profiles"]] for name, one in profiles.items()
+    }
+    assert sorted(modes_by_name.values()) == [["CPX"], ["SPX"]]
+    assert {label for said in document["labels"].values() for label in said.values()} <= {*modes_by_name}
+    document, _ = config_manager(capfd, str(tmp_path), "--limit", "cut")
+    assert len(json.loads(document["config_map"]["data"]["config.json"])["gpu-config-profiles"]) == 1
+    assert modes(site) == as_said(WAS)
+
+
+def test_no_config_map_is_written_where_a_host_is_silent_or_none_hands_over(
+    site: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    handed = data(site, amd_partitions=HANDED)["node"]
+    inventory(tmp_path, {"cut": handed, "gone": {**handed, "ssh_port": free_port()}})
+    document, said = config_manager(capfd, str(tmp_path), code=2)
+    assert (document, "gone: Could not connect" in said) == ({}, True)
+    inventory(tmp_path, data(site))
+    document, said = config_manager(capfd, str(tmp_path), code=2)
+    assert (document, "no host leaves the modes of its AMD GPUs" in said) == ({}, True)

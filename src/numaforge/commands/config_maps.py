@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge.commands.options import Command
+from numaforge.commands.capture import is_inventory
+from numaforge.commands.machine import (
+    kubelet_version_option,
+    machine_argument,
+    machine_of,
+    plan_or_machine,
+    planned_machine,
+    profile_option,
+)
+from numaforge.commands.options import Command, output_option
+from numaforge.errors import HostError, PlanError
 from numaforge.report.terminal import save, show_json
+
+# What is not needed for `--help` is imported where it is used.
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+@dataclass(frozen=True)
+class Handed:
+    """Which plans leave their GPUs to a manager, and what to say where no host of an inventory does."""
+
+    leaves: Callable[[NodePlan], bool]
+    none: str
+    remedy: str
 
 
 def config_map_options(
@@ -26,6 +53,47 @@ def config_map_options(
     return offer
 
 
+def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Command], Command]:
+    """Offer what a ConfigMap for a manager of GPUs is made of: machines or an inventory, and its place."""
+    options = (
+        machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True),
+        click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
+        profile_option,
+        kubelet_version_option,
+        config_map_options(name, namespace),
+        output_option("yaml", "json"),
+    )
+
+    def offer(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return offer
+
+
+def handed_machines(
+    sources: Sequence[str],
+    limits: Sequence[str],
+    profile: str | None,
+    kubelet_version: str | None,
+    handed: Handed,
+) -> list[tuple[NodePlan, NodeTopology]]:
+    """Return the plans and machines that a ConfigMap is for: those that are named, or an inventory's hosts.
+
+    Raises HostError, naming them, where hosts of an inventory cannot be asked or planned, and PlanError where
+    none of them leaves its GPUs to the manager.
+    """
+    inventory = next(filter(is_inventory, sources), None)
+    if inventory and (len(sources) > 1 or profile or kubelet_version):
+        raise click.UsageError("an INVENTORY stands alone, and says each host's profile itself")
+    if limits and not inventory:
+        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    if inventory:
+        return _of_inventory(inventory, limits, handed)
+    return [_of_snapshot(source, profile, kubelet_version) for source in sources]
+
+
 def say_config_map(manifest: dict[str, Any], labels: Mapping[str, Mapping[str, str]], output: str) -> None:
     """Print a ConfigMap, and by host the labels that choose from it: as comments, or beside it as JSON."""
     from numaforge.roles.device_plugin.manifests import as_yaml
@@ -35,3 +103,45 @@ def say_config_map(manifest: dict[str, Any], labels: Mapping[str, Mapping[str, s
         return
     lines = (f"# {host}: {key}={value}\n" for host, said in labels.items() for key, value in said.items())
     save("".join([*lines, as_yaml(manifest)]), None)
+
+
+def _of_snapshot(
+    source: str, profile: str | None, kubelet_version: str | None
+) -> tuple[NodePlan, NodeTopology]:
+    machine, planned = planned_machine(source, profile, kubelet_version)
+    if not machine.gpus:
+        raise PlanError(
+            "says nothing of GPUs",
+            where=source,
+            remedy="name the snapshot of a machine with GPUs, not its plan",
+        )
+    return planned, machine
+
+
+def _of_inventory(
+    inventory: str, limits: Sequence[str], handed: Handed
+) -> list[tuple[NodePlan, NodeTopology]]:
+    from numaforge.commands.over_inventory import ask_all
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.topology import RECORDED
+
+    with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
+        out = ("--data", f"out={json.dumps(folder)}")
+        function = "numaforge.roles.topology.record"
+        answers = ask_all(inventory, limits, function, RECORDED, "asking every host what it is", out)
+        if answers.failed:
+            lines = [f"{name}: {why.removeprefix(f'{name}: ')}" for name, why in answers.failed.items()]
+            raise HostError(
+                "\n  ".join(["no ConfigMap without all hosts:", *lines]),
+                where=inventory,
+                remedy="--limit leaves hosts out",
+            )
+        found = [
+            (plan_or_machine(told["plan"]), machine_of(told["file"], None)) for told in answers.told.values()
+        ]
+    machines = [
+        (plan, machine) for plan, machine in found if isinstance(plan, NodePlan) and handed.leaves(plan)
+    ]
+    if not machines:
+        raise PlanError(handed.none, where=inventory, remedy=handed.remedy)
+    return machines

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import click
 
-from numaforge.commands.config_maps import config_map_options, say_config_map
-from numaforge.commands.machine import (
-    kubelet_version_option,
-    machine_argument,
-    planned_machine,
-    profile_option,
-)
-from numaforge.commands.options import output_option
+from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_config_map
 from numaforge.commands.rules import judging_options, say_judgements
 from numaforge.errors import ExitCode
+
+_HANDED = Handed(
+    lambda plan: plan.amd_partitions.managed_by == "device-config-manager" and bool(plan.amd_partitions.gpus),
+    "no host leaves the modes of its AMD GPUs to the device config manager",
+    "say amd_partitions.managed_by: device-config-manager in the profiles of those that do",
+)
 
 
 @click.group()
@@ -42,13 +41,10 @@ def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str
 
 
 @gpus.command("config-manager")
-@machine_argument("MACHINE...", nargs=-1, required=True)
-@profile_option
-@kubelet_version_option
-@config_map_options("numaforge-partitions", "kube-amd-gpu")
-@output_option("yaml", "json")
+@handing_options("numaforge-partitions", "kube-amd-gpu")
 def config_manager(
     sources: tuple[str, ...],
+    limits: tuple[str, ...],
     profile: str | None,
     kubelet_version: str | None,
     name: str,
@@ -61,13 +57,17 @@ def config_manager(
     chooses one; the roll-out sets it on a drained node, where the profile says
     amd_partitions.managed_by: device-config-manager.
 
+    Of an INVENTORY (a file NAME.py, or a folder with an inventory.py) every host is asked, and planned by its
+    own profile; those whose profile says so are in the ConfigMap. None is written while a host is silent.
+
     \b
-    Example:
+    Examples:
+      numaforge gpus config-manager inventories/prod | kubectl apply -f -
       numaforge gpus config-manager mi300x --profile cpx.yaml | kubectl apply -f -
     """
     from numaforge.roles.device_plugin.manifests import manager_config_map
 
-    plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
-    manifest, labels = manager_config_map(plans, name, namespace)
+    machines = handed_machines(sources, limits, profile, kubelet_version, _HANDED)
+    manifest, labels = manager_config_map([plan for plan, _ in machines], name, namespace)
     say_config_map(manifest, labels, output)
     return ExitCode.YES

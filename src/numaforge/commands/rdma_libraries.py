@@ -42,11 +42,11 @@ def env(
     network: str | None,
     output: str,
 ) -> int:
-    """Print the variables that NCCL, UCX, NVSHMEM and vLLM need in a pod.
+    """Print the variables that NCCL or RCCL, UCX, NVSHMEM and vLLM need in a pod.
 
     Pods do not see the host's files. `-o yaml` prints the list `env` of a container, `-o env` lines for a
     shell or --env-file. Without a profile or a plan that says more, NCCL, UCX and NVSHMEM are told of all
-    rails. Exits with 1 where nothing is known to be said.
+    rails. AMD's GPUs have RCCL, which reads NCCL's variables. Exits with 1 where nothing is known to be said.
 
     \b
     Examples:
@@ -108,8 +108,9 @@ def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]
     from numaforge.roles.node import NodeProfile
     from numaforge.roles.rdma.libraries import plan_libraries
     from numaforge.roles.rdma.section import Libraries, Rdma
+    from numaforge.topology.vendors import only_amd
 
-    shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=True)))
+    shown = NodeProfile(rdma=Rdma(libraries=Libraries(ucx=True, nvshmem=not only_amd(machine.gpus))))
     planned = plan_libraries(machine, shown)
     return planned.value, planned.notices
 

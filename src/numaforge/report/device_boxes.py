@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, groupby
+from math import ceil
 from typing import TypeAlias
 
 from numaforge.report.boxes import (
@@ -20,6 +22,7 @@ from numaforge.report.boxes import (
     stacked,
     text_width,
 )
+from numaforge.report.slices import GpuParts, Part, parts_of
 from numaforge.report.wording import (
     accelerator_label,
     counted,
@@ -36,6 +39,7 @@ from numaforge.topology.links import (
     Device,
     gpu_names,
     nvlink_domains,
+    only_numa_node,
     pcie_switches,
 )
 from numaforge.topology.model import Gpu, Nic, NodeTopology, NvlinkDomain, Nvme
@@ -47,6 +51,8 @@ _GAP = 6.0
 SMALL_CHIP = 62.0  # holds "GPU15" and "18 links"
 _BAR = 20.0
 _STUB = 10.0  # how long a line between a bar and a chip is
+_PART = 12.0  # how high a part of a GPU is
+_PART_FONT = 8.5
 
 
 def all_devices(topology: NodeTopology) -> list[Drawn]:
@@ -60,23 +66,41 @@ def all_devices(topology: NodeTopology) -> list[Drawn]:
     return [device for kind in kinds for device in sorted(kind, key=lambda device: device.pci_address)]
 
 
-def devices_box(devices: Sequence[Drawn], topology: NodeTopology, inner: float) -> Box | None:
-    """Return devices as chips: those that share a PCIe switch in its box, the others in rows."""
+@dataclass(frozen=True)
+class Chips:
+    """What the chips of a machine say: `names` by PCI address or RDMA device; GPUs as a plan has them."""
+
+    names: Mapping[str, str]
+    planned: Mapping[str, Gpu]
+
+
+def place_of(device: Drawn, topology: NodeTopology) -> int | None:
+    """Return the NUMA node that a device is drawn on: the kernel's, else the only one that has CPUs."""
+    return only_numa_node(topology) if device.numa_node is None else device.numa_node
+
+
+def devices_box(
+    devices: Sequence[Drawn], topology: NodeTopology, inner: float, planned: Mapping[str, Gpu]
+) -> Box | None:
+    """Return devices as chips: those that share a PCIe switch in its box, the others in rows.
+
+    `planned` are the GPUs by PCI address as a plan has them; none where there is no plan.
+    """
     if not devices:
         return None
     paths = {
         device.pci_address: pcie_switches(topology.pci_paths.get(device.pci_address, ()))
         for device in devices
     }
-    names = gpu_names(topology.gpus) | rdma_roles(topology)
-    content = stacked(_below(devices, paths, names, inner), _GAP)
+    chips = Chips(gpu_names(topology.gpus) | rdma_roles(topology), planned)
+    content = stacked(_below(devices, paths, chips, inner), _GAP)
     return Box(("devices",), inner, bottom(content), children=tuple(content))
 
 
 def _below(
     devices: Sequence[Drawn],
     paths: Mapping[str, tuple[str, ...]],
-    names: Mapping[str, str],
+    chips: Chips,
     inner: float,
 ) -> list[Box]:
     """The boxes of the outermost switches that several devices share, then rows of the other devices."""
@@ -88,17 +112,17 @@ def _below(
     columns = max(1, int((inner + _GAP) // (2 * (_LEAST_CHIP_WIDTH + 2 * _GAP))))
     width = (inner - _GAP * (columns - 1)) / columns
     deeper = {address: path[1:] for address, path in paths.items()}
-    switches = [_switch(switch, below, deeper, names, width) for switch, below in sorted(shared.items())]
+    switches = [_switch(switch, below, deeper, chips, width) for switch, below in sorted(shared.items())]
     boxes = [in_grid("device-row", switches, columns, _GAP)] if switches else []
     loose = [device for device in devices if not shared.keys() & set(paths[device.pci_address][:1])]
-    return boxes + _rows(loose, names, inner)
+    return boxes + _rows(loose, chips, inner)
 
 
 def _switch(
     switch: str,
     devices: Sequence[Drawn],
     paths: Mapping[str, tuple[str, ...]],
-    names: Mapping[str, str],
+    chips: Chips,
     width: float,
 ) -> Box:
     inner = width - 2 * _GAP
@@ -106,8 +130,8 @@ def _switch(
     one_switch_further = {paths[device.pci_address][:1] for device in devices}
     if len(one_switch_further) == 1 and one_switch_further != {()}:  # nothing else hangs on this one
         deeper = {address: path[1:] for address, path in paths.items()}
-        return _switch(next(iter(one_switch_further))[0], devices, deeper, names, width)
-    content = stacked(_below(devices, paths, names, inner), _GAP)
+        return _switch(next(iter(one_switch_further))[0], devices, deeper, chips, width)
+    content = stacked(_below(devices, paths, chips, inner), _GAP)
     label = f"PCIe switch {switch}"
     return Box(
         ("pcie-switch",),
@@ -119,29 +143,86 @@ def _switch(
     )
 
 
-def _rows(devices: Sequence[Drawn], names: Mapping[str, str], inner: float) -> list[Box]:
-    """One row of chips after the other; each kind begins a new one unless a row holds them all."""
-    columns = max(1, int((inner + _GAP) // (_LEAST_CHIP_WIDTH + _GAP)))
-    width = (inner - _GAP * (columns - 1)) / columns
-    kinds = [list(devices)] if len(devices) <= columns else [list(g) for _, g in groupby(devices, key=type)]
-    return [
-        in_grid("device-row", [_device(device, names, width) for device in alike], columns, _GAP)
-        for alike in kinds
-        if alike
-    ]
+def _rows(devices: Sequence[Drawn], chips: Chips, inner: float) -> list[Box]:
+    """Rows of chips, as long as each other; each kind begins a new one unless a row holds them all."""
+    most = max(1, int((inner + _GAP) // (_LEAST_CHIP_WIDTH + _GAP)))
+    kinds = [list(devices)] if len(devices) <= most else [list(g) for _, g in groupby(devices, key=type)]
+    rows = []
+    for alike in filter(None, kinds):
+        columns = most if len(alike) <= most else ceil(len(alike) / ceil(len(alike) / most))
+        width = (inner - _GAP * (columns - 1)) / columns
+        drawn = [_device(device, chips, width) for device in alike]
+        rows.append(in_grid("device-row", drawn, columns, _GAP, stretched=False))
+    return rows
 
 
-def _device(device: Drawn, names: Mapping[str, str], width: float) -> Box:
+def _device(device: Drawn, chips: Chips, width: float) -> Box:
     if isinstance(device, Gpu):
-        memory = human_bytes(device.memory_bytes) if device.memory_bytes is not None else ""
-        details = [device.pci_address, memory, slicing_in_force(device), pcie_link(device.link)]
-        return _chip("gpu", f"{names[device.pci_address]} {gpu_label(device)}", details, width)
+        return _gpu(device, chips, width)
     if isinstance(device, Nic):
-        role = names.get(device.rdma_device or "", "")
+        role = chips.names.get(device.rdma_device or "", "")
         return _chip("nic", nic_label(device), [role, device.pci_address, nic_speed(device)], width)
     if isinstance(device, Nvme):
         return _chip("nvme", "NVMe", [device.pci_address], width)
     return _chip("accelerator", accelerator_label(device), [device.pci_address, device.driver or ""], width)
+
+
+def _gpu(gpu: Gpu, chips: Chips, width: float) -> Box:
+    """Return the chip of a GPU, with its parts below it: as they are, and as they are planned."""
+    memory = human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else ""
+    now, planned = parts_of(gpu), chips.planned.get(gpu.pci_address)
+    then = parts_of(planned) if planned else now
+    mode = "" if now else slicing_in_force(gpu)
+    chip = _chip(
+        "gpu",
+        f"{chips.names[gpu.pci_address]} {gpu_label(gpu)}",
+        [gpu.pci_address, memory, mode, pcie_link(gpu.link)],
+        width,
+    )
+    shown = [("", now)] if now == then else [("now ", now), ("planned ", then)]
+    boxes = [_parts(when, parts, width - 18) for when, parts in shown if parts is not None]
+    if not boxes:
+        return chip
+    below = [box.at(9, box.y + chip.height + 1) for box in stacked(boxes, 5)]
+    return replace(chip, height=bottom(below) + 7, children=tuple(below))
+
+
+def _parts(when: str, parts: GpuParts, width: float) -> Box:
+    """Return what a GPU is cut into: modes in words, then a row of boxes for each kind of part."""
+    unit = width / parts.units
+    rows = [
+        Box(
+            ("parts",),
+            width,
+            _PART,
+            children=tuple(_part(row.kind, part, unit) for part in row.parts),
+        )
+        for row in parts.rows
+    ]
+    content = [box.at(0, box.y + SMALL * LINE) for box in stacked(rows if parts.units > 1 else [], 2)]
+    words = [f"{when}{parts.modes}: {words}" for words in (parts.words, parts.short)]
+    return Box(
+        ("parts",),
+        width,
+        max(bottom(content), SMALL * LINE - 2),
+        title=words[0],
+        texts=(Text(fitted([*words, f"{when}{parts.modes}"], width, SMALL), 0, SMALL, SMALL),),
+        children=tuple(content),
+    )
+
+
+def _part(kind: str, part: Part, unit: float) -> Box:
+    width = part.size * unit - 1
+    label = part.label if text_width(part.label, _PART_FONT) <= width - 2 else ""
+    text = Text(label, width / 2, _PART - 3, _PART_FONT, anchor="middle")
+    return Box(
+        ("part", f"part-{kind}"),
+        width,
+        _PART,
+        x=part.start * unit,
+        title=part.title,
+        texts=(text,) if label else (),
+    )
 
 
 def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:

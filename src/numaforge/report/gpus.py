@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
+from numaforge.report.slices import parts_of
 from numaforge.report.wording import counted, some_of
 from numaforge.topology.holders import pods_on, uuids_of
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaDriver
@@ -44,7 +45,11 @@ def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
     said: dict[str, list[Gpu]] = {}
     for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address):
         said.setdefault(say(gpu, topology), []).append(gpu)
-    yield from (f"{gpu_names(alike)}: {words}" for words, alike in said.items() if words)
+    for words, alike in said.items():
+        if words:
+            numbered = any(gpu.index is not None for gpu in alike)
+            every = len(alike) == len(topology.gpus) and len(alike) > 1 and not numbered
+            yield f"{'every GPU' if every else gpu_names(alike)}: {words}"
 
 
 def _instance_counts(gpu: Gpu, _: NodeTopology) -> str:
@@ -57,6 +62,12 @@ def _instance_counts(gpu: Gpu, _: NodeTopology) -> str:
     in_place = sorted(gpu.gpu_instances, key=lambda one: one.start)
     counts = Counter(names.get(one.profile_id) or f"profile {one.profile_id}" for one in in_place)
     return ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none"
+
+
+def _partitions(gpu: Gpu, _: NodeTopology) -> str:
+    """Say what one of AMD's GPUs is cut into: partitions with their memory; nothing of a whole one."""
+    parts = parts_of(gpu) if gpu.partition else None
+    return parts.words if parts and parts.units > 1 else ""
 
 
 def _pending(gpu: Gpu, _: NodeTopology) -> str:
@@ -108,6 +119,7 @@ def _silence(gpu: Gpu, _: NodeTopology) -> str:
 
 NOTES: Mapping[str, _Say] = {
     "MIG instances": _instance_counts,
+    "Partitions": _partitions,
     "Waiting for a reset or a reboot": _pending,
     "In use": _users,
     "NVLink fabric": _fabric,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import ceil, log
@@ -27,12 +27,13 @@ from numaforge.report.boxes import (
     stacked,
     text_width,
 )
-from numaforge.report.device_boxes import all_devices, devices_box, links_box
+from numaforge.report.device_boxes import all_devices, devices_box, links_box, place_of
 from numaforge.report.rails import rails_box
+from numaforge.report.slices import gpus_planned
 from numaforge.report.sums import Grain
 from numaforge.report.wording import counted, cpu_counts, human_bytes, joined, memory_and_devices
 from numaforge.topology.links import gpu_memory_nodes, gpu_names, nodes_of_gpus
-from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, NumaNode
+from numaforge.topology.model import Core, CpuSet, Gpu, L3Cache, NodeTopology, NumaNode
 
 if TYPE_CHECKING:
     from numaforge.roles.memory.plan import NumaNodePlan
@@ -198,6 +199,9 @@ _LEGEND = {
     ("memory-hugepages-1Gi",): "hugepages 1Gi",
     ("memory-hugepages",): "hugepages of another size",
     ("gpu",): "GPU",
+    ("part-compute",): "partition of a GPU",
+    ("part-memory",): "part of a GPU's memory",
+    ("part-instance",): "GPU instance (MIG)",
     ("accelerator",): "accelerator",
     ("nic",): "NIC",
     ("nvme",): "NVMe drive",
@@ -239,9 +243,10 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     """The packages in a grid; below them memory-only NUMA nodes, and devices whose NUMA node is not known."""
     planned = {node.id: node for node in plan.numa_nodes} if plan else {}
     reserved = plan.cpus.reserved if plan else None
+    gpus = gpus_planned(topology, plan) if plan else {}
     nodes = _nodes_with_cpus(topology)
     without_cpus = [node for node in topology.numa_nodes if not node.cpus]
-    with_devices = {device.numa_node for device in all_devices(topology)}
+    with_devices = {place_of(device, topology) for device in all_devices(topology)}
     empty = [node for node in without_cpus if node.memory_bytes == 0 and node.id not in with_devices]
     areas = {node.id: _core_area(node.cpus, topology) for node in nodes}
     cell = _cell(topology)
@@ -252,7 +257,9 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     cell = _widened(cell, grid, areas.values(), inner - widest)
     cores = {node.id: _cores(areas[node.id], node.cpus, grid, cell, reserved) for node in nodes}
     drawn = {
-        node.id: _numa_node(node, topology, planned.get(node.id), plan is not None, cores.get(node.id), inner)
+        node.id: _numa_node(
+            node, topology, planned.get(node.id), plan is not None, cores.get(node.id), inner, gpus
+        )
         for node in (*nodes, *(node for node in without_cpus if node not in empty))
     }
     packages = [
@@ -268,7 +275,7 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
             memory_only.append(_empty_numa_nodes(members, what, inner))
     machine = _package_grid(packages, memory_only)
     below = (
-        _devices_elsewhere(topology, set(drawn), machine.width),
+        _devices_elsewhere(topology, set(drawn), machine.width, gpus),
         links_box(topology, machine.width),
         rails_box(topology, machine.width),
     )
@@ -369,13 +376,17 @@ def _numa_node(
     has_plan: bool,
     cores: Box | None,
     inner: float,
+    gpus: Mapping[str, Gpu],
 ) -> Box:
     parts = [
         _numa_heading(node, topology, planned, inner),
         cores,
         _memory(node, planned, has_plan, inner),
         devices_box(
-            [device for device in all_devices(topology) if device.numa_node == node.id], topology, inner
+            [one for one in all_devices(topology) if place_of(one, topology) == node.id],
+            topology,
+            inner,
+            gpus,
         ),
     ]
     content = stacked([part for part in parts if part is not None], 8)
@@ -665,11 +676,12 @@ def _memory_row(part: _MemoryPart, size: str, inner: float) -> Box:
     )
 
 
-def _devices_elsewhere(topology: NodeTopology, numa_nodes: set[int], width: float) -> Box | None:
+def _devices_elsewhere(
+    topology: NodeTopology, numa_nodes: set[int], width: float, gpus: Mapping[str, Gpu]
+) -> Box | None:
     inner = width - 2 * PADDING
-    devices = devices_box(
-        [device for device in all_devices(topology) if device.numa_node not in numa_nodes], topology, inner
-    )
+    elsewhere = [device for device in all_devices(topology) if place_of(device, topology) not in numa_nodes]
+    devices = devices_box(elsewhere, topology, inner, gpus)
     if devices is None:
         return None
     label = "Devices of no known NUMA node"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -14,19 +14,27 @@ from rich.text import Text
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.report.columns import add_row, columns
+from numaforge.report.slices import (
+    MOST_UNITS,
+    before_and_after,
+    instance_parts,
+    instances_in,
+    known_model,
+    row_text,
+    unit_width,
+    within,
+)
 from numaforge.report.wording import counted, gpu_label
-from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.geometry import counted_names
-from numaforge.roles.mig.models import MigModel, model_of
 
 if TYPE_CHECKING:
     from numaforge.roles.mig.advice import Collision
     from numaforge.roles.mig.instance import MigInstance, MigPlan
     from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
-    from numaforge.topology.model import Gpu, NodeTopology
+    from numaforge.roles.mig.models import MigModel
+    from numaforge.topology.model import NodeTopology
 
 _SCHEMA = 1
-_MOST_SLICES = 64  # of memory; no GPU has more than twelve
 
 Document = dict[str, Any]
 
@@ -89,18 +97,12 @@ def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
 
     What lies beyond the slices of any GPU is named without a picture.
     """
-    ordered = sorted(instances, key=lambda box: box.start)
-    if not all(0 <= box.start < box.start + box.size <= _MOST_SLICES for box in ordered):
-        return Text(", ".join(map(str, ordered)))
-    width = max([5, *(-(-(len(_short(box.profile)) + 1) // box.size) for box in ordered)])
+    parts = instance_parts(boxes := list(instances))
+    if not within(MOST_UNITS, boxes):
+        return Text(", ".join(map(str, sorted(boxes, key=lambda box: box.start))))
+    width = unit_width([parts], 5)
     numbers = "".join(f" {number:<{width - 1}}" for number in range(memory_slices))
-    row, position = "", 0
-    for box in ordered:
-        row += _free(box.start - position, width)
-        row += f"|{_short(box.profile):<{box.size * width - 1}}"
-        position = box.start + box.size
-    row += f"{_free(memory_slices - position, width)}|"
-    return Text(f"{numbers.rstrip()}\n{row}")
+    return Text(f"{numbers.rstrip()}\n{row_text(memory_slices, parts, width)}")
 
 
 def _placement_table(placed: Iterable[MigInstance]) -> RenderableType:
@@ -108,15 +110,6 @@ def _placement_table(placed: Iterable[MigInstance]) -> RenderableType:
     for one in placed:
         add_row(table, one.profile, one.profile_id, f"{one.start}:{one.size}")
     return table
-
-
-def _free(slices: int, width: int) -> str:
-    return f"|{'':-<{width - 1}}" * slices
-
-
-def _short(name: str) -> str:
-    """Return the name of a profile without its memory, which the picture shows: `1g+me`."""
-    return re.sub(r"\.[0-9]+gb", "", name)
 
 
 def _collision_lines(collision: Collision) -> list[RenderableType]:
@@ -152,38 +145,17 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
     there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
-        before, after = _instances(there.get(one.pci_address)), one.instances
+        before, after = instances_in(there.get(one.pci_address)), one.instances
         slices = max([box.start + box.size for box in (*before, *after)], default=0)
-        if one.pci_address in there and (model := _known_model(there[one.pci_address])):
+        if one.pci_address in there and (model := known_model(there[one.pci_address])):
             slices = model.memory_slices
         pictures = ["" if not boxes else picture(slices, boxes).plain for boxes in (before, after)]
         alike.setdefault((one.mode, pictures[0], pictures[1]), []).append(one.pci_address)
-    return Group(*(line for key, addresses in alike.items() for line in _geometry_lines(addresses, *key)))
-
-
-def _geometry_lines(addresses: Sequence[str], mode: str, before: str, after: str) -> Iterator[RenderableType]:
-    yield Text.assemble((", ".join(addresses), "bold"), f"  MIG {mode}")
-    if before and before != after:
-        yield from _indented([Text("before"), Text(before), Text("after")])
-        yield from _indented([Text(after or "no GPU instances")])
-    elif after:
-        yield from _indented([Text(after)])
-
-
-def _instances(gpu: Gpu | None) -> list[MigInstance]:
-    if gpu is None or gpu.mig_mode != "enabled":
-        return []
-    model = _known_model(gpu)
-    names = {profile.id: profile.name for profile in model.profiles} if model else {}
-    found = gpu.gpu_instances or ()
-    return [as_instance(one, names.get(one.profile_id, f"id {one.profile_id}")) for one in found]
-
-
-def _known_model(gpu: Gpu) -> MigModel | None:
-    try:
-        return model_of(gpu)
-    except PlanError:
-        return None
+    lines = (
+        before_and_after(addresses, f"MIG {mode}", before, after, nothing="no GPU instances")
+        for (mode, before, after), addresses in alike.items()
+    )
+    return Group(*chain.from_iterable(lines))
 
 
 # ---- a machine ----

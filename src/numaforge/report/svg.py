@@ -35,6 +35,8 @@ text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', s
 .memory-free { fill: #e4e9ee; }
 .swatch { stroke: #57606a; stroke-width: 0.6; }
 .gpu { fill: #eef7ee; stroke: #00795c; }
+.part-compute, .part-instance { fill: #a6dbc6; stroke: #00795c; stroke-width: 0.6; }
+.part-memory { fill: #ffffff; stroke: #00795c; stroke-width: 0.6; stroke-dasharray: 3 1; }
 .accelerator { fill: #eef4fb; stroke: #0072b2; stroke-dasharray: 8 2; }
 .nic { fill: #fbf3f8; stroke: #a6467d; stroke-dasharray: 4 2; }
 .nvme { fill: #f7f4e8; stroke: #6e5b12; stroke-dasharray: 1 2; }
@@ -61,6 +63,8 @@ text { fill: #e6edf3; }
 .cpu-allocatable, .memory-pods { fill: #17456b; }
 .cpu-reserved { stroke: #e69f00; }
 .gpu { fill: #10291f; stroke: #3fb68b; }
+.part-compute, .part-instance { fill: #1d5a42; stroke: #3fb68b; }
+.part-memory { fill: #0d1117; stroke: #3fb68b; }
 .accelerator { fill: #12243a; stroke: #56b4e9; }
 .nic { fill: #2c1826; stroke: #d884b4; }
 .nvme { fill: #2a2613; stroke: #c9b458; }
@@ -87,10 +91,10 @@ _PATTERNS = """
 """.strip()
 
 _ROUNDED = {"package": 8, "numa-node": 6, "l3": 4, "core": 3, "thread": 2, "swatch": 2}
-_ROUNDED |= dict.fromkeys(("device", "pcie-switch", "gpu-switch"), 4)
+_ROUNDED |= dict.fromkeys(("device", "pcie-switch", "gpu-switch"), 4) | {"part": 2}
 _INVISIBLE = frozenset(
     {"machine", "heading", "legend", "legend-entry", "numa-heading", "cores", "group", "memory", "memory-row"}
-    | {"devices", "device-row"}
+    | {"devices", "device-row", "parts"}
 )
 
 

@@ -18,6 +18,7 @@ from numaforge.report.columns import add_row, columns
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
 from numaforge.report.rails import rail_table
+from numaforge.report.slices import partitions_section
 from numaforge.report.sums import Grain
 from numaforge.report.wording import (
     accelerator_label,
@@ -73,7 +74,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
 def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> RenderableType:
     """Return what was decided: NUMA nodes, sums, each decision with its reason, files, notices.
 
-    With the machine the geometry of its GPUs is shown before and after.
+    With the machine the geometry and the partitions of its GPUs are shown before and after.
     """
     kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
     parts: list[RenderableType] = [
@@ -90,6 +91,8 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
         parts += [Text(""), _largest_pod_table(plan.largest_pods)]
     if plan.mig.gpus:
         parts += _section("MIG", [geometry_section(plan.mig, machine)])
+    if plan.amd_partitions.gpus:
+        parts += _section("AMD partitions", [partitions_section(plan.amd_partitions, machine)])
     parts += _section("Notices", [_notice(notice) for notice in plan.notices])
     parts += _section("Decisions", [line for decision in plan.decisions for line in _decision(decision)])
     parts += _section("Files", [_file(file) for file in plan.files])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from numaforge.cpulist import format_cpulist
+from numaforge.report.slices import parts_of
 from numaforge.report.terminal import plain
 from numaforge.report.wording import (
     accelerator_label,
@@ -20,7 +21,7 @@ from numaforge.report.wording import (
     pci_class_name,
     pcie_link,
 )
-from numaforge.topology.links import gpu_memory_nodes, gpu_names
+from numaforge.topology.links import gpu_memory_nodes, gpu_names, only_numa_node
 
 if TYPE_CHECKING:
     from numaforge.topology.model import CoreCaches, NodeTopology, NumaNode
@@ -94,7 +95,9 @@ def _of_cores(caches: CoreCaches) -> str:
 
 def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list[TreeLine]:
     """Return the devices of a NUMA node, those below one PCIe switch together."""
-    leaves = {address: text for address, numa_node, text in _named(topology) if here(numa_node)}
+    only = only_numa_node(topology)
+    placed = ((address, only if node is None else node, line) for address, node, line in _named(topology))
+    leaves = {address: line for address, node, line in placed if here(node)}
     tree: Steps = {}
     for address in leaves:
         level = tree
@@ -103,12 +106,13 @@ def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list
     return list(_branches(tree, leaves))
 
 
-def _branches(tree: Steps, leaves: Mapping[str, str]) -> Iterator[TreeLine]:
+def _branches(tree: Steps, leaves: Mapping[str, TreeLine]) -> Iterator[TreeLine]:
     """Yield a branch for each device, and for each bridge above several of them."""
     for address, below in tree.items():
         within = list(_branches(below, leaves))
         if address in leaves:
-            yield TreeLine(f"{leaves[address]}  {address}", within)
+            leaf = leaves[address]
+            yield TreeLine(f"{leaf.text}  {address}", [*leaf.below, *within])
         elif len(within) == 1:
             yield within[0]
         else:
@@ -116,22 +120,25 @@ def _branches(tree: Steps, leaves: Mapping[str, str]) -> Iterator[TreeLine]:
             yield TreeLine(f"{kind} {address}", within)
 
 
-def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, str]]:
-    """Yield the PCI address, the NUMA node and the words of every device."""
+def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, TreeLine]]:
+    """Yield the PCI address, the NUMA node and the line of every device, with its parts below a GPU."""
     names = gpu_names(topology.gpus)
     for gpu in topology.gpus:
         words = joined([gpu_label(gpu), pcie_link(gpu.link)]).replace(" · ", ", ")
-        yield gpu.pci_address, gpu.numa_node, f"{names[gpu.pci_address]} {words}"
+        parts = parts_of(gpu)
+        inside = [TreeLine(f"{parts.modes}: {parts.words}")] if parts else []
+        yield gpu.pci_address, gpu.numa_node, TreeLine(f"{names[gpu.pci_address]} {words}", inside)
     for one in topology.accelerators:
-        yield one.pci_address, one.numa_node, accelerator_label(one)
+        yield one.pci_address, one.numa_node, TreeLine(accelerator_label(one))
     for nic in topology.nics:
         label = nic_label(nic).replace(" · ", "/")
-        yield nic.pci_address, nic.numa_node, " ".join(filter(None, ("NIC", label, nic_speed(nic))))
+        yield nic.pci_address, nic.numa_node, TreeLine(" ".join(filter(None, ("NIC", label, nic_speed(nic)))))
     for drive in topology.nvmes:
-        yield drive.pci_address, drive.numa_node, "NVMe"
+        yield drive.pci_address, drive.numa_node, TreeLine("NVMe")
     for other in topology.other_devices:
         words = f"{pci_class_name(other.pci_class)} {other.vendor}:{other.device}"
-        yield other.pci_address, other.numa_node, f"{words}, {other.driver}" if other.driver else words
+        words += f", {other.driver}" if other.driver else ""
+        yield other.pci_address, other.numa_node, TreeLine(words)
 
 
 def _lines(branch: TreeLine) -> Iterable[str]:

@@ -334,6 +334,9 @@ PLAN = "/etc/numaforge/plan.json"
 NCCL_CONF = "/etc/nccl.conf"
 """What NCCL is told on this host."""
 
+RCCL_CONF = "/etc/rccl.conf"
+"""The same for RCCL, AMD's NCCL."""
+
 ROUTES = "/proc/net/route"
 """IPv4 routes: which interface has the default route, and which networks interfaces are in."""
 
@@ -353,6 +356,7 @@ TEXTS = (
     "/usr/lib/os-release",
     PLAN,
     NCCL_CONF,
+    RCCL_CONF,
     ROUTES,
     *(f"{folder}/sysctl.d/*.conf" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib")),
     TUNED_PROFILE,

@@ -149,14 +149,20 @@ def nearest_numa_node(device: Function, topology: MachineShape) -> int | None:
     own = next((node for node in topology.numa_nodes if node.id == device.numa_node), None)
     if own is not None and own.cpus:
         return own.id
-    with_cpus = [node.id for node in topology.numa_nodes if node.cpus]
     if device.numa_node is None:
-        return with_cpus[0] if len(with_cpus) == 1 else None
+        return only_numa_node(topology)
+    with_cpus = [node.id for node in topology.numa_nodes if node.cpus]
     distances = {node: own.distances[node] for node in with_cpus if own and node in own.distances}
     nearest = [node for node, distance in distances.items() if distance == min(distances.values())]
     if not nearest:
         return device.numa_node
     return nearest[0] if len(nearest) == 1 else None
+
+
+def only_numa_node(topology: MachineShape) -> int | None:
+    """Return the NUMA node that every device is near to, as it alone has CPUs; None where several have."""
+    with_cpus = [node.id for node in topology.numa_nodes if node.cpus]
+    return with_cpus[0] if len(with_cpus) == 1 else None
 
 
 def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:

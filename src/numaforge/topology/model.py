@@ -800,7 +800,7 @@ class NodeTopology(MachineShape):
     device_holders: tuple[DeviceHolder, ...] | None = None
     holders_doubt: str | None = None  # why the kubelet did not say itself who holds devices
     networks: tuple[Network, ...] = ()
-    nccl_conf: str | None = None  # text of /etc/nccl.conf
+    nccl_conf: str | None = None  # text of /etc/nccl.conf, where all GPUs are AMD's of /etc/rccl.conf
     peer_memory: PeerMemory = PeerMemory()
     core_caches: tuple[CoreCaches, ...] = ()  # of levels that are nearer to the cores than `l3_caches`
     other_devices: tuple[PciDevice, ...] = ()

@@ -21,7 +21,7 @@ _EXPRESS, _DEVICE_CONTROL = 0x10, 8  # the PCI Express capability, and the regis
 _SMALLEST = 128  # bytes of a payload and of a read request whose field is 0
 _EXTENDED_BYTES = 0x1000  # less is what was read without root rights, or a function of conventional PCI
 _HYPERVISOR = re.compile(r"^flags\s*:.*\bhypervisor\b", re.MULTILINE)
-_PEER_CLIENTS = re.compile(r"/sys/kernel/mm/memory_peers/(nv_mem|nv_mem_nc)/version")
+_PEER_CLIENTS = re.compile(r"/sys/kernel/mm/memory_peers/(nv_mem|nv_mem_nc|amdkfd)/version")
 
 
 def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:

@@ -40,6 +40,7 @@ from numaforge.topology.pcie import bar1_bytes, read_pci_functions, read_peer_me
 from numaforge.topology.power import read_idle_states
 from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.topology.userland import read_userland
+from numaforge.topology.vendors import only_amd
 
 _SYSCTLS = "/proc/sys/"
 _DMI = "/sys/class/dmi/id"
@@ -118,7 +119,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         rdma_devices=rdma_devices,
         rdma_netns=read_rdma_netns(files),
         networks=read_networks(files.get(catalogue.ROUTES, "")),
-        nccl_conf=files.get(catalogue.NCCL_CONF),
+        nccl_conf=files.get(catalogue.RCCL_CONF if only_amd(gpus) else catalogue.NCCL_CONF),
         peer_memory=read_peer_memory(snapshot),
         nvmes=read_nvmes(snapshot),
         other_devices=read_other_devices(snapshot),

@@ -144,7 +144,7 @@ def test_check_says_nothing_where_the_kubelet_looks_only_where_devices_are():
     [
         pytest.param(big_512(), ["(NPS on EPYC, SNC on Xeon)"], id="a maker that is not known"),
         pytest.param(
-            replace(big_512(), cpu_vendor="AuthenticAMD"), ["(NPS and L3 as NUMA domain)"], id="AMD"
+            replace(big_512(), cpu_vendor="AuthenticAMD"), ["(NPS1, and no L3 as NUMA domain)"], id="AMD"
         ),
         pytest.param(replace(big_512(), cpu_vendor="GenuineIntel"), ["(SNC)"], id="Intel"),
         pytest.param(replace(big_512(), architecture="aarch64"), ["firmware"], id="Arm has neither"),

@@ -152,6 +152,11 @@ def test_the_chart_s_values_have_the_whole_list_of_counters() -> None:
             "nvidia/clusterpolicy.yaml", ("spec", "dcgmExporter", "serviceMonitor"), id="the-gpu-operator"
         ),
         pytest.param("amd/values.yaml", ("serviceMonitor",), id="the-chart-of-amd"),
+        pytest.param(
+            "amd/deviceconfig.yaml",
+            ("spec", "metricsExporter", "prometheus", "serviceMonitor"),
+            id="the-gpu-operator-of-amd",
+        ),
     ],
 )
 def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(
@@ -160,7 +165,7 @@ def test_every_monitor_keeps_the_pods_that_use_gpus_and_names_the_node(
     monitor = yaml.safe_load(FILES[name])
     for key in path:
         monitor = monitor[key]
-    assert monitor["enabled"]
+    assert monitor.get("enabled", monitor.get("enable"))  # AMD's operator has its own word
     assert monitor["honorLabels"]
     dropped = re.compile(monitor["relabelings"][0]["regex"])
     assert all(dropped.fullmatch(label) for label in ("pod", "namespace", "container"))

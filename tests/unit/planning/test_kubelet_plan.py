@@ -17,6 +17,7 @@ from tests.fixtures.machines import (
     big_512,
     dgx_h100,
     epyc_gpu,
+    epyc_l3_gpu,
     epyc_nps4,
     gb200_cdmm,
     grace_blackwell_tray,
@@ -26,6 +27,7 @@ from tests.fixtures.machines import (
     laptop,
     machine,
     many_numa_nodes,
+    mi300x,
     quad_gh200,
     two_cpu_vm,
 )
@@ -474,3 +476,67 @@ def test_without_static_memory_no_state_is_put_aside():
     paths = [file.path for file in plan(lab_node(), memory_manager_policy="None").files]
     assert "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf" in paths
     assert not [path for path in paths if "memory-state" in path]
+
+
+def divided(numa_nodes_per_package: int, *, gpus: bool = True, vendor: str = "AuthenticAMD"):
+    """Return two packages of 32 cores with a GPU near every fourth part of each, as firmware divides them."""
+    per_package = numa_nodes_per_package
+    built = machine(
+        packages=2,
+        numa_nodes_per_package=per_package,
+        cores_per_numa_node=32 // per_package,
+        numa_memory_bytes=2**40 // per_package,
+        gpus=mi300x().gpus if gpus else [],
+    )
+    nodes = 2 * per_package
+    placed = tuple(replace(gpu, numa_node=place * nodes // 8) for place, gpu in enumerate(built.gpus))
+    return replace(built, gpus=placed, cpu_vendor=vendor)
+
+
+NPS1 = "or choose NPS1 in the firmware, without L3 as NUMA domain"
+
+
+@pytest.mark.parametrize(
+    ("topology", "policy", "says"),
+    [
+        pytest.param(
+            divided(4),
+            "best-effort",
+            "several NUMA nodes, with prefer-closest-numa-nodes near ones; " + NPS1,
+            id="best-effort-takes-near-ones",
+        ),
+        pytest.param(
+            divided(4),
+            "single-numa-node",
+            "refuses a pod that needs more: set kubelet.topology_manager_policy: best-effort; " + NPS1,
+            id="single-numa-node-is-too-strict",
+        ),
+        pytest.param(
+            divided(4),
+            "restricted",
+            "refuses a pod whose GPUs need fewer NUMA nodes than its CPUs: set "
+            "kubelet.topology_manager_policy: best-effort; " + NPS1,
+            id="restricted-is-too-strict",
+        ),
+        pytest.param(
+            divided(4),
+            "none",
+            "none aligns none of them: set kubelet.topology_manager_policy: best-effort",
+            id="none-aligns-nothing",
+        ),
+        pytest.param(divided(2), "best-effort", "2 packages are 4 NUMA nodes", id="NPS2"),
+        pytest.param(divided(1), "best-effort", None, id="NPS1-is-not-divided"),
+        pytest.param(divided(4, gpus=False), "best-effort", None, id="without-GPUs"),
+        pytest.param(divided(4, vendor="GenuineIntel"), "best-effort", None, id="not-an-EPYC"),
+    ],
+)
+def test_an_epyc_that_firmware_divides_has_its_choice_explained(topology, policy, says):
+    chosen = plan(topology, "1.36", topology_manager_policy=policy)
+    messages = [notice.message for notice in chosen.notices if notice.id == "divided-packages"]
+    assert [says in message for message in messages] == ([True] if says else []), messages
+
+
+def test_where_the_kubelet_would_walk_too_many_numa_nodes_nps1_alone_is_named():
+    notices = {notice.id: notice.message for notice in plan(epyc_l3_gpu(), "1.36").notices}
+    assert "divided-packages" not in notices
+    assert notices["not-aligned"].endswith("(NPS1, and no L3 as NUMA domain)")

@@ -44,6 +44,11 @@ MACHINES = {
     "bridges between GPUs": machines.nvlink_bridges(pairs=2),
     "GPU memory as NUMA nodes": machines.gb200_nvl72_tray(),
     "partitioned GPUs": machines.mi300x_cpx(),
+    "64 partitions": machines.mi300x_cpx_kfd(),
+    "GPUs in two hives": machines.mi210(),
+    "four GPUs with 36 NUMA nodes": machines.quad_gh200(),
+    "L3 caches as NUMA nodes": machines.epyc_l3_gpu(),
+    "a GPU without a NUMA node": machines.gb10(),
     "accelerators": machines.gaudi2(),
     "management functions": machines.hgx_b200(),
     "drives": with_drives(),
@@ -254,12 +259,18 @@ def test_devices_stand_in_the_box_of_their_numa_node(build):
         assert len(titles) == len(expected)
 
 
-def test_devices_of_no_known_numa_node_are_drawn_outside_of_all():
-    topology = machines.two_cpu_vm()
+@pytest.mark.parametrize(
+    ("topology", "inside"),
+    [
+        pytest.param(machines.lab_node(), False, id="outside-of-several"),
+        pytest.param(machines.two_cpu_vm(), True, id="on-the-only-one"),
+    ],
+)
+def test_devices_of_no_known_numa_node(topology, inside):
     gpu = Gpu("0000:01:00.0", "10de", "2330", numa_node=None)
     root = lay_out(replace(topology, gpus=(gpu,))).root
     assert len(of_kind(root, "gpu")) == 2  # the device and its swatch in the legend
-    assert not any(of_kind(node, "gpu") for node in of_kind(root, "numa-node"))
+    assert any(of_kind(node, "gpu") for node in of_kind(root, "numa-node")) == inside
 
 
 def test_a_gpu_and_the_nic_on_its_switch_stand_in_one_box():

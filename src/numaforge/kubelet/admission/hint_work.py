@@ -35,7 +35,7 @@ _STALLS_SECONDS = 60.0
 _HOPELESS_SECONDS = 3600.0
 
 # What firmware calls it; where the maker of the CPUs is not known, both.
-_FIRMWARE = {"AuthenticAMD": "NPS and L3 as NUMA domain", "GenuineIntel": "SNC"}
+_FIRMWARE = {"AuthenticAMD": "NPS1, and no L3 as NUMA domain", "GenuineIntel": "SNC"}
 _ANY_FIRMWARE = "NPS on EPYC, SNC on Xeon"
 
 _FIRST_MINOR_WITH_NARROW_DEVICE_HINTS = 36

@@ -17,10 +17,11 @@ from numaforge.roles.node import NodePlan
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.topology.model import NodeTopology, RdmaDevice
-from tests.fixtures.machines import lab_node
+from tests.fixtures.machines import lab_node, mi300x
 from tests.fixtures.rdma_machines import (
     ACTIVE,
     CLOSED_MODULE,
+    NETWORKS,
     OPEN_MODULE,
     PEERMEM,
     dgx,
@@ -312,6 +313,95 @@ def test_a_switch_needs_its_numa_node_where_the_kernel_does_not_say_it() -> None
         plan(guest, pcie_switches=[devices])
     planned = plan(guest, pcie_switches=[devices | {"numa_node": 1}])
     assert planned.rdma.libraries.hidden_switches[0].numa_node == 1
+
+
+# ---- RCCL, with AMD's GPUs ----
+
+
+def instinct(*, peer_memory: bool = False) -> NodeTopology:
+    """Return 8 MI300X, each with a NIC on its switch, whose ports are active."""
+    built = mi300x()
+    devices = tuple(replace(device, ports=ACTIVE) for device in built.rdma_devices)
+    clients = ("amdkfd",) if peer_memory else ()
+    return replace(
+        built,
+        rdma_devices=devices,
+        networks=NETWORKS,
+        peer_memory=replace(built.peer_memory, clients=clients),
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "wish", "variables"),
+    [
+        pytest.param(
+            instinct(),
+            {},
+            {"NCCL_DMABUF_ENABLE": "1", "NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0"},
+            id="DMA-BUF-without-a-peer-memory-client",
+        ),
+        pytest.param(
+            instinct(peer_memory=True),
+            {"ucx": True, "nvshmem": True},
+            {"NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0", "UCX_NET_DEVICES": ALL_RAILS},
+            id="nothing-of-NVSHMEM",
+        ),
+        pytest.param(
+            instinct(),
+            {"nccl": {"NCCL_DMABUF_ENABLE": 0}},
+            {"NCCL_DMABUF_ENABLE": "0", "NCCL_IB_HCA": f"={ALL_RAILS}", "NCCL_SOCKET_IFNAME": "=bond0"},
+            id="the-profile-s-word-stays",
+        ),
+    ],
+)
+def test_rccl_is_told_by_the_variables_that_it_reads(
+    machine: NodeTopology, wish: dict[str, Any], variables: dict[str, str]
+) -> None:
+    assert told(machine, **wish) == variables
+
+
+@pytest.mark.parametrize(
+    ("machine", "path"),
+    [
+        pytest.param(dgx(), "/etc/nccl.conf", id="NCCL"),
+        pytest.param(instinct(), "/etc/rccl.conf", id="RCCL"),
+        pytest.param(
+            replace(instinct(), gpus=(*instinct().gpus, dgx().gpus[0])), "/etc/nccl.conf", id="both"
+        ),
+    ],
+)
+def test_each_library_has_its_own_file(machine: NodeTopology, path: str) -> None:
+    planned = plan(machine)
+    conf = {"/etc/nccl.conf", "/etc/rccl.conf"}
+    assert [file.path for file in planned.files if file.path in conf] == [path]
+    assert loads(dumps(planned)).rdma.libraries.conf_path == path
+
+
+def test_what_is_not_nvidia_s_is_left_out_with_a_notice() -> None:
+    planned = plan(instinct(), nvshmem=True, vllm=True)
+    assert "nvshmem-left" in {notice.id for notice in planned.notices}
+    assert planned.rdma.libraries.variables["VLLM_NIC_SELECTION_VARS"] == "UCX_NET_DEVICES:1"
+
+
+def test_where_gpus_are_far_from_nics_the_level_is_raised_for_rccl_with_peer_memory_alone() -> None:
+    for clients, level, left in (((), None, {"gdr-level-left"}), (("amdkfd",), "PHB", set())):
+        far = with_gpus([("0000:00", 0)], [("0000:40", 0)])
+        gpus = tuple(replace(gpu, vendor="1002", device="740f") for gpu in far.gpus)
+        planned = plan(replace(far, gpus=gpus, peer_memory=replace(far.peer_memory, clients=clients)))
+        assert environment(planned.rdma.libraries).get("NCCL_NET_GDR_LEVEL") == level
+        assert notices(planned) & {"gdr-level-left"} == left
+
+
+def test_an_rccl_conf_of_the_admin_stays_and_comes_back() -> None:
+    machine = replace(instinct(), nccl_conf="NCCL_DEBUG=WARN\n")
+    first = plan(machine)
+    assert first.rdma.libraries.admin_conf == "NCCL_DEBUG=WARN\n"
+    written = replace(machine, previous_plan=dumps(first), nccl_conf="# Written by numaforge ...\n")
+    assert plan(written) == first
+    gone = plan_node(written, load_profile({"name": "unnamed"}))
+    assert (gone.rdma.libraries.conf_path, gone.rdma.libraries.admin_conf) == (
+        "/etc/rccl.conf", "NCCL_DEBUG=WARN\n"
+    )  # fmt: skip
 
 
 # ---- /etc/nccl.conf of the admin ----

@@ -1,0 +1,219 @@
+"""The parts of a GPU, for tables and pictures: AMD's partitions with their memory, MIG's instances."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import lcm
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from numaforge.errors import PlanError
+from numaforge.report.wording import counted, human_bytes
+from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partitions
+from numaforge.roles.amd_partitions.plan import as_planned as amd_as_planned
+from numaforge.roles.mig.devices import as_instance
+from numaforge.roles.mig.models import MigModel, model_of
+from numaforge.roles.mig.plan import as_planned as mig_as_planned
+from numaforge.topology.slices import partitions_of
+
+if TYPE_CHECKING:
+    from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
+    from numaforge.roles.mig.instance import MigInstance
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
+
+MOST_UNITS = 64  # no GPU is cut into more
+_PICTURE_WIDTH = 48  # characters that a whole GPU takes
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a GPU: where it begins, and how much of the GPU it takes, in the units of its row."""
+
+    start: int
+    size: int
+    label: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """Parts side by side. `kind` is "compute", "memory" or "instance"."""
+
+    kind: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class GpuParts:
+    """How a GPU is cut: rows of parts over the same number of units, and the same in words.
+
+    `modes` is "CPX NPS4" or "MIG", `words` "8 partitions of 24 GiB", `short` "8 x 24 GiB".
+    """
+
+    modes: str
+    words: str
+    short: str
+    units: int
+    rows: tuple[PartRow, ...]
+
+
+def parts_of(gpu: Gpu) -> GpuParts | None:
+    """Return how a GPU is cut; None where it cannot be, or where that is not known."""
+    if gpu.partition is not None:
+        return _partitions(gpu, gpu.partition)
+    model, instances = known_model(gpu), instances_in(gpu)
+    if model is None or not instances or not within(model.memory_slices, instances):
+        return None
+    parts = instance_parts(instances)
+    counts = Counter(one.profile for one in sorted(instances, key=lambda one: one.start))
+    words = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    return GpuParts(
+        "MIG", words, counted(len(parts), "instance"), model.memory_slices, (PartRow("instance", parts),)
+    )
+
+
+def instances_in(gpu: Gpu | None) -> list[MigInstance]:
+    """Return the GPU instances of a GPU in MIG mode, with the names of their profiles where known."""
+    if gpu is None or gpu.mig_mode != "enabled":
+        return []
+    model = known_model(gpu)
+    names = {profile.id: profile.name for profile in model.profiles} if model else {}
+    found = gpu.gpu_instances or ()
+    return [as_instance(one, names.get(one.profile_id, f"id {one.profile_id}")) for one in found]
+
+
+def known_model(gpu: Gpu) -> MigModel | None:
+    """Return what MIG makes of a GPU; None for one that it does not know."""
+    try:
+        return model_of(gpu)
+    except PlanError:
+        return None
+
+
+def within(units: int, instances: Iterable[MigInstance]) -> bool:
+    """Return whether GPU instances lie on a GPU with so many memory slices."""
+    return all(0 <= one.start < one.start + one.size <= units for one in instances)
+
+
+def instance_parts(instances: Iterable[MigInstance]) -> tuple[Part, ...]:
+    """Return GPU instances as parts, without the memory in their names, which the place shows: `1g+me`."""
+    return tuple(
+        Part(one.start, one.size, re.sub(r"\.[0-9]+gb", "", one.profile), str(one))
+        for one in sorted(instances, key=lambda one: one.start)
+    )
+
+
+def gpus_planned(machine: NodeTopology, plan: NodePlan) -> dict[str, Gpu]:
+    """Return the GPUs of a machine by PCI address as they are once a plan is carried out."""
+    after = amd_as_planned(mig_as_planned(machine, plan.mig), plan.amd_partitions)
+    return {gpu.pci_address: gpu for gpu in after.gpus}
+
+
+def row_text(units: int, parts: Iterable[Part], width: int) -> str:
+    """Return a row of characters with each part as a box: `|1g  |1g  |----|`; dashes are no part's.
+
+    A unit is `width` characters wide.
+    """
+    row, position = "", 0
+    for part in parts:
+        row += _free(part.start - position, width)
+        row += f"|{part.label:<{part.size * width - 1}}"
+        position = part.start + part.size
+    return f"{row}{_free(units - position, width)}|"
+
+
+def unit_width(rows: Iterable[Sequence[Part]], least: int) -> int:
+    """Return how many characters a unit takes so that every label fits into its part."""
+    return max([least, *(-(-(len(part.label) + 1) // part.size) for parts in rows for part in parts)])
+
+
+def before_and_after(
+    addresses: Sequence[str], title: str, before: str, after: str, nothing: str
+) -> Iterator[RenderableType]:
+    """Yield what GPUs that are alike become: a title, and both pictures where they differ.
+
+    `nothing` stands for an `after` without a picture.
+    """
+    yield Text.assemble((", ".join(addresses), "bold"), f"  {title}")
+    lines = [after] if after else []
+    if before and before != after:
+        lines = ["before", before, "after", after or nothing]
+    yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)
+
+
+def partitions_section(plan: AmdPartitionsPlan, machine: NodeTopology | None) -> RenderableType:
+    """Return the partitions of AMD's GPUs in a plan, with those that the machine has where they differ.
+
+    Without the machine their memory is not known.
+    """
+    there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
+    planned = {gpu.pci_address: gpu for gpu in amd_as_planned(machine, plan).gpus} if machine else {}
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in plan.gpus:
+        before = parts_of(there[one.pci_address]) if one.pci_address in there else None
+        after = parts_of(planned[one.pci_address]) if one.pci_address in planned else None
+        after = after or partition_parts(one.compute, one.memory, one.partitions, None)
+        title = f"{one.modes}: {after.words}" if after else one.modes
+        alike.setdefault((title, _rows_text(before), _rows_text(after)), []).append(one.pci_address)
+    lines = (before_and_after(gpus, *key, nothing="not known") for key, gpus in alike.items())
+    return Group(*chain.from_iterable(lines))
+
+
+def _rows_text(parts: GpuParts | None) -> str:
+    if parts is None:
+        return ""
+    width = max(unit_width([row.parts for row in parts.rows], 0), _PICTURE_WIDTH // parts.units)
+    return "\n".join(f"{row.kind:<8}{row_text(parts.units, row.parts, width)}" for row in parts.rows)
+
+
+def _free(units: int, width: int) -> str:
+    return f"|{'':-<{width - 1}}" * units
+
+
+def partition_parts(
+    compute: str, memory: str | None, count: int | None, gpu_bytes: int | None, each_bytes: int | None = None
+) -> GpuParts | None:
+    """Return what two modes make of one of AMD's GPUs with so much memory; None where that is not known.
+
+    `each_bytes` is the memory of a partition where the kernel says it; else it is an even share.
+    """
+    if not compute or count is None or not 1 <= count <= MOST_UNITS or (memory or "NPS1") not in MEMORY_MODES:
+        return None
+    regions = memory_partitions(memory or "NPS1")
+    units = lcm(count, regions)
+    each = _size(each_bytes or (gpu_bytes and gpu_bytes // count))
+    region = _size(gpu_bytes and gpu_bytes // regions)
+    words, short = counted(count, "partition") + (f" of {each}" if each else ""), f"{count} x {each}"
+    if count == 1:
+        words = short = "whole"
+    words += f", memory in {regions} parts of {region}" if regions not in (1, count) and region else ""
+    rows = (
+        PartRow("compute", _even(count, units, list(map(str, range(count))), "partition", each)),
+        PartRow("memory", _even(regions, units, [region] * regions, "part of the memory", region)),
+    )
+    return GpuParts(" ".join(filter(None, (compute, memory))), words, short, units, rows)
+
+
+def _partitions(gpu: Gpu, cut: GpuPartition) -> GpuParts | None:
+    count = partitions_of(gpu)
+    return partition_parts(cut.compute or "", cut.memory, count, gpu.memory_bytes, cut.memory_bytes)
+
+
+def _size(size_bytes: int | None) -> str:
+    return human_bytes(size_bytes) if size_bytes else ""
+
+
+def _even(count: int, units: int, labels: Sequence[str], what: str, size: str) -> tuple[Part, ...]:
+    share = units // count
+    return tuple(
+        Part(place * share, share, label, f"{what} {place}" + (f", {size}" if size else ""))
+        for place, label in enumerate(labels)
+    )

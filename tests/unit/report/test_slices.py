@@ -1,0 +1,164 @@
+"""The parts of GPUs: what is shown of AMD's partitions, as they are and as planned, and of MIG."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from numaforge.cli import run
+from numaforge.errors import ExitCode
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.report.boxes import Box
+from numaforge.report.layout import lay_out
+from numaforge.report.slices import GpuParts, parts_of
+from numaforge.report.tree import machine_tree
+from numaforge.topology.model import Gpu, GpuInstance, GpuPartition
+from numaforge.topology.ready import ready_machine
+from tests.fixtures.machines import GIB, dgx_h100, mi210, mi300x, mi300x_cpx_kfd
+from tests.unit.report.test_layout import misplaced, of_kind, overflowing
+
+
+def instinct(compute: str | None, memory: str | None, **changes: object) -> Gpu:
+    gpu = replace(mi300x().gpus[0], memory_bytes=192 * GIB)
+    return replace(gpu, partition=GpuPartition(compute, memory), **changes)
+
+
+def cut(gpu: Gpu, *instances: GpuInstance) -> Gpu:
+    return replace(gpu, mig_mode="enabled", mig_capable=True, gpu_instances=instances)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "modes", "words", "rows"),
+    [
+        pytest.param(instinct("SPX", "NPS1"), "SPX NPS1", "whole", (1, 1), id="a-whole-GPU"),
+        pytest.param(instinct("DPX", "NPS2"), "DPX NPS2", "2 partitions of 96 GiB", (2, 2), id="DPX-NPS2"),
+        pytest.param(
+            instinct("QPX", "NPS1"), "QPX NPS1", "4 partitions of 48 GiB", (4, 1), id="memory-not-divided"
+        ),
+        pytest.param(
+            instinct("CPX", "NPS4"),
+            "CPX NPS4",
+            "8 partitions of 24 GiB, memory in 4 parts of 48 GiB",
+            (8, 4),
+            id="two-partitions-share-a-part",
+        ),
+        pytest.param(
+            instinct("CPX", "NPS1", device="74a0"), "CPX NPS1", "6 partitions of 32 GiB", (6, 1), id="6-dies"
+        ),
+        pytest.param(
+            instinct("CPX", "NPS1", memory_bytes=None),
+            "CPX NPS1",
+            "8 partitions",
+            (8, 1),
+            id="memory-not-known",
+        ),
+        pytest.param(instinct("TPX", None), "TPX", "3 partitions of 64 GiB", (3, 1), id="no-memory-mode"),
+        pytest.param(
+            cut(
+                dgx_h100().gpus[0],
+                GpuInstance(2, 9, 4, 4),
+                GpuInstance(7, 19, 0, 1),
+                GpuInstance(8, 19, 1, 1),
+            ),
+            "MIG",
+            "2 x 1g.10gb, 1 x 3g.40gb",
+            (3,),
+            id="MIG-instances-in-place",
+        ),
+    ],
+)
+def test_the_parts_of_a_gpu(gpu: Gpu, modes: str, words: str, rows: tuple[int, ...]) -> None:
+    parts = parts_of(gpu)
+    assert parts is not None
+    assert (parts.modes, parts.words, tuple(len(row.parts) for row in parts.rows)) == (modes, words, rows)
+    for row in parts.rows:
+        assert all(0 <= part.start < part.start + part.size <= parts.units for part in row.parts)
+        assert [part.start for part in row.parts] == sorted(part.start for part in row.parts)
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        pytest.param(instinct(None, None), id="modes-not-known"),
+        pytest.param(instinct("CPX", "NPS1", device="ffff"), id="dies-not-known"),
+        pytest.param(instinct("CPX", "NPS3"), id="a-memory-mode-that-there-is-not"),
+        pytest.param(replace(mi210().gpus[0]), id="cannot-be-partitioned"),
+        pytest.param(dgx_h100().gpus[0], id="MIG-off"),
+        pytest.param(cut(dgx_h100().gpus[0], GpuInstance(7, 19, 2**63, 1)), id="an-instance-beyond-the-GPU"),
+    ],
+)
+def test_what_is_not_known_has_no_parts(gpu: Gpu) -> None:
+    assert parts_of(gpu) is None
+
+
+def drawn_parts(root: Box, kind: str) -> list[Box]:
+    """Return the parts of a kind, without the legend's."""
+    return [box for box in of_kind(root, kind) if "part" in box.kinds]
+
+
+def test_a_picture_shows_partitions_with_their_memory_below() -> None:
+    drawn = lay_out(mi300x_cpx_kfd()).root
+    assert len(drawn_parts(drawn, "part-compute")) == 64
+    assert len(drawn_parts(drawn, "part-memory")) == 32
+    assert {text.content for box in of_kind(drawn, "part-memory") for text in box.texts} == {"48 GiB"}
+
+
+def test_a_picture_of_a_plan_shows_what_is_there_and_what_is_planned() -> None:
+    machine = mi300x()
+    drawn = lay_out(machine, plan_node(machine, load_profile("mi300x-cpx"))).root
+    words = {text.content for box in of_kind(drawn, "parts") for text in box.texts}
+    assert words == {"now SPX NPS1: whole", "planned CPX NPS4: 8 x 24 GiB"}
+    assert len(drawn_parts(drawn, "part-compute")) == 64
+    assert (misplaced(drawn), overflowing(drawn)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        pytest.param(
+            "mi300x-cpx", "`- CPX NPS4: 8 partitions of 24 GiB, memory in 4 parts of 48 GiB", id="partitions"
+        ),
+        pytest.param("mi300x", "`- SPX NPS1: whole", id="a-whole-GPU"),
+        pytest.param("dgx-h100-mig", "`- MIG: 1 x 2g.20gb, 2 x 1g.10gb, 1 x 3g.40gb", id="MIG"),
+    ],
+)
+def test_a_tree_has_the_parts_below_their_gpu(name: str, line: str) -> None:
+    lines = machine_tree(ready_machine(name)).splitlines()
+    above = [gpu for gpu, below in pairwise(lines) if below.endswith(line)]
+    assert above, lines
+    assert "GPU0 " in above[0]
+
+
+PLANNED = """\
+AMD partitions
+0000:0b:00.0, 0000:23:00.0, 0000:3b:00.0, 0000:53:00.0, 0000:6b:00.0,
+0000:83:00.0, 0000:9b:00.0, 0000:b3:00.0  CPX NPS4: 8 partitions of 24 GiB,
+memory in 4 parts of 48 GiB
+  before
+  compute |0                                              |
+  memory  |192 GiB                                        |
+  after
+  compute |0    |1    |2    |3    |4    |5    |6    |7    |
+  memory  |48 GiB     |48 GiB     |48 GiB     |48 GiB     |
+"""
+
+
+def test_a_plan_shows_the_partitions_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "mi300x", "--profile", "mi300x-cpx"]) == ExitCode.YES
+    said = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
+    assert PLANNED in said
+
+
+def test_a_table_of_gpus_says_how_large_partitions_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topology", "mi300x-cpx"]) == ExitCode.YES
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Partitions: every GPU: 8 partitions of 24 GiB, memory in 4 parts of 48 GiB" in said
+
+
+def test_rows_of_one_gpu_are_equally_long() -> None:
+    parts = parts_of(instinct("CPX", "NPS4"))
+    assert isinstance(parts, GpuParts)
+    assert {sum(part.size for part in row.parts) for row in parts.rows} == {parts.units}
