@@ -24,7 +24,7 @@ from lab.controlplane import PORT_NAMES, PROGRAMS, ControlPlane
 from lab.errors import LabError
 from lab.image import Image
 from lab.interrupts import heed
-from lab.machines import machines
+from lab.machines import GPU_SERVER, Machine, machines
 from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, SAVED_STATE, UID_OF_USER, Node
 from lab.paths import LAB, state_directory
 from lab.ports import LOOPBACK, Reserved, is_free, reserve, reserve_block, started_on_free_ports
@@ -72,11 +72,16 @@ class Lab:
         choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve,
         *,
         baked: bool = False,
+        first: Machine = GPU_SERVER,
     ) -> None:
-        """Take the lab of a folder; that of a `baked` image has nodes that plan themselves."""
+        """Take the lab of a folder, whose first node is a machine like `first`.
+
+        That of a `baked` image has nodes that plan themselves.
+        """
         self.state = state or state_directory()
         self._choose_ports = choose
         self._baked = baked
+        self._first = first
 
     @property
     def kubeconfig(self) -> Path:
@@ -90,7 +95,7 @@ class Lab:
     def nodes(self) -> list[Node]:
         """The nodes of this lab, running or not."""
         layout = self._layout()
-        shapes = machines(len(layout.ssh_ports))
+        shapes = machines(len(layout.ssh_ports), self._first)
         return [
             Node(name, shapes[name], self.state, port, f"{layout.kubelet_network}.{number}")
             for number, (name, port) in enumerate(layout.ssh_ports.items(), start=1)
@@ -122,7 +127,7 @@ class Lab:
         or an interrupt.
         """
         image = build(baked=self._baked)
-        recipe = _recipe(image, count)
+        recipe = _recipe(image, machines(count, self._first))
         with self._locked():
             if self._has_recipe(recipe) and self.running():
                 say("the lab is already running")
@@ -136,7 +141,7 @@ class Lab:
     def prepare(self, count: int) -> None:
         """Have a saved state of `count` workers to return to; a lab that is running is left as it is."""
         image = build(baked=self._baked)
-        recipe = _recipe(image, count)
+        recipe = _recipe(image, machines(count, self._first))
         with self._locked():
             if self.running():
                 return
@@ -272,7 +277,7 @@ class Lab:
     def _create(self, image: Image, recipe: str, count: int) -> None:
         """Choose ports, make keys and certificates, and write one empty disk per node."""
         self._empty()
-        names = list(machines(count))
+        names = list(machines(count, self._first))
         reserved = self._choose_ports(lambda found: _suits(found, count))
         self._hold(reserved)
         free = iter(reserved.ports)
@@ -551,13 +556,13 @@ def _copy(saved: Path, place: Path) -> None:
     shutil.copy2(saved / _LAYOUT, place)
 
 
-def _recipe(image: Image, count: int) -> str:
+def _recipe(image: Image, shapes: dict[str, Machine]) -> str:
     binaries = [gobuild.key(component) for component in gobuild.COMPONENTS]
     sources = [
         (LAB / name).read_bytes() for name in ("acpi.py", "controlplane.py", "egress.py", "node.py", "pki.py")
     ]
     recorded = [each.name for each in fields(Layout)]
-    return cache.digest([image.folder.name, *binaries, repr(machines(count)), *recorded, *sources])
+    return cache.digest([image.folder.name, *binaries, repr(shapes), *recorded, *sources])
 
 
 def _is_ready(node: dict[str, Any]) -> bool:

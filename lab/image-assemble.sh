@@ -36,7 +36,7 @@ chroot "$root" useradd --create-home --shell /bin/bash admin
 chroot "$root" usermod --password '*' lab
 chroot "$root" usermod --password '*' admin
 chroot "$root" systemctl --quiet enable systemd-networkd containerd kubelet ssh \
-    lab-identity lab-devices lab-images lab-deviceplugin lab-resume
+    lab-identity lab-tray lab-devices lab-images lab-deviceplugin lab-resume
 chroot "$root" systemctl --quiet mask getty@tty1.service apt-daily.timer apt-daily-upgrade.timer fstrim.timer \
     e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer systemd-firstboot.service \
     serial-getty@ttyS0.service cni-dhcp.socket rdma-load-modules@.service rdma-ndd.service

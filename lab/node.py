@@ -13,7 +13,7 @@ from pathlib import Path
 from lab import acpi, tsc
 from lab.errors import LabError
 from lab.image import Image
-from lab.machines import MANAGEMENT_MAC, Machine, NumaNode
+from lab.machines import MANAGEMENT_MAC, MEMORY_BLOCK_MIB, Machine, NumaNode
 from lab.process import Daemon
 from lab.qmp import Monitor, connect
 from lab.requirements import command
@@ -74,16 +74,20 @@ class Node:
         """
         self.folder.mkdir(parents=True)
         acpi.compile_table(self.machine.cpus, self.folder)
-        (self.folder / MACHINE_ARGUMENTS).write_text(_machine_arguments())
+        (self.folder / MACHINE_ARGUMENTS).write_text(_machine_arguments(self.machine))
         backing = ["-b", str(image.disk), "-F", "raw"]
         _quietly(command("qemu-img"), "create", "-q", "-f", "qcow2", *backing, str(self.disk))
         macs = " ".join(self.machine.nic_macs(rdma_only=True))
         files = {
             "etc/hostname": (f"{self.name}\n".encode(), 0o644, 0),
             "etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {self.name}\n".encode(), 0o644, 0),
-            "etc/lab/machine": (f'RDMA_MACS="{macs}"\n'.encode(), 0o644, 0),
+            "etc/lab/machine": (f'RDMA_MACS="{macs}"\nGPU={self.machine.gpu}\n'.encode(), 0o644, 0),
             **identity,
         }
+        if nodes := self.machine.gpu_nodes:
+            held = " ".join(map(str, self.machine.gpu_memory_nodes))
+            tray = f'GPU_NODES={nodes[0]}-{nodes[-1]}\nGPU_MEMORY_NODES="{held}"\n'
+            files["etc/lab/tray"] = (tray.encode(), 0o644, 0)
         with tarfile.open(self.folder / "identity.tar", "w") as tar:
             for path, (content, mode, owner) in files.items():
                 entry = tarfile.TarInfo(path)
@@ -106,14 +110,16 @@ class Node:
             f"hostfwd=tcp:{self.kubelet_address}:{KUBELET_PORT}-:{KUBELET_PORT}"
         )
         machine = self.machine
+        packages = machine.packages + _never_plugged(machine)
         sockets = (
-            f"sockets={machine.packages},cores={machine.cores_per_package},threads={machine.threads_per_core}"
+            f"sockets={packages},cores={machine.cores_per_package},threads={machine.threads_per_core},"
+            f"maxcpus={packages * machine.cpus // machine.packages}"
         )
         return [
             command("qemu-system-x86_64"),
             *("-name", self.name, "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none"),
             *("-accel", ACCELERATOR, "-cpu", CPU),
-            *("-smp", f"{machine.cpus},{sockets}", "-m", f"{machine.memory_mib}M", "-rtc", "base=utc"),
+            *("-smp", f"{machine.cpus},{sockets}", "-m", _memory_argument(machine), "-rtc", "base=utc"),
             *("-smbios", f"type=11,path={self.folder / MACHINE_ARGUMENTS}"),
             *("-drive", f"file={self.disk},if=none,id=root,format=qcow2,cache=unsafe,discard=unmap"),
             *("-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=3,bootindex=0"),
@@ -200,9 +206,34 @@ class Node:
             raise LabError(f"the guest does not set its clock: {answer!r}", where=self.name)
 
 
-def _machine_arguments() -> str:
+def _machine_arguments(machine: Machine) -> str:
     khz = tsc.frequency_khz()
-    return "tsc=nowatchdog" if khz is None else f"tsc=nowatchdog tsc_early_khz={khz}"
+    arguments = ["tsc=nowatchdog", *([] if khz is None else [f"tsc_early_khz={khz}"])]
+    if machine.gpu_nodes:  # NVIDIA's driver is who onlines memory of GPUs
+        arguments.append("memhp_default_state=offline")
+    return " ".join(arguments)
+
+
+def _never_plugged(machine: Machine) -> int:
+    """Return how many packages are never plugged in: each of their CPUs keeps a NUMA node of a GPU.
+
+    Linux makes only the NUMA nodes that firmware lists at boot, and QEMU 7.2 lists those with memory or CPUs.
+    """
+    return -(-len(machine.gpu_nodes) * machine.packages // machine.cpus)
+
+
+def _memory_argument(machine: Machine) -> str:
+    if not machine.gpu_nodes:
+        return f"{machine.memory_mib}M"
+    modules = sum(_memory_modules(machine).values())
+    # QEMU aligns each module to its size.
+    return f"{machine.memory_mib}M,slots={len(machine.gpu_nodes)},maxmem={machine.memory_mib + 2 * modules}M"
+
+
+def _memory_modules(machine: Machine) -> dict[int, int]:
+    """Return the MiB of the module in each NUMA node of a GPU: an offline one is enough to have the node."""
+    held = machine.gpu_memory_nodes
+    return {node: machine.gpu_memory_mib if node in held else MEMORY_BLOCK_MIB for node in machine.gpu_nodes}
 
 
 def _numa_arguments(machine: Machine) -> list[str]:
@@ -211,7 +242,12 @@ def _numa_arguments(machine: Machine) -> list[str]:
         cpus = machine.cpus_of(index)
         arguments += ["-object", f"memory-backend-ram,id=memory{index},size={node.memory_mib}M"]
         arguments += ["-numa", f"node,nodeid={index},cpus={cpus[0]}-{cpus[-1]},memdev=memory{index}"]
-    everywhere = range(len(machine.numa_nodes))
+    for place, index in enumerate(machine.gpu_nodes):
+        arguments += ["-numa", f"node,nodeid={index},cpus={machine.cpus + place}"]
+    for index, mib in _memory_modules(machine).items():
+        arguments += ["-object", f"memory-backend-ram,id=memory{index},size={mib}M"]
+        arguments += ["-device", f"pc-dimm,id=module{index},memdev=memory{index},node={index}"]
+    everywhere = range(len(machine.numa_nodes) + len(machine.gpu_nodes))
     for source in everywhere:
         for destination in everywhere:
             if source != destination:

@@ -5,6 +5,8 @@ The driver is a stand-in: /proc/driver/nvidia/params, as the real one writes it 
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from numaforge.file_content import FileContent
@@ -16,7 +18,7 @@ from numaforge.roles.modules import part as modules
 from numaforge.roles.modules.files import MODPROBE_PATH
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.machine import machine
+from tests.ssh.machine import NODE_KIB, machine
 from tests.ssh.reboots import CUT_POWER, through_boots
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_bootloader import boots
@@ -26,7 +28,16 @@ from tests.ssh.transactions import MEMORY_STATE, leftovers, when
 
 PARAMS = "/proc/driver/nvidia/params"
 MODE = "NVreg_CoherentGPUMemoryMode"
-OLD_STATE = "memory as it was\n"
+NODE = "/sys/devices/system/node/node0/meminfo"
+OLD_STATE = json.dumps(
+    {
+        "policyName": "Static",
+        "machineState": {
+            "0": {"numberOfAssignments": 0, "memoryMap": {"memory": {"total": NODE_KIB * 1024}}}
+        },
+    },
+    separators=(",", ":"),
+)
 
 
 def params(mode: str) -> str:
@@ -94,6 +105,19 @@ def test_a_boot_without_the_mode_is_undone_by_another(node: Sandbox, port: int) 
     assert result.reason.startswith(f'the module nvidia has {MODE}="", not driver; is the initial RAM disk')
     assert (node.path(MODPROBE_PATH).exists(), node.path(MEMORY_STATE).read_text()) == (False, OLD_STATE)
     assert boots(node) == 2
+
+
+def test_a_state_that_the_memory_of_the_second_boot_does_not_fit_is_put_aside(
+    node: Sandbox, port: int
+) -> None:
+    """The kernel lies elsewhere after each boot (KASLR): the old kubelet would not start with it."""
+    node.run(start_script(to_driver(port)))
+    moved = f"Node 0 MemTotal: {NODE_KIB - 44_000} kB\n"
+    result = through_boots(node, at_boot=lambda: node.path(NODE).write_text(moved))
+    assert result.outcome == "rolled-back", result
+    assert not node.path(MEMORY_STATE).exists()
+    assert node.path(f"{MEMORY_STATE}.earlier-boot").read_text() == OLD_STATE
+    assert leftovers(node) == []
 
 
 @pytest.mark.parametrize("event", ["apply modules", "reboot", "prove modules"])
