@@ -525,8 +525,10 @@ class _Tree:
             nodes = [line.strip(" \t") for line in lines if _is_entry(line)]
             said["imex nodes"] = str(len(nodes))
             said["imex list"] = redaction.checksum(nodes)
-        commands = re.findall(_IMEX_COMMANDS, self._text(catalogue.IMEX_CONFIG), re.MULTILINE)
-        return {**said, **({"imex commands": commands[-1]} if commands else {})}
+        if self._is_file(catalogue.IMEX_CONFIG):
+            values = re.findall(_IMEX_COMMANDS, self._text(catalogue.IMEX_CONFIG), re.MULTILINE)
+            said["imex commands"] = values[-1] if values else ""
+        return said
 
     def _below(self, folder: str, pattern: str, within: tuple[str | None, ...] = ()) -> Iterator[str]:
         within = within or (self._find(folder),)

@@ -383,7 +383,7 @@ present() {
 
 imex_commands() { # says the last value of the key that has the daemon take commands
     value=$(sed -n 's/^[[:space:]]*IMEX_CMD_ENABLED[[:space:]]*=[[:space:]]*//p' "$imex_config" | sed -n '$p')
-    [ -z "$value" ] || printf 'v imex commands:%s\n' "$value"
+    printf 'v imex commands:%s\n' "$value"
 }
 
 # shellcheck disable=SC2016 # what dpkg-query and rpm put in for each package

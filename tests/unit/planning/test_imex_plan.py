@@ -76,6 +76,29 @@ def test_what_cannot_be_is_refused(wish: dict[str, Any], machine: NodeTopology |
         planned(wish, machine)
 
 
+@pytest.mark.parametrize(
+    ("wish", "dra", "service", "commands", "told"),
+    [
+        pytest.param(
+            {}, True, "enabled", False, ["imex-two-daemons"], id="an-enabled-unit-beside-the-driver"
+        ),
+        pytest.param({}, True, "enabled", True, [], id="one-that-takes-its-commands"),
+        pytest.param({}, True, "enabled", None, [], id="an-older-snapshot"),
+        pytest.param({}, True, "masked", False, [], id="a-masked-unit"),
+        pytest.param({}, False, "enabled", False, [], id="no-driver"),
+        pytest.param({"mode": "driver-managed"}, True, "enabled", False, [], id="the-plan-masks-it"),
+    ],
+)
+def test_a_plan_that_leaves_two_daemons_says_so(
+    wish: dict[str, Any], dra: bool, service: str, commands: bool | None, told: list[str]
+) -> None:
+    machine = tray(service, dra=dra)
+    assert machine.nvidia_install is not None
+    machine = replace(machine, nvidia_install=replace(machine.nvidia_install, imex_commands=commands))
+    notices = planned(wish, machine).notices
+    assert [each.id for each in notices if each.id.startswith("imex")] == told
+
+
 def test_a_host_managed_daemon_goes_with_the_dra_driver() -> None:
     assert planned(HOST, tray(dra=True)).imex.mode == "host-managed"
 
