@@ -442,6 +442,8 @@ class RdmaDevice:
     bond_interfaces: tuple[str, ...] = ()
     mtu: int | None = None  # of the interface, in bytes
     operstate: str | None = None  # of the interface: "up", "down"
+    # PCI address of the function by which a ConnectX-8 beside Grace writes into a GPU's memory
+    data_direct: str | None = None
 
 
 @dataclass(frozen=True)
