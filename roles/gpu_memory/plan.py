@@ -25,6 +25,7 @@ from numaforge.topology.memory_mode import (
     OPTION,
     driver_branch,
     gpu_memory_mode,
+    keeps_memory_online,
     memory_of_gpus,
 )
 
@@ -179,6 +180,13 @@ def _notices(
         )
         yield Notice(
             "gpu-memory-moves", f"{moves}: pods leave for it, and the kubelet's memory_manager_state goes"
+        )
+    if plan.mode == NUMA and not plan.waits and keeps_memory_online(machine) is False:
+        yield Notice(
+            "gpu-memory-offline",
+            "no nvidia-persistenced runs here, and the driver leaves it to that daemon to bring the GPUs' "
+            "memory online: the NUMA nodes may be empty after a boot. Enable nvidia-persistenced.service "
+            "before (NG705)",
         )
     if plan.mode == DRIVER and _cuts_gpus(machine, profile):
         yield Notice(

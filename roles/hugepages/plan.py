@@ -14,6 +14,7 @@ from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.role import Turn, Working
 from numaforge.topology.model import MachineShape, NumaNodeShape
+from numaforge.topology.page_size import page_size
 
 if TYPE_CHECKING:
     from numaforge.roles.hugepages.section import Hugepages
@@ -54,8 +55,9 @@ def plan_hugepages(
         for place, node in nodes.items():
             if size in node.hugepages:
                 wanted[place][size] = 0
+    own = page_size(topology)
     for index, entry in enumerate(profile.hugepages):
-        pages, reason = _pages(nodes, memory, entry, f"{SUBJECT}[{index}]")
+        pages, reason = _pages(nodes, memory, entry, f"{SUBJECT}[{index}]", own)
         for place, count in pages.items():
             wanted[place][entry.size] += count
         per_node = ", ".join(f"{count} on {_named(place)}" for place, count in pages.items())
@@ -153,7 +155,11 @@ def _named(place: int | None) -> str:
 
 
 def _pages(
-    nodes: Mapping[int | None, NumaNodeShape], memory: Mapping[int, int], entry: Hugepages, field: str
+    nodes: Mapping[int | None, NumaNodeShape],
+    memory: Mapping[int, int],
+    entry: Hugepages,
+    field: str,
+    own: str | None,
 ) -> tuple[dict[int | None, int], str]:
     targets = _targets(nodes, entry, field)
     for place, node in targets.items():
@@ -162,7 +168,8 @@ def _pages(
                 set.intersection(*({*each.hugepages} for each in targets.values())), key=parse_bytes
             )
             raise PlanError(
-                f"{_named(place)} has no pool for pages of {entry.size}",
+                f"{_named(place)} has no pool for pages of {entry.size}"
+                + (f": its kernel has pages of {own}" if own not in (None, "4Ki") else ""),
                 where=f"{field}.size",
                 remedy=f"choose a size that it has: {', '.join(offered)}"
                 if offered

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from numaforge.errors import PlanError
-from numaforge.reasons import Decision, Reasoned
+from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import NodeTopology, NvidiaInstall
 
 SUBJECT = "imex.mode"
 
@@ -36,7 +36,7 @@ def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]
     """
     wish, install = profile.imex, machine.nvidia_install
     if wish.mode is None:
-        return Reasoned(ImexPlan())
+        return Reasoned(ImexPlan(), notices=_two_daemons(install))
     looked = install is not None and install.compute_domains is not None
     if looked and install is not None and install.imex_service is None:
         raise PlanError(
@@ -55,6 +55,19 @@ def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]
     if plan.nodes:
         decisions.append(Decision("imex.nodes", ", ".join(plan.nodes), profile.choice("imex.nodes")))
     return Reasoned(plan, tuple(decisions))
+
+
+def _two_daemons(install: NvidiaInstall | None) -> tuple[Notice, ...]:
+    """Return a notice of a host's daemon that starts beside those of ComputeDomains."""
+    if install is None or not install.compute_domains or install.imex_service != "enabled":
+        return ()
+    if install.imex_commands is not False:
+        return ()
+    text = (
+        "nvidia-imex.service is enabled, and the DRA driver for ComputeDomains starts a daemon of its own, "
+        "which is never ready beside it: say imex.mode driver-managed, or host-managed (NG310)"
+    )
+    return (Notice("imex-two-daemons", text),)
 
 
 TURN = Turn.MACHINE

@@ -5,30 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
+from numaforge.quantity import parse_bytes
 from numaforge.reasons import Decision, Notice, Reasoned
+from numaforge.topology.page_size import hugepage_sizes, page_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numaforge.roles.node import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 _FIELD = "kernel.page_size"
-# A size of huge pages that only kernels of this page size have: Documentation/arch/arm64/hugetlbpage.rst.
-_TOLD_BY = {"512Mi": "64Ki", "64Ki": "4Ki", "1Gi": "4Ki", "32Mi": "16Ki"}
+_DEFAULT_SIZE = "default_hugepagesz="
 _PACKAGES = {
     "ubuntu": "linux-nvidia-64k on NVIDIA's systems, else linux-generic-64k",
     "rhel": "kernel-64k",
     "sles": "kernel-64kb",
 }
-
-
-def page_size(topology: NodeTopology) -> str | None:
-    """Return the size of the kernel's pages, "4Ki", as its huge pages tell it; None where they do not."""
-    if topology.architecture == "x86_64":
-        return "4Ki"
-    if topology.architecture != "aarch64":
-        return None
-    sizes = {*topology.hugepages}.union(*(node.hugepages for node in topology.numa_nodes))
-    return next((size for huge, size in _TOLD_BY.items() if huge in sizes), None)
 
 
 def judge_page_size(topology: NodeTopology, profile: NodeProfile) -> Reasoned[str | None]:
@@ -50,6 +43,22 @@ def judge_page_size(topology: NodeTopology, profile: NodeProfile) -> Reasoned[st
             remedy=_remedy(topology, wish),
         )
     return Reasoned(found, (Decision(_FIELD, found, f"{profile.choice(_FIELD)}, as the kernel has it"),))
+
+
+def refuse_other_pages(topology: NodeTopology, cmdline: Sequence[str]) -> None:
+    """Raise PlanError for a default size of huge pages that the kernel has no pool for, and would ignore."""
+    sizes = hugepage_sizes(topology)
+    for parameter in cmdline:
+        asked = parameter.removeprefix(_DEFAULT_SIZE)
+        if asked == parameter or not sizes or parse_bytes(f"{asked}i") in map(parse_bytes, sizes):
+            continue
+        own = page_size(topology)
+        pages = f", with pages of {own}," if own else ""
+        raise PlanError(
+            f"says {parameter}, and this kernel{pages} has huge pages of {', '.join(sizes)}",
+            where="kernel.cmdline",
+            remedy="choose one of these sizes, or boot a kernel with another page size (kernel.page_size)",
+        )
 
 
 def _remedy(topology: NodeTopology, wish: str) -> str:

@@ -10,7 +10,7 @@ from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.gpudirect.plan import config_acs
-from numaforge.roles.kernel_cmdline.page_size import judge_page_size
+from numaforge.roles.kernel_cmdline.page_size import judge_page_size, refuse_other_pages
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
@@ -345,6 +345,7 @@ class Decided:
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the parameters that the command line is to have."""
     size = judge_page_size(machine, profile)
+    refuse_other_pages(machine, profile.kernel.cmdline)
     found = plan_kernel(machine, profile, decided, config_acs(decided.acs))
     return Reasoned(
         Decided(kernel=found.value),

@@ -73,4 +73,5 @@ def announce_outlook(host: Host, target: Target, options: RolloutOptions, found:
         options=options.model_dump(),
         said=sorted(options.model_fields_set),
         unreadable=found.unreadable,
+        trays=[tray and asdict(tray) for tray in target.trays],
     )

@@ -16,8 +16,10 @@ from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal
 from numaforge.roles.device_plugin.labels import MIG_LABEL
 from numaforge.roles.document import loads
+from numaforge.roles.imex.tray import planned_tray
 from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.names import node_name
+from numaforge.topology.trays import tray_of
 
 # What a roll-out asks is imported by the runs that have one.
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.rollout.configz import KubeletEndpoint
     from numaforge.rollout.gate import Expected
+    from numaforge.topology.trays import Tray
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ class Target:
             fixed_partitions=bool(plan.amd_partitions.gpus) and plan.amd_partitions.managed_by == "numaforge",
             fixed_mig="mig" in roles and plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
         )
+
+    @property
+    def trays(self) -> tuple[Tray | None, Tray | None]:
+        """The host as a tray of a rack, as it is and as planned; None where it is none."""
+        return tray_of(self.goal.machine), planned_tray(self.goal.machine, self.goal.plan)
 
     @property
     def unpins(self) -> bool:

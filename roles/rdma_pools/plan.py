@@ -35,11 +35,20 @@ _WHERE = "rdma.device_plugin"
 def plan_pools(topology: MachineShape, profile: NodeProfile) -> Reasoned[tuple[RdmaPool, ...]]:
     """Return the pools that a profile asks for; none on a machine without devices to offer.
 
-    Raises PlanError where the plugin cannot tell the devices of two pools apart.
+    Raises PlanError where the plugin cannot tell the devices of two pools apart, and where the profile gives
+    each network namespace devices of its own.
     """
     wish = profile.rdma.device_plugin
     if wish.per is None:
         return Reasoned(())
+    if profile.rdma.host.netns == "exclusive":
+        raise PlanError(
+            f"is {wish.per}, and rdma.host.netns is exclusive: the shared device plugin gives one device to "
+            "many pods, and does not start where each network namespace has devices of its own",
+            where=f"{_WHERE}.per",
+            remedy="say rdma.host.netns: shared for this plugin; or leave rdma.device_plugin out, where the "
+            "RDMA CNI or a DRA driver moves devices into pods",
+        )
     left_out = {device.name: _why_not(device, topology, wish) for device in topology.rdma_devices}
     offered = [device for device in topology.rdma_devices if left_out[device.name] is None]
     notices = (
@@ -49,7 +58,7 @@ def plan_pools(topology: MachineShape, profile: NodeProfile) -> Reasoned[tuple[R
             if reason
         ),
         *_selection_notices(topology, wish),
-        *_host_notices(topology, offered),
+        *_host_notices(topology, offered, profile.rdma.host.netns),
     )
     if not offered:
         return Reasoned((), notices=(*notices, _no_device(topology)))
@@ -250,8 +259,10 @@ def _selection_notices(topology: MachineShape, wish: SharedDevicePlugin) -> Iter
                 )
 
 
-def _host_notices(topology: MachineShape, offered: Sequence[RdmaDevice]) -> Iterator[Notice]:
-    if topology.rdma_netns == "exclusive":
+def _host_notices(
+    topology: MachineShape, offered: Sequence[RdmaDevice], netns: str | None
+) -> Iterator[Notice]:
+    if topology.rdma_netns == "exclusive" and netns is None:
         yield Notice(
             "rdma-netns-exclusive",
             "RDMA devices belong to one network namespace each on this host: the shared device plugin does "

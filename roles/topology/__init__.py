@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from numaforge.planning.node import plan_node
 from numaforge.preflight import host as preflight
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps as plan_document
+from numaforge.roles.imex.tray import planned_tray
 from numaforge.rollout import events
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
@@ -115,19 +116,26 @@ def examine() -> None:
     )
 
 
-def _planned(answer: Answer) -> dict[str, str]:
+def _planned(answer: Answer) -> dict[str, Any]:
     """Return the `profile` by which a host can be planned, or what it is `refused` for.
 
-    `changed` is what the mode of the GPUs' memory has moved since the plan that the host has.
+    `changed` is what the mode of the GPUs' memory has moved since the plan that the host has, `tray` the host
+    in its rack as planned, None where it is in none.
     """
     try:
-        plan = plan_node(read_topology(parse_output(answer)), _profile())
+        machine = read_topology(parse_output(answer))
+        plan = plan_node(machine, _profile())
+        tray = planned_tray(machine, plan)
     except NumaforgeError as error:
         return {"refused": str(error)}
     except Exception as error:  # one odd host must not end the run of all
         return {"refused": str(fault(error))}
     changed = [notice.message for notice in plan.notices if notice.id == _GPU_MEMORY_CHANGED]
-    return {"profile": plan.profile, **({"changed": changed[0]} if changed else {})}
+    return {
+        "profile": plan.profile,
+        "tray": tray and asdict(tray),
+        **({"changed": changed[0]} if changed else {}),
+    }
 
 
 @role("Capture")

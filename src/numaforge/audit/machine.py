@@ -14,7 +14,9 @@ from numaforge.findings import Finding, userland
 from numaforge.findings.engine import MachineRule, Verdict, check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.topology.memory_mode import gpu_memory_mode
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.trays import cliques_of
 
 MACHINE_RULES: tuple[MachineRule, ...] = (*gpus.RULES, *gpudirect.RULES, *userland.RULES, *drift.RULES)
 """Every rule about one machine, but those of its kubelet."""
@@ -25,7 +27,7 @@ class AuditedMachine:
     """What is kept of a machine: its make, its facts by rule, what was found, the rules that are unknown.
 
     `fabrics` are the NVLink domains of its GPUs with their clique, "<cluster uuid>.<clique id>", `imex` is
-    what the host says of its IMEX service.
+    what the host says of its IMEX service, `gpu_memory` who manages the memory of GPUs beside Grace and Vera.
     """
 
     hostname: str | None
@@ -35,6 +37,7 @@ class AuditedMachine:
     unknown: tuple[str, ...] = ()
     fabrics: tuple[str, ...] = ()
     imex: Mapping[str, str] = field(default_factory=dict)
+    gpu_memory: str | None = None
 
 
 def audited(machine: NodeTopology) -> AuditedMachine:
@@ -47,13 +50,16 @@ def audited(machine: NodeTopology) -> AuditedMachine:
     imex = {
         "service": install.imex_service if install else None,
         "nodes": str(install.imex_nodes) if install and install.imex_nodes is not None else None,
+        "list": install.imex_list if install else None,
     }
+    mode = gpu_memory_mode(machine)
     return AuditedMachine(
         hostname=machine.hostname,
         make=make_of(machine),
         facts=facts_of(machine, report.effective if report else {}),
         findings=tuple(found),
         unknown=tuple(each.rule.id for each in judgements if each.verdict is Verdict.UNKNOWN),
-        fabrics=tuple(sorted({gpu.fabric for gpu in machine.gpus if gpu.fabric})),
+        fabrics=cliques_of(machine),
         imex={name: said for name, said in imex.items() if said is not None},
+        gpu_memory=mode.mode if mode else None,
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from numaforge.audit.facts import text_of
 from numaforge.audit.machine import AuditedMachine
 from numaforge.findings import Finding, Rule, Severity
+from numaforge.topology.trays import by_value, cluster_of
 
 _DRIVER = "NA130"
+_SHOWN = 8  # letters of a checksum
 _SOURCE = "the other trays of its rack"
+_SAME_LIST = "write the same /etc/nvidia-imex/nodes_config.cfg on every tray, and restart nvidia-imex on all"
+_ONE_MODE = "say gpu_memory in the profile of all trays: else the rack's Nodes are of two sizes"
 _NMX = "ask the fabric's own manager (NMX) for the partition: a job over two cliques never forms"
 
 RACK_RULES: tuple[Rule, ...] = (
@@ -19,6 +22,8 @@ RACK_RULES: tuple[Rule, ...] = (
     Rule("NA203", Severity.ERROR, "trays of one clique run several drivers"),
     Rule("NA204", Severity.ERROR, "trays of one clique have lists of IMEX nodes of several lengths"),
     Rule("NA205", Severity.WARNING, "trays of one clique run IMEX in several ways"),
+    Rule("NA206", Severity.ERROR, "trays of one clique have several lists of IMEX nodes of one length"),
+    Rule("NA207", Severity.WARNING, "trays of a rack have the GPUs' memory managed in several ways"),
 )
 _RULE = {rule.id: rule for rule in RACK_RULES}
 
@@ -27,7 +32,7 @@ def racks_of(machines: Mapping[str, AuditedMachine]) -> dict[str, list[str]]:
     """Return the names of the trays of each NVLink domain that has more than one, by its cluster's UUID."""
     racks: dict[str, list[str]] = {}
     for name, machine in machines.items():
-        for cluster in dict.fromkeys(_cluster(fabric) for fabric in machine.fabrics):
+        for cluster in dict.fromkeys(cluster_of(fabric) for fabric in machine.fabrics):
             racks.setdefault(cluster, []).append(name)
     return {cluster: names for cluster, names in racks.items() if len(names) > 1}
 
@@ -40,6 +45,8 @@ def rack_findings(machines: Mapping[str, AuditedMachine]) -> Iterator[tuple[str,
     for cluster, names in racks_of(machines).items():
         single = {name: machines[name].fabrics[0] for name in names if len(machines[name].fabrics) == 1}
         yield from _minority("NA202", single, f"NVLink domain {cluster}", _NMX)
+        modes = {name: mode for name in names if (mode := machines[name].gpu_memory)}
+        yield from _minority("NA207", modes, f"NVLink domain {cluster}", _ONE_MODE)
     cliques: dict[str, list[str]] = {}
     for name, machine in machines.items():
         for fabric in machine.fabrics:
@@ -57,12 +64,10 @@ def _clique(trays: Mapping[str, AuditedMachine], where: str) -> Iterator[tuple[s
     nodes = {name: f"{tray.imex['nodes']} nodes" for name, tray in trays.items() if "nodes" in tray.imex}
     services = {name: tray.imex["service"] for name, tray in trays.items() if "service" in tray.imex}
     yield from _minority("NA203", drivers, where, "install one driver on every tray, the rack drained")
-    yield from _minority(
-        "NA204",
-        nodes,
-        where,
-        "write the same /etc/nvidia-imex/nodes_config.cfg on every tray, and restart nvidia-imex on all",
-    )
+    yield from _minority("NA204", nodes, where, _SAME_LIST)
+    if len({*nodes.values()}) < 2:
+        lists = {name: tray.imex["list"][:_SHOWN] for name, tray in trays.items() if "list" in tray.imex}
+        yield from _minority("NA206", lists, where, _SAME_LIST)
     yield from _minority(
         "NA205",
         services,
@@ -73,12 +78,13 @@ def _clique(trays: Mapping[str, AuditedMachine], where: str) -> Iterator[tuple[s
 
 def _minority(rule: str, values: Mapping[str, str], where: str, remedy: str) -> Iterator[tuple[str, Finding]]:
     """Yield a finding for each tray whose value most trays do not have; for all where most have none."""
-    counts = Counter(values.values())
-    if len(counts) < 2:
+    groups = by_value(values)
+    if len(groups) < 2:
         return
-    most, number = counts.most_common(1)[0]
+    most, having = next(iter(groups.items()))
+    number = len(having)
     tie = number * 2 <= len(values)
-    others = ", ".join(f"{count} have {value}" for value, count in counts.most_common())
+    others = ", ".join(f"{len(names)} have {value}" for value, names in groups.items())
     for name, value in values.items():
         if tie or value != most:
             evidence = f"{value}; {others}" if tie else f"{value}; {number} trays have {most}"
@@ -87,7 +93,3 @@ def _minority(rule: str, values: Mapping[str, str], where: str, remedy: str) -> 
 
 def _found(rule: str, evidence: str, remedy: str, where: str | None = None) -> Finding:
     return Finding(rule, _RULE[rule].severity, evidence, remedy, where, _SOURCE)
-
-
-def _cluster(fabric: str) -> str:
-    return fabric.rpartition(".")[0] or fabric

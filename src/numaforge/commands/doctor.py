@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numaforge.preflight import Check
     from numaforge.rollout.options import RolloutOptions
 
-HERE, CLUSTER = "this machine", "the cluster"  # no host has such a name
+HERE, CLUSTER, RACKS = "this machine", "the cluster", "the racks"  # no host has such a name
 
 
 @click.command()
@@ -69,7 +69,8 @@ def _looked(
         found[CLUSTER] = _cluster(answers, any(is_joined(event["answer"]) for event in told))
     if answers is None:
         return found, frozenset()
-    return {**found, **_hosts(answers)}, answers.unreachable
+    racks = _racks(answers)
+    return {**found, **({RACKS: racks} if racks else {}), **_hosts(answers)}, answers.unreachable
 
 
 def _cluster(answers: Answers | None, joined: bool) -> tuple[Check, ...]:
@@ -112,6 +113,29 @@ def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
         profile = _refused("profile", why) if why else Check("profile", f"{told['profile']}: can be planned")
         found[name] = (login, *ready, profile, *_changed(told.get("changed")))
     return found
+
+
+def _racks(answers: Answers) -> tuple[Check, ...]:
+    """Return what the trays of a rack would not agree in after a run."""
+    from numaforge.findings import Severity
+    from numaforge.preflight import Check
+    from numaforge.report.racks import disagreement_text
+    from numaforge.rollout.racks import REMEDY
+    from numaforge.topology.trays import NODE_LISTS, disagreements, tray_in
+
+    trays = {host: tray_in(event.get("tray")) for host, event in answers.told.items()}
+    found = disagreements({host: tray for host, tray in trays.items() if tray is not None})
+    return tuple(
+        Check("IMEX nodes", disagreement_text(each), Severity.ERROR, REMEDY)
+        if each.what == NODE_LISTS
+        else Check(
+            each.what,
+            disagreement_text(each),
+            Severity.WARNING,
+            "`numaforge audit` says of each tray what helps",
+        )
+        for each in found
+    )
 
 
 def _changed(why: str | None) -> tuple[Check, ...]:

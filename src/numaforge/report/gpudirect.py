@@ -62,10 +62,14 @@ def _rows(pairs: Sequence[Pair], answers: Sequence[str]) -> list[tuple[str, ...]
     return [
         ("GPU", "", "NIC", "", "distance", "GPUDirect"),
         *(
-            (pair.gpu, pair.gpu_address, pair.nic, pair.nic_address, pair.distance or "?", answer)
+            (pair.gpu, pair.gpu_address, pair.nic, _address(pair), pair.distance or "?", answer)
             for pair, answer in zip(pairs, answers, strict=True)
         ),
     ]
+
+
+def _address(pair: Pair) -> str:
+    return f"{pair.nic_address} by {pair.direct}" if pair.direct else pair.nic_address
 
 
 def _answer(pair: Pair) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from numaforge.ordering import natural
@@ -71,11 +72,14 @@ def without_name(reason: str, host: str) -> str:
 def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     """Return what was said of hosts, and of which; what is said of most hosts first.
 
-    A reason that one host alone has is left as it is; in others the host's name is `HOST`.
+    A reason that one host alone has is left as it is, and one that several have to the letter; in others the
+    host's name is `HOST`.
     """
     groups: dict[str, list[str]] = {}
+    having = Counter(reasons.values())
     for host, reason in reasons.items():
-        groups.setdefault(without_name(reason, host), []).append(host)
+        alike = reason if having[reason] > 1 else without_name(reason, host)
+        groups.setdefault(alike, []).append(host)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [(reasons[hosts[0]] if len(hosts) == 1 else reason, hosts) for reason, hosts in ordered]
 

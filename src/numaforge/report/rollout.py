@@ -15,10 +15,12 @@ from rich.text import Text
 from numaforge.kubelet.config.comparison import meaning
 from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
+from numaforge.report.racks import disagreement_text
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
 from numaforge.rollout.stages import Stage
+from numaforge.topology.trays import NODE_LISTS
 
 if TYPE_CHECKING:
     from numaforge.rollout.launch import Survey
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from numaforge.rollout.outlook import NodeOutlook, UndrainedOutlook
     from numaforge.rollout.self_planned import SelfPlanned
     from numaforge.rollout.slots import Slot
+    from numaforge.topology.trays import Disagreement
 
 _ROWS = 12
 """The longest table of nodes that leaves room for what else there is to say on one screen."""
@@ -47,6 +50,7 @@ def outlook_tables(
     undrained: Sequence[UndrainedOutlook] = (),
     refused: Mapping[str, str] = MappingProxyType({}),
     own: Mapping[str, SelfPlanned] = MappingProxyType({}),
+    racks: Sequence[Disagreement] = (),
     *,
     verbose: bool = False,
 ) -> RenderableType:
@@ -61,10 +65,12 @@ def outlook_tables(
     parts += [
         _text(f"{in_short(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
     ]
+    told = [each for each in racks if each.what != NODE_LISTS or not {*each.hosts} & {*refused}]
+    parts += [_text(disagreement_text(each), "yellow") for each in told]
     silent = grouped_by_reason(survey.silent)
     parts += [_text(f"{in_short(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
-    told = {name: f"by profile {each.profile}: {each.verdict}" for name, each in own.items()}
-    alike = grouped_by_reason(told)
+    themselves = {name: f"by profile {each.profile}: {each.verdict}" for name, each in own.items()}
+    alike = grouped_by_reason(themselves)
     parts += [_text(f"Beside these plan themselves {in_short(nodes)}, {how}") for how, nodes in alike]
     return Group(*parts)
 
@@ -196,6 +202,7 @@ def outlook_document(
     undrained: Sequence[UndrainedOutlook] = (),
     refused: Mapping[str, str] = MappingProxyType({}),
     own: Mapping[str, SelfPlanned] = MappingProxyType({}),
+    racks: Sequence[Disagreement] = (),
 ) -> dict[str, Any]:
     """Return the same for programs."""
     return {
@@ -228,6 +235,14 @@ def outlook_document(
             for each in undrained
         ],
         "refused": dict(refused),
+        "racks": [
+            {
+                "rack": each.rack,
+                "what": each.what,
+                "groups": [{"value": value, "hosts": list(hosts)} for value, hosts in each.groups.items()],
+            }
+            for each in racks
+        ],
         "plan_themselves": {name: asdict(said) for name, said in own.items()},
         "without_restart": [each.host for each in survey.needs if not each.restarts],
         "without_kubelet": list(survey.without_kubelet),

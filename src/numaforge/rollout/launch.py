@@ -23,6 +23,7 @@ from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.same_machine import Access
 from numaforge.rollout.shards import Shard
 from numaforge.rollout.steps import Steps
+from numaforge.topology.trays import Tray, tray_in
 
 _POLL_SECONDS = 0.3
 
@@ -37,7 +38,8 @@ class HostNeeds:
     nothing of them), `options` those of its inventory and of the command line, `said` the names of those that
     one of them says. `unreadable` says why the host may not read what its kubelet runs with; "" where it may,
     or need not. With `fixed_mig` its GPUs are to be cut in one way for good; with
-    `unpins` the kubelet's static CPU policy ends.
+    `unpins` the kubelet's static CPU policy ends. `tray` is what it is in its rack, `tray_planned` what it is
+    afterwards.
     """
 
     host: str
@@ -57,6 +59,8 @@ class HostNeeds:
     does: tuple[str, ...] = ()
     unfinished: bool = False
     said: frozenset[str] = frozenset()
+    tray: Tray | None = None
+    tray_planned: Tray | None = None
 
     def drains(self, node: ClusterNode) -> bool:
         """Say whether its node is to be taken out of service, or is in the middle of it."""
@@ -230,6 +234,7 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
     `beside` are other operations of the deploy that change it.
     """
     last = events[-1]
+    tray, tray_planned = map(tray_in, last.get("trays", (None, None)))
 
     def each(name: str) -> tuple[str, ...]:
         return tuple(line for event in events for line in event.get(name, ()))
@@ -255,6 +260,8 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
         unfinished=any_of("unfinished"),
         said=frozenset(last.get("said", ())),
         access=_access(last.get("access")),
+        tray=tray,
+        tray_planned=tray_planned,
     )
 
 

@@ -60,6 +60,7 @@ def script(root: str = "") -> str:
         "present_wanted": " ".join(map(_relative, catalogue.PRESENT)),
         "daemons_wanted": " ".join(catalogue.DAEMONS),
         "imex_nodes": _relative(catalogue.IMEX_NODES),
+        "imex_config": _relative(catalogue.IMEX_CONFIG),
         "packages_wanted": " ".join(
             dict.fromkeys(glob for globs in catalogue.HELD_PACKAGES.values() for glob in globs)
         ),
@@ -345,6 +346,7 @@ def from_root(root: Path) -> Snapshot:
 
 
 _POD_UID = re.compile(r"[0-9a-f-]{32,}")
+_IMEX_COMMANDS = r"^[ \t]*IMEX_CMD_ENABLED[ \t]*=[ \t]*(.+)"
 
 
 class _Tree:
@@ -519,8 +521,13 @@ class _Tree:
             "host daemons": " ".join(map(posixpath.basename, self._processes(catalogue.HOST_DAEMONS))),
         }
         if self._is_file(catalogue.IMEX_NODES):
-            nodes = [line for line in self._text(catalogue.IMEX_NODES).split("\n") if _is_entry(line)]
+            lines = self._text(catalogue.IMEX_NODES).split("\n")
+            nodes = [line.strip(" \t") for line in lines if _is_entry(line)]
             said["imex nodes"] = str(len(nodes))
+            said["imex list"] = redaction.checksum(nodes)
+        if self._is_file(catalogue.IMEX_CONFIG):
+            values = re.findall(_IMEX_COMMANDS, self._text(catalogue.IMEX_CONFIG), re.MULTILINE)
+            said["imex commands"] = values[-1] if values else ""
         return said
 
     def _below(self, folder: str, pattern: str, within: tuple[str | None, ...] = ()) -> Iterator[str]:

@@ -359,7 +359,7 @@ read_words() {
     done < "$1"
 }
 
-# Says which files are there of those that tell enough by that, and how many nodes the IMEX service knows.
+# Says which files are there of those that tell enough by that, and what IMEX of the host is told.
 present() {
     found=
     for file in $present_wanted; do
@@ -367,15 +367,23 @@ present() {
     done
     printf 'v present:%s\n' "${found# }"
     [ ! -e sys/module/nvidia ] && [ ! -e sys/module/nouveau ] || texts $modprobe_wanted
+    [ ! -r "$imex_config" ] || imex_commands
     [ -f "$imex_nodes" ] && [ -r "$imex_nodes" ] || return 0
     count=0
+    entries=
     while read -r entry || [ -n "$entry" ]; do
         case $entry in
         '' | '#'*) ;;
-        *) count=$((count + 1)) ;;
+        *) count=$((count + 1)) && entries="$entries$entry$newline" ;;
         esac
     done < "$imex_nodes"
     printf 'v imex nodes:%s\n' "$count"
+    sum=$(printf %s "$entries" | sha256sum 2> /dev/null) && printf 'v imex list:%s\n' "${sum%% *}"
+}
+
+imex_commands() { # says the last value of the key that has the daemon take commands
+    value=$(sed -n 's/^[[:space:]]*IMEX_CMD_ENABLED[[:space:]]*=[[:space:]]*//p' "$imex_config" | sed -n '$p')
+    printf 'v imex commands:%s\n' "$value"
 }
 
 # shellcheck disable=SC2016 # what dpkg-query and rpm put in for each package

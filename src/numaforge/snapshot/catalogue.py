@@ -198,6 +198,12 @@ LOGINS = ("/etc/kubernetes/kubelet.conf",)
 CLAIM_DRIVERS = "/var/lib/kubelet/plugins_registry"
 """Where drivers of dynamic resource allocation have a socket each while they run; other plugins, too."""
 
+RDMA_PLUGIN_LOGS = "/var/log/pods/*/*rdma-shared-dp*"
+"""The log of the shared RDMA device plugin, by the container's name in its manifests, NVIDIA's too."""
+
+RDMA_CNI = "/opt/cni/bin/rdma"
+"""The CNI plugin that moves an RDMA device into a pod's network namespace."""
+
 PRESENT = (
     *(
         f"/sys/module/{name}"
@@ -219,6 +225,8 @@ PRESENT = (
     "/var/lib/kubelet/plugins/compute-domain.nvidia.com",
     "/var/lib/kubelet/plugins/gpu.nvidia.com",
     CLAIM_DRIVERS,
+    RDMA_PLUGIN_LOGS,
+    RDMA_CNI,
     *(
         f"{CLAIM_DRIVERS}/{name}*-reg.sock"
         for name in ("dra.cpu", "dra.net", "gpu.nvidia.com", "gpu.amd.com")
@@ -263,7 +271,10 @@ DAEMONS = ("nv-fabricmanage", "nvlsm", "nvidia-imex", "nvidia-persiste")
 """NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
 
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
-"""Addresses of the nodes that share memory over NVLink: only how many is taken."""
+"""Addresses of the nodes that share memory over NVLink: how many is taken, and a checksum to compare them."""
+
+IMEX_CONFIG = "/etc/nvidia-imex/config.cfg"
+"""Settings of the host's IMEX daemon: only whether it takes commands is taken."""
 
 HOST_DAEMONS = (
     "containerd",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from hashlib import sha256
 
 REDACTED = "REDACTED"
 
@@ -79,3 +81,8 @@ def redact_nvidia_smi(text: str) -> str:
 def redact_device_checkpoint(text: str) -> str:
     """Return the kubelet's device checkpoint without what device plugins set in containers."""
     return _ANSWER_OF_PLUGIN.sub(r'\1""', text)
+
+
+def checksum(lines: Iterable[str]) -> str:
+    """Return what stands for lines that stay on their host, to compare them with another's: their SHA-256."""
+    return sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()

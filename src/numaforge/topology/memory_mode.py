@@ -22,6 +22,7 @@ FIRST_DRIVER_BY_DEFAULT = 615
 """The first branch whose default is `driver` on Grace and Vera (NVIDIA's release notes)."""
 
 DRIVER, NUMA = "driver", "numa"
+_PERSISTENCED = "nvidia-persiste"  # as the kernel cuts its name
 _HBM_BYTES = 64 * 2**30  # what a GPU of these boards has is more, CXL memory that stands alone may be less
 
 
@@ -64,6 +65,16 @@ def memory_of_gpus(machine: MachineShape) -> dict[int, int]:
         if not node.cpus and node.memory_bytes
         if node.id in nodes or (beside and node.memory_bytes >= _HBM_BYTES)
     }
+
+
+def keeps_memory_online(machine: NodeTopology) -> bool | None:
+    """Say whether nvidia-persistenced runs, on the host or in a container; None where it was not looked for.
+
+    Where GPUs' memory is NUMA nodes the driver leaves it to that daemon to bring the memory online
+    (EnableUserNUMAManagement in nv-reg.h of NVIDIA's open kernel modules).
+    """
+    daemons = machine.nvidia_install.daemons if machine.nvidia_install else None
+    return None if daemons is None else any(process.name == _PERSISTENCED for process in daemons)
 
 
 def driver_branch(machine: NodeTopology) -> int | None:

@@ -442,6 +442,8 @@ class RdmaDevice:
     bond_interfaces: tuple[str, ...] = ()
     mtu: int | None = None  # of the interface, in bytes
     operstate: str | None = None  # of the interface: "up", "down"
+    # PCI address of the function by which a ConnectX-8 beside Grace writes into a GPU's memory
+    data_direct: str | None = None
 
 
 @dataclass(frozen=True)
@@ -598,6 +600,10 @@ class NvidiaInstall:
     # the branch's default
     gpu_memory_mode: str | None = None
     gpu_memory_mode_next: str | None = None
+    imex_list: str | None = None  # SHA-256 of that list, a node on each line
+    imex_commands: bool | None = (
+        None  # the host's IMEX daemon takes commands by a socket, as the DRA driver asks
+    )
 
 
 @dataclass(frozen=True)
@@ -731,6 +737,8 @@ class Userland:
     driver_tuning: tuple[str, ...] = ()  # switches of /etc/infiniband/openib.conf that are on
     # drivers of dynamic resource allocation that have registered with the kubelet: "dra.cpu"
     claim_drivers: tuple[str, ...] | None = None
+    rdma_plugin: bool | None = None  # a pod of the shared RDMA device plugin is on the host
+    rdma_cni: bool | None = None  # and the RDMA CNI plugin
 
 
 @dataclass(frozen=True, kw_only=True)

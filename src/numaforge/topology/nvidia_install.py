@@ -60,6 +60,8 @@ def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
         gpu_claims=None if found is None else f"{_PLUGINS}/gpu.nvidia.com" in found,
         imex_service=_imex_service(found, snapshot.links),
         imex_nodes=digits(snapshot.commands.get("imex nodes")),
+        imex_list=snapshot.commands.get("imex list"),
+        imex_commands=_imex_commands(snapshot.commands.get("imex commands")),
         imex_channel=None if found is None or "/dev/null" not in found else catalogue.IMEX_CHANNEL in found,
         gpu_memory_mode=read_parameters(files).get(_MEMORY_MODE),
         gpu_memory_mode_next=_asked_memory_mode(files),
@@ -154,6 +156,10 @@ def _char_links(found: frozenset[str] | None) -> bool | None:
     if found is None or "/dev/char/1:3" not in found:
         return None
     return any(path.startswith("/dev/char/195:") for path in found)
+
+
+def _imex_commands(value: str | None) -> bool | None:
+    return None if value is None else value.strip() == "1"
 
 
 def _imex_service(found: frozenset[str] | None, links: Mapping[str, str]) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from numaforge.given import digits
 from numaforge.snapshot.catalogue import DIRECT_NIC
 from numaforge.snapshot.model import Snapshot
 from numaforge.snapshot.pci_functions import capabilities, extended_capabilities, from_text
-from numaforge.topology.model import AccessControl, Gpu, PciFunction, PeerMemory
+from numaforge.topology.model import AccessControl, Gpu, PciFunction, PeerMemory, RdmaDevice
 from numaforge.topology.nvidia_install import read_parameters
 from numaforge.topology.pci import functions
 
@@ -118,6 +119,30 @@ def bar1_bytes(gpu: Gpu, files: Mapping[str, str]) -> int | None:
 def is_direct_nic(function: PciFunction) -> bool:
     """Say whether this is the function of a ConnectX-8 that writes into a GPU's memory on its own way."""
     return (function.vendor, function.device) == ("15b3", DIRECT_NIC)
+
+
+def with_direct_functions(
+    devices: Iterable[RdmaDevice], functions: Sequence[PciFunction]
+) -> tuple[RdmaDevice, ...]:
+    """Return RDMA devices, each with the function of its card that writes into a GPU's memory.
+
+    The kernel does not join the two: the VPD of both names one card, as rdma-core's rdma_topo has it. The
+    devices of a card take its functions in the order of their addresses.
+    """
+    direct: dict[str, list[str]] = {}
+    for function in sorted(functions, key=lambda each: each.pci_address):
+        if is_direct_nic(function) and function.card is not None:
+            direct.setdefault(function.card, []).append(function.pci_address)
+    cards = {function.pci_address: function.card for function in functions}
+    found = []
+    for device in devices:
+        own = (
+            direct.get(cards.get(device.pci_address or "") or "", []) if not device.physical_function else []
+        )
+        found.append(replace(device, data_direct=own[0]) if own else device)
+        if len(own) > 1:
+            own.pop(0)
+    return tuple(found)
 
 
 def _path(target: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from numaforge.topology.links import pci_distance
@@ -94,9 +94,13 @@ def best_devices(topology: MachineShape) -> dict[str, RdmaDevice]:
 def distance_to_device(gpu: GpuShape, device: RdmaDevice, topology: MachineShape) -> str | None:
     """Return PIX, PXB, PHB, NODE or SYS between a GPU and an RDMA device, None where that is not known.
 
+    A device with a second way into GPUs' memory is as near as the nearer of both, as NCCL and UCX take it.
     Software has none: what it sends passes through the CPU's memory.
     """
-    return None if device.pci_address is None else pci_distance(gpu, device, topology)
+    if device.pci_address is None:
+        return None
+    ways = [device, *([replace(device, pci_address=device.data_direct)] if device.data_direct else [])]
+    return min((pci_distance(gpu, way, topology) for way in ways), key=_DISTANCES.index)
 
 
 def is_down(device: RdmaDevice) -> bool:

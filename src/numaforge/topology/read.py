@@ -36,7 +36,7 @@ from numaforge.topology.pci import (
     read_other_devices,
     read_pci_paths,
 )
-from numaforge.topology.pcie import bar1_bytes, read_pci_functions, read_peer_memory
+from numaforge.topology.pcie import bar1_bytes, read_pci_functions, read_peer_memory, with_direct_functions
 from numaforge.topology.power import read_idle_states
 from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.topology.userland import read_userland
@@ -62,12 +62,14 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     # s390x has books and drawers above its packages, whose ids repeat: the kubelet looks at them, too.
     apart = {cpu: package.id for package in packages for cpu in package.cpus if architecture == "s390x"}
     gpus = tuple(replace(gpu, bar1_bytes=bar1_bytes(gpu, files)) for gpu in read_gpus(snapshot))
-    accelerators, rdma_devices = read_accelerators(snapshot), read_rdma_devices(snapshot)
+    accelerators, pci_functions = read_accelerators(snapshot), read_pci_functions(snapshot)
+    rdma_devices = with_direct_functions(read_rdma_devices(snapshot), pci_functions)
     nics = read_nics(snapshot, rdma_devices)
     addresses = sorted(
         {gpu.pci_address for gpu in gpus}
         | {nic.pci_address for nic in nics}
         | {accelerator.pci_address for accelerator in accelerators}
+        | {device.data_direct for device in rdma_devices if device.data_direct}
     )
     meminfo = files.get("/proc/meminfo", "")
     kubelet = read_kubelet(snapshot)
@@ -123,7 +125,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         peer_memory=read_peer_memory(snapshot),
         nvmes=read_nvmes(snapshot),
         other_devices=read_other_devices(snapshot),
-        pci_functions=read_pci_functions(snapshot),
+        pci_functions=pci_functions,
         pci_paths=read_pci_paths(snapshot, addresses),
         userland=read_userland(snapshot),
         kernel_values_record=files.get(catalogue.KERNEL_VALUES),

@@ -43,6 +43,8 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
         tuned=_tuned(files),
         sysctl_files=_sysctl_files(files),
         claim_drivers=_claim_drivers(there),
+        rdma_plugin=any(fnmatchcase(path, catalogue.RDMA_PLUGIN_LOGS) for path in there),
+        rdma_cni=catalogue.RDMA_CNI in there,
         driver_tuning=tuple(_driver_tuning(files.get("/etc/infiniband/openib.conf", ""))),
     )
 

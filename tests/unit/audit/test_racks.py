@@ -14,11 +14,19 @@ RACK, OTHER = "aaaa", "bbbb"
 
 
 def tray(
-    fabric: str = f"{RACK}.1", *more: str, driver: str = "580.1", nodes: int = 18, service: str = "enabled"
+    fabric: str = f"{RACK}.1",
+    *more: str,
+    driver: str = "580.1",
+    nodes: int = 18,
+    service: str = "enabled",
+    listed: str = "abcd",
+    memory: str = "driver",
 ) -> AuditedMachine:
     facts = {"NA130": {"version": driver}}
-    imex = {"nodes": str(nodes), "service": service}
-    return AuditedMachine(None, Make("", (), ""), facts, (), fabrics=(fabric, *more), imex=imex)
+    imex = {"nodes": str(nodes), "service": service, "list": listed}
+    return AuditedMachine(
+        None, Make("", (), ""), facts, (), fabrics=(fabric, *more), imex=imex, gpu_memory=memory
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,6 +35,20 @@ def tray(
         pytest.param([tray()] * 4, [], id="all-agree"),
         pytest.param([*[tray()] * 3, tray(driver="570.1")], [("t3", "NA203")], id="another-driver"),
         pytest.param([*[tray()] * 3, tray(nodes=17)], [("t3", "NA204")], id="a-list-of-another-length"),
+        pytest.param(
+            [*[tray()] * 3, tray(nodes=17, listed="ef01")],
+            [("t3", "NA204")],
+            id="a-shorter-list-is-told-once",
+        ),
+        pytest.param(
+            [*[tray()] * 3, tray(listed="ef01")], [("t3", "NA206")], id="another-list-of-one-length"
+        ),
+        pytest.param([*[tray()] * 3, tray(memory="numa")], [("t3", "NA207")], id="another-memory-mode"),
+        pytest.param(
+            [*[tray()] * 3, tray(f"{RACK}.2", listed="ef01")],
+            [("t3", "NA202")],
+            id="another-clique-has-its-own-list",
+        ),
         pytest.param(
             [*[tray()] * 3, tray(service="masked")], [("t3", "NA205")], id="IMEX-run-in-another-way"
         ),
@@ -44,7 +66,9 @@ def tray(
         ),
         pytest.param([*[tray()] * 3, tray("1", driver="570.1")], [], id="a-fabric-without-its-cluster"),
         pytest.param(
-            [tray(), replace(tray(), facts={}, imex={})], [], id="what-is-not-known-is-not-compared"
+            [tray(), replace(tray(), facts={}, imex={}, gpu_memory=None)],
+            [],
+            id="what-is-not-known-is-not-compared",
         ),
     ],
 )

@@ -269,6 +269,11 @@ SICK = {
         second(fabric=f"{CLUSTER}.2"),
         f"2 cliques: {CLUSTER}.1 has 0000:10:00.0, 0000:30:00.0, 0000:40:00.0; {CLUSTER}.2 has 0000:20:00.0",
     ),
+    "NG310": Case(
+        TRAY,
+        install(imex_service="enabled", imex_nodes=18),
+        "nvidia-imex.service is enabled, and takes no commands of the DRA driver",
+    ),
     "NG401": Case("a100-pcie", second(ecc=Ecc(False, False)), "ECC is off"),
     "NG402": Case("l40s-pcie", second(ecc=Ecc(False, True)), "ECC is off, and on after a reset"),
     "NG403": Case(
@@ -358,6 +363,12 @@ SOUND = {
     "NG307": install(compute_domains=True, imex_service="masked", daemons=(IMEX_POD,)),
     "NG308": install(imex_service="enabled", imex_nodes=18, packages={"nvidia-imex": "580.95.05"}),
     "NG309": in_one_clique,
+    "NG310": install(
+        compute_domains=True,
+        imex_service="masked",
+        imex_commands=False,
+        packages={"nvidia-imex": "580.95.05"},
+    ),
     "NG701": upgraded,
     "NG702": AS_NUMA_NODES,
     "NG705": AS_NUMA_NODES,
@@ -429,6 +440,24 @@ def test_a_fault_of_one_gpu_names_its_pci_address(rule):
             install(compute_domains=True, imex_service="enabled", imex_nodes=18, daemons=(IMEX_HOST,)),
             "NG307",
             id="the DRA driver uses the host's IMEX daemon",
+        ),
+        pytest.param(
+            TRAY,
+            install(compute_domains=True, imex_service="enabled", imex_nodes=18, imex_commands=True),
+            "NG310",
+            id="a host-managed daemon takes commands of the DRA driver",
+        ),
+        pytest.param(
+            TRAY,
+            install(compute_domains=True, imex_service="enabled", imex_nodes=18, imex_commands=None),
+            "NG310",
+            id="an older snapshot does not say whether it takes commands",
+        ),
+        pytest.param(
+            TRAY,
+            install(compute_domains=False, imex_service="enabled", imex_nodes=18, imex_commands=False),
+            "NG310",
+            id="no DRA driver is here",
         ),
         pytest.param(
             "hgx-h100",

@@ -11,18 +11,29 @@ import pytest
 from numaforge.findings.engine import Verdict
 from numaforge.findings.gpudirect.pairs import Works, gpu_nic_pairs
 from numaforge.findings.gpudirect.rules import RULES
+from numaforge.report.gpudirect import pair_lines
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall, PciLink
 from tests.fixtures import judged as by
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.machines import dgx_h100
-from tests.fixtures.pcie import MACHINES, connectx_switches, gb200, gb300, hgx_h100, machine_of
+from tests.fixtures.pcie import (
+    MACHINES,
+    OTHER,
+    Function,
+    connectx_switches,
+    gb200,
+    gb300,
+    hgx_h100,
+    machine_of,
+    without_vpd,
+)
 
 Change = Callable[[NodeTopology], NodeTopology]
 
 SOUND = {
     "hgx-h100": (lambda: hgx_h100(0), "GD201"),
     "connectx": (lambda: connectx_switches(0), "GD202"),
-    "gb300": (MACHINES["gb300-correct"], "GD203 GD301"),
+    "gb300": (MACHINES["gb300-correct"], "GD104 GD105 GD203 GD301"),
     "gb200": (gb200, "GD205 GD303 GD304"),
 }
 EVERYWHERE = "GD101 GD102 GD103 GD302 GD401 GD402 GD501 GD502"
@@ -119,6 +130,12 @@ BROKEN: list[tuple[str, Change, dict[str, list[str | None]]]] = [
         {"GD101": ["GPU0 0000:1b:00.0"], "GD102": ["GPU1 0000:9d:00.0"]},
     ),
     ("hgx-h100", nics(numa_node=None), {"GD103": ["mlx5_0", "mlx5_1"]}),
+    ("gb300", nics(data_direct=None), {"GD104": ["0002:03:00.0", "0012:03:00.0"]}),
+    (
+        "gb300",
+        lambda machine: replace(machine, nccl_conf="NCCL_DEBUG=INFO\n NCCL_IB_DATA_DIRECT = 0\n"),
+        {"GD105": ["/etc/nccl.conf"]},
+    ),
     (
         "gb300",
         functions(lambda _, address: address == "0002:06:00.0", iommu_group=77),
@@ -224,6 +241,61 @@ def test_a_gpu_works_with_the_nic_of_its_rail(tmp_path: Path, name: str, own: Wo
     assert {told["GPU0", "mlx5_0"], told["GPU1", "mlx5_1"]} == {own}
     assert {told["GPU0", "mlx5_1"], told["GPU1", "mlx5_0"]} == {other}
     assert [pair.nic for pair in gpu_nic_pairs(machine) if pair.rail] == ["mlx5_0", "mlx5_1"]
+
+
+ONE_SOCKET = tuple(replace(each, numa_node=0) for each in MACHINES["gb300-correct"]())
+CROSSED = tuple(
+    replace(each, v3={"card-0": "card-1", "card-1": "card-0"}[each.v3 or ""]) if each.rdma else each
+    for each in ONE_SOCKET
+)
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        pytest.param(
+            ONE_SOCKET,
+            {
+                ("GPU0", "mlx5_0"): ("PXB", "0002:03:00.0"),
+                ("GPU1", "mlx5_1"): ("PXB", "0012:03:00.0"),
+            },
+            id="each-its-own",
+        ),
+        pytest.param(
+            CROSSED,
+            {
+                ("GPU0", "mlx5_1"): ("PXB", "0002:03:00.0"),
+                ("GPU1", "mlx5_0"): ("PXB", "0012:03:00.0"),
+            },
+            id="whatever-the-addresses-of-the-nics-are",
+        ),
+        pytest.param(
+            without_vpd(ONE_SOCKET, OTHER),
+            {(gpu, nic): ("NODE", None) for gpu in ("GPU0", "GPU1") for nic in ("mlx5_0", "mlx5_1")},
+            id="all-are-equally-near-where-no-vpd-tells",
+        ),
+    ],
+)
+def test_a_direct_nic_is_near_to_the_gpu_that_its_second_function_is_beside(
+    tmp_path: Path, built: tuple[Function, ...], expected: dict[tuple[str, str], tuple[str, str | None]]
+) -> None:
+    pairs = gpu_nic_pairs(machine_of(tmp_path, built))
+    assert {(each.gpu, each.nic): (each.distance, each.direct) for each in pairs if each.rail} == expected
+
+
+def test_two_functions_of_a_card_with_one_way_take_it_both(tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, MACHINES["gb300-two-functions-of-a-card"]())
+    assert {each.name: each.data_direct for each in machine.rdma_devices} == {
+        "mlx5_0": "0002:03:00.0",
+        "mlx5_0_second": "0002:03:00.0",
+        "mlx5_1": "0012:03:00.0",
+        "mlx5_1_second": "0012:03:00.0",
+    }
+
+
+def test_the_function_is_named_beside_its_nic(tmp_path: Path) -> None:
+    lines = pair_lines(gpu_nic_pairs(machine_of(tmp_path, ONE_SOCKET)))
+    assert "0000:01:00.0 by 0002:03:00.0" in lines[1]
 
 
 def test_without_a_way_to_memory_no_pair_works(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def found(machine: NodeTopology) -> set[str]:
 def test_a_sound_worker_raises_no_alarm():
     assert found(worker()) == set()
     passed = by.with_verdict(RULES, worker(), Verdict.PASSED)
-    assert {rule.id for rule in RULES} - passed == {"NH203"}  # it was not planned yet
+    # It was not planned yet, and has no RDMA CNI plugin beside the shared device plugin.
+    assert {rule.id for rule in RULES} - passed == {"NH203", "NH502"}
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ CASES = {
     "NH311": Case(lambda: with_containerd(sandbox_image="internal:5000/pause"), "no version"),
     "NH401": Case(lambda: static("dra.cpu"), "dra.cpu has registered"),
     "NH402": Case(lambda: static("gpu.nvidia.com"), "gpu.nvidia.com has registered"),
+    "NH501": Case(lambda: replace(worker(), rdma_netns="exclusive"), "the mode is exclusive"),
+    "NH502": Case(lambda: worker(rdma_plugin=False, rdma_cni=True), "the mode is shared"),
 }
 ALSO = {"NH302": {"NH304"}, "NH308": {"NH306"}, "NH309": {"NH306"}}
 
@@ -378,3 +381,25 @@ def test_a_configuration_that_cannot_be_read_leaves_the_engine_unknown():
     assert built.kubelet is not None
     unread = replace(built, kubelet=replace(built.kubelet, config_text=None))
     assert judged(unread)["NH401"].verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("netns", "found", "verdicts"),
+    [
+        pytest.param("shared", (True, False), ("passed", "not-applicable"), id="the-shared-plugin-in-shared"),
+        pytest.param("exclusive", (False, True), ("not-applicable", "passed"), id="the-cni-in-exclusive"),
+        pytest.param("exclusive", (True, True), ("found", "passed"), id="both-in-exclusive"),
+        pytest.param("shared", (True, True), ("passed", "found"), id="both-in-shared"),
+        pytest.param(None, (True, True), ("unknown", "unknown"), id="the-mode-is-not-known"),
+        pytest.param("exclusive", (None, None), ("unknown", "unknown"), id="an-older-snapshot"),
+    ],
+)
+def test_the_mode_of_network_namespaces_fits_who_gives_rdma_devices_to_pods(netns, found, verdicts):
+    plugin, cni = found
+    said = judged(replace(worker(rdma_plugin=plugin, rdma_cni=cni), rdma_netns=netns))
+    assert (said["NH501"].verdict, said["NH502"].verdict) == verdicts
+
+
+def test_without_rdma_devices_no_network_namespace_matters():
+    said = judged(replace(worker(), rdma_netns="exclusive", rdma_devices=()))
+    assert said["NH501"].verdict is Verdict.NOT_APPLICABLE

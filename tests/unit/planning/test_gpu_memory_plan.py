@@ -16,7 +16,7 @@ from numaforge.roles.gpu_memory.plan import as_planned
 from numaforge.roles.kubelet.effect import effect
 from numaforge.roles.node import NodePlan
 from numaforge.topology.memory_mode import memory_of_gpus
-from numaforge.topology.model import NodeTopology, NvidiaInstall
+from numaforge.topology.model import GpuProcess, NodeTopology, NvidiaInstall
 from tests.fixtures.machines import dgx_h100
 
 MIB, GIB = 2**20, 2**30
@@ -39,6 +39,24 @@ def said(plan: NodePlan) -> list[str]:
 
 def called(name: str) -> NodeTopology:
     return machine_of(name, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "daemons", "told"),
+    [
+        pytest.param("numa", (), ["gpu-memory-offline"], id="nothing-brings-the-memory-online"),
+        pytest.param("numa", (GpuProcess("nvidia-persiste"),), [], id="nvidia-persistenced-does"),
+        pytest.param("numa", None, [], id="the-processes-were-not-captured"),
+        pytest.param("driver", (), ["gpu-memory-moves"], id="the-driver-keeps-it"),
+    ],
+)
+def test_memory_as_numa_nodes_needs_the_daemon_that_brings_it_online(
+    mode: str, daemons: tuple[GpuProcess, ...] | None, told: list[str]
+) -> None:
+    machine = driven(called("gb200"), "numa")
+    assert machine.nvidia_install is not None
+    machine = replace(machine, nvidia_install=replace(machine.nvidia_install, daemons=daemons))
+    assert said(planned(machine, mode)) == told
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,14 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.imex import part as imex
 from numaforge.roles.imex.plan import ImexPlan
+from numaforge.roles.imex.tray import planned_tray
 from numaforge.roles.node import NodePlan
+from numaforge.snapshot import from_root
+from numaforge.snapshot.redaction import checksum
 from numaforge.topology.model import NodeTopology, NvidiaInstall
+from numaforge.topology.trays import BY_HOST, NOT_BY_HOST
+from tests.fixtures.machines import lab_node
+from tests.fixtures.trees import write, write_tree
 
 TRAYS = ("10.0.0.11", "10.0.0.12")
 SOCKET = "/var/run/nvidia-imex-ctrl.sock"
@@ -67,6 +74,29 @@ def test_bare_has_channel_0_made_at_each_load_of_the_module() -> None:
 def test_what_cannot_be_is_refused(wish: dict[str, Any], machine: NodeTopology | None, message: str) -> None:
     with pytest.raises(NumaforgeError, match=message):
         planned(wish, machine)
+
+
+@pytest.mark.parametrize(
+    ("wish", "dra", "service", "commands", "told"),
+    [
+        pytest.param(
+            {}, True, "enabled", False, ["imex-two-daemons"], id="an-enabled-unit-beside-the-driver"
+        ),
+        pytest.param({}, True, "enabled", True, [], id="one-that-takes-its-commands"),
+        pytest.param({}, True, "enabled", None, [], id="an-older-snapshot"),
+        pytest.param({}, True, "masked", False, [], id="a-masked-unit"),
+        pytest.param({}, False, "enabled", False, [], id="no-driver"),
+        pytest.param({"mode": "driver-managed"}, True, "enabled", False, [], id="the-plan-masks-it"),
+    ],
+)
+def test_a_plan_that_leaves_two_daemons_says_so(
+    wish: dict[str, Any], dra: bool, service: str, commands: bool | None, told: list[str]
+) -> None:
+    machine = tray(service, dra=dra)
+    assert machine.nvidia_install is not None
+    machine = replace(machine, nvidia_install=replace(machine.nvidia_install, imex_commands=commands))
+    notices = planned(wish, machine).notices
+    assert [each.id for each in notices if each.id.startswith("imex")] == told
 
 
 def test_a_host_managed_daemon_goes_with_the_dra_driver() -> None:
@@ -150,3 +180,49 @@ def test_another_role_asks_and_needs_nothing() -> None:
 def test_what_a_node_cannot_do_is_refused(wish: dict[str, Any], said: tuple[str, ...], message: str) -> None:
     with pytest.raises(HostError, match=message):
         imex.need(goal(wish), found(*said), ())
+
+
+LISTED = replace(
+    tray(),
+    nvidia_install=NvidiaInstall(
+        loaded="580.95.05", imex_service="enabled", imex_list="ab" * 32, imex_nodes=18, gpu_memory_mode="numa"
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("wish", "more", "found"),
+    [
+        pytest.param({}, {}, ("numa", BY_HOST, "ab" * 32, 18), id="nothing-asked-is-as-it-is"),
+        pytest.param(
+            {"mode": "driver-managed"}, {}, ("numa", NOT_BY_HOST, None, None), id="by-the-dra-driver"
+        ),
+        pytest.param(HOST, {}, ("numa", BY_HOST, checksum(TRAYS), 2), id="the-list-of-the-profile"),
+        pytest.param(
+            {},
+            {"gpu_memory": "driver", "maintenance": {"reboot": "allowed"}},
+            ("driver", BY_HOST, "ab" * 32, 18),
+            id="the-memory-mode-after-the-boot",
+        ),
+        pytest.param(
+            {}, {"gpu_memory": "driver"}, ("numa", BY_HOST, "ab" * 32, 18), id="a-mode-that-waits-for-a-boot"
+        ),
+    ],
+)
+def test_a_tray_is_compared_as_its_plan_leaves_it(
+    wish: dict[str, Any], more: dict[str, Any], found: tuple[str, str, str | None, int | None]
+) -> None:
+    there = planned_tray(LISTED, planned(wish, LISTED, **more))
+    assert there is not None
+    assert (there.memory_mode, there.imex, there.nodes, there.nodes_count) == found
+
+
+def test_a_machine_in_no_rack_is_no_tray() -> None:
+    alone = replace(tray(), gpus=tuple(replace(gpu, fabric=None) for gpu in tray().gpus))
+    assert planned_tray(alone, planned(HOST, alone)) is None
+
+
+def test_the_list_that_is_written_has_the_checksum_of_the_one_that_is_planned(tmp_path: Path) -> None:
+    root = write_tree(tmp_path, lab_node())
+    write(root, imex.NODES, "".join(f"{each}\n" for each in TRAYS))
+    assert from_root(root).commands["imex list"] == checksum(TRAYS)

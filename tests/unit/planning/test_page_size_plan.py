@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.roles.kernel_cmdline.page_size import page_size
 from numaforge.topology import read_topology
 from numaforge.topology.model import HugepagePool, NodeTopology
+from numaforge.topology.page_size import page_size
 from tests.fixtures.machines import machine
 from tests.machines.files import stored
 
@@ -75,3 +76,48 @@ def test_the_kernel_that_has_it_is_a_decision():
 
 def test_what_is_not_told_is_a_notice():
     assert "page-size-unknown" in {notice.id for notice in plan_node(arm("2Mi"), WISH).notices}
+
+
+SMALL, LARGE = ("64Ki", "2Mi", "32Mi", "1Gi"), ("2Mi", "512Mi", "16Gi")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wish", "message"),
+    [
+        pytest.param(
+            LARGE,
+            {"kernel": {"cmdline": ["default_hugepagesz=1G"]}},
+            "default_hugepagesz=1G, and this kernel, with pages of 64Ki, has huge pages of 2Mi, 512Mi, 16Gi",
+            id="a-default-of-1G-on-64Ki",
+        ),
+        pytest.param(
+            SMALL,
+            {"kernel": {"cmdline": ["default_hugepagesz=512M"]}},
+            "this kernel, with pages of 4Ki, has huge pages of 64Ki, 2Mi, 32Mi, 1Gi",
+            id="a-default-of-512M-on-4Ki",
+        ),
+        pytest.param(
+            LARGE,
+            {"hugepages": [{"size": "1Gi", "count": 2}]},
+            "no pool for pages of 1Gi: its kernel has pages of 64Ki",
+            id="a-pool-of-1Gi-on-64Ki",
+        ),
+    ],
+)
+def test_pages_that_a_kernel_of_this_page_size_has_not_are_refused(sizes, wish, message):
+    with pytest.raises(PlanError, match=re.escape(message)):
+        plan_node(arm(*sizes), load_profile(wish))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parameter"),
+    [
+        pytest.param(LARGE, "default_hugepagesz=512M", id="its-own-default"),
+        pytest.param(LARGE, "default_hugepagesz=16G", id="its-largest"),
+        pytest.param(SMALL, "default_hugepagesz=1G", id="1G-on-4Ki"),
+        pytest.param((), "default_hugepagesz=1G", id="sizes-that-were-not-captured"),
+    ],
+)
+def test_a_default_size_that_is_there_is_planned(sizes, parameter):
+    plan = plan_node(arm(*sizes), load_profile({"kernel": {"cmdline": [parameter]}}))
+    assert parameter in plan.kernel.cmdline

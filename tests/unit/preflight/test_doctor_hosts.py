@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
-from numaforge.commands.doctor import _hosts
+from numaforge.commands.doctor import _hosts, _racks
 from numaforge.commands.over_inventory import Answers
 from numaforge.findings import Severity
+from numaforge.topology.trays import BY_HOST, Tray
 
 TOLD: dict[str, Any] = {
     "right": "root",
@@ -30,3 +32,35 @@ MOVED = "the earlier plan counted 744Gi of GPUs' memory, which the driver manage
 def test_gpu_memory_that_has_changed_hands_since_the_plan_is_a_warning(more, warned):
     found = _hosts(Answers(settings={"gb-1": {}}, told={"gb-1": {**TOLD, **more}}, failed={}))
     assert [check.found for check in found["gb-1"] if check.severity is Severity.WARNING] == warned
+
+
+TRAY = Tray(("aaaa.1",), "branch 580", "driver", BY_HOST, "0123456789abcdef", 18)
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        pytest.param(TRAY, [], id="trays that agree"),
+        pytest.param(None, [], id="a host that is in no rack"),
+        pytest.param(
+            replace(TRAY, nodes="fedcba98"),
+            [("error", "list of IMEX nodes: 01234567 (18 nodes) on 1 tray, gb-1; fedcba98")],
+            id="another list, which a roll-out refuses",
+        ),
+        pytest.param(
+            replace(TRAY, memory_mode="numa"),
+            [("warning", "mode of the GPUs' memory: driver on 1 tray, gb-1; numa on 1 tray, gb-2")],
+            id="another mode of memory",
+        ),
+    ],
+)
+def test_trays_that_would_not_agree_are_told_by_group(other, found):
+    told = {name: {**TOLD, "tray": tray and asdict(tray)} for name, tray in (("gb-1", TRAY), ("gb-2", other))}
+    checks = _racks(Answers(settings={}, told=told, failed={}))
+    assert [check.severity for check in checks] == [severity for severity, _ in found]
+    assert all(text in check.found for check, (_, text) in zip(checks, found, strict=True))
+
+
+def test_a_host_that_cannot_be_planned_is_compared_with_none():
+    told = {"gb-1": {**TOLD, "tray": asdict(TRAY)}, "gb-2": {**TOLD, "refused": "no such profile"}}
+    assert _racks(Answers(settings={}, told=told, failed={})) == ()

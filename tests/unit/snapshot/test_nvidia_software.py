@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.snapshot import from_root, parse_output, script
+from numaforge.snapshot.redaction import checksum
 from numaforge.topology import read_topology
 from numaforge.topology.model import GpuProcess, NvidiaInstall
 from tests.fixtures.machines import lab_node
@@ -32,6 +33,9 @@ def host(tmp_path):
     write(root, "/sys/module/ib_umad/initstate", "live\n")
     write(root, "/etc/modprobe.d/numaforge.conf", "# ours\nblacklist nouveau\n")
     write(root, "/etc/nvidia-imex/nodes_config.cfg", "# the rack\n10.0.0.1\n\n  10.0.0.2")
+    write(
+        root, "/etc/nvidia-imex/config.cfg", "SERVER_PORT=50000\nIMEX_CMD_ENABLED = 0\nIMEX_CMD_ENABLED=1\n"
+    )
     write(root, "/usr/bin/nvidia-imex", "")
     write(root, "/etc/cdi/nvidia.yaml", "cdiVersion: 0.7.0\n")
     write(root, "/dev/null", "")
@@ -77,6 +81,8 @@ def test_what_is_installed_and_runs_is_read(host):
         imex_nodes=2,
         imex_channel=True,
         gpu_memory_mode_next="",
+        imex_list=checksum(["10.0.0.1", "10.0.0.2"]),
+        imex_commands=True,
     )
 
 
@@ -94,6 +100,7 @@ def test_a_host_without_a_channel_is_told_from_one_whose_devices_were_not_looked
 def test_addresses_and_specifications_stay_on_the_host(host):
     text = from_root(host).to_json()
     assert "10.0.0.1" not in text
+    assert "50000" not in text
     assert "cdiVersion" not in text
     assert "sshd" not in text
 

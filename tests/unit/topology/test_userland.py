@@ -313,6 +313,7 @@ def test_the_script_finds_what_the_reader_of_folders_finds(tmp_path):
 
 
 REGISTRY = "/var/lib/kubelet/plugins_registry"
+POD_LOG = "/var/log/pods/nvidia-network-operator_rdma-shared-dp-ds-x7k2p_0f1e/rdma-shared-dp"
 
 
 @pytest.mark.parametrize(
@@ -330,3 +331,16 @@ REGISTRY = "/var/lib/kubelet/plugins_registry"
 )
 def test_drivers_of_claims_are_known_by_their_sockets(present, drivers):
     assert userland(present=present).claim_drivers == drivers
+
+
+@pytest.mark.parametrize(
+    ("present", "found"),
+    [
+        pytest.param("", (False, False), id="neither"),
+        pytest.param(POD_LOG, (True, False), id="the-plugin-has-a-pod-whether-or-not-it-runs"),
+        pytest.param("/opt/cni/bin/rdma", (False, True), id="the-cni-plugin-is-installed"),
+    ],
+)
+def test_who_gives_rdma_devices_to_pods_is_known_by_its_files(present, found):
+    read = userland(present=present)
+    assert (read.rdma_plugin, read.rdma_cni) == found

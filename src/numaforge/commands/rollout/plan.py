@@ -12,6 +12,7 @@ from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.report.terminal import show, show_json
 from numaforge.rollout.launch import Pyinfra
 from numaforge.rollout.outlook import look_ahead, look_further
+from numaforge.rollout.racks import disagreeing
 from numaforge.rollout.self_planned import plan_themselves
 
 
@@ -32,8 +33,9 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
         ahead = look_ahead(cluster, nodes, survey, options, refused)
         undrained = look_further(nodes, survey, options, refused)
     own = plan_themselves(nodes.values(), {each.node for each in survey.needs})
+    racks = disagreeing(survey)
     if output == "json":
-        show_json(outlook_document(ahead, survey, undrained, refused, own))
+        show_json(outlook_document(ahead, survey, undrained, refused, own, racks))
     else:
-        show(outlook_tables(ahead, survey, options, undrained, refused, own, verbose=verbose))
+        show(outlook_tables(ahead, survey, options, undrained, refused, own, racks, verbose=verbose))
     return ExitCode.YES

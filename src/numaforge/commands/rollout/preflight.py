@@ -15,6 +15,7 @@ from numaforge.ordering import natural
 from numaforge.preflight.cluster import RBAC
 from numaforge.preflight.runner import verification_check
 from numaforge.report.hostnames import grouped_by_reason, in_short
+from numaforge.report.racks import disagreement_text
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
 from numaforge.rollout.cluster import Cluster, ClusterNode
@@ -25,6 +26,7 @@ from numaforge.rollout.launch import Pyinfra, Survey
 from numaforge.rollout.options import PLACE, RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.program import tail
+from numaforge.rollout.racks import REMEDY, disagreeing, held_back
 from numaforge.rollout.record import Ending, unreadable
 from numaforge.rollout.refusals import refusals, unknown_node
 from numaforge.rollout.slots import held_slots
@@ -136,10 +138,14 @@ def refused_hosts(
 ) -> dict[str, str]:
     """Return the hosts that are left as they are, with the reason; the others go on.
 
+    The trays of a clique that would have several lists of IMEX nodes are refused together.
+
     Raises NumaforgeError where none is left, but for a shard, which the others wait for; and where a canary
     that was named is among them or does not answer: what it was to show cannot be seen.
     """
-    refused = refusals(cluster, nodes, survey, options.budget())
+    alone = refusals(cluster, nodes, survey, options.budget())
+    racks = held_back(disagreeing(survey, alone), survey, nodes)
+    refused = {**{host: f"{disagreement_text(each)}: {REMEDY}" for host, each in racks.items()}, **alone}
     if not survey.shards and all(each.host in refused for each in survey.needs):
         lines = _by_reason(dict(sorted(refused.items())), ": ", survey.log)
         raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))

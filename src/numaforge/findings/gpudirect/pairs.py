@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from numaforge.findings.gpudirect.access_control import (
     NOT_READ,
-    Required,
     bridges_between,
     misconfigured,
     nics,
@@ -31,7 +30,10 @@ class Works(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """A GPU and a NIC. `rail` says that no NIC is nearer to the GPU; `reason` why it is not `yes`."""
+    """A GPU and a NIC. `rail` says that no NIC is nearer to the GPU; `reason` why it is not `yes`.
+
+    `direct` is the function by which a ConnectX-8 Direct reaches this GPU's memory, in place of its own.
+    """
 
     gpu: str  # "GPU0"
     gpu_address: str
@@ -41,6 +43,7 @@ class Pair:
     rail: bool
     works: Works
     reason: str | None = None
+    direct: str | None = None
 
 
 def gpu_nic_pairs(machine: NodeTopology) -> tuple[Pair, ...]:
@@ -54,7 +57,10 @@ def gpu_nic_pairs(machine: NodeTopology) -> tuple[Pair, ...]:
         for nic in sorted(nics(machine), key=lambda nic: natural(nic.name)):
             address = nic.pci_address or ""
             distance = distance_to_device(gpu, nic, machine)
-            way = (gpu.pci_address, _direct_function(machine, required, gpu.pci_address, address) or address)
+            direct = (
+                nic.data_direct if required.direct.get(nic.data_direct or "") == gpu.pci_address else None
+            )
+            way = (gpu.pci_address, direct or address)
             works, reason = _works(machine, distance, wrong, required.unknown, way)
             rail = (gpu.pci_address, nic.name) in near
             pairs.append(
@@ -67,17 +73,11 @@ def gpu_nic_pairs(machine: NodeTopology) -> tuple[Pair, ...]:
                     rail,
                     works,
                     reason,
+                    direct,
                 )
             )
     order = {pair.gpu: place for place, pair in reversed([*enumerate(pairs)])}
     return tuple(sorted(pairs, key=lambda pair: (order[pair.gpu], not pair.rail)))
-
-
-def _direct_function(machine: NodeTopology, required: Required, gpu: str, nic: str) -> str | None:
-    """Return the function by which a ConnectX-8 Direct reaches this GPU."""
-    cards = {function.pci_address: function.card for function in machine.pci_functions}
-    ways = (dma for dma, reached in required.direct.items() if reached == gpu)
-    return next((dma for dma in ways if cards.get(dma) == cards.get(nic)), None)
 
 
 def _works(

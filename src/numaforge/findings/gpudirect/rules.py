@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from numaforge.findings import Severity
-from numaforge.findings.engine import MachineRule, Seen
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpudirect import scope
 from numaforge.findings.gpudirect.access_control import Layout, misconfigured, nics, required_control
 from numaforge.findings.scope import own_gpus
@@ -13,11 +14,14 @@ from numaforge.quantity import format_bytes
 from numaforge.topology.gpu_models import GRACE
 from numaforge.topology.links import gpu_names
 from numaforge.topology.model import Gpu, NodeTopology, PciFunction
+from numaforge.topology.pcie import is_direct_nic
 from numaforge.topology.rails import distance_to_device
 
 NCCL = "NCCL, paths.cc: NCCL_NET_GDR_LEVEL is PXB by default, P2C beside Grace"
 CONFIGURATION = "PCIe configuration space"
 _NEAR = ("PIX", "PXB")
+_NCCL_CONF = "/etc/nccl.conf"
+_DATA_DIRECT_OFF = re.compile(r"^[ \t]*NCCL_IB_DATA_DIRECT[ \t]*=[ \t]*0[ \t]*$", re.MULTILINE)
 _ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
 
@@ -64,6 +68,33 @@ def _without_numa_node(machine: NodeTopology) -> Iterator[Seen]:
     for nic in nics(machine):
         if nic.numa_node is None:
             yield Seen("the firmware does not name its NUMA node", nic.name)
+
+
+@applies("with ConnectX-8 Direct beside Grace (GB300)", within=scope.has_pairs)
+def _with_direct_functions(machine: NodeTopology) -> Applicability | None:
+    count = sum(map(is_direct_nic, machine.pci_functions))
+    if not machine.pci_functions:
+        return Applicability(None, "the PCI functions between GPUs and NICs were not captured")
+    return None if count else Applicability(False, "no ConnectX-8 Direct")
+
+
+def _of_no_nic(machine: NodeTopology) -> Iterator[Seen]:
+    joined = {nic.data_direct for nic in machine.rdma_devices}
+    for function in filter(is_direct_nic, machine.pci_functions):
+        if function.pci_address in joined:
+            continue
+        if function.card is None:
+            yield Seen(unknown="its VPD, which names its card, was not captured: it takes root rights")
+        else:
+            yield Seen("no RDMA device of its card is here", function.pci_address)
+
+
+def _not_taken(machine: NodeTopology) -> Iterator[Seen]:
+    if _DATA_DIRECT_OFF.search(machine.nccl_conf or ""):
+        named = ", ".join(nic.name for nic in machine.rdma_devices if nic.data_direct)
+        yield Seen(
+            f"it has NCCL_IB_DATA_DIRECT=0, and {named or 'a NIC here'} has such a function", _NCCL_CONF
+        )
 
 
 def _access_control(machine: NodeTopology) -> Iterator[Seen]:
@@ -233,6 +264,25 @@ RULES: tuple[MachineRule, ...] = (
         "/sys/bus/pci/devices/*/numa_node",
         "update the firmware, or have the hypervisor show it; NCCL_TOPO_FILE tells NCCL",
         _without_numa_node,
+    ),
+    MachineRule(
+        "GD104",
+        Severity.WARNING,
+        "a function that writes into a GPU's memory belongs to no RDMA device",
+        _with_direct_functions,
+        "VPD, as rdma-core's rdma_topo reads it",
+        "load mlx5_ib and look for the NIC in the kernel's log: only by this function does a ConnectX-8 "
+        "write to the GPU at full speed",
+        _of_no_nic,
+    ),
+    MachineRule(
+        "GD105",
+        Severity.WARNING,
+        "NCCL is told not to use the functions that write into GPUs' memory",
+        _with_direct_functions,
+        "NCCL, NCCL_IB_DATA_DIRECT",
+        "take NCCL_IB_DATA_DIRECT out: over NVLink-C2C a ConnectX-8 writes at about half the speed",
+        _not_taken,
     ),
     MachineRule(
         "GD201",

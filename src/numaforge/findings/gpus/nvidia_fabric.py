@@ -200,6 +200,16 @@ def _two_imex_daemons(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen("an nvidia-imex of a pod and one of the host run side by side")
 
 
+def _enabled_beside_pods(machine: NodeTopology) -> Iterator[Seen]:
+    install = scope.nvidia_install(machine)
+    if install.imex_service != "enabled" or install.imex_commands:
+        return
+    if install.imex_commands is None:
+        yield Seen(unknown="whether the host's daemon takes commands was not captured")
+    else:
+        yield Seen("nvidia-imex.service is enabled, and takes no commands of the DRA driver")
+
+
 def _no_imex_nodes(machine: NodeTopology) -> Iterator[Seen]:
     nodes = scope.nvidia_install(machine).imex_nodes
     if nodes is None:
@@ -315,5 +325,15 @@ RULES: tuple[MachineRule, ...] = (
         "put all GPUs of the node into one partition of the fabric: GPUs of two cliques share no memory over "
         "NVLink, and feature discovery gives the Node no label nvidia.com/gpu.clique",
         _cliques,
+    ),
+    MachineRule(
+        "NG310",
+        Severity.ERROR,
+        "the host's IMEX service is enabled where the DRA driver starts its own daemon",
+        _compute_domains,
+        "/etc/systemd/system, /etc/nvidia-imex/config.cfg; dra-driver-nvidia-gpu, proposal 0001",
+        "imex.mode: driver-managed in the profile masks the unit: beside it the daemon of a ComputeDomain is "
+        "never ready, and its pods hang without an error. Or host-managed: the driver then asks the host's",
+        _enabled_beside_pods,
     ),
 )

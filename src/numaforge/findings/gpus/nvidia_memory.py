@@ -18,12 +18,12 @@ from numaforge.topology.memory_mode import (
     OPTION,
     driver_branch,
     gpu_memory_mode,
+    keeps_memory_online,
     memory_of_gpus,
 )
 from numaforge.topology.model import NodeTopology
 
 _PARAMETERS = "/proc/driver/nvidia/params"
-_PERSISTENCED = "nvidia-persiste"  # as the kernel cuts its name
 
 _coherent = scope.with_driven(
     "with a GPU beside a Grace or Vera CPU",
@@ -115,10 +115,10 @@ def _next_mode(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _persistenced(machine: NodeTopology) -> Iterator[Seen]:
-    daemons = scope.nvidia_install(machine).daemons
-    if daemons is None:
+    runs = keeps_memory_online(machine)
+    if runs is None:
         yield Seen(unknown="the processes were not captured")
-    elif _PERSISTENCED not in {process.name for process in daemons}:
+    elif not runs:
         yield Seen("no process nvidia-persistenced runs, neither on the host nor in a container")
 
 

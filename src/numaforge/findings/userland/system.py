@@ -10,6 +10,7 @@ from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
 from numaforge.quantity import parse_bytes
 from numaforge.topology.model import HostProcess, NodeTopology
+from numaforge.topology.page_size import hugepage_sizes
 
 LEAST_OPEN_FILES = 65536
 """Data loaders open a file for each worker and shard; OKE gives 131072, containerd's own unit 1048576."""
@@ -127,11 +128,11 @@ def _asks_for_hugepages(machine: NodeTopology) -> Applicability:
 
 def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
     """Yield the sizes that the kernel has no pool for: its own page size decides which it has."""
-    sizes = {*machine.hugepages, *(size for node in machine.numa_nodes for size in node.hugepages)}
+    sizes = hugepage_sizes(machine)
     if not sizes:
         yield Seen(unknown="the pools of huge pages were not captured")
         return
-    there = ", ".join(sorted(sizes, key=parse_bytes))
+    there = ", ".join(sizes)
     for argument, number, unit in _ASKED_SIZE.findall(machine.kernel_cmdline or ""):
         if parse_bytes(f"{number}{unit.upper()}i") not in map(parse_bytes, sizes):
             yield Seen(f"{argument}: this kernel has {there}", "/proc/cmdline")

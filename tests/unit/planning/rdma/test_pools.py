@@ -176,9 +176,23 @@ def test_a_module_that_is_not_loaded_is_named_and_keeps_no_device_out():
     assert len(decided.value) == 1
 
 
+EXCLUSIVE = replace(with_devices(device("mlx5_0", 1)), rdma_netns="exclusive")
+
+
 def test_an_exclusive_network_namespace_is_named():
-    topology = replace(with_devices(device("mlx5_0", 1)), rdma_netns="exclusive")
-    assert [each.id for each in plan_pools(topology, wish(per="rail")).notices] == ["rdma-netns-exclusive"]
+    assert [each.id for each in plan_pools(EXCLUSIVE, wish(per="rail")).notices] == ["rdma-netns-exclusive"]
+
+
+def test_one_that_the_profile_makes_shared_is_not_named():
+    shared = load_profile({"rdma": {"host": {"netns": "shared"}, "device_plugin": {"per": "rail"}}})
+    assert plan_pools(EXCLUSIVE, shared).notices == ()
+
+
+def test_devices_of_one_network_namespace_each_are_not_shared():
+    both = load_profile({"rdma": {"host": {"netns": "exclusive"}, "device_plugin": {"per": "rail"}}})
+    with pytest.raises(PlanError, match=r"is rail, and rdma\.host\.netns is exclusive") as refused:
+        plan_pools(with_devices(device("mlx5_0", 1)), both)
+    assert "rdma.host.netns: shared" in (refused.value.remedy or "")
 
 
 def test_a_selection_that_fits_nothing_is_named():

@@ -1,0 +1,80 @@
+"""Rules about whose RDMA devices are, where network namespaces share them or each has its own.
+
+Sources: rdma-system(8); k8s-rdma-shared-dev-plugin (ValidateRdmaSystemMode), k8snetworkplumbingwg/rdma-cni.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaforge.findings import Severity
+from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
+from numaforge.findings.userland import scope
+from numaforge.topology.model import NodeTopology
+
+_MODE = "/sys/module/ib_core/parameters/netns_mode"
+
+
+@applies("with RDMA devices and a kubelet", within=scope.with_kubelet)
+def _with_devices(machine: NodeTopology) -> Applicability | None:
+    return None if machine.rdma_devices else Applicability(False, "no RDMA device")
+
+
+def _with(machines: str, found: str, none: str, field: str) -> Scope:
+    @applies(machines, within=_with_devices)
+    def with_it(machine: NodeTopology) -> Applicability:
+        there = getattr(scope.userland(machine), field)
+        if there is None:
+            return Applicability(None, "an older snapshot did not look for it")
+        return Applicability(there, found if there else none)
+
+    return with_it
+
+
+_with_shared_plugin = _with(
+    "with RDMA devices and a pod of the shared RDMA device plugin",
+    "a pod of the shared RDMA device plugin",
+    "no pod of the shared RDMA device plugin",
+    "rdma_plugin",
+)
+_with_cni = _with(
+    "with RDMA devices and the RDMA CNI plugin", "the RDMA CNI plugin", "no RDMA CNI plugin", "rdma_cni"
+)
+
+
+def _has_mode(mode: str, evidence: str, machine: NodeTopology) -> Iterator[Seen]:
+    if machine.rdma_netns is None:
+        yield Seen(unknown="the mode was not captured: ib_core is not loaded, or Linux is older than 5.2")
+    elif machine.rdma_netns == mode:
+        yield Seen(evidence, _MODE)
+
+
+RULES: tuple[MachineRule, ...] = (
+    MachineRule(
+        "NH501",
+        Severity.ERROR,
+        "the shared RDMA device plugin cannot give out devices that belong to one network namespace each",
+        _with_shared_plugin,
+        _MODE,
+        "`rdma.host.netns: shared` in the profile (or `rdma system set netns shared`, without other network "
+        "namespaces); or take the plugin off this node, where a CNI plugin moves devices into pods",
+        lambda machine: _has_mode(
+            "exclusive",
+            "the mode is exclusive, and a pod of the plugin is here: it ends at each start, and the node has "
+            "none of its resources",
+            machine,
+        ),
+    ),
+    MachineRule(
+        "NH502",
+        Severity.WARNING,
+        "the RDMA CNI plugin cannot move devices that all network namespaces share",
+        _with_cni,
+        _MODE,
+        "`rdma.host.netns: exclusive` in the profile: a pod whose network names this plugin does not start "
+        "otherwise. Or remove the plugin, where no network names it",
+        lambda machine: _has_mode(
+            "shared", "the mode is shared, and /opt/cni/bin/rdma is installed", machine
+        ),
+    ),
+)

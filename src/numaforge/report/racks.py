@@ -1,0 +1,16 @@
+"""Racks whose trays do not agree, in few words."""
+
+from __future__ import annotations
+
+from numaforge.report.hostnames import in_short
+from numaforge.report.wording import counted
+from numaforge.topology.trays import Disagreement
+
+
+def disagreement_text(found: Disagreement) -> str:
+    """Return what trays differ in: `NVLink clique 0011.7: list of IMEX nodes: 3f2a (18 nodes) on ...`."""
+    groups = (
+        f"{value} on {counted(len(hosts), 'tray')}, {in_short(hosts)}"
+        for value, hosts in found.groups.items()
+    )
+    return f"the trays of {found.rack} do not agree on the {found.what}: {'; '.join(groups)}"

@@ -1,0 +1,39 @@
+"""Racks as a roll-out would leave them: what their trays would not agree in, and which it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from numaforge.rollout.cluster import ClusterNode
+from numaforge.rollout.launch import Survey
+from numaforge.rollout.record import RECORD
+from numaforge.topology.trays import NODE_LISTS, Disagreement, disagreements
+
+REMEDY = (
+    "give every tray of the clique the same imex.nodes, in the profile of the inventory's group of the clique"
+)
+
+
+def disagreeing(survey: Survey, refused: Collection[str] = ()) -> tuple[Disagreement, ...]:
+    """Return what trays of one rack would not agree in; hosts that are refused stay as they are."""
+    trays = {each.host: each.tray if each.host in refused else each.tray_planned for each in survey.needs}
+    return disagreements({host: tray for host, tray in trays.items() if tray is not None})
+
+
+def held_back(
+    found: Iterable[Disagreement], survey: Survey, nodes: Mapping[str, ClusterNode]
+) -> dict[str, Disagreement]:
+    """Return the hosts that are not begun: those that change of a clique with several lists of IMEX nodes.
+
+    A node that is in the middle of a roll-out is ended all the same.
+    """
+    begun = {name for name, node in nodes.items() if RECORD in node.annotations}
+    changing = {
+        each.host
+        for each in survey.needs
+        if not (each.joined and each.node in begun)
+        if each.changes or (each.joined and each.node in nodes and each.drains(nodes[each.node]))
+    }
+    return {
+        host: each for each in found if each.what == NODE_LISTS for host in each.hosts if host in changing
+    }

@@ -1,0 +1,137 @@
+"""Trays of a rack: what those that NVLink joins have to agree in, and where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numaforge.topology.memory_mode import driver_branch, gpu_memory_mode
+from numaforge.topology.model import NodeTopology
+
+NODE_LISTS = "list of IMEX nodes"
+"""What disagrees where trays of one clique would find other nodes than their peers: no memory is shared."""
+
+BY_HOST, NOT_BY_HOST = "the host's unit", "no unit of the host"
+"""Who runs the IMEX daemon of a tray."""
+
+_SHOWN = 8  # of a checksum's letters
+
+
+@dataclass(frozen=True)
+class Tray:
+    """What the trays of a rack have to agree in; None is what is not known, or does not count.
+
+    `cliques` are those of its GPUs, "CLUSTER.CLIQUE". `imex` says who runs IMEX, `nodes` is the checksum of
+    the list that a daemon of the host has, and `nodes_count` how many it names.
+    """
+
+    cliques: tuple[str, ...]
+    driver: str | None = None  # "branch 580"
+    memory_mode: str | None = None
+    imex: str | None = None
+    nodes: str | None = None
+    nodes_count: int | None = None
+
+    @property
+    def cluster(self) -> str:
+        """The UUID of its NVLink domain, which is its rack."""
+        return cluster_of(self.cliques[0])
+
+    @property
+    def clique(self) -> str | None:
+        """Its clique; None where its GPUs are in several."""
+        return self.cliques[0] if len(self.cliques) == 1 else None
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What trays of a rack differ in: those that share a value together, the value of most of them first."""
+
+    rack: str  # "NVLink clique 0011.7", "NVLink domain 0011"
+    what: str
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All trays that were compared."""
+        return tuple(host for hosts in self.groups.values() for host in hosts)
+
+
+def tray_of(machine: NodeTopology) -> Tray | None:
+    """Return the machine as a tray of its rack; None where no GPU of it is in an NVLink domain."""
+    cliques = cliques_of(machine)
+    if not cliques:
+        return None
+    install, mode, branch = machine.nvidia_install, gpu_memory_mode(machine), driver_branch(machine)
+    by_host = install is not None and install.imex_service == "enabled"
+    known = install is not None and install.imex_service is not None
+    return Tray(
+        cliques,
+        None if branch is None else f"branch {branch}",
+        mode.mode if mode else None,
+        (BY_HOST if by_host else NOT_BY_HOST) if known else None,
+        install.imex_list if install and by_host else None,
+        install.imex_nodes if install and by_host else None,
+    )
+
+
+def tray_in(said: Mapping[str, Any] | None) -> Tray | None:
+    """Return a tray that was written as a mapping."""
+    return None if said is None else Tray(**{**said, "cliques": tuple(said["cliques"])})
+
+
+def cliques_of(machine: NodeTopology) -> tuple[str, ...]:
+    """Return the NVLink cliques of a machine's GPUs, "CLUSTER.CLIQUE"."""
+    return tuple(sorted({gpu.fabric for gpu in machine.gpus if gpu.fabric}))
+
+
+def cluster_of(clique: str) -> str:
+    """Return the NVLink domain, a rack, of a clique."""
+    return clique.rpartition(".")[0] or clique
+
+
+def disagreements(trays: Mapping[str, Tray]) -> tuple[Disagreement, ...]:
+    """Return what trays do not agree in, by host; what is not known of a tray is not compared.
+
+    The whole rack is to have one clique and one mode of the GPUs' memory, a clique one branch of the driver,
+    one way to run IMEX, and one list of its nodes.
+    """
+    racks: dict[str, dict[str, Tray]] = {}
+    cliques: dict[str, dict[str, Tray]] = {}
+    for host, tray in trays.items():
+        racks.setdefault(tray.cluster, {})[host] = tray
+        for clique in tray.cliques:
+            cliques.setdefault(clique, {})[host] = tray
+    found: list[Disagreement] = []
+    for cluster, there in racks.items():
+        rack = f"NVLink domain {cluster}"
+        found += _differing(rack, "clique", {host: tray.clique for host, tray in there.items()})
+        modes = {host: tray.memory_mode for host, tray in there.items()}
+        found += _differing(rack, "mode of the GPUs' memory", modes)
+    for clique, there in cliques.items():
+        rack = f"NVLink clique {clique}"
+        found += _differing(rack, "driver", {host: tray.driver for host, tray in there.items()})
+        found += _differing(rack, "IMEX daemon", {host: tray.imex for host, tray in there.items()})
+        found += _differing(rack, NODE_LISTS, {host: _list_of(tray) for host, tray in there.items()})
+    return tuple(found)
+
+
+def by_value(values: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return who has each value, the value that most have first."""
+    groups: dict[str, list[str]] = {}
+    for host, value in values.items():
+        groups.setdefault(value, []).append(host)
+    return {value: tuple(hosts) for value, hosts in sorted(groups.items(), key=lambda each: -len(each[1]))}
+
+
+def _differing(rack: str, what: str, values: Mapping[str, str | None]) -> list[Disagreement]:
+    groups = by_value({host: value for host, value in values.items() if value is not None})
+    return [Disagreement(rack, what, groups)] if len(groups) > 1 else []
+
+
+def _list_of(tray: Tray) -> str | None:
+    if tray.nodes is None:
+        return None
+    counted = "" if tray.nodes_count is None else f" ({tray.nodes_count} nodes)"
+    return f"{tray.nodes[:_SHOWN]}{counted}"

@@ -1,0 +1,122 @@
+"""A rack before a roll-out: what its trays would not agree in, and which hosts are not begun for that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from numaforge.commands.rollout.preflight import refused_hosts
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.racks import disagreement_text
+from numaforge.report.rollout import outlook_document, outlook_tables
+from numaforge.rollout.launch import HostNeeds, Survey
+from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.racks import disagreeing
+from numaforge.rollout.record import RECORD
+from numaforge.topology.trays import BY_HOST, NODE_LISTS, Tray
+from tests.fixtures.rollout_world import World
+
+OLD = Tray(("aaaa.1",), "branch 580", "driver", BY_HOST, "0123456789abcdef", 18)
+NEW = replace(OLD, nodes="fedcba9876543210", nodes_count=17)
+
+
+def tray(number: int, now: Tray | None = OLD, then: Tray | None = OLD, *, changes: bool = True) -> HostNeeds:
+    """Return a host as it is in its rack, and as planned."""
+    needs = HostNeeds(f"tray-{number}", f"node-{number:04}", True, changes, (), {}, {}, changes=changes)
+    return replace(needs, tray=now, tray_planned=then)
+
+
+def survey_of(*needs: HostNeeds, **refused: str) -> Survey:
+    return Survey(needs, (), refused, {}, Path("log"))
+
+
+def refused(*needs: HostNeeds, world: World | None = None) -> dict[str, str]:
+    world = world or World(nodes=6)
+    nodes = {node.name: node for node in world.cluster.nodes()}
+    return refused_hosts(world.cluster, RolloutOptions(), nodes, survey_of(*needs))
+
+
+def shown(parts: RenderableType) -> str:
+    console = Console(file=StringIO(), width=500)
+    console.print(parts)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+ELSEWHERE = replace(tray(5), tray=None, tray_planned=None)
+
+
+@pytest.mark.parametrize(
+    ("needs", "hosts"),
+    [
+        pytest.param([tray(0), tray(1)], [], id="one-list"),
+        pytest.param([tray(0, OLD, NEW), tray(1, OLD, NEW)], [], id="one-new-list-for-all"),
+        pytest.param([tray(0, NEW, OLD), tray(1)], [], id="a-run-that-mends-the-rack"),
+        pytest.param([tray(0, OLD, NEW), tray(1)], ["tray-0", "tray-1"], id="a-new-list-for-one-alone"),
+        pytest.param(
+            [tray(0, OLD, NEW), tray(1, changes=False)], ["tray-0"], id="a-tray-that-stays-is-not-refused"
+        ),
+        pytest.param([tray(0, NEW, NEW), tray(1)], ["tray-0", "tray-1"], id="lists-that-differ-already"),
+        pytest.param(
+            [tray(0, OLD, NEW), tray(1, OLD, NEW), replace(tray(2, OLD, NEW), node="none")],
+            ["tray-0", "tray-1", "tray-2"],
+            id="a-tray-that-is-refused-keeps-its-list",
+        ),
+        pytest.param([tray(0, OLD, NEW), tray(1, None, None)], [], id="a-tray-whose-rack-is-not-known"),
+        pytest.param(
+            [tray(0), tray(1, OLD, replace(OLD, memory_mode="numa"))], [], id="another-mode-is-no-refusal"
+        ),
+    ],
+)
+def test_a_rack_that_would_have_several_lists_is_not_begun(needs: list[HostNeeds], hosts: list[str]) -> None:
+    assert sorted(refused(*needs, ELSEWHERE)) == hosts
+
+
+def test_the_reason_has_the_hosts_by_group_and_the_way_out() -> None:
+    found = refused(tray(0), tray(1), tray(2, OLD, NEW), ELSEWHERE)
+    assert found["tray-0"] == (
+        "the trays of NVLink clique aaaa.1 do not agree on the list of IMEX nodes: 01234567 (18 nodes) on "
+        "2 trays, tray-[0-1]; fedcba98 (17 nodes) on 1 tray, tray-2: give every tray of the clique the same "
+        "imex.nodes, in the profile of the inventory's group of the clique"
+    )
+
+
+def test_where_nothing_else_is_left_the_command_ends_before_anything_begins() -> None:
+    with pytest.raises(NumaforgeError, match=r"nothing was begun:\ntray-\[0-1\]: the trays of") as ended:
+        refused(tray(0, OLD, NEW), tray(1))
+    assert ended.value.exit_code is ExitCode.BAD_INPUT
+
+
+def test_a_node_in_the_middle_of_a_roll_out_is_ended_all_the_same() -> None:
+    world = World(nodes=6)
+    world.cluster.patch_node(world.node, annotations={RECORD: "{}"})
+    assert sorted(refused(tray(0, OLD, NEW), tray(1), ELSEWHERE, world=world)) == ["tray-1"]
+
+
+def test_a_plan_names_what_trays_would_not_agree_in() -> None:
+    other = replace(OLD, memory_mode="numa")
+    survey = survey_of(tray(0), tray(1, OLD, other))
+    racks = disagreeing(survey)
+    document = outlook_document([], survey, racks=racks)
+    assert document["racks"] == [
+        {
+            "rack": "NVLink domain aaaa",
+            "what": "mode of the GPUs' memory",
+            "groups": [{"value": "driver", "hosts": ["tray-0"]}, {"value": "numa", "hosts": ["tray-1"]}],
+        }
+    ]
+    text = shown(outlook_tables([], survey, RolloutOptions(), racks=racks))
+    assert disagreement_text(racks[0]) in text
+
+
+def test_lists_for_which_hosts_are_refused_are_told_once() -> None:
+    survey = survey_of(tray(0), tray(1, OLD, NEW))
+    racks = disagreeing(survey)
+    why = disagreement_text(racks[0])
+    refused = dict.fromkeys(racks[0].hosts, why)
+    text = shown(outlook_tables([], survey, RolloutOptions(), (), refused, racks=racks))
+    assert [each.what for each in racks] == [NODE_LISTS]
+    assert text.count("do not agree") == 1
