@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from lab.kwok import Fleet
+from numaforge.schedulers import gpu_operator
 from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.unit.schedulers.served import fleet_for, served
+from tests.unit.schedulers.served import HANDED, fleet_for, served
 from tests.unit.schedulers.test_schemas import SCHEMAS
 
 pytestmark = pytest.mark.lab
@@ -33,8 +34,9 @@ NEEDED = (
     "openshift-kubeletconfigs",
     "kueue-topologies",
     "nfd",
+    "network-operator-nicclusterpolicies",
 )
-WITHOUT_SCHEMA = ("ResourceFlavor", "NicClusterPolicy", "DeviceConfig")
+WITHOUT_SCHEMA = ("ResourceFlavor", "DeviceConfig")
 GATES, SERVED = ("GenericWorkload",), ("scheduling.k8s.io/v1beta1",)
 
 
@@ -44,14 +46,19 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         pytest.skip("the systems' schemas are not here")
     with Fleet(tmp_path_factory.mktemp("fleet"), gates=GATES, served=SERVED) as fleet:
         for name in NEEDED:
-            for definition in yaml.safe_load_all((SCHEMAS / f"{name}.yaml").read_text()):
-                definition["metadata"].setdefault("annotations", {})["api-approved.kubernetes.io"] = (
-                    "unapproved, for a test"
-                )
-                fleet.send("POST", DEFINITIONS, definition)
-                path = f"{DEFINITIONS}/{definition['metadata']['name']}"
-                fleet.wait_until(lambda path=path: is_served(fleet, path), f"{name} is not served")  # type: ignore[misc]
+            serve(fleet, name)
         yield fleet
+
+
+def serve(fleet: Fleet, name: str) -> None:
+    """Have an API server serve what a system has published, and wait until it does."""
+    for definition in yaml.safe_load_all((SCHEMAS / f"{name}.yaml").read_text()):
+        definition["metadata"].setdefault("annotations", {})["api-approved.kubernetes.io"] = (
+            "unapproved, for a test"
+        )
+        fleet.send("POST", DEFINITIONS, definition)
+        path = f"{DEFINITIONS}/{definition['metadata']['name']}"
+        fleet.wait_until(lambda path=path: is_served(fleet, path), f"{name} is not served")  # type: ignore[misc]
 
 
 def is_served(fleet: Fleet, path: str) -> bool:
@@ -91,13 +98,18 @@ def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_
 VOLCANO = "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies/dgx-01"
 
 
-def verified(fleet: Fleet) -> tuple[int, str]:
+MACHINES = ("dgx-h100", "epyc-nps4", "--profile", "training")
+
+
+def verified(fleet: Fleet, *machines: str) -> tuple[int, str]:
     """Hold the cluster to the plans, as an admin does; return the exit code and what is said."""
     program = str(Path(sys.executable).with_name("numaforge"))
     login = (f"--kubeconfig={fleet.kubeconfig}", f"--kubectl={fleet.control_plane.kubectl()}")
-    machines = ("dgx-h100", "epyc-nps4", "--profile", "training")
     done = subprocess.run(
-        [program, "cluster", "verify", *machines, *login], capture_output=True, text=True, check=False
+        [program, "cluster", "verify", *(machines or MACHINES), *login],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -108,7 +120,16 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     program = str(Path(sys.executable).with_name("numaforge"))
     command = [program, "cluster", "generate", "dgx-h100", "epyc-nps4", "--profile", "training"]
     subprocess.run([*command, "--to", str(tmp_path)], check=True, capture_output=True)
-    for system in ("labels", "nfd", "noderesourcetopology", "volcano", "koordinator", "crane", "openshift"):
+    for system in (
+        "labels",
+        "nfd",
+        "noderesourcetopology",
+        "volcano",
+        "koordinator",
+        "crane",
+        "openshift",
+        "network-operator",
+    ):
         text = (tmp_path / system / "kustomization.yaml").read_text()
         [command] = re.findall(r"^# kubectl (apply .*) -k \.$", text, re.MULTILINE)
         applied = kubectl(fleet, *command.split(), "--force-conflicts", "-k", str(tmp_path / system))
@@ -119,7 +140,8 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     assert kubectl(fleet, "apply", *ours, "-f", str(levels)).returncode == 0
     code, said = verified(fleet)
     [held] = [line for line in said.splitlines() if " held to " in line]
-    assert (code, held.partition(" held")[0]) == (0, "18 objects"), said
+    assert (code, held.partition(" held")[0]) == (0, "19 objects"), said
+    assert "gpu-operator: the cluster does not serve nvidia.com/v1 ClusterPolicy" in said
     assert "kueue: the cluster does not serve kueue.x-k8s.io/v1beta2 ResourceFlavor" in said
     fleet.patch(VOLCANO, {"spec": {"policies": {"CPUManagerPolicy": "none"}}})
     fleet.send("DELETE", "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/epyc-01")
@@ -139,3 +161,34 @@ def test_a_strict_api_server_refuses_a_field_that_there_is_not(fleet: Fleet, tmp
     )
     assert refused.returncode != 0
     assert "numaRes" in refused.stderr
+
+
+POLICY = "/apis/nvidia.com/v1/clusterpolicies"
+REQUIRED = ("operator", "daemonsets", "driver", "toolkit", "devicePlugin", "gfd", "dcgm", "dcgmExporter")
+
+
+def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Fleet, tmp_path: Path) -> None:
+    profile = tmp_path / "handed.yaml"
+    profile.write_text(yaml.safe_dump(HANDED))
+    machines = ("dgx-h100", "--profile", str(profile), "--for", "gpu-operator")
+    folder = tmp_path / "cluster"
+    program = str(Path(sys.executable).with_name("numaforge"))
+    subprocess.run(
+        [program, "cluster", "generate", *machines, "--to", str(folder)], check=True, capture_output=True
+    )
+    kubectl(fleet, "create", "namespace", gpu_operator.NAMESPACE)  # which may be there
+    applied = kubectl(
+        fleet, "apply", "--server-side", "--force-conflicts", "-k", str(folder / "gpu-operator")
+    )
+    assert applied.returncode == 0, applied.stderr
+    serve(fleet, "gpu-operator-clusterpolicies")
+    values = yaml.safe_load((folder / "gpu-operator/gpu-operator.values.yml").read_text())
+    spec = {name: {} for name in (*REQUIRED, "nodeStatusExporter")} | values
+    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
+    fleet.send("POST", POLICY, {**policy, "spec": spec})
+    code, said = verified(fleet, *machines)
+    assert code == 0, said
+    fleet.patch(f"{POLICY}/cluster-policy", {"spec": {"migManager": {"config": {"default": "all-disabled"}}}})
+    code, said = verified(fleet, *machines)
+    assert code == 1
+    assert "spec.migManager.config.default is all-disabled, and planned  (written by " in said

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numaforge.schedulers.fleet import ServedNode
+    from numaforge.schedulers.live import Deviation
     from numaforge.schedulers.systems import Folder
 
 _LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
@@ -234,8 +235,7 @@ def verify(
     from dataclasses import asdict
 
     from numaforge.report.wording import counted
-    from numaforge.schedulers.kubectl_get import identity, live_objects, resource_slices
-    from numaforge.schedulers.live import deviations
+    from numaforge.schedulers.kubectl_get import resource_slices
     from numaforge.schedulers.slices import slice_deviations
     from numaforge.schedulers.systems import generate as generated
 
@@ -244,14 +244,10 @@ def verify(
         return code
     found, passed_over, held = {}, dict[str, list[str]](), 0
     for folder in generated(nodes, systems):
-        live, unserved = live_objects(folder.held(), **login)
+        found[folder.name], count, unserved = _deviations(folder, login)
+        held += count
         if unserved:
-            passed_over[folder.name] = [" ".join(kind) for kind in unserved]
-        pairs = [(each, live.get(identity(each))) for each in folder.held_where_served(unserved)]
-        held += len(pairs)
-        found[folder.name] = [
-            one for each, other in pairs for one in deviations(each, folder.completed(other))
-        ]
+            passed_over[folder.name] = unserved
     if _DRA in (systems or SYSTEMS):
         slices = resource_slices(**login)
         if slices is None and any(node.plan.dra for node in nodes):
@@ -278,6 +274,19 @@ def verify(
         how = "see above" if wrong else "as planned"
         echo(f"{counted(held, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code
+
+
+def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[Deviation], int, list[str]]:
+    """Return what differs of a system's live objects, how many were looked at, and the kinds not served."""
+    from numaforge.schedulers.kubectl_get import identity, live_objects
+    from numaforge.schedulers.live import deviations
+
+    if folder.nothing:
+        remark(f"{folder.name}: nothing to hold a cluster to: {folder.nothing}")
+    live, unserved = live_objects(folder.held(), **login)
+    held = folder.held_where_served(unserved)
+    found = [one for each in held for one in deviations(each, folder.completed(live.get(identity(each))))]
+    return found, len(held), [" ".join(kind) for kind in unserved]
 
 
 cluster.add_command(explain)

@@ -74,7 +74,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Operand:
     """A part of the operator: the end of its label of a node, and whether a node wants it.
 
     `wanted` is None where the plan does not say. `why` is the reason where nodes do without it.
@@ -116,13 +116,13 @@ def _wants_host_engine(node: ServedNode) -> bool | None:
     return False if any(each.name == _HOST_ENGINE and each.pod is None for each in daemons) else None
 
 
-DRIVER = _Part("driver", _wants_driver, "the hosts have the driver")
-MIG_MANAGER = _Part("mig-manager", _wants_mig_manager, "numaforge cuts the GPUs, or a DRA driver does")
-DEVICE_PLUGIN = _Part(
+DRIVER = _Operand("driver", _wants_driver, "the hosts have the driver")
+MIG_MANAGER = _Operand("mig-manager", _wants_mig_manager, "numaforge cuts the GPUs, or a DRA driver does")
+DEVICE_PLUGIN = _Operand(
     "device-plugin", _wants_device_plugin, "a DRA driver hands out the GPUs, so no device plugin may"
 )
-HOST_ENGINE = _Part("dcgm", _wants_host_engine, f"the hosts run {_HOST_ENGINE} themselves")
-_PARTS = (DRIVER, MIG_MANAGER, DEVICE_PLUGIN, HOST_ENGINE)
+HOST_ENGINE = _Operand("dcgm", _wants_host_engine, f"the hosts run {_HOST_ENGINE} themselves")
+_OPERANDS = (DRIVER, MIG_MANAGER, DEVICE_PLUGIN, HOST_ENGINE)
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
@@ -312,7 +312,7 @@ def _note_what_is_not_said(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> N
 def _patches(nodes: Sequence[ServedNode]) -> Iterator[dict[str, Any]]:
     """Yield the Nodes that do without a part which others have."""
     labels: dict[str, dict[str, str]] = {}
-    for part in _PARTS:
+    for part in _OPERANDS:
         for node in part.without(nodes):
             labels.setdefault(node.name, {})[f"{_DEPLOY}.{part.label}"] = "false"
     for node in nodes:

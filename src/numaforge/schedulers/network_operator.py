@@ -29,7 +29,7 @@ _OF_THE_DRIVER = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "ib_umad", "rd
 
 
 @dataclass(frozen=True)
-class _Plugin:
+class _RdmaServing:
     """What serves the RDMA devices of a kind of node: the policy's field, and the plugin's configuration."""
 
     field: str
@@ -42,7 +42,7 @@ class _Plugin:
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield a NicClusterPolicy where the nodes are alike, else a NicNodePolicy for each kind."""
-    kinds: dict[_Plugin, list[ServedNode]] = {}
+    kinds: dict[_RdmaServing, list[ServedNode]] = {}
     others = False
     for node in fleet.nodes:
         plugin = _plugin(fleet, node)
@@ -86,11 +86,13 @@ def _written(name: str, why: str, policies: Sequence[_Policy]) -> Written:
     return Written(name, why, tuple(policy for policy, _ in policies), held=held)
 
 
-def _cluster_policy(plugin: _Plugin, nodes: Sequence[ServedNode]) -> _Policy:
+def _cluster_policy(plugin: _RdmaServing, nodes: Sequence[ServedNode]) -> _Policy:
     return _policy("NicClusterPolicy", _POLICY, plugin.section, nodes)
 
 
-def _node_policies(fleet: ServedFleet, plugin: _Plugin, nodes: Sequence[ServedNode]) -> Iterator[_Policy]:
+def _node_policies(
+    fleet: ServedFleet, plugin: _RdmaServing, nodes: Sequence[ServedNode]
+) -> Iterator[_Policy]:
     """Yield the policies of a kind of node: one for each label, which also says where the kubelet is."""
     labelled: dict[str, list[ServedNode]] = {}
     for node in nodes:
@@ -124,13 +126,13 @@ def _is_set_by_plan(node: ServedNode) -> bool:
     return bool(host.nics or host.netns or {*modules.options} & {*_OF_THE_DRIVER})
 
 
-def _plugin(fleet: ServedFleet, node: ServedNode) -> _Plugin | None:
+def _plugin(fleet: ServedFleet, node: ServedNode) -> _RdmaServing | None:
     """Return what serves a node's RDMA devices; None where its plan has no pools, or none can be served."""
     pools = node.plan.rdma.pools
     if not pools:
         return None
     if (node.plan.rdma.host.netns or node.machine.rdma_netns) != "exclusive":
-        return _Plugin(_SHARED, config_text(node.plan))
+        return _RdmaServing(_SHARED, config_text(node.plan))
     if node.plan.rdma.pools_deployed:
         fleet.leave_out(
             node,
@@ -146,7 +148,7 @@ def _plugin(fleet: ServedFleet, node: ServedNode) -> _Plugin | None:
             "(rdma.host.wait_for_virtual_functions)",
         )
         return None
-    return _Plugin(_SRIOV, json.dumps({"resourceList": resources}, indent=2) + "\n")
+    return _RdmaServing(_SRIOV, json.dumps({"resourceList": resources}, indent=2) + "\n")
 
 
 def _virtual_functions(node: ServedNode, pool: RdmaPool) -> dict[str, Any] | None:
