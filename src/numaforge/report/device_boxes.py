@@ -22,7 +22,7 @@ from numaforge.report.boxes import (
     stacked,
     text_width,
 )
-from numaforge.report.slices import GpuParts, Part, parts_of
+from numaforge.report.slices import GpuPart, GpuParts, parts_of
 from numaforge.report.wording import (
     accelerator_label,
     counted,
@@ -211,7 +211,7 @@ def _parts(when: str, parts: GpuParts, width: float) -> Box:
     )
 
 
-def _part(kind: str, part: Part, unit: float) -> Box:
+def _part(kind: str, part: GpuPart, unit: float) -> Box:
     width = part.size * unit - 1
     label = part.label if text_width(part.label, _PART_FONT) <= width - 2 else ""
     text = Text(label, width / 2, _PART - 3, _PART_FONT, anchor="middle")

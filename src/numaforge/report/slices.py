@@ -34,7 +34,7 @@ _PICTURE_WIDTH = 48  # characters that a whole GPU takes
 
 
 @dataclass(frozen=True)
-class Part:
+class GpuPart:
     """A part of a GPU: where it begins, and how much of the GPU it takes, in the units of its row."""
 
     start: int
@@ -48,7 +48,7 @@ class PartRow:
     """Parts side by side. `kind` is "compute", "memory" or "instance"."""
 
     kind: str
-    parts: tuple[Part, ...]
+    parts: tuple[GpuPart, ...]
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ def within(units: int, instances: Iterable[MigInstance]) -> bool:
     return all(0 <= one.start < one.start + one.size <= units for one in instances)
 
 
-def instance_parts(instances: Iterable[MigInstance]) -> tuple[Part, ...]:
+def instance_parts(instances: Iterable[MigInstance]) -> tuple[GpuPart, ...]:
     """Return GPU instances as parts, without the memory in their names, which the place shows: `1g+me`."""
     return tuple(
-        Part(one.start, one.size, re.sub(r"\.[0-9]+gb", "", one.profile), str(one))
+        GpuPart(one.start, one.size, re.sub(r"\.[0-9]+gb", "", one.profile), str(one))
         for one in sorted(instances, key=lambda one: one.start)
     )
 
@@ -117,7 +117,7 @@ def gpus_planned(machine: NodeTopology, plan: NodePlan) -> dict[str, Gpu]:
     return {gpu.pci_address: gpu for gpu in after.gpus}
 
 
-def row_text(units: int, parts: Iterable[Part], width: int) -> str:
+def row_text(units: int, parts: Iterable[GpuPart], width: int) -> str:
     """Return a row of characters with each part as a box: `|1g  |1g  |----|`; dashes are no part's.
 
     A unit is `width` characters wide.
@@ -130,7 +130,7 @@ def row_text(units: int, parts: Iterable[Part], width: int) -> str:
     return f"{row}{_free(units - position, width)}|"
 
 
-def unit_width(rows: Iterable[Sequence[Part]], least: int) -> int:
+def unit_width(rows: Iterable[Sequence[GpuPart]], least: int) -> int:
     """Return how many characters a unit takes so that every label fits into its part."""
     return max([least, *(-(-(len(part.label) + 1) // part.size) for parts in rows for part in parts)])
 
@@ -211,9 +211,9 @@ def _size(size_bytes: int | None) -> str:
     return human_bytes(size_bytes) if size_bytes else ""
 
 
-def _even(count: int, units: int, labels: Sequence[str], what: str, size: str) -> tuple[Part, ...]:
+def _even(count: int, units: int, labels: Sequence[str], what: str, size: str) -> tuple[GpuPart, ...]:
     share = units // count
     return tuple(
-        Part(place * share, share, label, f"{what} {place}" + (f", {size}" if size else ""))
+        GpuPart(place * share, share, label, f"{what} {place}" + (f", {size}" if size else ""))
         for place, label in enumerate(labels)
     )
