@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
@@ -181,7 +180,12 @@ class Role(Called):
 
     def _module(self, name: str) -> object | None:
         dotted = f"{self.package}.{name}"
-        return import_module(dotted) if find_spec(dotted) else None
+        try:
+            return import_module(dotted)
+        except ModuleNotFoundError as error:
+            if error.name != dotted:  # it is there, and what it imports is not
+                raise
+            return None
 
 
 def role(package: str, title: str, called: str | None = None, goes_with: tuple[str, ...] = ()) -> Role:

@@ -28,7 +28,7 @@ from numaforge.resources import template_dir
 from numaforge.roles import document as plans
 from tests.fixtures import machines
 from tests.fuzz.mutations import mutated_data, mutated_text
-from tests.fuzz.targets import Target, troubles
+from tests.fuzz.targets import FACTOR, Target, troubles
 from tests.fuzz.test_fuzz_documents import (
     DEVICE_PLUGIN,
     DEVICES,
@@ -43,7 +43,9 @@ from tests.fuzz.test_fuzz_documents import (
 from tests.fuzz.test_fuzz_hosts import mutated_host
 
 CASES = 4
-"""For each place of a command in `make test`; 120 times as many in `make test-all PART=fuzz`."""
+"""For each place of a command in `make test`."""
+LONG_RUN = 200_000
+"""For all places together in `make test-all PART=fuzz`, whose factor is 120."""
 
 KUBELET = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -269,6 +271,7 @@ DOORS: dict[str, Callable[[Random], str]] = {
     "rdma topology-xml dgx.json --profile FILE --to -": profile,
     "convert FILE": converted,
 }
+CASES_OF_A_DOOR = CASES if FACTOR == 1 else -(-LONG_RUN // (120 * len(DOORS)))
 ELSEWHERE = {
     "apply": "an inventory: the target of that name; its hosts' answers: test_fuzz_hosts.py",
     "doctor": "as apply",
@@ -319,7 +322,7 @@ def answered(door: str, text: str) -> None:
 @pytest.mark.parametrize("door", DOORS)
 def test_whatever_a_file_holds_a_command_answers_or_refuses(door: str, folder: Path) -> None:
     name = "command-" + door.replace(" ", "_").replace("/", "_")
-    assert troubles(Target(name, partial(answered, door), DOORS[door], CASES)) == []
+    assert troubles(Target(name, partial(answered, door), DOORS[door], CASES_OF_A_DOOR)) == []
 
 
 def render(text: str) -> None:

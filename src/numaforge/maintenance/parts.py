@@ -24,7 +24,7 @@ PART_MODULES: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role
 
 def shell_of(names: Iterable[str]) -> list[str]:
     """Return the names of the shell files of parts, as `shell.library` takes them."""
-    return _files_without("look", names)
+    return [file for name in names for file in _files_of(name) if not file.endswith("/look")]
 
 
 def refuse_incomplete(names: Iterable[str], script: str) -> None:
@@ -48,13 +48,15 @@ def _functions() -> frozenset[str]:
 
 def look_shell_of(names: Iterable[str]) -> list[str]:
     """Return the names of the shell files with which these parts look at a node."""
-    return _files_without("part", names)
+    return [file for name in names for file in _files_of(name) if not file.endswith("/part")]
 
 
-def _files_without(other: str, names: Iterable[str]) -> list[str]:
-    return [
+@cache
+def _files_of(part: str) -> tuple[str, ...]:
+    """Return the shell files of a part, each with its folder; found once, not for each host."""
+    folder = _FOLDERS[part]
+    return tuple(
         f"roles/{folder}/{file.stem}"
-        for folder in (_FOLDERS[name] for name in names)
         for file in sorted((_ROLES / folder).glob("*.sh"))
-        if file.stem not in (other, "probe", "at_boot")
-    ]
+        if file.stem not in ("probe", "at_boot")
+    )

@@ -61,11 +61,10 @@ def reduced(library: str, user: str) -> str:
     Every word of a statement counts as a name that it needs. Error codes stay: pynvml makes its exception
     classes from their names when it is imported.
     """
-    statements = list(_statements(library))
+    statements = [(statement, _defines(statement)) for statement in _statements(library)]
     defined: dict[str, list[str]] = {}
     needed = set(_NAME.findall(user))
-    for statement in statements:
-        name = _defines(statement)
+    for statement, name in statements:
         if name is None:
             needed.update(_NAME.findall(statement))
         else:
@@ -76,7 +75,7 @@ def reduced(library: str, user: str) -> str:
             reached = set(_NAME.findall(statement)) - needed
             needed |= reached
             waiting.extend(reached)
-    return "".join(s for s in statements if (name := _defines(s)) is None or name in needed)
+    return "".join(statement for statement, name in statements if name is None or name in needed)
 
 
 def _statements(source: str) -> Iterator[str]:
