@@ -139,6 +139,7 @@ def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...],
     Pods of DaemonSets and those that a kubelet was given are on every node, once each.
     """
     from numaforge.kubelet.admission import Pod
+    from numaforge.kubelet.admission.pod import shape_of_pod
     from numaforge.kubelet.admission.shapes import Shape
     from numaforge.rollout.cluster import ENDED_PHASES
 
@@ -161,7 +162,7 @@ def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...],
         if (owner := _owner_of_all(each)) is not None:
             everywhere[owner] = pod
             continue
-        asked = _asked(pod)
+        asked = shape_of_pod(pod, names=False)
         found.setdefault(asked, pod)
         counts[asked] += 1
     if len(everywhere) > MOST_PODS:
@@ -182,21 +183,6 @@ def _owner_of_all(document: Mapping[str, Any]) -> str | None:
         node = str(mapping(document.get("spec")).get("nodeName") or "")
         return f"{namespace}/{str(metadata.get('name')).removesuffix(f'-{node}')}"
     return None
-
-
-def _asked(pod: Pod) -> object:
-    """Return what tells shapes apart: what each container asks for, whatever its name."""
-    containers = tuple(
-        (
-            tuple(sorted(each.requests.items())),
-            tuple(sorted(each.limits.items())),
-            each.init,
-            each.restartable,
-        )
-        for each in pod.containers
-    )
-    levels = (tuple(sorted((said or {}).items())) for said in (pod.requests, pod.limits, pod.overhead))
-    return containers, *levels
 
 
 def _named(shapes: Iterable[Shape]) -> Iterator[Shape]:

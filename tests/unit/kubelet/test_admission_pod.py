@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from numaforge.kubelet.admission.demand import Demand, Gates, qos_class
-from numaforge.kubelet.admission.pod import Pod, PodError, pod_requests
+from numaforge.kubelet.admission.pod import Pod, PodError, pod_requests, shape_of_pod
 from numaforge.kubelet.admission.qos import explain
 
 GIB = 2**30
@@ -184,3 +184,36 @@ def test_the_line_to_change_is_named(shape: Pod, changes: list[str]) -> None:
 
 def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway() -> None:
     assert explain(pod(container(cpu="1500m", memory="1Gi")), cpu_manager_is_static=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "alike", "alike_without_names"),
+    [
+        pytest.param(
+            pod(container(cpu="1000m", memory="1Gi")).named("other"),
+            True,
+            True,
+            id="the pod's own name is no part of it",
+        ),
+        pytest.param(
+            pod(container("other", cpu=1, memory="1Gi")),
+            False,
+            True,
+            id="a container's name is, unless names are left out",
+        ),
+        pytest.param(pod(container(cpu=2, memory="1Gi")), False, False, id="what a container asks for"),
+        pytest.param(pod(container(cpu=1, memory="1Gi"), overhead={"cpu": "1"}), False, False, id="overhead"),
+        pytest.param(
+            pod(container(cpu=1, memory="1Gi"), resources={}),
+            False,
+            False,
+            id="pod-level resources that are empty: the pod is BestEffort",
+        ),
+    ],
+)
+def test_the_shape_of_a_pod_is_what_a_kubelet_reads_of_it(
+    other: Pod, alike: bool, alike_without_names: bool
+) -> None:
+    one = pod(container(cpu=1, memory="1Gi"))
+    assert (shape_of_pod(one) == shape_of_pod(other)) is alike
+    assert (shape_of_pod(one, names=False) == shape_of_pod(other, names=False)) is alike_without_names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -105,6 +105,29 @@ class Pod:
     def named(self, name: str) -> Pod:
         """Return the same pod under another name."""
         return Pod(name, self.containers, self.requests, self.limits, self.overhead)
+
+
+def shape_of_pod(pod: Pod, *, names: bool = True) -> Hashable:
+    """Return what a kubelet reads of a pod: equal for pods that it answers alike.
+
+    Without `names` the same for pods that ask for the same, whatever their containers are called. A pod with
+    empty pod-level resources is not one without any: its QoS class is theirs alone.
+    """
+    containers = tuple(
+        (
+            each.name if names else None,
+            _in_order(each.requests),
+            _in_order(each.limits),
+            each.init,
+            each.restartable,
+        )
+        for each in pod.containers
+    )
+    return containers, _in_order(pod.requests), _in_order(pod.limits), _in_order(pod.overhead)
+
+
+def _in_order(quantities: Quantities | None) -> Hashable:
+    return None if quantities is None else tuple(sorted(quantities.items()))
 
 
 def whole(quantity: Fraction) -> int:
