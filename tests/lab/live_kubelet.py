@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,18 +54,21 @@ class Api:
             identity.write(_decoded(user["client-certificate-data"]) + _decoded(user["client-key-data"]))
             identity.flush()
             context.load_cert_chain(identity.name)
-        self._address = cluster["server"].removeprefix("https://")
-        self._context = context
+        address = cluster["server"].removeprefix("https://")
+        self._connection = http.client.HTTPSConnection(address, context=context, timeout=60)
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Return the answer; raise LabError with the API server's complaint."""
         content = None if body is None else json.dumps(body)
-        with closing(
-            http.client.HTTPSConnection(self._address, context=self._context, timeout=60)
-        ) as connection:
-            connection.request(method, path, content, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            text = answer.read().decode()
+        try:
+            self._connection.request(method, path, content, {"Content-Type": "application/json"})
+            answer = self._connection.getresponse()
+        except (http.client.RemoteDisconnected, ConnectionError):
+            # The server ends a connection that was idle, before it reads what comes over it.
+            self._connection.close()
+            self._connection.request(method, path, content, {"Content-Type": "application/json"})
+            answer = self._connection.getresponse()
+        text = answer.read().decode()
         if answer.status >= http.client.BAD_REQUEST:
             raise LabError(f"{method} {path}: {json.loads(text)['message']}")
         return json.loads(text)

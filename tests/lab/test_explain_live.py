@@ -3,6 +3,10 @@
 What is explained rests on what a cluster's API server and a node's state files say at that moment, as for an
 admin. NUMAFORGE_EXPLAINED says how many pods (`make test-admissions EXPLAINED=5000`), NUMAFORGE_SEED which
 ones.
+
+A start of the kubelet takes as long as ten pods, so a run has many of them. In one run of two each pod is
+waited for, so that what a refused one leaves behind is read. In the others a pod that is said to be refused
+is not: it takes nothing from those after it, and its verdict is compared when theirs are.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -24,12 +28,15 @@ from numaforge.explain.workload import workloads_of
 from numaforge.kubelet.admission.fit import Scenario
 from tests.lab.admission_sequences import PODS_PER_SEQUENCE, SCENARIOS, sequence
 from tests.lab.admission_sequences import Scenario as Settings
-from tests.lab.live_kubelet import LiveKubelet, expected
+from tests.lab.live_kubelet import LiveKubelet, Verdict, expected
 
 EXPLAINED = int(os.environ.get("NUMAFORGE_EXPLAINED", 2000))
 SEED = os.environ.get("NUMAFORGE_SEED", "1")
 EVERY_TIME = (4,)
-"""The runs of `make test`: one under restricted, with all managers."""
+"""The runs of `make test`: one under restricted, with all managers, and with fewer pods."""
+PODS = 50
+BURST = 6
+"""Pods that the kubelet is given before it is asked about them."""
 
 EMPTY_POOL = "default cpuset cannot be empty"
 """Of a kubelet that has given out its last CPU, and would not start again (kubernetes/kubernetes#141196)."""
@@ -45,8 +52,25 @@ class Explained:
     def settings(self) -> Settings:
         return SCENARIOS[self.number % len(SCENARIOS)]
 
+    @property
+    def pods(self) -> int:
+        return PODS_PER_SEQUENCE if self.number in EVERY_TIME else PODS
 
-RUNS = [Explained(number) for number in range(-(-EXPLAINED // PODS_PER_SEQUENCE))]
+    @property
+    def waits(self) -> bool:
+        """Whether each pod is waited for: by turns, also for one configuration, as their number is odd."""
+        return self.number % 2 == 0
+
+
+def runs(pods: int) -> list[Explained]:
+    """Return the runs that have as many pods together."""
+    found: list[Explained] = []
+    while sum(each.pods for each in found) < pods:
+        found.append(Explained(len(found)))
+    return found
+
+
+RUNS = runs(EXPLAINED)
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +82,19 @@ def kubelet(lab: Lab) -> Iterator[LiveKubelet]:
     lab.reset()
 
 
-def word_of(kubelet: LiveKubelet, settings: Mapping[str, Any], pod: Mapping[str, Any]) -> OfNode:
-    """Return what is explained of a pod on the node, from what cluster and state files say now."""
+def word_of(
+    kubelet: LiveKubelet, settings: Mapping[str, Any], pod: Mapping[str, Any], without: frozenset[str]
+) -> OfNode:
+    """Return what is explained of a pod on the node, from what cluster and state files say now.
+
+    `without` are pods by UID that are to be refused, and may not be yet.
+    """
     node = kubelet.node()
     scenario: Scenario = kubelet.scenario(settings)
     [workload] = workloads_of([pod], "pod.yaml")
     cluster = read_cluster([node, *kubelet.pods()])
     machine = GivenMachine(node["metadata"]["name"], scenario)
-    [verdict] = explain(workload, candidates([machine], cluster.nodes))[0].verdicts
+    [verdict] = explain(workload, candidates([machine], cluster.nodes, without))[0].verdicts
     return verdict
 
 
@@ -82,28 +111,52 @@ def word_of(kubelet: LiveKubelet, settings: Mapping[str, Any], pod: Mapping[str,
 )
 def test_explains_what_the_live_kubelet_does(kubelet: LiveKubelet, run: Explained) -> None:
     settings = run.settings.config(run.number % 50)
-    operations = sequence(Random(f"{SEED}/explained/{run.number}"), kubelet.simulator(settings))  # noqa: S311
+    random = Random(f"{SEED}/explained/{run.number}")  # noqa: S311
+    operations = sequence(random, kubelet.simulator(settings), run.pods)
     kubelet.start(settings)
-    there: set[str] = set()
+    given = Given(kubelet, f"NUMAFORGE_SEED={SEED} {run.settings.name}")
     for operation in operations:
         if "remove" in operation:
+            given.compare()
             kubelet.delete(operation["remove"])
-            there.discard(operation["remove"])
+            given.there.discard(operation["remove"])
             continue
-        verdict = word_of(kubelet, settings, operation)
-        name = operation["metadata"]["name"]
-        kubelet.create(operation)
-        real = kubelet.verdicts([name])[name]
+        verdict = word_of(kubelet, settings, operation, frozenset(given.uids))
+        given.uids.add(kubelet.create(operation))
+        given.pods[operation["metadata"]["name"]] = verdict, json.dumps(operation)
         said = verdict.judgement.kubelet
-        told = (
-            f"NUMAFORGE_SEED={SEED} {run.settings.name}: of {json.dumps(operation)}, beside {sorted(there)}"
-        )
+        refused = said is not None and not said.admitted and not verdict.doubts
+        if run.waits or not refused or len(given.pods) == BURST:
+            given.compare()
+    given.compare()
+
+
+@dataclass
+class Given:
+    """The pods that the kubelet was given and was not asked about, with what is explained of them."""
+
+    kubelet: LiveKubelet
+    told: str
+    there: set[str] = field(default_factory=set)
+    pods: dict[str, tuple[OfNode, str]] = field(default_factory=dict)
+    uids: set[str] = field(default_factory=set)
+
+    def compare(self) -> None:
+        """Wait for the kubelet's verdicts, and hold what was explained to them."""
+        found = self.kubelet.verdicts(self.pods) if self.pods else {}
+        for name, (verdict, document) in self.pods.items():
+            self._hold(verdict, found[name], f"{self.told}: of {document}, beside {sorted(self.there)}")
+            if found[name]["admitted"]:
+                self.there.add(name)
+        self.pods.clear()
+        self.uids.clear()
+
+    def _hold(self, verdict: OfNode, real: Verdict, told: str) -> None:
+        said = verdict.judgement.kubelet
         assert said is not None, f"{told}: {verdict.judgement.unknown}"
         if any(EMPTY_POOL in doubt for doubt in verdict.doubts):
-            there |= {name} if real["admitted"] else set()
-            continue
+            return
         assert verdict.doubts == (), told
         assert expected(said) == real, told
         if real["admitted"]:
             assert verdict.judgement.reasons == (), told
-            there.add(name)
