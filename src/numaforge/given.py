@@ -125,6 +125,11 @@ def mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the mappings in a list; none of what is no list."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
 def _open(path: str | Path) -> int:
     if str(path) != _STANDARD_INPUT:
         # A named pipe that no program writes into would block for ever.

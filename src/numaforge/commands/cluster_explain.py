@@ -25,6 +25,7 @@ from numaforge.report.terminal import echo, remark, show_json
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.explain.candidates import GivenMachine
+    from numaforge.explain.claims import ClaimWorld
     from numaforge.explain.cluster import LiveCluster, LivePod
     from numaforge.explain.workload import Workload
     from numaforge.roles.node import NodePlan
@@ -91,9 +92,11 @@ def explain(
     if not machines and code:
         return code
     subject = read.pod(pod) if read and is_name else None
-    workloads = _workloads(pod, subject, read)
+    workloads, world = _workloads(pod, subject, read)
+    if read and saved is None and read.needs_claims(workloads):
+        world = _claims(login).beside(world)
     without = frozenset({subject.uid}) if subject else frozenset[str]()
-    nodes = candidates(machines, read.nodes if read else None, without)
+    nodes = candidates(machines, read.nodes if read else None, without, world)
     if not nodes:
         raise NumaforgeError("the cluster has no nodes", where=saved or "kubectl")
     if read and read.unread:
@@ -118,20 +121,38 @@ def _is_name(pod: str) -> bool:
     return True
 
 
-def _workloads(pod: str, subject: LivePod | None, cluster: LiveCluster | None) -> tuple[Workload, ...]:
+def _workloads(
+    pod: str, subject: LivePod | None, cluster: LiveCluster | None
+) -> tuple[tuple[Workload, ...], ClaimWorld]:
+    """Return what is to be placed, and the objects of claims that file and cluster have."""
     from numaforge.commands.inputs import yaml_documents
+    from numaforge.explain.claims import ClaimWorld, claim_world
     from numaforge.explain.workload import workloads_of
 
+    world = cluster.claims if cluster else ClaimWorld()
     if subject is not None and cluster is not None:
-        return (cluster.workload(subject),)
-    found = workloads_of((each for each in yaml_documents(pod) if each is not None), pod)
-    return tuple(each for each in found if each.members)
+        return (cluster.workload(subject),), world
+    documents = [each for each in yaml_documents(pod) if each is not None]
+    found = workloads_of(documents, pod)
+    return tuple(each for each in found if each.members), world.beside(claim_world(documents))
+
+
+def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
+    """Return the objects of claims as kubectl gets them; where it may not, what is claimed is not known."""
+    from numaforge.explain.claims import ClaimWorld, claim_world
+    from numaforge.schedulers.kubectl_get import claim_objects
+
+    try:
+        found = claim_objects(**login)
+    except NumaforgeError as error:
+        return ClaimWorld(why_unknown=error.message)
+    return claim_world(found or (), is_whole=True)
 
 
 def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]) -> LiveCluster:
     """Return the cluster as a file has it, else as kubectl gets it; with the PodGroup of a pod in it."""
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
-    from numaforge.explain.cluster import GROUPS, group_stub, read_cluster
+    from numaforge.explain.cluster import group_stubs, read_cluster
     from numaforge.given import NotJsonError, parse_json, read_text
     from numaforge.schedulers.kubectl_get import items_of, listed, live_objects
 
@@ -149,10 +170,8 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
     documents = listed("nodes,pods", **login)
     found = read_cluster(documents)
     group = found.pod(pod).member.group if pod is not None else None
-    if group is None:
-        return found
-    stubs = [group_stub(group, version) for version in GROUPS]
-    return read_cluster(documents, live_objects(stubs, **login)[0].values())
+    stubs = group_stubs(group) if group else []
+    return read_cluster(documents, live_objects(stubs, **login)[0].values()) if stubs else found
 
 
 def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> Iterator[str]:
@@ -243,10 +262,19 @@ def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping
     node = planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
     require_start(node.kubelet, name)
     scenario = Scenario(
-        node.machine, node.kubelet.effective, node.devices, node.state or None, node.kubelet.version
+        node.machine,
+        node.kubelet.effective,
+        node.devices,
+        node.state or None,
+        node.kubelet.version,
+        node.claims,
     )
     return GivenMachine(
-        name, scenario, _labels(node.machine, plan), held=_held(machine) if node.state else None
+        name,
+        scenario,
+        _labels(node.machine, plan),
+        held=_held(machine) if node.state else None,
+        world=_planned_claims(name, node.machine, plan),
     )
 
 
@@ -259,12 +287,35 @@ def _as_it_is(
     from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.roles.device_plugin.plan import devices_of
+    from numaforge.roles.dra.plan import claims_of
 
     report = read_config(None, None, (), kubelet_version, machine)
     plan = saved_plan(machine)
     devices = devices_of(machine, plan) if plan else inventory_of(machine)
-    scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version)
-    return GivenMachine(name, scenario, _labels(machine, plan), held=_held(machine) if state else None)
+    claims = claims_of(machine, plan) if plan else {}
+    scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version, claims)
+    return GivenMachine(
+        name,
+        scenario,
+        _labels(machine, plan),
+        held=_held(machine) if state else None,
+        world=_planned_claims(name, machine, plan),
+    )
+
+
+def _planned_claims(name: str, machine: NodeTopology, plan: NodePlan | None) -> ClaimWorld:
+    """Return what claims find on a node as its plan has it; nothing is known of one that has none."""
+    from numaforge.explain.claims import ClaimWorld, claim_world
+    from numaforge.roles.device_plugin.plan import devices_of
+    from numaforge.roles.dra.plan import claims_of
+    from numaforge.schedulers.dra import planned_classes
+    from numaforge.schedulers.fleet import ServedNode
+    from numaforge.schedulers.slices import planned_slices
+
+    if plan is None or plan.dra is None:
+        return ClaimWorld()
+    served = ServedNode(machine, plan, devices_of(machine, plan), "")
+    return claim_world([*planned_classes(claims_of(machine, plan)), *planned_slices(served, name)])
 
 
 def _labels(machine: NodeTopology, plan: NodePlan | None) -> dict[str, str]:

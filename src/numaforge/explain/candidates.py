@@ -10,14 +10,18 @@ from itertools import count
 from typing import Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
+from numaforge.explain.allocation import Allocation, RequestCount
+from numaforge.explain.claims import NOTHING_KNOWN, ClaimWorld
 from numaforge.explain.cluster import LiveNode, LivePod
+from numaforge.explain.devices import HeldClaim, NodeDevices, devices_on
 from numaforge.explain.placing import HostPort, Labels, keeps_away
+from numaforge.explain.pod_claims import Place
 from numaforge.explain.workload import GangPod
 from numaforge.kubelet.admission import Admission, Node, Pod
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
-from numaforge.kubelet.admission.pod import CPU, MEMORY, Quantities, is_extended
+from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
 from numaforge.kubelet.admission.predicates import PODS, request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import is_counted
@@ -33,7 +37,7 @@ class GivenMachine:
     """A node's machine and kubelet as they are given, with what was in its state files when it was looked at.
 
     `held` are the devices that containers had then: pod ("namespace/name" or UID) -> container -> resource ->
-    ids; None where that is not known.
+    ids; None where that is not known. `world` is what its plan says of claims.
     """
 
     name: str
@@ -41,6 +45,7 @@ class GivenMachine:
     labels: Labels = field(default_factory=dict)
     why_unknown: str = ""
     held: Mapping[str, Mapping[str, Mapping[str, set[str]]]] | None = None
+    world: ClaimWorld = NOTHING_KNOWN
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,14 @@ class SaidOfPod:
     """What is said of one pod on one node.
 
     `reasons` are the scheduler's against the node, none where it may send the pod. `kubelet` is None where it
-    is not known how the kubelet would answer, for the reason `unknown`.
+    is not known how the kubelet would answer, for the reason `unknown`. `requests` are those of the pod's
+    claims.
     """
 
     reasons: tuple[str, ...]
     kubelet: Admission | None
     unknown: str = ""
+    requests: tuple[RequestCount, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -125,8 +132,8 @@ class Candidate:
     """A node as scheduler and kubelet have it; pods are placed by making another candidate.
 
     `allocatable` is in whole units, CPUs in thousandths; `known` says that no resource is missing in it
-    because a plugin is not known. `labels_known` says the same of labels. `doubts` say what the answers rest
-    on.
+    because a plugin is not known. `labels_known` says the same of labels. `devices` are those that claims are
+    served from, None where they are not known. `doubts` say what the answers rest on.
     """
 
     name: str
@@ -144,29 +151,48 @@ class Candidate:
     why_unknown: str = ""
     scenario: Scenario | None = None
     doubts: tuple[str, ...] = ()
+    world: ClaimWorld = NOTHING_KNOWN
+    devices: NodeDevices | None = None
 
     def judge(self, member: GangPod) -> SaidOfPod:
         """Return what scheduler and kubelet say of a pod here."""
-        reasons = tuple(self._reasons(member))
+        claims = self._claims(member)
+        reasons = (*self._reasons(member), *([claims.refusal] if claims.refusal else []))
         if self.kubelet is None:
-            return SaidOfPod(reasons, None, self.why_unknown)
+            return SaidOfPod(reasons, None, self.why_unknown, claims.counts)
         try:
-            return SaidOfPod(reasons, self.kubelet.answer(member.pod))
+            return SaidOfPod(reasons, self.kubelet.answer(member.pod), requests=claims.counts)
         except KubeletHangError as hang:
-            return SaidOfPod(reasons, None, hang.message)
+            return SaidOfPod(reasons, None, hang.message, claims.counts)
 
     def placed(self, member: GangPod) -> Candidate:
         """Return the node once a pod is there that both have taken."""
         used = dict(self.used)
         for resource, amount in self._request(member.pod).items():
             used[resource] = used.get(resource, 0) + amount
+        devices = self.devices
+        for claim in self._allocated(member):
+            devices = devices.with_claim(claim) if devices else None
         return replace(
             self,
             used=used,
             pods=self.pods + 1,
             ports=self.ports | member.placing.ports,
             kubelet=self.kubelet.with_pod(member.pod) if self.kubelet else None,
+            devices=devices,
         )
+
+    def beside(self, other: Candidate, member: GangPod) -> Candidate:
+        """Return the node once a pod is on another, `other`: claims that it has there, it has not here."""
+        if self.devices is None or other.devices is None:
+            return self
+        shared = {each.claim for each in member.claims}
+        devices = self.devices
+        for claim in other.devices.held:
+            theirs = any(each.device in self.devices.by_id for each in claim.devices)
+            if (claim.name in shared or theirs) and self.devices.claim(claim.name) is None:
+                devices = devices.with_claim(claim)
+        return self if devices is self.devices else replace(self, devices=devices)
 
     def left(self, running: RunningPod) -> Candidate | None:
         """Return the node once a pod has left; None where its kubelet is not known."""
@@ -174,14 +200,22 @@ class Candidate:
             return None
         freed = self._request(running.pod)
         used = {resource: amount - freed.get(resource, 0) for resource, amount in self.used.items()}
-        return replace(self, used=used, pods=self.pods - 1, kubelet=self.kubelet.without(running))
+        return replace(
+            self,
+            used=used,
+            pods=self.pods - 1,
+            kubelet=self.kubelet.without(running),
+            devices=self.devices.without(running.pod.name) if self.devices else None,
+        )
 
     def not_seen(self, member: GangPod) -> tuple[str, ...]:
-        """Return what of a pod's wishes cannot be judged here: labels and resources that are not known."""
+        """Return what of a pod's wishes cannot be judged here: labels, resources and claims."""
         labels = () if self.labels_known else tuple(sorted(member.placing.keys - self.labels.keys()))
         asked = self._request(member.pod)
         resources = () if self.known else tuple(name for name in asked if self._is_unknown(name))
-        return (*(f"label {each}" for each in labels), *resources)
+        unknown = self._claims(member).unknown
+        claims = [f"whether its claims can be served ({'; '.join(unknown)})"] if unknown else []
+        return (*(f"label {each}" for each in labels), *resources, *claims)
 
     @property
     def free_share(self) -> float:
@@ -213,11 +247,62 @@ class Candidate:
             return  # of a machine whose kubelet is not known, without a cluster
         if self.pods + 1 > self.most_pods:
             yield "Too many pods"
+        by_claims = self._by_claims(member.pod)
         for resource, amount in self._request(member.pod).items():
-            if not amount or self._is_unknown(resource) or not _counts(resource, self.allocatable):
+            if (
+                not amount
+                or resource in by_claims
+                or self._is_unknown(resource)
+                or not _counts(resource, self.allocatable)
+            ):
                 continue
             if amount > self.allocatable.get(resource, 0) - self.used.get(resource, 0):
                 yield f"Insufficient {resource}"
+
+    def has_claims(self, member: GangPod) -> bool:
+        """Say whether claims serve any of what a pod asks for here."""
+        return bool(member.claims or self._by_claims(member.pod))
+
+    def _by_claims(self, pod: Pod) -> dict[str, tuple[str, int]]:
+        """Return the extended resources that a claim serves here, no device plugin: its class, and how many.
+
+        pkg/scheduler/framework/plugins/dynamicresources, filterExtendedResources.
+        """
+        return {
+            resource: (device_class, amount)
+            for resource, amount in self._request(pod).items()
+            if amount
+            and not self.allocatable.get(resource)
+            and (device_class := self.world.class_of(resource))
+        }
+
+    def _claims(self, member: GangPod) -> Allocation:
+        """Return whether the node's devices serve what a pod claims; each question is answered once."""
+        key = member.claims, tuple(sorted(self._by_claims(member.pod).items()))
+        if key == ((), ()):
+            return Allocation(True)
+        if self.devices is None:
+            return self._allocation(member)
+        if key not in self.devices.answers:
+            self.devices.answers[key] = self._allocation(member)
+        found: Allocation = self.devices.answers[key]
+        return found
+
+    def _allocated(self, member: GangPod) -> Iterable[HeldClaim]:
+        """Yield the claims that a pod has once it is here."""
+        if not self.has_claims(member):
+            return
+        here = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.name]}]},)
+        for claim in self._allocation(member).claims:
+            yield replace(claim, selector=here)
+        for each in member.claims:
+            held = self.devices.claim(each.claim) if self.devices and each.claim else None
+            if held is not None:
+                yield replace(held, holders=frozenset({member.pod.name}))
+
+    def _allocation(self, member: GangPod) -> Allocation:
+        place = Place(self.name, self.labels, self.devices, self.world)
+        return place.allocation(member.pod.name, member.claims, self._by_claims(member.pod))
 
     def _is_unknown(self, resource: str) -> bool:
         return (
@@ -236,16 +321,47 @@ def candidates(
     machines: Iterable[GivenMachine],
     live: Mapping[str, LiveNode] | None,
     without: frozenset[str] = frozenset(),
+    world: ClaimWorld = NOTHING_KNOWN,
 ) -> tuple[Candidate, ...]:
     """Return the nodes: with a cluster those that it has, else the machines that are given, without pods.
 
-    `without` are pods that are not counted, by their UIDs: those that are to be placed.
+    `without` are pods that are not counted, by their UIDs: those that are to be placed. `world` has the
+    objects of claims that are known; where it has no slices, those of plans are taken.
     """
     given = {machine.name: machine for machine in machines}
     kubelets: dict[bytes, tuple[KnownKubelet | None, str]] = {}
     if live is None:
-        return tuple(_empty(machine, kubelets) for machine in given.values())
-    return tuple(_of_cluster(node, given.get(name), without, kubelets) for name, node in sorted(live.items()))
+        found = (_empty(machine, kubelets) for machine in given.values())
+    else:
+        found = (
+            _of_cluster(node, given.get(name), without, kubelets, world)
+            for name, node in sorted(live.items())
+        )
+    held = [each for each in world.held() if not each.holders or each.holders - without]
+    return tuple(
+        _with_devices(each, given.get(each.name), live.get(each.name) if live else None, world, held)
+        for each in found
+    )
+
+
+def _with_devices(
+    candidate: Candidate,
+    machine: GivenMachine | None,
+    live: LiveNode | None,
+    world: ClaimWorld,
+    held: Sequence[HeldClaim],
+) -> Candidate:
+    """Return a node with the devices that claims are served from: those of slices, else those of its plan."""
+    both = machine.world.beside(world) if machine and not world.is_whole else world
+    if both.slices is None:
+        return replace(candidate, world=both)
+    planned = world.slices is None
+    known = replace(candidate, world=both)
+    if planned and live is not None and any(known.has_claims(each.member) for each in live.pods):
+        why = "which devices its pods have is not known"
+        return replace(known, world=replace(both, why_unknown=why))
+    devices = devices_on(candidate.name, candidate.labels, both.slices, held, both.rules, planned=planned)
+    return replace(known, devices=devices)
 
 
 def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate | None:
@@ -274,7 +390,14 @@ def emptied(candidate: Candidate) -> Candidate | None:
     fresh = replace(candidate.scenario, state=None)
     kubelet = KnownKubelet(fresh.node(), ())
     return replace(
-        candidate, scenario=fresh, kubelet=kubelet, used={}, pods=0, ports=frozenset(), cordoned=False
+        candidate,
+        scenario=fresh,
+        kubelet=kubelet,
+        used={},
+        pods=0,
+        ports=frozenset(),
+        cordoned=False,
+        devices=candidate.devices.emptied() if candidate.devices else None,
     )
 
 
@@ -307,6 +430,7 @@ def _of_cluster(
     machine: GivenMachine | None,
     without: frozenset[str],
     kubelets: dict[bytes, tuple[KnownKubelet | None, str]],
+    world: ClaimWorld,
 ) -> Candidate:
     pods = tuple(pod for pod in node.pods if pod.uid not in without)
     used: dict[str, int] = {}
@@ -315,6 +439,7 @@ def _of_cluster(
             used[resource] = used.get(resource, 0) + amount
     kubelet, doubt, why = None, "", "its machine is not given"
     if machine is not None:
+        machine = _without_plugins(machine, node, world)
         kubelet, doubt = _kubelet(machine, pods, kubelets)
         why = machine.why_unknown or doubt
     return Candidate(
@@ -334,6 +459,21 @@ def _of_cluster(
         scenario=machine.scenario if machine else None,
         doubts=(doubt,) if doubt and kubelet else (),
     )
+
+
+def _without_plugins(machine: GivenMachine, node: LiveNode, world: ClaimWorld) -> GivenMachine:
+    """Return a machine without the device plugins in whose place claims serve its Node's resources."""
+    scenario = machine.scenario
+    if scenario is None or scenario.devices is None:
+        return machine
+    plugins = {
+        resource: devices
+        for resource, devices in scenario.devices.items()
+        if node.allocatable.get(resource) or world.class_of(resource) is None
+    }
+    if len(plugins) == len(scenario.devices):
+        return machine
+    return replace(machine, scenario=replace(scenario, devices=plugins))
 
 
 def _kubelet(
@@ -446,19 +586,6 @@ def _doubt(scenario: Scenario, pods: Sequence[LivePod], refused: Sequence[str]) 
 def _unused() -> str:
     """Return a name that no pod has: a manager takes a pod of one name for the same pod."""
     return f"?{next(_NUMBERS)}"
-
-
-def shape_of_pod(pod: Pod) -> Hashable:
-    """Return what a kubelet reads of a pod: equal for pods that it answers alike."""
-    containers = tuple(
-        (each.name, _sorted(each.requests), _sorted(each.limits), each.init, each.restartable)
-        for each in pod.containers
-    )
-    return containers, _sorted(pod.requests), _sorted(pod.limits), _sorted(pod.overhead)
-
-
-def _sorted(quantities: Quantities | None) -> Hashable:
-    return None if quantities is None else tuple(sorted(quantities.items()))
 
 
 def _counts(resource: str, allocatable: Mapping[str, int]) -> bool:

@@ -10,9 +10,20 @@ from math import ceil
 from typing import Any
 
 from numaforge.errors import NumaforgeError
-from numaforge.explain.workload import GangPod, Group, Workload, gang_of, group_of, member_of
+from numaforge.explain.claims import NOTHING_KNOWN, ClaimWorld, claim_world, is_of_claims, serves
+from numaforge.explain.workload import (
+    GangPod,
+    Group,
+    GroupName,
+    Workload,
+    gang_of,
+    group_name,
+    group_of,
+    member_of,
+    said_of,
+)
 from numaforge.given import mapping
-from numaforge.kubelet.admission.pod import CPU
+from numaforge.kubelet.admission.pod import CPU, pod_requests
 from numaforge.quantity import parse_quantity
 from numaforge.rollout.cluster import ENDED_PHASES
 from numaforge.schedulers import gangs
@@ -20,6 +31,7 @@ from numaforge.schedulers import gangs
 _DAEMON = "DaemonSet"
 GROUPS = (
     "scheduling.x-k8s.io/v1alpha1",
+    "scheduling.sigs.k8s.io/v1alpha1",
     "scheduling.volcano.sh/v1beta1",
     *(f"{gangs.GROUP}/{version}" for version in gangs.VERSIONS),
 )
@@ -70,12 +82,22 @@ class LiveNode:
 
 @dataclass(frozen=True)
 class LiveCluster:
-    """Nodes by name, and the pods that have no node or have ended."""
+    """Nodes by name, and the pods that have no node or have ended; `claims` has the objects of claims."""
 
     nodes: Mapping[str, LiveNode]
     others: tuple[LivePod, ...]
-    groups: Mapping[str, Group] = field(default_factory=dict)
+    groups: Mapping[GroupName, Group] = field(default_factory=dict)
     unread: int = 0
+    claims: ClaimWorld = NOTHING_KNOWN
+
+    def needs_claims(self, workloads: Iterable[Workload]) -> bool:
+        """Say whether pods to be placed claim devices, or ask for what some node offers by no plugin."""
+        for member in (each for workload in workloads for each in workload.members):
+            asked = [name for name, amount in pod_requests(member.pod).items() if amount and serves(name)]
+            lacking = any(not node.allocatable.get(name) for node in self.nodes.values() for name in asked)
+            if member.claims or lacking:
+                return True
+        return False
 
     def pod(self, name: str) -> LivePod:
         """Return a pod by `namespace/name`; raises NumaforgeError where there is none."""
@@ -96,11 +118,11 @@ class LiveCluster:
             waiting = [pod.member, *waiting]
         return self._still_missing(group, waiting)
 
-    def _still_missing(self, group: str, waiting: Sequence[GangPod]) -> Workload:
+    def _still_missing(self, group: GroupName, waiting: Sequence[GangPod]) -> Workload:
         """Return a gang's waiting pods; those of it that run already count for how many start together."""
         placed = (each.member for node in self.nodes.values() for each in node.pods)
         running = sum(each.group == group and each not in waiting for each in placed)
-        said = self.groups.get(group)
+        said = said_of(group, self.groups)
         left = replace(said, least=max(1, said.least - running)) if said else None
         gang = gang_of(group, waiting, left)
         notes = (*gang.notes, f"{running} of its pods run already") if running else gang.notes
@@ -108,13 +130,14 @@ class LiveCluster:
 
 
 def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -> LiveCluster:
-    """Return the Nodes, pods and PodGroups in documents; what is neither is left out.
+    """Return the Nodes, pods, PodGroups and what is claimed in documents; what is none of these is left out.
 
     A pod that cannot be read counts as `unread`: its resources are not known.
     """
     nodes: dict[str, LiveNode] = {}
     pods: list[LivePod] = []
-    found: dict[str, Group] = {}
+    found: dict[GroupName, Group] = {}
+    claims: list[Document] = []
     unread = 0
     for each in (*documents, *groups):
         if not isinstance(each, Mapping):
@@ -132,30 +155,35 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
                 unread += 1
         elif kind == "PodGroup":
             with suppress(NumaforgeError):
-                found[f"{metadata.get('namespace') or 'default'}/{name}"] = group_of(each)
+                found[group_name(each)] = group_of(each)
+        elif is_of_claims(each):
+            claims.append(each)
+    others = tuple(pod for pod in pods if not pod.counts)
+    world = claim_world(claims, is_whole=bool(claims))
+    return LiveCluster(_with_pods(nodes, pods), others, found, unread, world)
+
+
+def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[str, LiveNode]:
+    """Return the nodes with the pods that are on them, in the order in which their kubelets took them."""
     placed: dict[str, list[LivePod]] = {}
     for pod in pods:
         if pod.counts:
             placed.setdefault(str(pod.node), []).append(pod)
-    complete = {
-        name: LiveNode(
-            node.name,
-            node.labels,
-            node.taints,
-            node.cordoned,
-            node.allocatable,
-            tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))),
-        )
+    return {
+        name: replace(node, pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))))
         for name, node in nodes.items()
     }
-    others = tuple(pod for pod in pods if not pod.counts)
-    return LiveCluster(complete, others, found, unread)
 
 
-def group_stub(name: str, version: str) -> Document:
-    """Return what names the PodGroup of this namespace and name, to ask for it."""
-    namespace, _, own = name.partition("/")
-    return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": own, "namespace": namespace}}
+def group_stubs(name: GroupName) -> list[Document]:
+    """Return what names the PodGroup of this name in each version that its API group may be served in."""
+    namespace, _, own = name[1].partition("/")
+    metadata = {"name": own, "namespace": namespace}
+    return [
+        {"apiVersion": version, "kind": "PodGroup", "metadata": metadata}
+        for version in GROUPS
+        if version.rpartition("/")[0] == name[0]
+    ]
 
 
 def _node(name: str, document: Document) -> LiveNode:
@@ -196,5 +224,5 @@ def _pod(document: Document) -> LivePod:
         message=str(status["message"]) if status.get("message") else None,
         owner=str(first.get("kind")) if isinstance(first, Mapping) and first else None,
         started=str(status.get("startTime") or metadata.get("creationTimestamp") or ""),
-        member=member_of(metadata, free, name),
+        member=member_of(metadata, free, name, status),
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from numaforge.explain.candidates import Candidate, shape_of_pod
+from numaforge.explain.candidates import Candidate
 from numaforge.explain.workload import GangPod
+from numaforge.kubelet.admission.pod import shape_of_pod
 
 _SAME = 1e-9
 
@@ -59,7 +60,7 @@ def _place(members: Sequence[GangPod], nodes: Sequence[Candidate]) -> Placement:
     alike: dict[Hashable, tuple[GangPod, dict[str, float]]] = {}
     where: list[str] = []
     for member in members:
-        kind = shape_of_pod(member.pod), id(member.placing)
+        kind = shape_of_pod(member.pod), id(member.placing), member.claims
         if kind not in alike:
             fitting = {name: each.free_share for name, each in now.items() if each.judge(member).fits}
             alike[kind] = member, fitting
@@ -69,8 +70,19 @@ def _place(members: Sequence[GangPod], nodes: Sequence[Candidate]) -> Placement:
         best = max(fitting, key=fitting.__getitem__)
         now[best] = now[best].placed(member)
         where.append(best)
+        if now[best].has_claims(member) and _tell(now, best, member):
+            alike.clear()
         for example, still in alike.values():
             still.pop(best, None)
             if now[best].judge(example).fits:
                 still[best] = now[best].free_share
     return Placement(tuple(now.values()), tuple(where))
+
+
+def _tell(now: dict[str, Candidate], best: str, member: GangPod) -> bool:
+    """Let the other nodes know of the claims that a pod has on one; say whether any of them is changed."""
+    changed = False
+    for name, each in now.items():
+        if name != best and (beside := each.beside(now[best], member)) is not each:
+            now[name], changed = beside, True
+    return changed

@@ -1,7 +1,7 @@
 """What the default scheduler reads of a pod beside its resources, and the filters that read it.
 
 pkg/scheduler/framework/plugins of Kubernetes 1.37: nodeunschedulable, nodename, tainttoleration,
-nodeaffinity, nodeports. Volumes, other pods' affinities, spread and claims are not judged, and named.
+nodeaffinity, nodeports. Volumes, other pods' affinities and spread are not judged, and named.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ HostPort = tuple[str, int]  # protocol and port
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _DEFAULT_SCHEDULER = "default-scheduler"
-_UNSEEN = {
-    "resourceClaims": "claims of devices (DRA)",
-    "topologySpreadConstraints": "topology spread",
-}
+_SPREAD = "topologySpreadConstraints"
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,13 @@ class Placing:
 
     def tolerates(self, taint: Mapping[str, Any]) -> bool:
         """Say whether a toleration covers a taint."""
-        return any(_tolerates(each, taint) for each in self.tolerations)
+        return any(tolerates(each, taint) for each in self.tolerations)
 
     def selects(self, labels: Labels, node: str) -> bool:
         """Say whether nodeSelector and required node affinity select a node."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
-        return self.terms is None or any(_term_selects(term, labels, node) for term in self.terms)
+        return self.terms is None or any(term_selects(term, labels, node) for term in self.terms)
 
 
 def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
@@ -120,8 +117,11 @@ def shown_taint(taint: Mapping[str, Any]) -> str:
     return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """k8s.io/component-helpers/scheduling/corev1, ToleratesTaint; comparisons of numbers are alpha."""
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Say whether a toleration covers a taint, of a node or of a device.
+
+    k8s.io/component-helpers/scheduling/corev1, ToleratesTaint; comparisons of numbers are alpha.
+    """
     if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
     if toleration.get("key") not in (None, "", taint.get("key")):
@@ -133,7 +133,7 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     return operator == "Equal" and bool(toleration.get("key")) and same
 
 
-def _term_selects(term: Mapping[str, Any], labels: Labels, node: str) -> bool:
+def term_selects(term: Mapping[str, Any], labels: Labels, node: str) -> bool:
     """Say whether all requirements of a term hold; a term without any selects nothing."""
     expressions, fields = _listed(term, "matchExpressions"), _listed(term, "matchFields")
     if not expressions and not fields:
@@ -172,9 +172,8 @@ def _host_ports(spec: Mapping[str, Any], where: str) -> Iterator[HostPort]:
 def _unseen(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> Iterator[str]:
     if affinity.get("podAffinity") or affinity.get("podAntiAffinity"):
         yield "affinity to other pods"
-    for key, said in _UNSEEN.items():
-        if spec.get(key):
-            yield said
+    if spec.get(_SPREAD):
+        yield "topology spread"
     volumes = spec.get("volumes")
     if isinstance(volumes, list) and any(
         isinstance(each, Mapping) and ("persistentVolumeClaim" in each or "ephemeral" in each)

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.explain.candidates import Candidate, emptied, reconfigured, shape_of_pod
+from numaforge.explain.candidates import Candidate, emptied, reconfigured
 from numaforge.explain.placement import Placement, place
 from numaforge.explain.placing import cordon_aside, shown_taint
 from numaforge.explain.workload import GangPod, Workload
@@ -17,7 +17,7 @@ from numaforge.kubelet.admission import Container, Pod
 from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
 from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
-from numaforge.kubelet.admission.pod import CPU, MEMORY, Quantities, is_extended
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Quantities, is_extended, shape_of_pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.settings import STATIC
 from numaforge.kubelet.minors.options import (
@@ -106,7 +106,8 @@ def _sorts(about: GangPod, nodes: Sequence[Candidate]) -> list[list[Candidate]]:
     sorts: dict[object, list[Candidate]] = {}
     for each in nodes:
         reasons = each.judge(about).reasons
-        sorts.setdefault((reasons, id(each.kubelet)), []).append(each)
+        devices = id(each.devices) if each.has_claims(about) else None
+        sorts.setdefault((reasons, id(each.kubelet), devices), []).append(each)
     return sorted(sorts.values(), key=lambda sort: bool(sort[0].judge(about).reasons))
 
 

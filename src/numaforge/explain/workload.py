@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.errors import NumaforgeError
+from numaforge.explain.claims import PodClaim, is_of_claims, pod_claims
 from numaforge.explain.placing import Placing, placing_of
-from numaforge.given import mapping
+from numaforge.given import mapping, mappings
 from numaforge.kubelet.admission.pod import Pod, PodError
 from numaforge.mistakes import shown
 from numaforge.rollout.budget import CLIQUE
@@ -21,22 +22,32 @@ CLIQUE_TIER = 1
 
 _DOMAINS = "kueue.x-k8s.io/podset-required-topology"
 _COUNTS = {"Deployment": "replicas", "StatefulSet": "replicas", "ReplicaSet": "replicas"}
-_GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
-_GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+_GROUP_LABELS = {
+    "scheduling.x-k8s.io/pod-group": "scheduling.x-k8s.io",
+    "pod-group.scheduling.sigs.k8s.io": "scheduling.sigs.k8s.io",
+}
+_GROUP_ANNOTATIONS = {
+    "scheduling.k8s.io/group-name": "scheduling.volcano.sh",
+    "scheduling.volcano.sh/group-name": "scheduling.volcano.sh",
+}
+_NATIVE = "scheduling.k8s.io"
 _KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 Document = Mapping[str, Any]
+GroupName = tuple[str, str]
+"""The API group of a PodGroup, and its namespace and name: three API groups have PodGroups."""
 
 
 @dataclass(frozen=True)
 class GangPod:
-    """A pod, and where its spec lets it go. `group` is the gang that it says it is of, by name."""
+    """A pod, and where its spec lets it go. `group` is the PodGroup that it says it is of."""
 
     pod: Pod
     placing: Placing
-    group: str | None = None
+    group: GroupName | None = None
     domain: str | None = None
     least: int | None = None
+    claims: tuple[PodClaim, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,8 +79,8 @@ class Group:
 class _Reading:
     """What a file holds so far."""
 
-    groups: dict[str, Group] = field(default_factory=dict)
-    loose: dict[str, list[GangPod]] = field(default_factory=dict)
+    groups: dict[GroupName, Group] = field(default_factory=dict)
+    loose: dict[GroupName, list[GangPod]] = field(default_factory=dict)
     found: list[Workload] = field(default_factory=list)
 
 
@@ -86,10 +97,13 @@ def workloads_of(documents: Iterable[object], where: str) -> tuple[Workload, ...
             _read(document, reading, number)
         except NumaforgeError as error:
             raise error.at(where) from error
-    for name in reading.groups.keys() - reading.loose.keys():
-        remedy = "give the pods of the gang, or what makes them, in the same file"
-        raise NumaforgeError(f"PodGroup {name!r}: no pod says that it is of it", where=where, remedy=remedy)
-    gangs = [gang_of(name, members, reading.groups.get(name)) for name, members in reading.loose.items()]
+    for api, name in reading.groups:
+        if (api, name) not in reading.loose and (api or name not in {each for _, each in reading.loose}):
+            remedy = "give the pods of the gang, or what makes them, in the same file"
+            raise NumaforgeError(
+                f"PodGroup {name!r}: no pod says that it is of it", where=where, remedy=remedy
+            )
+    gangs = [gang_of(name, members, said_of(name, reading.groups)) for name, members in reading.loose.items()]
     workloads = (*reading.found, *gangs)
     if sum(len(each.members) for each in workloads) > MOST_PODS:
         raise NumaforgeError(f"holds more than the {MOST_PODS} pods that are placed at once", where=where)
@@ -98,50 +112,73 @@ def workloads_of(documents: Iterable[object], where: str) -> tuple[Workload, ...
     return workloads
 
 
-def gang_of(name: str, members: Iterable[GangPod], group: Group | None) -> Workload:
+def said_of(name: GroupName, groups: Mapping[GroupName, Group]) -> Group | None:
+    """Return what the PodGroup of this name says; one that is given without an API group is of any."""
+    return groups.get(name) or groups.get(("", name[1]))
+
+
+def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) -> Workload:
     """Return the pods of a gang as one workload; without its PodGroup all of them start together."""
     pods = tuple(members)
     said = max((each.least or 0 for each in pods), default=0)
     least = group.least if group else said or len(pods)
     domain = (group.domain if group else None) or next((each.domain for each in pods if each.domain), None)
     notes = group.notes if group else ()
+    if group is None and not said:
+        notes = ("its PodGroup is not given: all of its pods count as starting together",)
     if least > len(pods):
         notes = (*notes, f"{least} pods have to start together, and {len(pods)} of them are known")
-    return Workload("PodGroup", name, pods, least, domain, notes)
+    return Workload("PodGroup", name[1], pods, least, domain, notes)
 
 
 def group_of(document: Document) -> Group:
-    """Return what a PodGroup says: Volcano's, that of scheduler-plugins, or Kubernetes' own."""
+    """Return what a PodGroup says: Volcano's, that of scheduler-plugins, or Kubernetes' own.
+
+    Kubernetes' own is read as v1alpha2 (1.36), v1alpha3 and v1beta1 (1.37) have it: the policy `gang`, or
+    `basic`, under which no pod waits for another, and the constraint `topology`.
+    """
     spec = mapping(document.get("spec"))
-    gang = mapping(spec.get("schedulingPolicy")).get("gang")
-    least = gang.get("minCount") if isinstance(gang, Mapping) else spec.get("minMember", 1)
+    policy = mapping(spec.get("schedulingPolicy"))
+    gang = policy.get("gang")
+    key = "minCount" if isinstance(gang, Mapping) else "minMember"
+    least = gang.get(key) if isinstance(gang, Mapping) else spec.get(key, 1)
     where = f"PodGroup {_name(document)}"
     domain, notes = _network(spec)
-    listed = mapping(spec.get("schedulingConstraints")).get("topology")
-    if isinstance(listed, list) and listed and isinstance(listed[0], Mapping):
-        domain = str(listed[0].get("key"))
-    return Group(_count(least, where, "minMember", 1), domain, notes)
+    topology = mappings(mapping(spec.get("schedulingConstraints")).get("topology"))
+    if topology:
+        domain = str(topology[0].get("key"))
+    if parent := spec.get("parentCompositePodGroupName"):
+        notes = (*notes, f"its CompositePodGroup {parent}, whose groups wait for one another")
+    if mappings(spec.get("resourceClaims")):
+        notes = (*notes, "claims that its pods share: each pod is judged as if it had its own")
+    return Group(_count(least, where, key, 1), domain, notes)
 
 
-def member_of(metadata: Document, spec: Document, name: str) -> GangPod:
-    """Return a pod with what its metadata say of gangs."""
+def group_name(document: Document) -> GroupName:
+    """Return the name of a PodGroup with its API group, "" where it does not say it."""
+    return str(document.get("apiVersion") or "").rpartition("/")[0], _name(document)
+
+
+def member_of(metadata: Document, spec: Document, name: str, status: Document | None = None) -> GangPod:
+    """Return a pod with what its metadata say of gangs; `status` names the claims that were made for it."""
     pod = Pod.from_manifest({"spec": spec}, name)
     labels, annotations = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
-    native = spec.get("schedulingGroup")
+    native = mapping(spec.get("schedulingGroup")).get("podGroupName")
     names = [
-        *(labels.get(key) for key in _GROUP_LABELS),
-        *(annotations.get(key) for key in _GROUP_ANNOTATIONS),
-        annotations.get(f"{_KOORDINATOR}/name"),
-        str(native.get("podGroupName")) if isinstance(native, Mapping) else None,
+        (_NATIVE, str(native) if native else None),
+        *((api, labels.get(key)) for key, api in _GROUP_LABELS.items()),
+        *((api, annotations.get(key)) for key, api in _GROUP_ANNOTATIONS.items()),
+        (_KOORDINATOR, annotations.get(f"{_KOORDINATOR}/name")),
     ]
-    group = next(filter(None, names), None)
+    group = next(((api, name) for api, name in names if name), None)
     least = annotations.get(f"{_KOORDINATOR}/min-available")
     return GangPod(
         pod,
         placing_of(spec, name),
-        f"{_namespace(metadata)}/{group}" if group else None,
+        (group[0], f"{_namespace(metadata)}/{group[1]}") if group else None,
         annotations.get(_DOMAINS),
         int(least) if least and least.isascii() and least.isdigit() and len(least) < 9 else None,
+        pod_claims(spec, status or {}, _namespace(metadata)),
     )
 
 
@@ -154,9 +191,9 @@ def _read(document: Document, reading: _Reading, number: int) -> None:
             _read(each, reading, number)
         return
     if kind == "PodGroup":
-        reading.groups[_name(document)] = group_of(document)
+        reading.groups[group_name(document)] = group_of(document)
         return
-    if kind == "Workload":  # of which PodGroups are made, and which has no pods
+    if kind == "Workload" or is_of_claims(document):  # of which PodGroups and claims are made, without pods
         return
     name = _name(document)
     volcano = kind == "Job" and str(document.get("apiVersion", "")).startswith("batch.volcano.sh/")

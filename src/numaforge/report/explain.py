@@ -12,6 +12,7 @@ from numaforge.report.wording import counted, human_bytes, wrapped
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
+    from numaforge.explain.allocation import RequestCount
     from numaforge.explain.candidates import SaidOfPod
     from numaforge.explain.cluster import LivePod
     from numaforge.explain.explanation import Explanation, OfNode
@@ -137,9 +138,13 @@ def _details(answer: Explanation) -> Iterator[str]:
     """Yield what the managers of each kind of node say, of those to which the scheduler may send the pod."""
     for group in _groups(answer)[:_MOST_GROUPS]:
         judged = group[0].judgement
-        if judged.reasons:
+        if judged.reasons and not judged.requests:
             continue
         yield click.style(_folded(each.node for each in group), bold=True)
+        for request in judged.requests:
+            yield from wrapped(_request(request), _WIDTH)
+        if judged.reasons:
+            continue
         if judged.kubelet is None:
             yield from wrapped(f"not known: {judged.unknown}", _WIDTH)
             continue
@@ -153,6 +158,14 @@ def _details(answer: Explanation) -> Iterator[str]:
             yield from wrapped(str(judged.kubelet.status_message), _WIDTH)
             if judged.kubelet.in_the_way:
                 yield from wrapped(f"in the way: {in_the_way(judged.kubelet.in_the_way)}", _WIDTH)
+
+
+def _request(request: RequestCount) -> str:
+    """Say how many devices a request asks for, how many match it, and how many of these are free."""
+    asked = "all" if request.asked is None else str(request.asked)
+    said = f"{request.claim}: {request.request} asks for {asked} of {request.device_class}; "
+    said += f"{request.match} match, {request.free} of them free"
+    return f"{said}; {request.unsure} might match" if request.unsure else said
 
 
 def _disagreement(answer: Explanation) -> Iterator[str]:
@@ -182,7 +195,11 @@ def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode
     groups: dict[object, list[OfNode]] = {}
     for each in answer.verdicts:
         judged = each.judgement
-        said = (judged.reasons, repr(judged.kubelet) if not judged.reasons else _kubelet_in_short(judged))
+        said = (
+            judged.reasons,
+            judged.requests,
+            repr(judged.kubelet) if not judged.reasons else _kubelet_in_short(judged),
+        )
         groups.setdefault((*said, judged.unknown, by_placed and each.placed), []).append(each)
     return sorted(groups.values(), key=lambda group: _order(group[0].judgement))
 
@@ -274,6 +291,18 @@ def _node_document(verdict: OfNode) -> dict[str, Any]:
         "placed": verdict.placed,
         "scheduler": {"sends": not judged.reasons, "reasons": list(judged.reasons)},
         "kubelet": _kubelet_document(judged.kubelet) if judged.kubelet else None,
+        "claims": [
+            {
+                "claim": each.claim,
+                "request": each.request,
+                "class": each.device_class,
+                "asked": each.asked,
+                "match": each.match,
+                "free": each.free,
+                "unsure": each.unsure,
+            }
+            for each in judged.requests
+        ],
         "unknown": judged.unknown or None,
         "not_seen": list(verdict.not_seen),
         "doubts": list(verdict.doubts),

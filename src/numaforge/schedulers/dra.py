@@ -8,7 +8,7 @@ numaNode), NVIDIA's driver (devices gpu-MINOR, class gpu.nvidia.com), KEP-5055 (
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -16,6 +16,7 @@ import yaml
 from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
+from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, root_of
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.rails import rails
@@ -29,9 +30,12 @@ CPU_DRIVER = "dra.cpu"
 CPU_CAPACITY = "dra.cpu/cpu"
 TAINT = "numaforge.io/sick"
 
-_API = "resource.k8s.io/v1"
-_CLASSES = {NVIDIA: "gpu.nvidia.com", AMD: "gpu.amd.com"}
-_NIC_CLASS = "numaforge-rdma"
+API = "resource.k8s.io/v1"
+GPU_CLASSES = {NVIDIA: "gpu.nvidia.com", AMD: "gpu.amd.com"}
+NIC_CLASS = "numaforge-rdma"
+NIC_DRIVER = "dra.net"
+_OF_NVIDIA = 'device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "gpu"'
+_OF_NICS = 'device.driver == "dra.net" && device.attributes["dra.net"].rdma'
 _VALUES = "dra-driver-cpu.values.yml"
 _TAINT_VERSIONS = ((37, "v1"), (36, "v1beta2"), (33, "v1alpha3"))
 _DRIVER_ROOT = "/var/lib/kubelet"
@@ -103,17 +107,8 @@ def _claims(fleet: ServedFleet) -> Iterator[Written]:
             )
     if not shapes:
         return
-    nics = {
-        "apiVersion": _API,
-        "kind": "DeviceClass",
-        "metadata": {"name": _NIC_CLASS, "labels": dict(MANAGED_BY)},
-        "spec": {
-            "selectors": [
-                {"cel": {"expression": 'device.driver == "dra.net" && device.attributes["dra.net"].rdma'}}
-            ]
-        },
-    }
-    yield Written("classes.yaml", "RDMA devices as DRANET has them; GPUs have their driver's class", (nics,))
+    why = "RDMA devices as DRANET has them; GPUs have their driver's class"
+    yield Written("classes.yaml", why, (_device_class(NIC_CLASS, _OF_NICS, dict(MANAGED_BY)),))
     templates = {each["metadata"]["name"]: each for shape in sorted(shapes) for each in _templates(shape)}
     for node in fleet.nodes:
         for each in _with_cpus(node):
@@ -124,6 +119,27 @@ def _claims(fleet: ServedFleet) -> Iterator[Written]:
         "with CPUs are for one container, which also requests as many CPUs",
         tuple(templates.values()),
     )
+
+
+def planned_classes(extended_resources: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
+    """Yield the DeviceClasses that claims of these files name: those of the drivers, and that for NICs.
+
+    `extended_resources` are those that claims serve with no device plugin.
+    """
+    yield _device_class(GPU_CLASSES[NVIDIA], _OF_NVIDIA, resource=GPU if GPU in extended_resources else None)
+    for name in (GPU_CLASSES[AMD], CPU_DRIVER):
+        yield _device_class(name, f'device.driver == "{name}"')
+    yield _device_class(NIC_CLASS, _OF_NICS)
+
+
+def _device_class(
+    name: str, selector: str, labels: Mapping[str, str] | None = None, resource: str | None = None
+) -> dict[str, Any]:
+    spec: dict[str, Any] = {"selectors": [{"cel": {"expression": selector}}]}
+    if resource is not None:
+        spec["extendedResourceName"] = resource
+    metadata = {"name": name, "labels": labels} if labels else {"name": name}
+    return {"apiVersion": API, "kind": "DeviceClass", "metadata": metadata, "spec": spec}
 
 
 def roots(machine: NodeTopology) -> dict[str, Shape]:
@@ -141,7 +157,7 @@ def roots(machine: NodeTopology) -> dict[str, Shape]:
     return {
         root: (vendors[listed[0]], len(listed), nics[root])
         for root, listed in sorted(gpus.items())
-        if nics[root] and len({vendors[each] for each in listed}) == 1 and vendors[listed[0]] in _CLASSES
+        if nics[root] and len({vendors[each] for each in listed}) == 1 and vendors[listed[0]] in GPU_CLASSES
     }
 
 
@@ -149,7 +165,7 @@ def _templates(shape: Shape) -> Iterator[dict[str, Any]]:
     """Yield a claim for a GPU and a rail, and one for all that are below a root."""
     vendor, gpus, nics = shape
     for count, rail_count in dict.fromkeys(((1, 1), (gpus, nics))):
-        requests = [_request("gpu", _CLASSES[vendor], count), _request("nic", _NIC_CLASS, rail_count)]
+        requests = [_request("gpu", GPU_CLASSES[vendor], count), _request("nic", NIC_CLASS, rail_count)]
         constraints = [{"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT}]
         yield _template(_name(vendor, count, rail_count), requests, constraints)
 
@@ -165,8 +181,8 @@ def _with_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
         return
     vendor = next(iter(found.values()))[0]
     requests = [
-        _request("gpu", _CLASSES[vendor], 1),
-        _request("nic", _NIC_CLASS, 1),
+        _request("gpu", GPU_CLASSES[vendor], 1),
+        _request("nic", NIC_CLASS, 1),
         {
             "name": "cpus",
             "exactly": {"deviceClassName": CPU_DRIVER, "capacity": {"requests": {CPU_CAPACITY: str(cpus)}}},
@@ -203,7 +219,7 @@ def _template(
     name: str, requests: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     return {
-        "apiVersion": _API,
+        "apiVersion": API,
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": name, "namespace": "default", "labels": dict(MANAGED_BY)},
         "spec": {"spec": {"devices": {"requests": list(requests), "constraints": list(constraints)}}},
@@ -235,7 +251,7 @@ def _taint_rules(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
                 },
                 "spec": {
                     "deviceSelector": {
-                        "driver": _CLASSES[NVIDIA],
+                        "driver": GPU_CLASSES[NVIDIA],
                         "pool": node.name,
                         "device": f"gpu-{gpu.minor}",
                     },

@@ -17,6 +17,12 @@ Identity = tuple[str, str, str, str]
 _SECONDS = 120
 _NO_SUCH_RESOURCE = "the server doesn't have a resource type"
 _NOT_FOUND = "(NotFound)"
+_SLICES = "resourceslices.resource.k8s.io"
+_TAINT_RULES = "devicetaintrules.resource.k8s.io"
+_CLAIMS = ",".join(
+    f"{each}.resource.k8s.io"
+    for each in ("resourceslices", "resourceclaims", "resourceclaimtemplates", "deviceclasses")
+)
 _NOT_SERVED = re.compile(r"no matches for kind \"([^\"]+)\" in version \"([^\"]+)\"")
 
 
@@ -72,13 +78,37 @@ def resource_slices(
 
     Raises HostUnreachableError where the API server cannot be asked.
     """
-    asked_for = ("get", "resourceslices.resource.k8s.io", "-o", "json", "--show-managed-fields")
-    done = _run(_command(asked_for, kubeconfig, context, kubectl), "")
+    return _served(_SLICES, ("--show-managed-fields",), kubeconfig, context, kubectl)
+
+
+def claim_objects(
+    *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
+) -> tuple[Mapping[str, Any], ...] | None:
+    """Return what claims of devices are judged by, of all namespaces; None where the cluster serves none.
+
+    DeviceTaintRules are left out where they are not served. Raises HostUnreachableError where the API server
+    cannot be asked, or answers a login that may not read them.
+    """
+    for resources in (f"{_CLAIMS},{_TAINT_RULES}", _CLAIMS):
+        if (found := _served(resources, ("-A",), kubeconfig, context, kubectl)) is not None:
+            return found
+    return None
+
+
+def _served(
+    resources: str,
+    options: Sequence[str],
+    kubeconfig: str | None,
+    context: str | None,
+    kubectl: str | None,
+) -> tuple[Mapping[str, Any], ...] | None:
+    """Return the objects of some resources; None where the cluster does not serve one of them."""
+    done = _run(_command(("get", resources, "-o", "json", *options), kubeconfig, context, kubectl), "")
     if done.returncode == 0:
         return _objects(done.stdout)
     if _NO_SUCH_RESOURCE in done.stderr:
         return None
-    raise HostUnreachableError(f"kubectl cannot get ResourceSlices: {done.stderr.strip()[-500:]}")
+    raise HostUnreachableError(f"kubectl cannot get {resources}: {done.stderr.strip()[-500:]}")
 
 
 def gang_version(

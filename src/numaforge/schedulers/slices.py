@@ -1,4 +1,4 @@
-"""Live ResourceSlices beside the topology and the plan: what drivers offer, and who has written it.
+"""ResourceSlices beside the topology and the plan: what drivers will offer, what they do, and who wrote it.
 
 A slice is a driver's own word, so no object is planned: each device that can be told by its PCI address, its
 NUMA node or its CPU is held to what the machine has.
@@ -14,9 +14,21 @@ from numaforge.errors import NumaforgeError
 from numaforge.given import mapping
 from numaforge.quantity import parse_quantity
 from numaforge.roles.dra.plan import CpuDriverPlan
-from numaforge.schedulers.dra import CPU_CAPACITY, CPU_DRIVER, NUMA_NODE, PCIE_ROOT
+from numaforge.schedulers.dra import (
+    API,
+    CPU_CAPACITY,
+    CPU_DRIVER,
+    GPU_CLASSES,
+    NIC_DRIVER,
+    NUMA_NODE,
+    PCIE_ROOT,
+)
 from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.live import Deviation, writer_of
+from numaforge.topology.model import Gpu
+from numaforge.topology.rails import rails
+from numaforge.topology.slices import countable_gpus
+from numaforge.topology.vendors import NVIDIA, listed_by_nvml
 
 _KIND = "ResourceSlice"
 _BUS_ID = "resource.kubernetes.io/pciBusID"
@@ -35,6 +47,70 @@ def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> It
         for each in own:
             for device in _devices(each):
                 yield from _place_deviations(node, each, device)
+
+
+def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the slices that drivers offer of a node as its plan has it, whose Node has this name.
+
+    They have what follows from the machine: whole GPUs and RDMA devices by PCIe root, and the CPU driver's
+    groups. MIG devices are not foreseen, nor other attributes.
+    """
+    if node.plan.dra is None:
+        return
+    offered: dict[str, list[dict[str, Any]]] = {}
+    if node.plan.dra.gpus:
+        for gpu in countable_gpus(node.machine.gpus):
+            whole = gpu.mig_mode != "enabled" and (gpu.vendor != NVIDIA or listed_by_nvml(gpu))
+            if gpu.vendor in GPU_CLASSES and whole and isinstance(gpu, Gpu):
+                offered.setdefault(GPU_CLASSES[gpu.vendor], []).append(_planned_gpu(node, gpu))
+        for rail in rails(node.machine):
+            if address := rail.device.pci_address:
+                attributes = {"rdma": {"bool": True}, **_at(node, address)}
+                offered.setdefault(NIC_DRIVER, []).append(
+                    {"name": rail.device.name, "attributes": attributes}
+                )
+    if driver := node.plan.dra.cpus:
+        offered[CPU_DRIVER] = [*_planned_cpus(node, driver)]
+    for driver_name, devices in offered.items():
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": driver_name, "nodeName": name, "pool": pool, "devices": devices}
+        metadata = {"name": f"{name}-{driver_name}"}
+        yield {"apiVersion": API, "kind": _KIND, "metadata": metadata, "spec": spec}
+
+
+def _planned_gpu(node: ServedNode, gpu: Gpu) -> dict[str, Any]:
+    attributes = _at(node, gpu.pci_address)
+    if gpu.vendor == NVIDIA:
+        attributes["type"] = {"string": "gpu"}
+        said = {"uuid": gpu.uuid, "productName": gpu.name}
+        attributes |= {key: {"string": value} for key, value in said.items() if value}
+    return {
+        "name": f"gpu-{gpu.pci_address}" if gpu.minor is None else f"gpu-{gpu.minor}",
+        "attributes": attributes,
+    }
+
+
+def _at(node: ServedNode, address: str) -> dict[str, Any]:
+    """Return where a device is, as the drivers of GPUs and NICs say it."""
+    root = root_of(node.machine, address)
+    return {_BUS_ID: {"string": address}} | ({PCIE_ROOT: {"string": root}} if root else {})
+
+
+def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str, Any]]:
+    key = {"numanode": NUMA_NODE, "socket": _SOCKET}.get(driver.group_by)
+    places = {cpu: each.id for each in node.machine.numa_nodes for cpu in each.cpus}
+    for group, cpus in sorted(groups_of(node, driver).items()):
+        if driver.device_mode == "individual":
+            for cpu in sorted(cpus):
+                attributes = {_CPU_ID: {"int": cpu}, NUMA_NODE: {"int": places[cpu]}}
+                yield {"name": f"cpu-{cpu}", "attributes": attributes}
+        elif cpus:
+            yield {
+                "name": f"cpus-{group}",
+                "attributes": {key: {"int": group}} if key else {},
+                "capacity": {CPU_CAPACITY: {"value": str(len(cpus))}},
+                "allowMultipleAllocations": True,
+            }
 
 
 def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Deviation]:

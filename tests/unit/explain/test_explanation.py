@@ -12,9 +12,9 @@ import pytest
 
 from numaforge.errors import NumaforgeError
 from numaforge.explain.candidates import Candidate, GivenMachine, candidates
-from numaforge.explain.cluster import LiveCluster, read_cluster
+from numaforge.explain.cluster import GROUPS, LiveCluster, group_stubs, read_cluster
 from numaforge.explain.explanation import Explanation, explain
-from numaforge.explain.workload import workloads_of
+from numaforge.explain.workload import Group, group_name, group_of, workloads_of
 from numaforge.kubelet.admission import read_inventory
 from numaforge.kubelet.admission.fit import Scenario
 from tests.fixtures.machines import GIB, machine
@@ -363,6 +363,140 @@ def test_a_gang_needs_as_many_as_its_group_says() -> None:
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
     answer = explained(offline("one", "two"), job("j", 5, limits(4, 2), labels=labels), group)
     assert (answer.workload.kind, answer.fit, answer.workload.least, answer.fits) == ("PodGroup", 4, 4, True)
+
+
+GANG = {"gang": {"minCount": 3}}
+IN_RACK = {"topology": [{"key": "rack"}]}
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "least", "domain", "notes"),
+    [
+        pytest.param(
+            "scheduling.k8s.io/v1alpha2",
+            {
+                "podGroupTemplateRef": {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}},
+                "schedulingPolicy": GANG,
+                "schedulingConstraints": IN_RACK,
+                "disruptionMode": "PodGroup",
+            },
+            3,
+            "rack",
+            (),
+            id="v1alpha2, of 1.36",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1alpha3",
+            {
+                "workloadRef": {"workloadName": "w", "templateName": "t"},
+                "schedulingPolicy": GANG,
+                "schedulingConstraints": IN_RACK,
+                "disruptionMode": {"all": {}},
+            },
+            3,
+            "rack",
+            (),
+            id="v1alpha3, of 1.37",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1beta1",
+            {
+                "workloadRef": {"workloadName": "w", "templateName": "t"},
+                "schedulingPolicy": GANG,
+                "preemptionPolicy": "Never",
+            },
+            3,
+            None,
+            (),
+            id="v1beta1, of 1.37",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1beta1",
+            {"schedulingPolicy": {"basic": {}}, "schedulingConstraints": IN_RACK},
+            1,
+            "rack",
+            (),
+            id="basic: no pod waits for another",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1alpha3",
+            {"schedulingPolicy": GANG, "parentCompositePodGroupName": "whole"},
+            3,
+            None,
+            ("its CompositePodGroup whole, whose groups wait for one another",),
+            id="a group of groups is not judged",
+        ),
+        pytest.param(
+            "scheduling.k8s.io/v1alpha2",
+            {"schedulingPolicy": GANG, "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+            3,
+            None,
+            ("claims that its pods share: each pod is judged as if it had its own",),
+            id="claims of the group",
+        ),
+        pytest.param(
+            "scheduling.x-k8s.io/v1alpha1", {"minMember": 2}, 2, None, (), id="of scheduler-plugins"
+        ),
+        pytest.param(
+            "scheduling.volcano.sh/v1beta1",
+            {"minMember": 2, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}},
+            2,
+            "nvidia.com/gpu.clique",
+            (),
+            id="of Volcano",
+        ),
+    ],
+)
+def test_what_a_group_says_in_each_version_that_is_served(
+    version: str, spec: Mapping[str, Any], least: int, domain: str | None, notes: tuple[str, ...]
+) -> None:
+    document = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    assert group_of(document) == Group(least, domain, notes)
+    assert group_name(document) == (version.partition("/")[0], "default/g")
+    assert version in GROUPS
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "least"),
+    [
+        pytest.param({"schedulingGroup": {"podGroupName": "g"}}, {}, 4, id="of Kubernetes"),
+        pytest.param({}, {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, 2, id="of scheduler-plugins"),
+        pytest.param({}, {"annotations": {"scheduling.k8s.io/group-name": "g"}}, 3, id="of Volcano"),
+        pytest.param(
+            {},
+            {"annotations": {"gang.scheduling.koordinator.sh/name": "g"}},
+            5,
+            id="of Koordinator, without one",
+        ),
+    ],
+)
+def test_groups_of_one_name_are_told_apart_by_their_api(
+    spec: Mapping[str, Any], metadata: Mapping[str, Any], least: int
+) -> None:
+    named = {"kind": "PodGroup", "metadata": {"name": "g"}}
+    groups = [
+        {"apiVersion": "scheduling.x-k8s.io/v1alpha1", **named, "spec": {"minMember": 2}},
+        {"apiVersion": "scheduling.volcano.sh/v1beta1", **named, "spec": {"minMember": 3}},
+        {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            **named,
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 4}}},
+        },
+    ]
+    waiting = [
+        {**pod(f"g-{number}", {**limits(1), **spec}, **metadata), "status": {"phase": "Pending"}}
+        for number in range(5)
+    ]
+    cluster = read_cluster([node("one"), *waiting, *groups])
+    workload = cluster.workload(cluster.pod("default/g-0"))
+    assert (workload.least, len(workload.members)) == (least, 5)
+    assert bool(workload.notes) == (least == 5)
+
+
+def test_a_gang_is_asked_for_in_the_versions_of_its_api_alone() -> None:
+    versions = [each["apiVersion"] for each in group_stubs(("scheduling.k8s.io", "ml/g"))]
+    assert versions == [f"scheduling.k8s.io/{each}" for each in ("v1beta1", "v1alpha3", "v1alpha2")]
+    assert group_stubs(("gang.scheduling.koordinator.sh", "ml/g")) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,377 @@
+"""Whether a node's devices serve claims: the scheduler's search, with what is not known kept apart.
+
+k8s.io/dynamic-resource-allocation/structured of Kubernetes 1.37 (allocator_incubating.go, constraint.go,
+consumable_capacity.go): the first way in the order of pools, slices and devices. It is searched twice: with
+the devices alone that are known to match, and, where that fails, with those that might as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from numaforge.explain.claims import ClaimSpec, DeviceWish
+from numaforge.explain.devices import DeviceId, HeldClaim, NodeDevices, OfferedDevice, Taken
+from numaforge.explain.placing import tolerates
+from numaforge.explain.selectors import SelectorFailsError, selects
+from numaforge.given import mapping, mappings
+
+MOST_DEVICES_OF_A_CLAIM = 32
+"""AllocationResultsMaxSize."""
+_MOST_TRIALS = 20_000
+_SHOWN = 60
+_TAINTS = ("NoSchedule", "NoExecute")
+
+Classes = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class RequestCount:
+    """Of one request of a claim, how many devices of a node match it, and how many of these are free.
+
+    `claim` is the pod's own name of it, or that of a claim that several pods share. `asked` is None for all
+    devices. `unsure` might match: a selector or an attribute is not known.
+    """
+
+    claim: str
+    request: str
+    device_class: str
+    asked: int | None
+    match: int
+    free: int
+    unsure: int = 0
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Whether devices serve claims; None where that is not known, for the reasons `unknown`.
+
+    `claims` are those that are then allocated: with `fits` None, devices that might serve them. `refusal` is
+    the scheduler's.
+    """
+
+    fits: bool | None
+    refusal: str | None = None
+    unknown: tuple[str, ...] = ()
+    claims: tuple[HeldClaim, ...] = ()
+    counts: tuple[RequestCount, ...] = ()
+
+
+class _TooLongError(Exception):
+    """The search has tried as much as it may."""
+
+
+def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes, holder: str) -> Allocation:
+    """Return whether the devices of a node serve claims, which a pod (`holder`, its UID) has then.
+
+    Every class has to be in `classes`.
+    """
+    reader = _Matches(devices, classes)
+    counts = tuple(reader.counts(specs))
+    try:
+        found = _Search(devices, specs, reader, maybe=False).run()
+        if found is not None:
+            return Allocation(True, claims=_held(specs, found, holder), counts=counts)
+        found = _Search(devices, specs, reader, maybe=True).run() if reader.doubts else None
+    except _TooLongError:
+        return Allocation(None, unknown=("there are too many ways to try",), counts=counts)
+    except SelectorFailsError as failure:
+        return Allocation(False, f"a selector fails: {failure}", counts=counts)
+    if found is None:
+        return Allocation(False, "cannot allocate all claims", counts=counts)
+    return Allocation(None, unknown=tuple(reader.doubts), claims=_held(specs, found, holder), counts=counts)
+
+
+def _held(specs: Sequence[ClaimSpec], found: Sequence[list[Taken]], holder: str) -> tuple[HeldClaim, ...]:
+    return tuple(
+        HeldClaim(spec.name, frozenset({holder}), tuple(taken))
+        for spec, taken in zip(specs, found, strict=True)
+    )
+
+
+class _Matches:
+    """Which devices match which wish; `doubts` say what was not known when it was asked."""
+
+    def __init__(self, devices: NodeDevices, classes: Classes) -> None:
+        self._devices = devices
+        self._classes = classes
+        self._known: dict[tuple[int, DeviceId], bool | None] = {}
+        self.doubts: dict[str, None] = {}
+
+    def __call__(self, wish: DeviceWish, device: OfferedDevice) -> bool | None:
+        """Say whether a device matches; raises SelectorFailsError where a selector fails on it."""
+        key = id(wish), device.id
+        if key not in self._known:
+            self._known[key] = self._found(wish, device)
+        return self._known[key]
+
+    def _found(self, wish: DeviceWish, device: OfferedDevice) -> bool | None:
+        of_class = mappings(mapping(self._classes[wish.device_class].get("spec")).get("selectors"))
+        expressions = [str(mapping(each.get("cel")).get("expression")) for each in of_class]
+        unknown: list[str] = []
+        for expression in (*expressions, *wish.selectors):
+            matches = selects(expression, device.seen)
+            if matches is False:
+                return False
+            if matches is None:
+                unknown.append(expression)
+        doubts = [f"{_short(each)} is not evaluated" for each in unknown]
+        doubts += [f"{wish.unread} is not read"] if wish.unread else []
+        self.doubts |= dict.fromkeys(doubts)
+        return None if doubts else True
+
+    def counts(self, specs: Sequence[ClaimSpec]) -> Iterator[RequestCount]:
+        """Yield for each request how many devices match, and how many of these no claim has."""
+        taken = {each.device for each in self._devices.taken if each.consumed is None}
+        for spec in specs:
+            for name, ways in spec.requests:
+                for wish in ways:
+                    said = []
+                    for device in self._devices.devices:
+                        try:
+                            said.append((self(wish, device), device))
+                        except SelectorFailsError:
+                            continue
+                    matching = [device for matches, device in said if matches]
+                    yield RequestCount(
+                        spec.name.rpartition("/")[2],
+                        name if len(ways) == 1 else f"{name}/{wish.name}",
+                        wish.device_class,
+                        None if wish.takes_all else wish.count,
+                        len(matching),
+                        sum(_is_free(device, wish, taken) for device in matching),
+                        sum(matches is None for matches, _ in said),
+                    )
+
+
+def _is_free(device: OfferedDevice, wish: DeviceWish, taken: set[DeviceId]) -> bool:
+    return device.id not in taken and not _is_tainted(device, wish)
+
+
+def _is_tainted(device: OfferedDevice, wish: DeviceWish) -> bool:
+    return any(
+        taint.get("effect") in _TAINTS and not any(tolerates(each, taint) for each in wish.tolerations)
+        for taint in device.taints
+    )
+
+
+class _Search:
+    """One search for devices of all requests of some claims; with `maybe` what is not known is in favour."""
+
+    def __init__(
+        self, devices: NodeDevices, specs: Sequence[ClaimSpec], matches: _Matches, *, maybe: bool
+    ) -> None:
+        self._devices = devices
+        self._specs = specs
+        self._matches = matches
+        self._maybe = maybe
+        self._trials = 0
+        self._whole = {each.device for each in devices.taken if each.consumed is None}
+        self._shares: dict[DeviceId, dict[str, Fraction]] = {}
+        self._counters = {key: dict(amounts) for key, amounts in devices.counters.items()}
+        seen: set[DeviceId] = set()
+        for each in devices.taken:
+            if each.consumed is not None:
+                _add(self._shares.setdefault(each.device, {}), each.consumed)
+            if each.device in devices.by_id and each.device not in seen:
+                seen.add(each.device)
+                self._count(devices.by_id[each.device], -1)
+        self._result: list[list[Taken]] = [[] for _ in specs]
+        self._chosen: list[list[list[tuple[str, str, Any]]]] = [
+            [[] for _ in each.constraints] for each in specs
+        ]
+
+    def run(self) -> list[list[Taken]] | None:
+        """Return the devices of each claim, None without a way.
+
+        Raises _TooLongError, and SelectorFailsError where a selector fails on a device that is looked at.
+        """
+        return self._result if self._request(0, 0) else None
+
+    def _request(self, claim: int, number: int) -> bool:
+        if claim == len(self._specs):
+            return True
+        spec = self._specs[claim]
+        if number == len(spec.requests):
+            return self._request(claim + 1, 0)
+        name, ways = spec.requests[number]
+        for wish in ways:
+            own = name if len(ways) == 1 and wish.name == name else f"{name}/{wish.name}"
+            listed, count = self._wanted(wish)
+            if count and self._take(claim, number, own, wish, listed, 0, count):
+                return True
+        return False
+
+    def _wanted(self, wish: DeviceWish) -> tuple[Sequence[OfferedDevice], int]:
+        """Return of which devices how many are wanted; none where it cannot be served."""
+        listed = self._devices.devices
+        if not wish.takes_all:
+            return listed, wish.count
+        if self._devices.incomplete:
+            return (), 0
+        said = [(self._matches(wish, each), each) for each in listed]
+        sure = [each for matches, each in said if matches and _has_capacity(each, wish)]
+        unsure = [each for matches, each in said if matches is None]
+        if not unsure:
+            return sure, len(sure)
+        if not self._maybe:
+            return (), 0
+        return (sure, len(sure)) if sure else (unsure, 1)  # of those that might match, any number
+
+    def _take(
+        self,
+        claim: int,
+        number: int,
+        own: str,
+        wish: DeviceWish,
+        listed: Sequence[OfferedDevice],
+        start: int,
+        left: int,
+    ) -> bool:
+        """Take `left` devices from a place on, then those of the requests that follow."""
+        if not left:
+            return self._request(claim, number + 1)
+        if len(self._result[claim]) + left > MOST_DEVICES_OF_A_CLAIM:
+            return False
+        for place in range(start, len(listed) - left + 1):
+            device = listed[place]
+            if not wish.is_monitor and device.id in self._whole:
+                if wish.takes_all:
+                    return False
+                continue
+            taken = self._try(claim, own, wish, device) if self._may_be(wish, device) else None
+            if taken is not None:
+                if self._take(claim, number, own, wish, listed, place + 1, left - 1):
+                    return True
+                self._undo(claim, own, device, taken)
+            if wish.takes_all:
+                return False
+        return False
+
+    def _may_be(self, wish: DeviceWish, device: OfferedDevice) -> bool:
+        """Say whether a device matches, or with `maybe` might, and whether its taints are tolerated."""
+        self._trials += 1
+        if self._trials > _MOST_TRIALS:
+            raise _TooLongError
+        matches = self._matches(wish, device)
+        return bool(matches or (self._maybe and matches is None)) and not _is_tainted(device, wish)
+
+    def _try(self, claim: int, own: str, wish: DeviceWish, device: OfferedDevice) -> Taken | None:
+        """Take a device for a request where counters, capacity and constraints allow it."""
+        consumed = None
+        if not _has_capacity(device, wish):
+            return None
+        if device.seen.several:
+            consumed = _share(device, wish) or {}
+            used = self._shares.get(device.id, {})
+            if any(
+                used.get(name, 0) + amount > device.capacity[name].value for name, amount in consumed.items()
+            ):
+                return None
+        counts = not (device.seen.several and device.id in self._shares)
+        if counts and not self._has_counters(device):
+            return None
+        if not self._meets(claim, own, device):
+            return None
+        if consumed is not None:
+            _add(self._shares.setdefault(device.id, {}), consumed)
+        elif not wish.is_monitor:
+            self._whole.add(device.id)
+        if counts:
+            self._count(device, -1)
+        taken = Taken(device.id, consumed)
+        self._result[claim].append(taken)
+        return taken
+
+    def _undo(self, claim: int, own: str, device: OfferedDevice, taken: Taken) -> None:
+        self._result[claim].remove(taken)
+        for chosen, constraint in zip(self._chosen[claim], self._specs[claim].constraints, strict=True):
+            if _binds(constraint.requests, own):
+                chosen.pop()
+        last = True
+        if taken.consumed is not None:
+            shares = self._shares[device.id]
+            _add(shares, {name: -amount for name, amount in taken.consumed.items()})
+            last = not any(shares.values())
+            if last:
+                del self._shares[device.id]
+        else:
+            self._whole.discard(device.id)
+        if last:
+            self._count(device, 1)
+
+    def _meets(self, claim: int, own: str, device: OfferedDevice) -> bool:
+        """Say whether the claim's constraints allow a device, and count it for them if all do."""
+        values = []
+        for number, constraint in enumerate(self._specs[claim].constraints):
+            if not _binds(constraint.requests, own):
+                continue
+            value = device.attribute(constraint.attribute)
+            chosen = self._chosen[claim][number]
+            if value is None:
+                if device.seen.complete:
+                    return False
+                self._matches.doubts[f"{constraint.attribute} is not known"] = None
+                if not self._maybe:
+                    return False
+            known = [each for each in chosen if each is not None]
+            same = [_is_same(each, value) for each in known] if value is not None else []
+            if any(same) if constraint.is_distinct else not all(same):
+                return False
+            values.append((number, value))
+        for number, value in values:
+            self._chosen[claim][number].append(value)
+        return True
+
+    def _has_counters(self, device: OfferedDevice) -> bool:
+        return all(
+            self._counters.get((*device.id[:2], name), {}).get(counter, Fraction(0)) >= amount
+            for name, amounts in device.counters
+            for counter, amount in amounts.items()
+        )
+
+    def _count(self, device: OfferedDevice, sign: int) -> None:
+        for name, amounts in device.counters:
+            left = self._counters.get((*device.id[:2], name))
+            if left is not None:
+                _add(left, {counter: sign * amount for counter, amount in amounts.items() if counter in left})
+
+
+def _binds(requests: frozenset[str], own: str) -> bool:
+    """Say whether a constraint binds a request: by its name, or by that of the way that serves it."""
+    return not requests or own in requests or own.partition("/")[0] in requests
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)
+
+
+def _has_capacity(device: OfferedDevice, wish: DeviceWish) -> bool:
+    """Say whether a device by itself has the capacity that is asked for."""
+    share = _share(device, wish)
+    return share is not None and all(amount <= device.capacity[name].value for name, amount in share.items())
+
+
+def _share(device: OfferedDevice, wish: DeviceWish) -> dict[str, Fraction] | None:
+    """Return what is taken of each capacity of a device; None where it has not what is asked for."""
+    if any(name not in device.capacity for name in wish.capacity):
+        return None
+    found: dict[str, Fraction] = {}
+    for name, capacity in device.capacity.items():
+        amount = capacity.consumed(wish.capacity.get(name))
+        if amount is None:
+            return None
+        found[name] = amount
+    return found
+
+
+def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, Fraction(0)) + amount
+
+
+def _short(expression: str) -> str:
+    text = " ".join(expression.split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,0 +1,247 @@
+"""What pods claim: ResourceClaims, templates and device classes, and how many devices serve them on a node.
+
+resource.k8s.io/v1 of Kubernetes 1.37; pkg/scheduler/framework/plugins/dynamicresources for what the scheduler
+refuses before it looks at devices, and for extended resources that claims serve (DRAExtendedResource).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.explain.devices import HeldClaim, full_name, held_claims
+from numaforge.given import mapping, mappings
+from numaforge.kubelet.admission.pod import is_extended
+from numaforge.quantity import parse_quantity
+
+GROUP = "resource.k8s.io"
+KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "DeviceTaintRule")
+ALL_DEVICES, EXACT_COUNT = "All", "ExactCount"
+MOST_USERS = 256
+"""How many pods may share a claim (ResourceClaimReservedForMaxSize)."""
+
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
+_OF_RESOURCE = "extended resources"
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PodClaim:
+    """An entry of a pod's `resourceClaims`: a claim, or a template for one of its own, by full names."""
+
+    name: str
+    claim: str | None = None
+    template: str | None = None
+
+
+@dataclass(frozen=True)
+class DeviceWish:
+    """One way to serve a request: devices of a class, `count` of them or all.
+
+    `capacity` is what is asked of each device. `is_monitor` is admin access, which takes nothing from others.
+    """
+
+    name: str
+    device_class: str
+    selectors: tuple[str, ...] = ()
+    count: int = 1
+    takes_all: bool = False
+    is_monitor: bool = False
+    tolerations: tuple[Document, ...] = ()
+    capacity: Mapping[str, Fraction] = field(default_factory=dict)
+    unread: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceConstraint:
+    """Devices of some requests (without names of all) share the value of an attribute, or differ in it."""
+
+    requests: frozenset[str]
+    attribute: str
+    is_distinct: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimSpec:
+    """What one claim asks for: of each request the first way that can be served, and constraints."""
+
+    name: str
+    requests: tuple[tuple[str, tuple[DeviceWish, ...]], ...]
+    constraints: tuple[DeviceConstraint, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClaimWorld:
+    """The objects of claims in a cluster, by name.
+
+    `slices` is None where it is not known what drivers offer, for the reason `why_unknown`. `is_whole` says
+    that what is missing here is missing in the cluster.
+    """
+
+    classes: Mapping[str, Document] = field(default_factory=dict)
+    templates: Mapping[str, Document] = field(default_factory=dict)
+    claims: Mapping[str, Document] = field(default_factory=dict)
+    slices: tuple[Document, ...] | None = None
+    rules: tuple[Document, ...] = ()
+    is_whole: bool = False
+    why_unknown: str = ""
+
+    def class_of(self, resource: str) -> str | None:
+        """Return the class whose devices serve an extended resource; of several the newest."""
+        if resource.startswith(_IMPLICIT):
+            name = resource.removeprefix(_IMPLICIT)
+            return name if name in self.classes else None
+        serving = [
+            (str(mapping(each.get("metadata")).get("creationTimestamp") or ""), name)
+            for name, each in self.classes.items()
+            if mapping(each.get("spec")).get("extendedResourceName") == resource
+        ]
+        newest = max((created for created, _ in serving), default="")
+        return min((name for created, name in serving if created == newest), default=None)
+
+    def held(self) -> tuple[HeldClaim, ...]:
+        """Return the claims that are allocated."""
+        return tuple(held_claims(self.claims.values()))
+
+    def beside(self, other: ClaimWorld) -> ClaimWorld:
+        """Return the objects of both, those of the other where both have one."""
+        return replace(
+            other,
+            classes={**self.classes, **other.classes},
+            templates={**self.templates, **other.templates},
+            claims={**self.claims, **other.claims},
+            slices=self.slices if other.slices is None else other.slices,
+            rules=(*self.rules, *other.rules),
+            is_whole=self.is_whole or other.is_whole,
+            why_unknown=other.why_unknown or self.why_unknown,
+        )
+
+
+NOTHING_KNOWN = ClaimWorld()
+
+
+def claim_world(documents: Iterable[object], *, is_whole: bool = False) -> ClaimWorld:
+    """Return the objects of claims in documents; what is none is left out.
+
+    Slices are known where there are any, or where the documents are the `is_whole` cluster's.
+    """
+    found: dict[str, list[Document]] = {kind: [] for kind in KINDS}
+    for each in documents:
+        if not isinstance(each, Mapping) or not is_of_claims(each):
+            continue
+        if str(each.get("kind")) in found and isinstance(mapping(each.get("metadata")).get("name"), str):
+            found[str(each.get("kind"))].append(each)
+    return ClaimWorld(
+        {str(mapping(each.get("metadata")).get("name")): each for each in found["DeviceClass"]},
+        {full_name(each): each for each in found["ResourceClaimTemplate"]},
+        {full_name(each): each for each in found["ResourceClaim"]},
+        tuple(found["ResourceSlice"]) if found["ResourceSlice"] or is_whole else None,
+        tuple(found["DeviceTaintRule"]),
+        is_whole,
+    )
+
+
+def serves(resource: str) -> bool:
+    """Say whether claims may serve a resource (IsDRAExtendedResourceName)."""
+    return is_extended(resource) or resource.startswith(_IMPLICIT)
+
+
+def is_of_claims(document: Document) -> bool:
+    """Say whether a document is an object of resource.k8s.io."""
+    return str(document.get("apiVersion", "")).partition("/")[0] == GROUP
+
+
+def pod_claims(spec: Document, status: Document, namespace: str) -> tuple[PodClaim, ...]:
+    """Return what a pod claims; a claim that was made for it of a template is known by its own name."""
+    made = {
+        str(each.get("name")): each.get("resourceClaimName")
+        for each in mappings(status.get("resourceClaimStatuses"))
+    }
+    found = []
+    for each in mappings(spec.get("resourceClaims")):
+        source = mapping(each.get("source")) or each  # v1alpha2
+        name = str(each.get("name"))
+        claim = source.get("resourceClaimName") or made.get(name)
+        template = source.get("resourceClaimTemplateName")
+        found.append(
+            PodClaim(
+                name,
+                f"{namespace}/{claim}" if claim else None,
+                f"{namespace}/{template}" if template and not claim else None,
+            )
+        )
+    return tuple(found)
+
+
+def spec_of_claim(spec: Document, name: str) -> ClaimSpec:
+    """Read what a claim asks for; what is not read of it is named in its wish."""
+    devices = mapping(spec.get("devices"))
+    requests = []
+    for each in mappings(devices.get("requests")):
+        own = str(each.get("name"))
+        if ways := mappings(each.get("firstAvailable")):
+            requests.append((own, tuple(_wish(way, str(way.get("name"))) for way in ways)))
+        else:
+            requests.append((own, (_wish(mapping(each.get("exactly")) or each, own),)))
+    constraints = []
+    for each in mappings(devices.get("constraints")):
+        attribute = each.get("matchAttribute") or each.get("distinctAttribute")
+        named = each.get("requests")
+        constraints.append(
+            DeviceConstraint(
+                frozenset(map(str, named)) if isinstance(named, list) else frozenset(),
+                str(attribute),
+                is_distinct=not each.get("matchAttribute"),
+            )
+        )
+    return ClaimSpec(name, tuple(requests), tuple(constraints))
+
+
+def spec_of_resources(pod: str, served: Mapping[str, tuple[str, int]]) -> ClaimSpec:
+    """Return the claim that the scheduler makes for extended resources: by resource its class and amount."""
+    return ClaimSpec(
+        f"{pod}/{_OF_RESOURCE}",
+        tuple(
+            (resource, (DeviceWish(resource, device_class, count=amount),))
+            for resource, (device_class, amount) in sorted(served.items())
+        ),
+    )
+
+
+def _wish(said: Document, name: str) -> DeviceWish:
+    selectors, unread = [], ""
+    for each in mappings(said.get("selectors")):
+        expression = mapping(each.get("cel")).get("expression")
+        if isinstance(expression, str):
+            selectors.append(expression)
+        else:
+            unread = "a selector that is not CEL"
+    if said.get("derivedAttributes"):
+        unread = "derived attributes"
+    mode, count = said.get("allocationMode") or EXACT_COUNT, said.get("count") or 1
+    if mode not in (ALL_DEVICES, EXACT_COUNT) or type(count) is not int:
+        unread = f"the allocation mode {mode}"
+    asked = mapping(mapping(said.get("capacity")).get("requests"))
+    return DeviceWish(
+        name,
+        str(said.get("deviceClassName")),
+        tuple(selectors),
+        count if type(count) is int else 1,
+        takes_all=mode == ALL_DEVICES,
+        is_monitor=bool(said.get("adminAccess")),
+        tolerations=tuple(mappings(said.get("tolerations"))),
+        capacity=dict(_quantities(asked)),
+        unread=unread,
+    )
+
+
+def _quantities(said: Document) -> Iterator[tuple[str, Fraction]]:
+    for name, text in said.items():
+        try:
+            yield str(name), parse_quantity(str(text))
+        except NumaforgeError:
+            continue

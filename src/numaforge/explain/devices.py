@@ -1,0 +1,293 @@
+"""Devices that claims are served from: what ResourceSlices offer a node, and what of it is taken.
+
+resource.k8s.io/v1 of Kubernetes 1.37, and pools_incubating.go of k8s.io/dynamic-resource-allocation: of a
+pool the newest generation counts, and nothing is taken from one whose slices are not all there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.explain.placing import Labels, term_selects
+from numaforge.explain.selectors import Release, SelectedDevice
+from numaforge.given import mapping, mappings
+from numaforge.quantity import parse_quantity
+
+DeviceId = tuple[str, str, str]
+"""Driver, pool and name."""
+Document = Mapping[str, Any]
+_ATTRIBUTE_TYPES = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How much of something a device has, and how a share of it is rounded.
+
+    `policy` is the requestPolicy as it is written.
+    """
+
+    value: Fraction
+    policy: Document = field(default_factory=dict)
+
+    def consumed(self, asked: Fraction | None) -> Fraction | None:
+        """Return what a share takes (calculateConsumedCapacity); None where the policy does not allow it."""
+        default, span = _amount(self.policy.get("default")), mapping(self.policy.get("validRange"))
+        values = [
+            found for each in self.policy.get("validValues") or () if (found := _amount(each)) is not None
+        ]
+        if asked is None:
+            return self.value if default is None else default
+        if values:
+            return next((each for each in values if asked <= each), None)
+        least, most, step = (_amount(span.get(key)) for key in ("min", "max", "step"))
+        if least is not None:
+            asked = max(asked, least)
+            if step:
+                asked = least + -(-(asked - least) // step) * step
+        return None if most is not None and asked > most else asked
+
+
+@dataclass(frozen=True)
+class OfferedDevice:
+    """A device of a slice; `counters` are what it takes of those that its pool's devices share, by set."""
+
+    id: DeviceId
+    seen: SelectedDevice
+    capacity: Mapping[str, Capacity] = field(default_factory=dict)
+    taints: tuple[Document, ...] = ()
+    counters: tuple[tuple[str, Mapping[str, Fraction]], ...] = ()
+
+    def attribute(self, name: str) -> Any:
+        """Return an attribute by its full name, None where the device has none of it."""
+        domain, _, own = name.rpartition("/")
+        return self.seen.attributes.get(domain or self.seen.driver, {}).get(own)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A device that a claim has, or a share of it: `consumed` by the capacity's name."""
+
+    device: DeviceId
+    consumed: Mapping[str, Fraction] | None = None
+
+
+@dataclass(frozen=True)
+class HeldClaim:
+    """A claim that is allocated: for whom, by UID, which devices, and on which nodes it can be used."""
+
+    name: str
+    holders: frozenset[str]
+    devices: tuple[Taken, ...]
+    selector: tuple[Document, ...] | None = None
+
+    def is_on(self, node: str, labels: Labels) -> bool:
+        """Say whether pods on a node can use it."""
+        return self.selector is None or any(term_selects(each, labels, node) for each in self.selector)
+
+
+@dataclass(frozen=True)
+class NodeDevices:
+    """What claims find on a node: its devices in the scheduler's order, and which claims have which.
+
+    `held` are all allocated claims of the cluster: some of their devices may be those of other nodes.
+    `incomplete` are pools of which slices are missing. `pools` has the counters that devices share, by
+    driver, pool and set; `by_id` knows devices of other nodes that share them, too. `answers` are kept as
+    long as nothing of it changes.
+    """
+
+    devices: tuple[OfferedDevice, ...]
+    held: tuple[HeldClaim, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    counters: Mapping[DeviceId, Mapping[str, Fraction]] = field(default_factory=dict)
+    by_id: Mapping[DeviceId, OfferedDevice] = field(default_factory=dict)
+    answers: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def taken(self) -> Iterator[Taken]:
+        """The devices and shares that are held."""
+        for claim in self.held:
+            yield from claim.devices
+
+    def claim(self, name: str) -> HeldClaim | None:
+        """Return an allocated claim, by its full name."""
+        return next((each for each in self.held if each.name == name), None)
+
+    def with_claim(self, claim: HeldClaim) -> NodeDevices:
+        """Return the devices once a claim has some of them, or one that had them has another pod."""
+        if (there := self.claim(claim.name)) is None:
+            return replace(self, held=(*self.held, claim))
+        shared = replace(there, holders=there.holders | claim.holders)
+        return replace(self, held=tuple(shared if each is there else each for each in self.held))
+
+    def without(self, uid: str) -> NodeDevices:
+        """Return the devices once a pod has left, and with it the claims that it alone had."""
+        return replace(self, held=tuple(each for each in self.held if each.holders != {uid}))
+
+    def emptied(self) -> NodeDevices:
+        """Return the devices while no claim has any."""
+        return replace(self, held=())
+
+
+def devices_on(
+    node: str,
+    labels: Labels,
+    slices: Iterable[Document],
+    held: Iterable[HeldClaim] = (),
+    rules: Iterable[Document] = (),
+    *,
+    planned: bool = False,
+) -> NodeDevices:
+    """Return what slices offer a node; `rules` are DeviceTaintRules.
+
+    Where slices are `planned`, what they do not say of a device is not known.
+    """
+    pools: dict[tuple[str, str], list[Document]] = {}
+    for each in slices:
+        spec = mapping(each.get("spec"))
+        pool = mapping(spec.get("pool"))
+        pools.setdefault((str(spec.get("driver")), str(pool.get("name"))), []).append(each)
+    found: list[OfferedDevice] = []
+    incomplete: list[str] = []
+    counters: dict[DeviceId, Mapping[str, Fraction]] = {}
+    by_id: dict[DeviceId, OfferedDevice] = {}
+    taints = [*map(mapping, (each.get("spec") for each in rules))]
+    for (driver, name), listed in sorted(pools.items()):
+        newest = max(_generation(each) for each in listed)
+        current = sorted((each for each in listed if _generation(each) == newest), key=_name)
+        here: list[OfferedDevice] = []
+        for each in current:
+            spec = mapping(each.get("spec"))
+            for shared in mappings(spec.get("sharedCounters")):
+                counters[driver, name, str(shared.get("name"))] = _amounts(shared.get("counters"))
+            for device in mappings(spec.get("devices")):
+                offered = _device(driver, name, device, taints, planned=planned)
+                by_id[offered.id] = offered
+                chosen = device if spec.get("perDeviceNodeSelection") else spec
+                if _is_for(chosen, node, labels):
+                    here.append(offered)
+        if len(current) == mapping(mapping(current[0].get("spec")).get("pool")).get("resourceSliceCount", 1):
+            found += here
+        elif here:
+            incomplete.append(f"{driver}/{name}")
+    return NodeDevices(tuple(found), tuple(held), tuple(incomplete), counters, by_id)
+
+
+def held_claims(claims: Iterable[Document]) -> Iterator[HeldClaim]:
+    """Yield the ResourceClaims that are allocated."""
+    for claim in claims:
+        status = mapping(claim.get("status"))
+        allocation = mapping(status.get("allocation"))
+        if not allocation:
+            continue
+        terms = mapping(allocation.get("nodeSelector")).get("nodeSelectorTerms")
+        results = mappings(mapping(allocation.get("devices")).get("results"))
+        yield HeldClaim(
+            full_name(claim),
+            frozenset(str(each.get("uid")) for each in mappings(status.get("reservedFor"))),
+            tuple(_taken(each) for each in results if not each.get("adminAccess")),
+            tuple(mappings(terms)) if terms else None,
+        )
+
+
+def full_name(document: Document) -> str:
+    """Return the namespace and name of an object."""
+    metadata = mapping(document.get("metadata"))
+    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+
+
+def _taken(result: Document) -> Taken:
+    device = str(result.get("driver")), str(result.get("pool")), str(result.get("device"))
+    consumed = result.get("consumedCapacity")
+    return Taken(device, _amounts(consumed) if isinstance(consumed, Mapping) else None)
+
+
+def _device(
+    driver: str, pool: str, document: Document, rules: Sequence[Document], *, planned: bool
+) -> OfferedDevice:
+    body = mapping(document.get("basic")) or document  # v1beta1
+    name = str(document.get("name"))
+    attributes: dict[str, dict[str, Any]] = {}
+    for key, said in mapping(body.get("attributes")).items():
+        domain, _, own = str(key).rpartition("/")
+        attributes.setdefault(domain or driver, {})[own] = _value(mapping(said))
+    capacity: dict[str, Capacity] = {}
+    for key, said in mapping(body.get("capacity")).items():
+        value = _amount(mapping(said).get("value"))
+        if value is not None:
+            capacity[str(key)] = Capacity(value, mapping(mapping(said).get("requestPolicy")))
+    by_domain: dict[str, dict[str, Fraction]] = {}
+    for key, size in capacity.items():
+        domain, _, own = key.rpartition("/")
+        by_domain.setdefault(domain or driver, {})[own] = size.value
+    of_rules = (mapping(each.get("taint")) for each in rules if _meets(each, driver, pool, name))
+    return OfferedDevice(
+        (driver, pool, name),
+        SelectedDevice(
+            driver, attributes, by_domain, bool(body.get("allowMultipleAllocations")), complete=not planned
+        ),
+        capacity,
+        (*mappings(body.get("taints")), *of_rules),
+        tuple(
+            (str(each.get("counterSet")), _amounts(each.get("counters")))
+            for each in mappings(body.get("consumesCounters"))
+        ),
+    )
+
+
+def _meets(rule: Document, driver: str, pool: str, device: str) -> bool:
+    """Say whether a DeviceTaintRule selects a device; one without a selector selects none."""
+    selector = rule.get("deviceSelector")
+    if not isinstance(selector, Mapping):
+        return False
+    own = {"driver": driver, "pool": pool, "device": device}
+    return all(selector.get(key) in (None, value) for key, value in own.items())
+
+
+def _is_for(spec: Document, node: str, labels: Labels) -> bool:
+    if spec.get("nodeName"):
+        return bool(spec["nodeName"] == node)
+    if spec.get("allNodes"):
+        return True
+    terms = mappings(mapping(spec.get("nodeSelector")).get("nodeSelectorTerms"))
+    return any(term_selects(each, labels, node) for each in terms)
+
+
+def _value(said: Document) -> Any:
+    """Return an attribute's value; a version is a Release, and what is of no known type is None."""
+    for kind in _ATTRIBUTE_TYPES:
+        if kind in said:
+            found = said[kind]
+            if kind == "version":
+                return Release(str(found))
+            return [Release(str(each)) for each in found] if kind == "versions" else found
+    return None
+
+
+def _generation(each: Document) -> int:
+    found = mapping(mapping(each.get("spec")).get("pool")).get("generation", 0)
+    return found if type(found) is int else 0
+
+
+def _name(each: Document) -> str:
+    return str(mapping(each.get("metadata")).get("name"))
+
+
+def _amounts(said: object) -> dict[str, Fraction]:
+    """Return amounts by name: `{name: "1Gi"}`, or `{name: {value: "1Gi"}}`."""
+    found = {}
+    for name, each in mapping(said).items():
+        amount = _amount(each.get("value") if isinstance(each, Mapping) else each)
+        if amount is not None:
+            found[str(name)] = amount
+    return found
+
+
+def _amount(text: object) -> Fraction | None:
+    try:
+        return parse_quantity(str(text)) if isinstance(text, str | int) else None
+    except NumaforgeError:
+        return None

@@ -1,0 +1,95 @@
+"""What becomes of a pod's claims on a node: what the scheduler refuses at once, else the search for devices.
+
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go of Kubernetes 1.37.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaforge.explain.allocation import Allocation, allocate
+from numaforge.explain.claims import (
+    MOST_USERS,
+    ClaimSpec,
+    ClaimWorld,
+    PodClaim,
+    spec_of_claim,
+    spec_of_resources,
+)
+from numaforge.explain.devices import NodeDevices
+from numaforge.explain.placing import Labels
+from numaforge.given import mapping
+
+_DOES_NOT_EXIST, _IS_NOT_GIVEN = "does not exist", "is not given"
+
+
+class _RefusedError(Exception):
+    """The scheduler refuses the node, or the pod, before it looks at devices."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node as claims find it; `devices` is None where they are not known."""
+
+    node: str
+    labels: Labels
+    devices: NodeDevices | None
+    world: ClaimWorld
+
+    def allocation(
+        self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
+    ) -> Allocation:
+        """Return whether a pod's claims can be served, and the extended resources that claims serve.
+
+        `served` has for each resource the class of its devices and how many the pod asks for.
+        """
+        unknown: list[str] = []
+        try:
+            specs = [spec for each in claims if (spec := self._spec(each, pod, unknown)) is not None]
+            specs += [spec_of_resources(pod, served)] if served else []
+            for request, missing in self._missing_classes(specs):
+                unknown.append(
+                    self._lacking(f"DeviceClass {missing}", f"request {request}: device class {missing}")
+                )
+        except _RefusedError as refusal:
+            return Allocation(False, str(refusal))
+        if self.devices is None:
+            unknown.append(self.world.why_unknown or "what its drivers offer is not known")
+        if unknown or self.devices is None:
+            return Allocation(None, unknown=tuple(dict.fromkeys(unknown)))
+        return allocate(self.devices, specs, self.world.classes, pod)
+
+    def _spec(self, claim: PodClaim, pod: str, unknown: list[str]) -> ClaimSpec | None:
+        """Return what has to be allocated for a claim; None for one that is, or is not known."""
+        held = self.devices.claim(claim.claim) if self.devices and claim.claim else None
+        if held is not None:
+            if not held.is_on(self.node, self.labels):
+                raise _RefusedError("resourceclaim not available on the node")
+            if len(held.holders) >= MOST_USERS:
+                raise _RefusedError("resourceclaim in use")
+            return None
+        if claim.template is not None:
+            found, name = self.world.templates.get(claim.template), f"ResourceClaimTemplate {claim.template}"
+        else:
+            found, name = self.world.claims.get(str(claim.claim)), f"ResourceClaim {claim.claim}"
+        if found is None:
+            unknown.append(self._lacking(name, name))
+            return None
+        spec = mapping(found.get("spec"))
+        if claim.template is not None:
+            return spec_of_claim(mapping(spec.get("spec")), f"{pod}/{claim.name}")
+        return spec_of_claim(spec, str(claim.claim))
+
+    def _lacking(self, name: str, said_by_scheduler: str) -> str:
+        """Return what is not known; raises _RefusedError where it is known that it is not there."""
+        if self.world.is_whole:
+            raise _RefusedError(f"{said_by_scheduler} {_DOES_NOT_EXIST}")
+        return f"{name} {_IS_NOT_GIVEN}"
+
+    def _missing_classes(self, specs: Sequence[ClaimSpec]) -> Iterator[tuple[str, str]]:
+        for spec in specs:
+            for request, ways in spec.requests:
+                for wish in ways:
+                    if wish.device_class not in self.world.classes:
+                        yield request, wish.device_class

@@ -1,0 +1,418 @@
+"""CEL selectors of devices, as far as they are read here: what is not read is unknown, and never guessed.
+
+k8s.io/dynamic-resource-allocation/cel of Kubernetes 1.37: a selector sees `device.driver`,
+`device.attributes` and `device.capacity`, both by domain, and `device.allowMultipleAllocations`. Read are
+`&&`, `||`, `!`, comparisons, `in`, `has`, `quantity` and `semver` with their comparisons, and what strings
+begin, end with or contain. Macros, arithmetic, `matches`, `? :` and the rest are unknown, each part of `&&`
+and `||` by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.quantity import parse_quantity
+
+_MOST_CHARACTERS = 10_000
+"""resource.k8s.io, CELSelectorExpressionMaxLength."""
+_DEEPEST = 50
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<number>[0-9]+)(?![0-9.eEuUxX])"
+    r"|\"(?P<double>[^\"\\\n]*)\"|'(?P<single>[^'\\\n]*)'|(?P<sign>&&|\|\||==|!=|<=|>=|[<>!()\[\].,?:+*/%{}-]))"
+)
+_ORDERS = ("<", "<=", ">", ">=")
+_RELATIONS = ("==", "!=", *_ORDERS, "in")
+_ENDS = {("sign", text) for text in ("&&", "||", "?", ")", "]", ",")}
+_SEMVER = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")
+
+
+class SelectorUnknownError(Exception):
+    """What a selector says of a device is not known here."""
+
+
+class SelectorFailsError(Exception):
+    """A selector fails on a device, which ends the scheduler's allocation on its node."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A version as semver has it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class SelectedDevice:
+    """A device as selectors see it: attributes and capacities by domain and name.
+
+    `complete` says that it has no others; of one that is planned, what is missing is unknown.
+    """
+
+    driver: str
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    capacity: Mapping[str, Mapping[str, Fraction]] = field(default_factory=dict)
+    several: bool = False
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class _Names:
+    """A map of CEL whose missing keys are unknown unless it is complete; `by_domain` has a map for each."""
+
+    entries: Mapping[str, Any]
+    complete: bool
+    by_domain: bool = False
+
+
+_Node = Callable[[SelectedDevice], Any]
+
+
+def selects(expression: str, device: SelectedDevice) -> bool | None:
+    """Say whether a selector matches a device; None where that is not known.
+
+    Raises SelectorFailsError where it fails on the device, as it does for an attribute that is not there.
+    """
+    try:
+        found = _compiled(expression)(device)
+    except SelectorUnknownError:
+        return None
+    if type(found) is not bool:
+        raise SelectorFailsError("it is neither true nor false")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> _Node:
+    if len(expression) > _MOST_CHARACTERS:
+        return _unknown
+    tokens: list[tuple[str, str]] = []
+    place, text = 0, expression.rstrip()
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None or found.lastgroup is None:
+            return _unknown
+        kind = "text" if found.lastgroup in ("double", "single") else found.lastgroup
+        # Raw strings and bytes have a letter before their quotes, and are not read.
+        if kind == "text" and tokens and tokens[-1][0] == "name" and text[found.start()] in "\"'":
+            return _unknown
+        tokens.append((kind, found[found.lastgroup]))
+        place = found.end()
+    reader = _Reader(tokens)
+    try:
+        node = reader.either(0)
+    except _UnreadError:
+        return _unknown
+    return node if reader.at_end else _unknown
+
+
+def _unknown(_: SelectedDevice) -> Any:
+    raise SelectorUnknownError
+
+
+class _UnreadError(Exception):
+    """A part of an expression is none of those that are read."""
+
+
+class _Reader:
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self._tokens)
+
+    def _next(self) -> tuple[str, str]:
+        return ("", "") if self.at_end else self._tokens[self._at]
+
+    def _sign(self, *signs: str) -> str | None:
+        kind, text = self._next()
+        if (kind == "sign" or text == "in") and text in signs:
+            self._at += 1
+            return text
+        return None
+
+    def _expect(self, sign: str) -> None:
+        if self._sign(sign) is None:
+            raise _UnreadError
+
+    def either(self, depth: int) -> _Node:
+        """Return an expression up to its end or its bracket; raises _UnreadError for a choice, `? :`."""
+        parts = [self._both(depth)]
+        while self._sign("||"):
+            parts.append(self._both(depth))
+        if self._next() == ("sign", "?"):
+            raise _UnreadError
+        return parts[0] if len(parts) == 1 else _decided(parts, by=True)
+
+    def _both(self, depth: int) -> _Node:
+        parts = [self._part(depth)]
+        while self._sign("&&"):
+            parts.append(self._part(depth))
+        return parts[0] if len(parts) == 1 else _decided(parts, by=False)
+
+    def _part(self, depth: int) -> _Node:
+        """Return one part of `&&`; where it cannot be read, what is after it still can."""
+        start = self._at
+        try:
+            if depth > _DEEPEST:
+                raise _UnreadError
+            node = self._relation(depth)
+            if not self.at_end and self._next() not in _ENDS:
+                raise _UnreadError
+        except _UnreadError:
+            self._at = start
+            self._skip()
+            return _unknown
+        return node
+
+    def _skip(self) -> None:
+        """Pass over a part, to the operator or bracket that ends it."""
+        depth = 0
+        while not self.at_end:
+            token = self._next()
+            if not depth and token in _ENDS:
+                return
+            if token[0] == "sign":
+                depth += (token[1] in "([{") - (token[1] in ")]}")
+            self._at += 1
+
+    def _relation(self, depth: int) -> _Node:
+        left = self._unary(depth)
+        operator = self._sign(*_RELATIONS)
+        if operator is None:
+            return left
+        right = self._unary(depth)
+        if operator == "in":
+            return lambda device: _is_in(left(device), right(device))
+        if operator in _ORDERS:
+            return lambda device: _in_order(operator, left(device), right(device))
+        return lambda device: _same(left(device), right(device)) == (operator == "==")
+
+    def _unary(self, depth: int) -> _Node:
+        if depth > _DEEPEST:
+            raise _UnreadError
+        if self._sign("!"):
+            inner = self._unary(depth + 1)
+            return lambda device: not _boolean(inner(device))
+        if self._sign("-"):
+            kind, text = self._next()
+            if kind != "number":
+                raise _UnreadError
+            self._at += 1
+            return _constant(-int(text))
+        return self._followed(self._primary(depth), depth)
+
+    def _primary(self, depth: int) -> _Node:
+        kind, text = self._next()
+        self._at += 1
+        if kind == "text":
+            return _constant(text)
+        if kind == "number":
+            return _constant(int(text))
+        if (kind, text) == ("sign", "("):
+            node = self.either(depth + 1)
+            self._expect(")")
+            return node
+        if (kind, text) == ("sign", "["):
+            listed = [] if self._next() == ("sign", "]") else self._listed(depth)
+            self._expect("]")
+            return lambda device: [each(device) for each in listed]
+        if kind != "name":
+            raise _UnreadError
+        if text in ("true", "false"):
+            return _constant(text == "true")
+        if text == "device":
+            return lambda device: device
+        if text in ("has", "quantity", "semver") and self._sign("("):
+            return self._function(text, depth)
+        raise _UnreadError
+
+    def _listed(self, depth: int) -> list[_Node]:
+        found = [self._relation(depth + 1)]
+        while self._sign(","):
+            found.append(self._relation(depth + 1))
+        return found
+
+    def _function(self, name: str, depth: int) -> _Node:
+        if name == "has":
+            owner, member = self._path(depth)
+            self._expect(")")
+            return lambda device: _has(owner(device), member)
+        kind, text = self._next()
+        if kind != "text":
+            raise _UnreadError
+        self._at += 1
+        self._expect(")")
+        if name == "semver":
+            return _constant(Release(text))
+        try:
+            return _constant(parse_quantity(text))
+        except NumaforgeError:
+            raise _UnreadError from None
+
+    def _path(self, depth: int) -> tuple[_Node, str]:
+        """Return what `has` asks about: an owner, and the name of its last member."""
+        steps: list[tuple[_Node, str | None]] = []
+        node = self._primary(depth)
+        while self._next() in (("sign", "."), ("sign", "[")):
+            owner = node
+            node, member = self._step(node, depth)
+            steps.append((owner, member))
+        if not steps or steps[-1][1] is None:
+            raise _UnreadError
+        return steps[-1][0], str(steps[-1][1])
+
+    def _followed(self, node: _Node, depth: int) -> _Node:
+        while self._next() in (("sign", "."), ("sign", "[")):
+            node, _ = self._step(node, depth)
+        return node
+
+    def _step(self, owner: _Node, depth: int) -> tuple[_Node, str | None]:
+        if self._sign("["):
+            index = self._relation(depth + 1)
+            self._expect("]")
+            return (lambda device: _member(owner(device), index(device))), None
+        self._expect(".")
+        kind, name = self._next()
+        if kind != "name":
+            raise _UnreadError
+        self._at += 1
+        if not self._sign("("):
+            return (lambda device: _member(owner(device), name)), name
+        if name not in _METHODS:
+            raise _UnreadError
+        arguments = [] if self._next() == ("sign", ")") else self._listed(depth)
+        self._expect(")")
+        if len(arguments) != _METHODS[name][0]:
+            raise _UnreadError
+        method = _METHODS[name][1]
+        return (lambda device: method(owner(device), *(each(device) for each in arguments))), None
+
+
+def _constant(value: Any) -> _Node:
+    return lambda _: value
+
+
+def _decided(parts: list[_Node], *, by: bool) -> _Node:
+    """Return `||`, which a true part decides, or `&&`, which a false one does, whatever the others are."""
+
+    def node(device: SelectedDevice) -> bool:
+        doubt: Exception | None = None
+        for part in parts:
+            try:
+                if _boolean(part(device)) == by:
+                    return by
+            except SelectorUnknownError as unknown:
+                doubt = unknown
+            except SelectorFailsError as failure:
+                doubt = doubt or failure
+        if doubt:
+            raise doubt
+        return not by
+
+    return node
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise SelectorFailsError("no such overload")
+    return value
+
+
+def _member(owner: Any, name: Any) -> Any:
+    if isinstance(owner, SelectedDevice):
+        if name == "driver":
+            return owner.driver
+        if name == "allowMultipleAllocations":
+            return owner.several
+        if name in ("attributes", "capacity"):
+            return _Names(getattr(owner, name), owner.complete, by_domain=True)
+        raise SelectorUnknownError
+    if not isinstance(owner, _Names) or not isinstance(name, str):
+        raise SelectorUnknownError
+    if owner.by_domain:  # one that the device does not have has no names
+        return _Names(owner.entries.get(name, {}), owner.complete)
+    if name in owner.entries:
+        return owner.entries[name]
+    if not owner.complete:
+        raise SelectorUnknownError
+    raise SelectorFailsError(f"no such key: {name}")
+
+
+def _has(owner: Any, name: str) -> bool:
+    if not isinstance(owner, _Names) or owner.by_domain:
+        raise SelectorUnknownError
+    if name not in owner.entries and not owner.complete:
+        raise SelectorUnknownError
+    return name in owner.entries
+
+
+def _is_in(value: Any, group: Any) -> bool:
+    if isinstance(group, _Names) and isinstance(value, str):
+        return _has(group, value)
+    if not isinstance(group, list):
+        raise SelectorUnknownError
+    return any(_same(value, each) for each in group)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, _Names | SelectedDevice | list) or isinstance(right, _Names | SelectedDevice | list):
+        raise SelectorUnknownError
+    if Release in (type(left), type(right)):
+        return type(left) is type(right) and _compared(left, right) == 0
+    return type(left) is type(right) and bool(left == right)
+
+
+def _in_order(operator: str, left: Any, right: Any) -> bool:
+    if type(left) is not type(right) or type(left) not in (int, str):
+        raise SelectorFailsError("no such overload")
+    if operator in ("<", "<="):
+        return bool(left < right) or (operator == "<=" and left == right)
+    return bool(left > right) or (operator == ">=" and left == right)
+
+
+def _compared(left: Any, right: Any) -> int:
+    if type(left) is not type(right):
+        raise SelectorFailsError("no such overload")
+    if isinstance(left, Release):
+        found, other = _SEMVER.fullmatch(left.text), _SEMVER.fullmatch(right.text)
+        if found is None or other is None:  # one before a release, or with leading zeros
+            raise SelectorUnknownError
+        ours, theirs = [*map(int, found.groups())], [*map(int, other.groups())]
+        return (ours > theirs) - (ours < theirs)
+    if not isinstance(left, Fraction):
+        raise SelectorUnknownError
+    return int(left > right) - int(left < right)
+
+
+def _of_texts(found: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
+    def method(text: Any, part: Any) -> bool:
+        if type(text) is not str or type(part) is not str:
+            raise SelectorFailsError("no such overload")
+        return found(text, part)
+
+    return method
+
+
+def _lower(text: Any) -> str:
+    if type(text) is not str:
+        raise SelectorFailsError("no such overload")
+    return "".join(each.lower() if each.isascii() else each for each in text)
+
+
+_METHODS: Mapping[str, tuple[int, Callable[..., Any]]] = {
+    "compareTo": (1, _compared),
+    "isGreaterThan": (1, lambda left, right: _compared(left, right) > 0),
+    "isLessThan": (1, lambda left, right: _compared(left, right) < 0),
+    "startsWith": (1, _of_texts(str.startswith)),
+    "endsWith": (1, _of_texts(str.endswith)),
+    "contains": (1, _of_texts(str.__contains__)),
+    "lowerAscii": (0, _lower),
+}
