@@ -300,9 +300,17 @@ class Candidate:
             if held is not None:
                 yield replace(held, holders=frozenset({member.pod.name}))
 
+    @property
+    def place(self) -> Place:
+        """The node as claims find it."""
+        return Place(self.name, self.labels, self.devices, self.world)
+
+    def another(self, name: str) -> Candidate:
+        """Return one more node like it, with devices of its own."""
+        return replace(self, name=name, devices=self.devices.of_another(name) if self.devices else None)
+
     def _allocation(self, member: GangPod) -> Allocation:
-        place = Place(self.name, self.labels, self.devices, self.world)
-        return place.allocation(member.pod.name, member.claims, self._by_claims(member.pod))
+        return self.place.allocation(member.pod.name, member.claims, self._by_claims(member.pod))
 
     def _is_unknown(self, resource: str) -> bool:
         return (

@@ -31,11 +31,27 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PodClaim:
-    """An entry of a pod's `resourceClaims`: a claim, or a template for one of its own, by full names."""
+    """An entry of a pod's `resourceClaims`: a claim, or a template for one of its own, by full names.
+
+    A change that is tried has other `counts` for some requests, and is `without` the constraints on some
+    attributes.
+    """
 
     name: str
     claim: str | None = None
     template: str | None = None
+    counts: tuple[tuple[str, int], ...] = ()
+    without: tuple[str, ...] = ()
+
+    def changed(self, spec: ClaimSpec) -> ClaimSpec:
+        """Return what the claim asks for once it is changed."""
+        counts = dict(self.counts)
+        requests = tuple(
+            (name, tuple(replace(wish, count=counts.get(name, wish.count)) for wish in ways))
+            for name, ways in spec.requests
+        )
+        kept = tuple(each for each in spec.constraints if each.attribute not in self.without)
+        return replace(spec, requests=requests, constraints=kept)
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,17 @@ class Capacity:
 
 @dataclass(frozen=True)
 class OfferedDevice:
-    """A device of a slice; `counters` are what it takes of those that its pool's devices share, by set."""
+    """A device of a slice; `counters` are what it takes of those that its pool's devices share, by set.
+
+    `is_local` says that it is one node's alone.
+    """
 
     id: DeviceId
     seen: SelectedDevice
     capacity: Mapping[str, Capacity] = field(default_factory=dict)
     taints: tuple[Document, ...] = ()
     counters: tuple[tuple[str, Mapping[str, Fraction]], ...] = ()
+    is_local: bool = True
 
     def attribute(self, name: str) -> Any:
         """Return an attribute by its full name, None where the device has none of it."""
@@ -128,8 +132,26 @@ class NodeDevices:
         return replace(self, held=tuple(each for each in self.held if each.holders != {uid}))
 
     def emptied(self) -> NodeDevices:
-        """Return the devices while no claim has any."""
-        return replace(self, held=())
+        """Return the devices while no claim has any of the node's own."""
+        shared = {each.id for each in self.by_id.values() if not each.is_local}
+        held = tuple(each for each in self.held if any(one.device in shared for one in each.devices))
+        return replace(self, held=held)
+
+    def of_another(self, node: str) -> NodeDevices:
+        """Return the devices of one more node: those of its own are others."""
+
+        def own(device: OfferedDevice) -> OfferedDevice:
+            driver, pool, name = device.id
+            return replace(device, id=(driver, f"{pool}/{node}", name)) if device.is_local else device
+
+        pools = {each.id[:2] for each in self.devices if each.is_local}
+        counters = {
+            (driver, f"{pool}/{node}" if (driver, pool) in pools else pool, name): amounts
+            for (driver, pool, name), amounts in self.counters.items()
+        }
+        devices = tuple(own(each) for each in self.devices)
+        by_id = {each.id: each for each in (*devices, *self.by_id.values())}
+        return replace(self, devices=devices, counters=counters, by_id=by_id)
 
 
 def devices_on(
@@ -164,9 +186,10 @@ def devices_on(
             for shared in mappings(spec.get("sharedCounters")):
                 counters[driver, name, str(shared.get("name"))] = _amounts(shared.get("counters"))
             for device in mappings(spec.get("devices")):
-                offered = _device(driver, name, device, taints, planned=planned)
-                by_id[offered.id] = offered
                 chosen = device if spec.get("perDeviceNodeSelection") else spec
+                offered = _device(driver, name, device, taints, planned=planned)
+                offered = replace(offered, is_local=bool(chosen.get("nodeName")))
+                by_id[offered.id] = offered
                 if _is_for(chosen, node, labels):
                     here.append(offered)
         if len(current) == mapping(mapping(current[0].get("spec")).get("pool")).get("resourceSliceCount", 1):

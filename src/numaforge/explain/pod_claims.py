@@ -46,7 +46,9 @@ class Place:
         """
         unknown: list[str] = []
         try:
-            specs = [spec for each in claims if (spec := self._spec(each, pod, unknown)) is not None]
+            specs = [
+                each.changed(spec) for each in claims if (spec := self._spec(each, pod, unknown)) is not None
+            ]
             specs += [spec_of_resources(pod, served)] if served else []
             for request, missing in self._missing_classes(specs):
                 unknown.append(
@@ -59,6 +61,13 @@ class Place:
         if unknown or self.devices is None:
             return Allocation(None, unknown=tuple(dict.fromkeys(unknown)))
         return allocate(self.devices, specs, self.world.classes, pod)
+
+    def spec(self, claim: PodClaim) -> ClaimSpec | None:
+        """Return what is asked for by a claim that is not allocated; None where that is not known."""
+        try:
+            return self._spec(claim, "", [])
+        except _RefusedError:
+            return None
 
     def _spec(self, claim: PodClaim, pod: str, unknown: list[str]) -> ClaimSpec | None:
         """Return what has to be allocated for a claim; None for one that is, or is not known."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.explain.candidates import Candidate, emptied, reconfigured
+from numaforge.explain.claims import ClaimSpec, PodClaim
 from numaforge.explain.placement import Placement, place
 from numaforge.explain.placing import cordon_aside, shown_taint
 from numaforge.explain.workload import GangPod, Workload
@@ -129,6 +130,8 @@ class _Trial:
     def of_pod(self) -> Iterator[Remedy]:
         """Yield the smallest change of each sort to the pod that does not fit, and to those like it."""
         yield from self._first(self._elsewhere())
+        yield from self._first(self._fewer_claimed())
+        yield from self._first(self._unbound())
         for container in self._largest():
             yield from self._first(self._cpus(container, up=True))
             yield from self._first(self._cpus(container, up=False))
@@ -148,8 +151,8 @@ class _Trial:
     def _proved(self, change: str, member: GangPod) -> Remedy | None:
         shape = shape_of_pod(self.about.pod)
         members = [
-            replace(each, pod=member.pod.named(each.pod.name), placing=member.placing)
-            if shape_of_pod(each.pod) == shape
+            replace(each, pod=member.pod.named(each.pod.name), placing=member.placing, claims=member.claims)
+            if shape_of_pod(each.pod) == shape and each.claims == self.about.claims
             else each
             for each in self.workload.members
         ]
@@ -183,6 +186,38 @@ class _Trial:
             yield "without its node affinity", replace(self.about, placing=replace(placing, terms=None))
         if placing.node_name is not None:
             yield "without its nodeName", replace(self.about, placing=replace(placing, node_name=None))
+
+    def _fewer_claimed(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with fewer devices in one request of a claim."""
+        for claim, spec in self._claimed():
+            for request, ways in spec.requests:
+                if len(ways) > 1 or ways[0].takes_all:
+                    continue
+                asked = ways[0].count
+                for count in range(asked - 1, 0, -1):
+                    changed = replace(claim, counts=((request, count),))
+                    change = f"{count} instead of {asked} in the request {request} of its claim {claim.name}"
+                    yield change, self._with_claim(claim, changed)
+
+    def _unbound(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod without what binds the devices of a claim to one value of an attribute."""
+        for claim, spec in self._claimed():
+            for attribute in dict.fromkeys(each.attribute for each in spec.constraints):
+                changed = replace(claim, without=(attribute,))
+                change = f"without the constraint on {attribute} in its claim {claim.name}"
+                yield change, self._with_claim(claim, changed)
+
+    def _claimed(self) -> Iterator[tuple[PodClaim, ClaimSpec]]:
+        """Yield the claims that are not allocated, with what they ask for."""
+        for claim in self.about.claims:
+            found = (each.place.spec(claim) for each in self.nodes)
+            spec = next((each for each in found if each is not None), None)
+            if spec is not None:
+                yield claim, spec
+
+    def _with_claim(self, claim: PodClaim, changed: PodClaim) -> GangPod:
+        claims = tuple(changed if each is claim else each for each in self.about.claims)
+        return replace(self.about, claims=claims)
 
     def _largest(self) -> Sequence[Container]:
         """Return the container with the most CPUs, and that with the most memory."""
@@ -357,7 +392,7 @@ class _Trial:
             most = len(self.workload.members)
 
             def with_more(count: int, fresh: Candidate = fresh) -> Placement:
-                more = [replace(fresh, name=f"{fresh.name}+{number}") for number in range(count)]
+                more = [fresh.another(f"{fresh.name}+{number}") for number in range(count)]
                 return place(self.workload.members, [*self.nodes, *more], self.workload.domain)
 
             low, high = 1, most

@@ -15,6 +15,7 @@ from numaforge.errors import ExitCode
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
+from numaforge.schedulers.dra import planned_classes
 from numaforge.topology.document import to_document
 from numaforge.topology.ready import ready_machine
 
@@ -160,6 +161,120 @@ def test_a_cluster_is_asked_for_nodes_pods_and_the_group_of_the_pod_and_nothing_
     asked = (folder / "asked").read_text().splitlines()
     assert [each.split()[0] for each in asked] == ["get", "get"]
     assert all(each.endswith("--request-timeout=60s --context=here") for each in asked)
+
+
+CLAIMS = """\
+extends: training
+kubelet: {resource_engine: dra}
+dra: {gpus: claims}
+"""
+CLAIMING = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpu, namespace: ml}
+spec:
+  spec:
+    devices:
+      requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 2}},
+                 {name: nic, exactly: {deviceClassName: numaforge-rdma}}]
+      constraints: [{requests: [gpu, nic], matchAttribute: resource.kubernetes.io/pcieRoot}]
+---
+metadata: {name: claiming, namespace: ml}
+spec:
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+  containers: [{name: main, resources: {limits: {cpu: 4, memory: 8Gi}, claims: [{name: gpu}]}}]
+"""
+
+
+@pytest.fixture
+def by_claims(folder: Path) -> tuple[str, ...]:
+    (folder / "claims.yaml").write_text(CLAIMS)
+    (folder / "claiming.yaml").write_text(CLAIMING)
+    return "dgx-h100", "--profile", "claims.yaml"
+
+
+def test_a_claim_is_judged_by_what_a_plan_foresees(
+    folder: Path, by_claims: tuple[str, ...], capsys: Any
+) -> None:
+    code, text = said(capsys, "claiming.yaml", *by_claims)
+    assert code == ExitCode.NO
+    assert "dgx-01  cannot allocate all claims  -" in text.splitlines()
+    assert "  gpu: gpu asks for 2 of gpu.nvidia.com; 8 match, 8 of them free" in text.splitlines()
+    assert "1 instead of 2 in the request gpu of its claim gpu" in text
+    code, text = said(capsys, "claiming.yaml", *by_claims, "-o", "json")
+    [answer] = json.loads(text)["workloads"]
+    assert answer["nodes"][0]["claims"][1] == {
+        "claim": "gpu",
+        "request": "nic",
+        "class": "numaforge-rdma",
+        "asked": 1,
+        "match": 8,
+        "free": 8,
+        "unsure": 0,
+    }
+
+
+def test_a_request_for_gpus_is_served_by_claims_where_the_plan_has_no_plugin(
+    folder: Path, by_claims: tuple[str, ...], capsys: Any
+) -> None:
+    code, text = said(capsys, "fits.yaml", *by_claims)
+    assert code == ExitCode.YES
+    assert "extended resources: nvidia.com/gpu asks for 1 of gpu.nvidia.com; 8 match" in text
+
+
+def test_without_a_plan_that_says_so_what_drivers_offer_is_not_known(folder: Path, capsys: Any) -> None:
+    (folder / "claiming.yaml").write_text(CLAIMING)
+    code, text = said(capsys, "claiming.yaml", "dgx-h100", *TRAINING)
+    assert code == ExitCode.YES
+    assert "not judged: whether its claims can be served" in text
+
+
+SLICE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "s"},
+    "spec": {
+        "driver": "gpu.nvidia.com",
+        "nodeName": "dgx-01",
+        "pool": {"name": "dgx-01", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}],
+    },
+}
+NO_RULES = """\
+#!/bin/sh
+echo "$@" >> asked
+case "$*" in
+    "get nodes,pods -A -o json "*) cat cluster.json ;;
+    *devicetaintrules*) echo "error: the server doesn't have a resource type" >&2; exit 1 ;;
+    "get resourceslices.resource.k8s.io,"*) ANSWER ;;
+    *) exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        pytest.param("cat claims.json", "dgx-01  cannot allocate all claims", id="what it has"),
+        pytest.param(
+            "echo 'User cannot list resourceslices' >&2; exit 1",
+            "not judged: whether its claims can be served",
+            id="where the login may not read them",
+        ),
+    ],
+)
+def test_a_cluster_is_asked_for_what_is_claimed_where_a_pod_claims(
+    folder: Path, capsys: Any, answer: str, line: str
+) -> None:
+    (folder / "claiming.yaml").write_text(CLAIMING)
+    (folder / "claims.json").write_text(json.dumps({"kind": "List", "items": [*planned_classes(), SLICE]}))
+    (folder / "kubectl").write_text(NO_RULES.replace("ANSWER", answer))
+    (folder / "kubectl").chmod(0o755)
+    _, text = said(capsys, "claiming.yaml", "dgx-h100", *TRAINING, "--kubectl", "./kubectl", "--live")
+    assert line in text
+    asked = (folder / "asked").read_text().splitlines()
+    assert len(asked) == 3
+    assert all(each.startswith("get ") for each in asked)
 
 
 def test_a_plan_goes_with_the_snapshot_of_its_host_and_alone_says_nothing_of_its_kubelet(

@@ -218,6 +218,45 @@ def test_a_pod_that_runs_is_judged_without_its_own_claim() -> None:
     assert [(each.match, each.free) for each in answer.verdicts[0].judgement.requests] == [(2, 2)]
 
 
+ROOT = "resource.kubernetes.io/pcieRoot"
+
+
+def test_fewer_devices_of_a_claim_are_tried_and_less_that_binds_them() -> None:
+    apart = offered("one", 2)
+    for number, device in enumerate(apart["spec"]["devices"]):
+        device["attributes"][ROOT] = {"string": f"pci{number}"}
+    bound = template("bound", request(2))
+    bound["spec"]["spec"]["devices"]["constraints"] = [{"matchAttribute": ROOT}]
+    answer = explained(nodes_of(node("one"), *CLASSES, apart, bound), pod("p", claiming("bound")))
+    assert [each.change for each in answer.remedies] == [
+        "1 instead of 2 in the request g of its claim gpu",
+        f"without the constraint on {ROOT} in its claim gpu",
+    ]
+    less = template("bound", request(1))
+    assert explained(nodes_of(node("one"), *CLASSES, apart, less), pod("p", claiming("bound"))).fits
+    free = template("bound", request(2))
+    assert explained(nodes_of(node("one"), *CLASSES, apart, free), pod("p", claiming("bound"))).fits
+
+
+def test_one_more_node_has_devices_of_its_own() -> None:
+    answer = explained(nodes_of(node("one"), *WHOLE), job(3, claiming("one-gpu")))
+    assert ("cluster", "1 more node like one") in [(each.of, each.change) for each in answer.remedies]
+    shared = offered("one", 2)
+    shared["spec"] = {**shared["spec"], "nodeName": None, "allNodes": True}
+    objects = (*CLASSES, shared, template("one-gpu"))
+    answer = explained(nodes_of(node("one"), *objects), job(3, claiming("one-gpu")))
+    assert answer.fit == 2
+    assert "cluster" not in [each.of for each in answer.remedies]
+
+
+def test_devices_of_all_nodes_are_taken_for_all() -> None:
+    shared = offered("one", 2)
+    shared["spec"] = {**shared["spec"], "nodeName": None, "allNodes": True}
+    objects = (*CLASSES, shared, template("one-gpu"))
+    answer = explained(nodes_of(node("one"), node("two"), *objects), job(3, claiming("one-gpu")))
+    assert answer.fit == 2
+
+
 # ---- what is not known ----
 
 
