@@ -59,6 +59,10 @@ class Allocation:
     counts: tuple[RequestCount, ...] = ()
 
 
+class AllocationEndsError(Exception):
+    """The scheduler gives the node up, whatever other ways there are."""
+
+
 class _TooLongError(Exception):
     """The search has tried as much as it may."""
 
@@ -77,8 +81,8 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
         found = _Search(devices, specs, reader, maybe=True).run() if reader.doubts else None
     except _TooLongError:
         return Allocation(None, unknown=("there are too many ways to try",), counts=counts)
-    except SelectorFailsError as failure:
-        return Allocation(False, f"a selector fails: {failure}", counts=counts)
+    except AllocationEndsError as failure:
+        return Allocation(False, str(failure), counts=counts)
     if found is None:
         return Allocation(False, "cannot allocate all claims", counts=counts)
     return Allocation(None, unknown=tuple(reader.doubts), claims=_held(specs, found, holder), counts=counts)
@@ -101,7 +105,7 @@ class _Matches:
         self.doubts: dict[str, None] = {}
 
     def __call__(self, wish: DeviceWish, device: OfferedDevice) -> bool | None:
-        """Say whether a device matches; raises SelectorFailsError where a selector fails on it."""
+        """Say whether a device matches; raises AllocationEndsError where a selector fails on it."""
         key = id(wish), device.id
         if key not in self._known:
             self._known[key] = self._found(wish, device)
@@ -112,7 +116,10 @@ class _Matches:
         expressions = [str(mapping(each.get("cel")).get("expression")) for each in of_class]
         unknown: list[str] = []
         for expression in (*expressions, *wish.selectors):
-            matches = selects(expression, device.seen)
+            try:
+                matches = selects(expression, device.seen)
+            except SelectorFailsError as failure:
+                raise AllocationEndsError(f"a selector fails: {failure}") from failure
             if matches is False:
                 return False
             if matches is None:
@@ -132,7 +139,7 @@ class _Matches:
                     for device in self._devices.devices:
                         try:
                             said.append((self(wish, device), device))
-                        except SelectorFailsError:
+                        except AllocationEndsError:
                             continue
                     matching = [device for matches, device in said if matches]
                     yield RequestCount(
@@ -169,6 +176,7 @@ class _Search:
         self._maybe = maybe
         self._trials = 0
         self._whole = {each.device for each in devices.taken if each.consumed is None}
+        self._chosen_for: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, dict[str, Fraction]] = {}
         self._counters = {key: dict(amounts) for key, amounts in devices.counters.items()}
         seen: set[DeviceId] = set()
@@ -179,15 +187,18 @@ class _Search:
                 seen.add(each.device)
                 self._count(devices.by_id[each.device], -1)
         self._result: list[list[Taken]] = [[] for _ in specs]
-        self._chosen: list[list[list[tuple[str, str, Any]]]] = [
-            [[] for _ in each.constraints] for each in specs
-        ]
+        self._chosen: list[list[list[Any]]] = [[[] for _ in each.constraints] for each in specs]
 
     def run(self) -> list[list[Taken]] | None:
         """Return the devices of each claim, None without a way.
 
-        Raises _TooLongError, and SelectorFailsError where a selector fails on a device that is looked at.
+        Raises _TooLongError, and AllocationEndsError where a selector fails on a device that is looked at,
+        or all devices of a request cannot be had together: no other way is tried then.
         """
+        for spec in self._specs:
+            for _, ways in spec.requests:
+                for wish in ways:
+                    self._wanted(wish)
         return self._result if self._request(0, 0) else None
 
     def _request(self, claim: int, number: int) -> bool:
@@ -210,7 +221,7 @@ class _Search:
         if not wish.takes_all:
             return listed, wish.count
         if self._devices.incomplete:
-            return (), 0
+            raise AllocationEndsError(f"resource pool {self._devices.incomplete[0]} is being updated")
         said = [(self._matches(wish, each), each) for each in listed]
         sure = [each for matches, each in said if matches and _has_capacity(each, wish)]
         unsure = [each for matches, each in said if matches is None]
@@ -235,13 +246,13 @@ class _Search:
             return self._request(claim, number + 1)
         if len(self._result[claim]) + left > MOST_DEVICES_OF_A_CLAIM:
             return False
-        for place in range(start, len(listed) - left + 1):
+        for place in range(start, len(listed)):
+            if len(listed) - place < left:
+                return self._none_of(claim, wish, listed[place:])
             device = listed[place]
-            if not wish.is_monitor and device.id in self._whole:
-                if wish.takes_all:
-                    return False
-                continue
-            taken = self._try(claim, own, wish, device) if self._may_be(wish, device) else None
+            taken = None
+            if not self._is_used(claim, wish, device) and self._may_be(wish, device):
+                taken = self._try(claim, own, wish, device)
             if taken is not None:
                 if self._take(claim, number, own, wish, listed, place + 1, left - 1):
                     return True
@@ -249,6 +260,18 @@ class _Search:
             if wish.takes_all:
                 return False
         return False
+
+    def _none_of(self, claim: int, wish: DeviceWish, rest: Sequence[OfferedDevice]) -> bool:
+        """Return that there is no way with these devices, once it is known that no selector fails on them."""
+        for device in rest:
+            if not self._is_used(claim, wish, device):
+                self._matches(wish, device)
+        return False
+
+    def _is_used(self, claim: int, wish: DeviceWish, device: OfferedDevice) -> bool:
+        """Say whether a device cannot be had: a monitor gets it once for its claim, whoever else has it."""
+        chosen = self._chosen_for.get(device.id, set())
+        return claim in chosen if wish.is_monitor else device.id in self._whole or bool(chosen)
 
     def _may_be(self, wish: DeviceWish, device: OfferedDevice) -> bool:
         """Say whether a device matches, or with `maybe` might, and whether its taints are tolerated."""
@@ -274,14 +297,16 @@ class _Search:
         if counts and not self._has_counters(device):
             return None
         if not self._meets(claim, own, device):
+            if wish.takes_all:
+                raise AllocationEndsError("a constraint does not allow all devices")
             return None
         if consumed is not None:
             _add(self._shares.setdefault(device.id, {}), consumed)
-        elif not wish.is_monitor:
-            self._whole.add(device.id)
+        else:
+            self._chosen_for.setdefault(device.id, set()).add(claim)
         if counts:
             self._count(device, -1)
-        taken = Taken(device.id, consumed)
+        taken = Taken(device.id, consumed, wish.is_monitor)
         self._result[claim].append(taken)
         return taken
 
@@ -298,7 +323,7 @@ class _Search:
             if last:
                 del self._shares[device.id]
         else:
-            self._whole.discard(device.id)
+            self._chosen_for[device.id].discard(claim)
         if last:
             self._count(device, 1)
 

@@ -73,10 +73,14 @@ class OfferedDevice:
 
 @dataclass(frozen=True)
 class Taken:
-    """A device that a claim has, or a share of it: `consumed` by the capacity's name."""
+    """A device that a claim has, or a share of it: `consumed` by the capacity's name.
+
+    A monitor (admin access) takes nothing from others.
+    """
 
     device: DeviceId
     consumed: Mapping[str, Fraction] | None = None
+    is_monitor: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class NodeDevices:
     def taken(self) -> Iterator[Taken]:
         """The devices and shares that are held."""
         for claim in self.held:
-            yield from claim.devices
+            yield from (each for each in claim.devices if not each.is_monitor)
 
     def claim(self, name: str) -> HeldClaim | None:
         """Return an allocated claim, by its full name."""
@@ -211,7 +215,7 @@ def held_claims(claims: Iterable[Document]) -> Iterator[HeldClaim]:
         yield HeldClaim(
             full_name(claim),
             frozenset(str(each.get("uid")) for each in mappings(status.get("reservedFor"))),
-            tuple(_taken(each) for each in results if not each.get("adminAccess")),
+            tuple(map(_taken, results)),
             tuple(mappings(terms)) if terms else None,
         )
 
@@ -224,8 +228,9 @@ def full_name(document: Document) -> str:
 
 def _taken(result: Document) -> Taken:
     device = str(result.get("driver")), str(result.get("pool")), str(result.get("device"))
-    consumed = result.get("consumedCapacity")
-    return Taken(device, _amounts(consumed) if isinstance(consumed, Mapping) else None)
+    is_share = bool(result.get("shareID"))
+    consumed = _amounts(result.get("consumedCapacity")) if is_share else None
+    return Taken(device, consumed, bool(result.get("adminAccess")))
 
 
 def _device(
