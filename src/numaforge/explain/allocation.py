@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from numaforge.explain.claims import ClaimSpec, DeviceWish
-from numaforge.explain.devices import DeviceId, HeldClaim, NodeDevices, OfferedDevice, Taken
+from numaforge.explain.devices import DeviceId, HeldClaim, NodeDevices, OfferedDevice, TakenDevice
 from numaforge.explain.placing import tolerates
 from numaforge.explain.selectors import SelectorFailsError, selects
 from numaforge.given import mapping, mappings
@@ -88,7 +88,9 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
     return Allocation(None, unknown=tuple(reader.doubts), claims=_held(specs, found, holder), counts=counts)
 
 
-def _held(specs: Sequence[ClaimSpec], found: Sequence[list[Taken]], holder: str) -> tuple[HeldClaim, ...]:
+def _held(
+    specs: Sequence[ClaimSpec], found: Sequence[list[TakenDevice]], holder: str
+) -> tuple[HeldClaim, ...]:
     return tuple(
         HeldClaim(spec.name, frozenset({holder}), tuple(taken))
         for spec, taken in zip(specs, found, strict=True)
@@ -186,10 +188,10 @@ class _Search:
             if each.device in devices.by_id and each.device not in seen:
                 seen.add(each.device)
                 self._count(devices.by_id[each.device], -1)
-        self._result: list[list[Taken]] = [[] for _ in specs]
+        self._result: list[list[TakenDevice]] = [[] for _ in specs]
         self._chosen: list[list[list[Any]]] = [[[] for _ in each.constraints] for each in specs]
 
-    def run(self) -> list[list[Taken]] | None:
+    def run(self) -> list[list[TakenDevice]] | None:
         """Return the devices of each claim, None without a way.
 
         Raises _TooLongError, and AllocationEndsError where a selector fails on a device that is looked at,
@@ -269,7 +271,7 @@ class _Search:
         return False
 
     def _is_used(self, claim: int, wish: DeviceWish, device: OfferedDevice) -> bool:
-        """Say whether a device cannot be had: a monitor gets it once for its claim, whoever else has it."""
+        """Say whether a device cannot be had; a monitor gets each device once for its claim."""
         chosen = self._chosen_for.get(device.id, set())
         return claim in chosen if wish.is_monitor else device.id in self._whole or bool(chosen)
 
@@ -281,7 +283,7 @@ class _Search:
         matches = self._matches(wish, device)
         return bool(matches or (self._maybe and matches is None)) and not _is_tainted(device, wish)
 
-    def _try(self, claim: int, own: str, wish: DeviceWish, device: OfferedDevice) -> Taken | None:
+    def _try(self, claim: int, own: str, wish: DeviceWish, device: OfferedDevice) -> TakenDevice | None:
         """Take a device for a request where counters, capacity and constraints allow it."""
         consumed = None
         if not _has_capacity(device, wish):
@@ -306,11 +308,11 @@ class _Search:
             self._chosen_for.setdefault(device.id, set()).add(claim)
         if counts:
             self._count(device, -1)
-        taken = Taken(device.id, consumed, wish.is_monitor)
+        taken = TakenDevice(device.id, consumed, wish.is_monitor)
         self._result[claim].append(taken)
         return taken
 
-    def _undo(self, claim: int, own: str, device: OfferedDevice, taken: Taken) -> None:
+    def _undo(self, claim: int, own: str, device: OfferedDevice, taken: TakenDevice) -> None:
         self._result[claim].remove(taken)
         for chosen, constraint in zip(self._chosen[claim], self._specs[claim].constraints, strict=True):
             if _binds(constraint.requests, own):

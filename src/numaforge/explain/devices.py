@@ -72,7 +72,7 @@ class OfferedDevice:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenDevice:
     """A device that a claim has, or a share of it: `consumed` by the capacity's name.
 
     A monitor (admin access) takes nothing from others.
@@ -89,7 +89,7 @@ class HeldClaim:
 
     name: str
     holders: frozenset[str]
-    devices: tuple[Taken, ...]
+    devices: tuple[TakenDevice, ...]
     selector: tuple[Document, ...] | None = None
 
     def is_on(self, node: str, labels: Labels) -> bool:
@@ -115,7 +115,7 @@ class NodeDevices:
     answers: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
-    def taken(self) -> Iterator[Taken]:
+    def taken(self) -> Iterator[TakenDevice]:
         """The devices and shares that are held."""
         for claim in self.held:
             yield from (each for each in claim.devices if not each.is_monitor)
@@ -226,11 +226,11 @@ def full_name(document: Document) -> str:
     return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
 
 
-def _taken(result: Document) -> Taken:
+def _taken(result: Document) -> TakenDevice:
     device = str(result.get("driver")), str(result.get("pool")), str(result.get("device"))
     is_share = bool(result.get("shareID"))
     consumed = _amounts(result.get("consumedCapacity")) if is_share else None
-    return Taken(device, consumed, bool(result.get("adminAccess")))
+    return TakenDevice(device, consumed, bool(result.get("adminAccess")))
 
 
 def _device(

@@ -24,7 +24,7 @@ from numaforge.given import mapping
 _DOES_NOT_EXIST, _IS_NOT_GIVEN = "does not exist", "is not given"
 
 
-class _RefusedError(Exception):
+class _ClaimRefusedError(Exception):
     """The scheduler refuses the node, or the pod, before it looks at devices."""
 
 
@@ -54,7 +54,7 @@ class Place:
                 unknown.append(
                     self._lacking(f"DeviceClass {missing}", f"request {request}: device class {missing}")
                 )
-        except _RefusedError as refusal:
+        except _ClaimRefusedError as refusal:
             return Allocation(False, str(refusal))
         if self.devices is None:
             unknown.append(self.world.why_unknown or "what its drivers offer is not known")
@@ -66,7 +66,7 @@ class Place:
         """Return what is asked for by a claim that is not allocated; None where that is not known."""
         try:
             return self._spec(claim, "", [])
-        except _RefusedError:
+        except _ClaimRefusedError:
             return None
 
     def _spec(self, claim: PodClaim, pod: str, unknown: list[str]) -> ClaimSpec | None:
@@ -74,9 +74,9 @@ class Place:
         held = self.devices.claim(claim.claim) if self.devices and claim.claim else None
         if held is not None:
             if not held.is_on(self.node, self.labels):
-                raise _RefusedError("resourceclaim not available on the node")
+                raise _ClaimRefusedError("resourceclaim not available on the node")
             if len(held.holders) >= MOST_USERS:
-                raise _RefusedError("resourceclaim in use")
+                raise _ClaimRefusedError("resourceclaim in use")
             return None
         if claim.template is not None:
             found, name = self.world.templates.get(claim.template), f"ResourceClaimTemplate {claim.template}"
@@ -91,9 +91,9 @@ class Place:
         return spec_of_claim(spec, str(claim.claim))
 
     def _lacking(self, name: str, said_by_scheduler: str) -> str:
-        """Return what is not known; raises _RefusedError where it is known that it is not there."""
+        """Return what is not known; raises _ClaimRefusedError where it is known that it is not there."""
         if self.world.is_whole:
-            raise _RefusedError(f"{said_by_scheduler} {_DOES_NOT_EXIST}")
+            raise _ClaimRefusedError(f"{said_by_scheduler} {_DOES_NOT_EXIST}")
         return f"{name} {_IS_NOT_GIVEN}"
 
     def _missing_classes(self, specs: Sequence[ClaimSpec]) -> Iterator[tuple[str, str]]:

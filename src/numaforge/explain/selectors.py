@@ -103,7 +103,7 @@ def _compiled(expression: str) -> _Node:
             return _unknown
         tokens.append((kind, found[found.lastgroup]))
         place = found.end()
-    reader = _Reader(tokens)
+    reader = _SelectorReader(tokens)
     try:
         node = reader.either(0)
     except _UnreadError:
@@ -119,7 +119,7 @@ class _UnreadError(Exception):
     """A part of an expression is none of those that are read."""
 
 
-class _Reader:
+class _SelectorReader:
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
         self._at = 0
