@@ -35,7 +35,7 @@ def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
         said, expected = kubelet.answer(pod), next(theirs)
         if (ours := outcome(said, operation["spec"])) != expected:
             return f"the kubelet answers {expected}, and explained is {ours}"
-        kubelet = kubelet.with_pod(pod) if said.admitted else kubelet
+        kubelet = kubelet.with_pod(pod)
     return None
 
 

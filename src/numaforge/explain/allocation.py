@@ -353,6 +353,10 @@ class _Search:
         return True
 
     def _has_counters(self, device: OfferedDevice) -> bool:
+        """Say whether the shared counters are enough; of a pool with less than none of any, none are."""
+        pools = (amounts for key, amounts in self._counters.items() if key[:2] == device.id[:2])
+        if device.counters and any(amount < 0 for amounts in pools for amount in amounts.values()):
+            return False
         return all(
             self._counters.get((*device.id[:2], name), {}).get(counter, Fraction(0)) >= amount
             for name, amounts in device.counters

@@ -81,6 +81,15 @@ class SaidOfPod:
         return not self.reasons and self.kubelet is not None and not self.kubelet.admitted
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What a kubelet answered to a pod, and the node then."""
+
+    answer: Admission | NumaforgeError
+    pod: Pod
+    node: Node
+
+
 class KnownKubelet:
     """A kubelet at one moment, which is never changed: `with_pod` returns another.
 
@@ -90,34 +99,43 @@ class KnownKubelet:
     def __init__(self, node: Node, running: tuple[RunningPod, ...]) -> None:
         self.node = node
         self.running = running
-        self._answers: dict[Hashable, Admission | NumaforgeError] = {}
+        self._asked: dict[Hashable, _Asked] = {}
         self._after: dict[Hashable, KnownKubelet] = {}
 
     def answer(self, pod: Pod) -> Admission:
         """Return the kubelet's answer to a pod beside those that run; raises KubeletHangError without one."""
-        shape = shape_of_pod(pod)
-        if shape not in self._answers:
-            name = _unused()
-            try:
-                self._answers[shape] = self.node.admit(pod, name, explained=True)
-            except KubeletHangError as hang:
-                self._answers[shape] = hang
-            if name in self.node.pods:
-                self.node.remove(name)
-            self.node.settle()
-        found = self._answers[shape]
+        found = self._ask(pod).answer
         if isinstance(found, NumaforgeError):
             raise found
         return replace(found, name=pod.name)
 
     def with_pod(self, pod: Pod) -> KnownKubelet:
-        """Return the kubelet once it has admitted a pod, which it has to."""
+        """Return the kubelet once it was given a pod, which runs there if it has admitted it."""
         shape = shape_of_pod(pod)
         if shape not in self._after:
-            node, named = self.node.fork(), pod.named(_unused())
-            node.admit(named)
-            self._after[shape] = KnownKubelet(node, (*self.running, RunningPod(pod.name, named)))
+            asked = self._ask(pod)
+            new = (
+                () if isinstance(asked.answer, NumaforgeError) or not asked.answer.admitted else (asked.pod,)
+            )
+            asked.node.settle()
+            running = (*self.running, *(RunningPod(pod.name, each) for each in new))
+            self._after[shape] = KnownKubelet(asked.node, running)
         return self._after[shape]
+
+    def _ask(self, pod: Pod) -> _Asked:
+        """Give a pod to a kubelet in the same state.
+
+        What a pod held does not always come back as it was once it leaves: CPUs that a sidecar shared are
+        free then, though another pod has them. So nothing is asked of the kubelet itself.
+        """
+        shape = shape_of_pod(pod)
+        if shape not in self._asked:
+            node, named = self.node.fork(), pod.named(_unused())
+            try:
+                self._asked[shape] = _Asked(node.admit(named, explained=True), named, node)
+            except KubeletHangError as hang:
+                self._asked[shape] = _Asked(hang, named, node)
+        return self._asked[shape]
 
     def without(self, running: RunningPod) -> KnownKubelet:
         """Return the kubelet once a pod has left."""

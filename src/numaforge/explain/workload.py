@@ -13,6 +13,7 @@ from numaforge.given import mapping, mappings
 from numaforge.kubelet.admission.pod import Pod, PodError
 from numaforge.mistakes import shown
 from numaforge.rollout.budget import CLIQUE
+from numaforge.schedulers import gangs
 
 MOST_PODS = 10_000
 """How many pods are placed at once."""
@@ -30,7 +31,6 @@ _GROUP_ANNOTATIONS = {
     "scheduling.k8s.io/group-name": "scheduling.volcano.sh",
     "scheduling.volcano.sh/group-name": "scheduling.volcano.sh",
 }
-_NATIVE = "scheduling.k8s.io"
 _KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 Document = Mapping[str, Any]
@@ -165,7 +165,7 @@ def member_of(metadata: Document, spec: Document, name: str, status: Document | 
     labels, annotations = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
     native = mapping(spec.get("schedulingGroup")).get("podGroupName")
     names = [
-        (_NATIVE, str(native) if native else None),
+        (gangs.GROUP, str(native) if native else None),
         *((api, labels.get(key)) for key, api in _GROUP_LABELS.items()),
         *((api, annotations.get(key)) for key, api in _GROUP_ANNOTATIONS.items()),
         (_KOORDINATOR, annotations.get(f"{_KOORDINATOR}/name")),
