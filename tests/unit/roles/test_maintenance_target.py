@@ -12,8 +12,10 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
 from numaforge.rollout.gate import Expected
+from numaforge.topology.model import NvidiaInstall
+from numaforge.topology.trays import BY_HOST, NOT_BY_HOST
 from roles.maintenance.target import Target
-from tests.fixtures.machines import dgx_h100, kubeadm_kubelet
+from tests.fixtures.machines import dgx_h100, gb200_nvl72_tray, kubeadm_kubelet
 
 LABELS = {"nvidia.com/device-plugin.config": "shared"}
 
@@ -174,3 +176,24 @@ def test_the_set_of_resources_is_held_to_a_plan_that_knows_it(devices, all_gpus)
 def test_a_host_has_joined_where_its_kubelet_has_a_login(flags, login, joined):
     machine = replace(dgx_h100(), kubelet=replace(kubeadm_kubelet(), flags=flags, login=login))
     assert Target(Goal(plan(), machine, frozenset())).joined is joined
+
+
+def test_a_tray_is_told_as_it_is_in_its_rack_and_as_planned():
+    built = gb200_nvl72_tray()
+    tray = replace(
+        built,
+        gpus=tuple(replace(gpu, fabric="0011.7") for gpu in built.gpus),
+        nvidia_install=NvidiaInstall(
+            loaded="580.95.05", imex_service="enabled", imex_list="ab" * 32, compute_domains=False
+        ),
+    )
+    wish = load_profile({"name": "a", "imex": {"mode": "driver-managed"}})
+    now, then = Target(Goal(plan_node(tray, wish, "1.36.2"), tray, frozenset({"imex"}))).trays
+    assert now is not None
+    assert then is not None
+    assert (now.clique, now.imex, now.nodes) == ("0011.7", BY_HOST, "ab" * 32)
+    assert (then.clique, then.imex, then.nodes) == ("0011.7", NOT_BY_HOST, None)
+
+
+def test_a_host_in_no_rack_is_no_tray():
+    assert Target(Goal(plan(), dgx_h100(), frozenset({"kubelet"}))).trays == (None, None)
