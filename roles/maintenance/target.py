@@ -16,10 +16,8 @@ from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal
 from numaforge.roles.device_plugin.labels import MIG_LABEL
 from numaforge.roles.document import loads
-from numaforge.roles.imex.tray import planned_tray
 from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.names import node_name
-from numaforge.topology.trays import tray_of
 
 # What a roll-out asks is imported by the runs that have one.
 if TYPE_CHECKING:
@@ -83,6 +81,9 @@ class Target:
     @property
     def trays(self) -> tuple[Tray | None, Tray | None]:
         """The host as a tray of a rack, as it is and as planned; None where it is none."""
+        from numaforge.roles.imex.tray import planned_tray
+        from numaforge.topology.trays import tray_of
+
         return tray_of(self.goal.machine), planned_tray(self.goal.machine, self.goal.plan)
 
     @property
