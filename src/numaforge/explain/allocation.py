@@ -75,7 +75,12 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
     reader = _Matches(devices, classes)
     counts = tuple(reader.counts(specs))
     try:
-        found = _Search(devices, specs, reader, maybe=False).run()
+        surely = _Search(devices, specs, reader, maybe=False)
+        found = surely.run()
+        if found is not None and surely.met_doubts:  # a selector that is not evaluated may fail
+            return Allocation(
+                None, unknown=tuple(reader.doubts), claims=_held(specs, found, holder), counts=counts
+            )
         if found is not None:
             return Allocation(True, claims=_held(specs, found, holder), counts=counts)
         found = _Search(devices, specs, reader, maybe=True).run() if reader.doubts else None
@@ -177,6 +182,7 @@ class _Search:
         self._matches = matches
         self._maybe = maybe
         self._trials = 0
+        self.met_doubts = False
         self._whole = {each.device for each in devices.taken if each.consumed is None}
         self._chosen_for: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, dict[str, Fraction]] = {}
@@ -227,6 +233,7 @@ class _Search:
         said = [(self._matches(wish, each), each) for each in listed]
         sure = [each for matches, each in said if matches and _has_capacity(each, wish)]
         unsure = [each for matches, each in said if matches is None]
+        self.met_doubts = self.met_doubts or bool(unsure)
         if not unsure:
             return sure, len(sure)
         if not self._maybe:
@@ -259,15 +266,15 @@ class _Search:
                 if self._take(claim, number, own, wish, listed, place + 1, left - 1):
                     return True
                 self._undo(claim, own, device, taken)
-            if wish.takes_all:
+            if wish.takes_all and self._matches(wish, device):
                 return False
         return False
 
     def _none_of(self, claim: int, wish: DeviceWish, rest: Sequence[OfferedDevice]) -> bool:
         """Return that there is no way with these devices, once it is known that no selector fails on them."""
         for device in rest:
-            if not self._is_used(claim, wish, device):
-                self._matches(wish, device)
+            if not self._is_used(claim, wish, device) and self._matches(wish, device) is None:
+                self.met_doubts = True
         return False
 
     def _is_used(self, claim: int, wish: DeviceWish, device: OfferedDevice) -> bool:
@@ -281,6 +288,7 @@ class _Search:
         if self._trials > _MOST_TRIALS:
             raise _TooLongError
         matches = self._matches(wish, device)
+        self.met_doubts = self.met_doubts or matches is None
         return bool(matches or (self._maybe and matches is None)) and not _is_tainted(device, wish)
 
     def _try(self, claim: int, own: str, wish: DeviceWish, device: OfferedDevice) -> TakenDevice | None:
@@ -299,7 +307,7 @@ class _Search:
         if counts and not self._has_counters(device):
             return None
         if not self._meets(claim, own, device):
-            if wish.takes_all:
+            if wish.takes_all and self._matches(wish, device):
                 raise AllocationEndsError("a constraint does not allow all devices")
             return None
         if consumed is not None:
