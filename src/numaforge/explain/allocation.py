@@ -22,6 +22,7 @@ MOST_DEVICES_OF_A_CLAIM = 32
 """AllocationResultsMaxSize."""
 _MOST_TRIALS = 20_000
 _SHOWN = 60
+_TOO_LONG = "there are too many ways to try"
 _TAINTS = ("NoSchedule", "NoExecute")
 
 Classes = Mapping[str, Mapping[str, Any]]
@@ -74,23 +75,19 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
     """
     reader = _Matches(devices, classes)
     counts = tuple(reader.counts(specs))
-    try:
-        surely = _Search(devices, specs, reader, maybe=False)
-        found = surely.run()
-        if found is not None and surely.met_doubts:  # a selector that is not evaluated may fail
-            return Allocation(
-                None, unknown=tuple(reader.doubts), claims=_held(specs, found, holder), counts=counts
-            )
-        if found is not None:
-            return Allocation(True, claims=_held(specs, found, holder), counts=counts)
-        found = _Search(devices, specs, reader, maybe=True).run() if reader.doubts else None
-    except _TooLongError:
-        return Allocation(None, unknown=("there are too many ways to try",), counts=counts)
-    except AllocationEndsError as failure:
-        return Allocation(False, str(failure), counts=counts)
+    surely = _Search(devices, specs, reader, maybe=False)
+    found, refusal = surely.answer()
+    # A selector that is not evaluated may match, and it may fail.
+    if reader.doubts and (found is None or surely.met_doubts):
+        perhaps, other = (found, None) if found else _Search(devices, specs, reader, maybe=True).answer()
+        if perhaps is not None or other != refusal:
+            held = _held(specs, perhaps, holder) if perhaps else ()
+            return Allocation(None, unknown=tuple(reader.doubts), claims=held, counts=counts)
+    if refusal == _TOO_LONG:
+        return Allocation(None, unknown=(_TOO_LONG,), counts=counts)
     if found is None:
-        return Allocation(False, "cannot allocate all claims", counts=counts)
-    return Allocation(None, unknown=tuple(reader.doubts), claims=_held(specs, found, holder), counts=counts)
+        return Allocation(False, refusal, counts=counts)
+    return Allocation(True, claims=_held(specs, found, holder), counts=counts)
 
 
 def _held(
@@ -196,6 +193,16 @@ class _Search:
                 self._count(devices.by_id[each.device], -1)
         self._result: list[list[TakenDevice]] = [[] for _ in specs]
         self._chosen: list[list[list[Any]]] = [[[] for _ in each.constraints] for each in specs]
+
+    def answer(self) -> tuple[list[list[TakenDevice]] | None, str | None]:
+        """Return the devices of each claim, or None and why there are none."""
+        try:
+            found = self.run()
+        except _TooLongError:
+            return None, _TOO_LONG
+        except AllocationEndsError as failure:
+            return None, str(failure)
+        return found, None if found is not None else "cannot allocate all claims"
 
     def run(self) -> list[list[TakenDevice]] | None:
         """Return the devices of each claim, None without a way.
