@@ -22,6 +22,7 @@ MOST_DEVICES_OF_A_CLAIM = 32
 """AllocationResultsMaxSize."""
 _MOST_TRIALS = 20_000
 _SHOWN = 60
+_TOO_LONG = "there are too many ways to try"
 _TAINTS = ("NoSchedule", "NoExecute")
 
 Classes = Mapping[str, Mapping[str, Any]]
@@ -74,18 +75,19 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
     """
     reader = _Matches(devices, classes)
     counts = tuple(reader.counts(specs))
-    try:
-        found = _Search(devices, specs, reader, maybe=False).run()
-        if found is not None:
-            return Allocation(True, claims=_held(specs, found, holder), counts=counts)
-        found = _Search(devices, specs, reader, maybe=True).run() if reader.doubts else None
-    except _TooLongError:
-        return Allocation(None, unknown=("there are too many ways to try",), counts=counts)
-    except AllocationEndsError as failure:
-        return Allocation(False, str(failure), counts=counts)
+    surely = _Search(devices, specs, reader, maybe=False)
+    found, refusal = surely.answer()
+    # A selector that is not evaluated may match, and it may fail.
+    if reader.doubts and (found is None or surely.met_doubts):
+        perhaps, other = (found, None) if found else _Search(devices, specs, reader, maybe=True).answer()
+        if perhaps is not None or other != refusal:
+            held = _held(specs, perhaps, holder) if perhaps else ()
+            return Allocation(None, unknown=tuple(reader.doubts), claims=held, counts=counts)
+    if refusal == _TOO_LONG:
+        return Allocation(None, unknown=(_TOO_LONG,), counts=counts)
     if found is None:
-        return Allocation(False, "cannot allocate all claims", counts=counts)
-    return Allocation(None, unknown=tuple(reader.doubts), claims=_held(specs, found, holder), counts=counts)
+        return Allocation(False, refusal, counts=counts)
+    return Allocation(True, claims=_held(specs, found, holder), counts=counts)
 
 
 def _held(
@@ -177,6 +179,7 @@ class _Search:
         self._matches = matches
         self._maybe = maybe
         self._trials = 0
+        self.met_doubts = False
         self._whole = {each.device for each in devices.taken if each.consumed is None}
         self._chosen_for: dict[DeviceId, set[int]] = {}
         self._shares: dict[DeviceId, dict[str, Fraction]] = {}
@@ -190,6 +193,16 @@ class _Search:
                 self._count(devices.by_id[each.device], -1)
         self._result: list[list[TakenDevice]] = [[] for _ in specs]
         self._chosen: list[list[list[Any]]] = [[[] for _ in each.constraints] for each in specs]
+
+    def answer(self) -> tuple[list[list[TakenDevice]] | None, str | None]:
+        """Return the devices of each claim, or None and why there are none."""
+        try:
+            found = self.run()
+        except _TooLongError:
+            return None, _TOO_LONG
+        except AllocationEndsError as failure:
+            return None, str(failure)
+        return found, None if found is not None else "cannot allocate all claims"
 
     def run(self) -> list[list[TakenDevice]] | None:
         """Return the devices of each claim, None without a way.
@@ -227,6 +240,7 @@ class _Search:
         said = [(self._matches(wish, each), each) for each in listed]
         sure = [each for matches, each in said if matches and _has_capacity(each, wish)]
         unsure = [each for matches, each in said if matches is None]
+        self.met_doubts = self.met_doubts or bool(unsure)
         if not unsure:
             return sure, len(sure)
         if not self._maybe:
@@ -259,15 +273,15 @@ class _Search:
                 if self._take(claim, number, own, wish, listed, place + 1, left - 1):
                     return True
                 self._undo(claim, own, device, taken)
-            if wish.takes_all:
+            if wish.takes_all and self._matches(wish, device):
                 return False
         return False
 
     def _none_of(self, claim: int, wish: DeviceWish, rest: Sequence[OfferedDevice]) -> bool:
         """Return that there is no way with these devices, once it is known that no selector fails on them."""
         for device in rest:
-            if not self._is_used(claim, wish, device):
-                self._matches(wish, device)
+            if not self._is_used(claim, wish, device) and self._matches(wish, device) is None:
+                self.met_doubts = True
         return False
 
     def _is_used(self, claim: int, wish: DeviceWish, device: OfferedDevice) -> bool:
@@ -281,6 +295,7 @@ class _Search:
         if self._trials > _MOST_TRIALS:
             raise _TooLongError
         matches = self._matches(wish, device)
+        self.met_doubts = self.met_doubts or matches is None
         return bool(matches or (self._maybe and matches is None)) and not _is_tainted(device, wish)
 
     def _try(self, claim: int, own: str, wish: DeviceWish, device: OfferedDevice) -> TakenDevice | None:
@@ -299,7 +314,7 @@ class _Search:
         if counts and not self._has_counters(device):
             return None
         if not self._meets(claim, own, device):
-            if wish.takes_all:
+            if wish.takes_all and self._matches(wish, device):
                 raise AllocationEndsError("a constraint does not allow all devices")
             return None
         if consumed is not None:

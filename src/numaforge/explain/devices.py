@@ -198,7 +198,7 @@ def devices_on(
                     here.append(offered)
         if len(current) == mapping(mapping(current[0].get("spec")).get("pool")).get("resourceSliceCount", 1):
             found += here
-        elif here:
+        elif here or any(_is_for(mapping(each.get("spec")), node, labels) for each in current):
             incomplete.append(f"{driver}/{name}")
     return NodeDevices(tuple(found), tuple(held), tuple(incomplete), counters, by_id)
 

@@ -415,6 +415,21 @@ def test_what_is_not_known_is_said_and_not_guessed(
     assert bool(found.unknown) == (fits is None)
 
 
+def test_a_way_after_one_that_is_not_known_is_not_known_either_for_that_one_may_fail() -> None:
+    ways = [
+        {"name": "a", "deviceClassName": GPU, **UNREAD},
+        {"name": "b", "deviceClassName": NIC},
+    ]
+    assert said(BOTH, claim({"name": "x", "firstAvailable": ways})).fits is None
+    assert names(said(BOTH, claim({"name": "x", "firstAvailable": ways[::-1]}))) == ["nic-0"]
+
+
+def test_all_devices_are_not_to_be_had_while_a_pool_is_in_change_even_one_without_any() -> None:
+    pool = {"name": NODE, "generation": 1, "resourceSliceCount": 2}
+    found = said([EIGHT, a_slice("dra.net", pool=pool)], claim(request("g", **FREE)))
+    assert (found.fits, found.refusal) == (False, f"resource pool dra.net/{NODE} is being updated")
+
+
 def test_what_a_plan_does_not_say_of_a_device_is_not_known() -> None:
     numa = "resource.kubernetes.io/numaNode"
     spec = claim(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from numaforge.cpulist import format_cpulist
-from numaforge.explain.candidates import Candidate, GivenMachine, candidates
+from numaforge.explain.candidates import Candidate, GivenMachine, KnownKubelet, candidates
 from numaforge.explain.cluster import read_cluster
 from numaforge.explain.explanation import explain
 from numaforge.explain.workload import workloads_of
-from numaforge.kubelet.admission import Node, read_inventory
+from numaforge.kubelet.admission import Node, Pod, read_inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.masks import ids_of
 from tests.fixtures.machines import lab_node
@@ -174,3 +174,21 @@ def test_state_files_say_what_pods_that_have_left_have_left_behind(seed: int, se
         assert (said.cpus, said.memory, said.devices) == (decided.cpus, decided.memory, decided.devices)
         asked += 1
     assert asked > PODS / 2
+
+
+@pytest.mark.parametrize("settings", SCENARIOS, ids=[each.name for each in SCENARIOS])
+def test_a_question_changes_nothing_of_the_kubelet(settings: Settings) -> None:
+    scenario = Scenario(MACHINE, settings.config(0), DEVICES)
+    kubelet = KnownKubelet(scenario.node(), ())
+    for operation in sequence(Random(f"explain/asked/{settings.name}"), scenario.node(), PODS):  # noqa: S311
+        if "remove" in operation:
+            leaving = [each for each in kubelet.running if each.name == operation["remove"]]
+            kubelet = kubelet.without(leaving[0]) if leaving else kubelet
+            continue
+        pod = Pod.from_manifest(operation)
+        before = state_files(kubelet.node)
+        admitted = kubelet.answer(pod).admitted
+        after = kubelet.with_pod(pod)
+        assert state_files(kubelet.node) == before
+        assert len(after.running) == len(kubelet.running) + admitted
+        kubelet = after
