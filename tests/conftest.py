@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         limit = next((limit for mark, limit in LIMITS_S.items() if item.get_closest_marker(mark)), None)
         if limit is not None:
             item.add_marker(pytest.mark.timeout(limit))
+
+
+_kept: list[object] = []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Keep gevent's loop alive in a process that a test has had patched, as whatever logs in to hosts does.
+
+    A worker of xdist waits for its next test by a lock, which is gevent's from then on: with nothing else to
+    wait for, gevent takes that for a wait without end, or never hears of it.
+    """
+    monkey = sys.modules.get("gevent.monkey")
+    if not _kept and monkey is not None and monkey.is_module_patched("threading"):
+        import gevent
+
+        def live() -> None:
+            while True:
+                gevent.sleep(0.2)
+
+        _kept.append(gevent.spawn(live))
 
 
 def pytest_collection_finish() -> None:
