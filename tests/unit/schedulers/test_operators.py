@@ -249,11 +249,7 @@ UNSAID: dict[str, tuple[str, Nodes, dict[str, str]]] = {
     ),
     "the shared plugin in exclusive namespaces": (
         "network-operator",
-        lambda: (
-            served(
-                "dgx-h100", {**HANDED, "rdma": {**HANDED["rdma"], "host": {"netns": "exclusive"}}}, "gpu-1"
-            ),
-        ),
+        lambda: (served("dgx-h100", RAILS, "gpu-1", rdma_netns="exclusive"),),
         {"gpu-1": "where the shared plugin does not start, and its plan knows no virtual functions"},
     ),
     "nodes with different resources and no label": (
@@ -328,9 +324,9 @@ def test_one_policy_would_also_serve_a_node_whose_plan_has_no_pools() -> None:
 
 
 def test_in_exclusive_namespaces_the_sriov_plugin_has_the_virtual_functions_of_each_pool() -> None:
-    host = {"netns": "exclusive", "wait_for_virtual_functions": {"count": 8}}
+    host = {"wait_for_virtual_functions": {"count": 8}}
     profile = {**HANDED, "rdma": {"device_plugin": {"per": "rail"}, "host": host}}
-    node = served("dgx-h100", profile, "gpu-1")
+    node = served("dgx-h100", profile, "gpu-1", rdma_netns="exclusive")
     spec = objects(folder("network-operator", node), "NicClusterPolicy")["nic-cluster-policy"]["spec"]
     assert "rdmaSharedDevicePlugin" not in spec
     first, *_ = yaml.safe_load(spec["sriovDevicePlugin"]["config"])["resourceList"]
