@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import PlanError
+from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
 from numaforge.roles.rdma.plugin_config import plugin_text
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ _CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"  # DefaultConfigFilePath
 # The plugin and the kubelet have this path built in, whatever the kubelet's --root-dir is.
 _DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
 _REGISTRY = "/var/lib/kubelet/plugins_registry"
-_DEFAULT_ROOT = "/var/lib/kubelet"
 
 Manifest = dict[str, Any]
 
@@ -73,7 +73,7 @@ def _metadata(name: str, namespace: str) -> Manifest:
 
 
 def _registry(plan: NodePlan) -> str:
-    return f"{plan.kubelet.root_dir if plan.kubelet else _DEFAULT_ROOT}/plugins_registry"
+    return f"{plan.kubelet.root_dir if plan.kubelet else DEFAULT_ROOT_DIR}/plugins_registry"
 
 
 def _config_map(metadata: Manifest, text: str) -> Manifest:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
     from numaforge.explain.cluster import LiveCluster, LivePod
     from numaforge.explain.workload import Workload
+    from numaforge.kubelet.admission.fit import Scenario
     from numaforge.roles.node import NodePlan
+    from numaforge.schedulers.fleet import ServedNode
     from numaforge.topology.model import NodeTopology
 
 
@@ -252,7 +254,6 @@ def _machine(
 
 
 def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:
-    from numaforge.explain.candidates import GivenMachine
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.findings import require_start
     from numaforge.planning.planned_node import planned_node
@@ -269,13 +270,7 @@ def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping
         node.kubelet.version,
         node.claims,
     )
-    return GivenMachine(
-        name,
-        scenario,
-        _labels(node.machine, plan),
-        held=_held(machine) if node.state else None,
-        world=_planned_claims(name, node.machine, plan),
-    )
+    return _given(name, scenario, plan)
 
 
 def _as_it_is(
@@ -283,7 +278,6 @@ def _as_it_is(
 ) -> GivenMachine:
     from numaforge.audit.drift import saved_plan
     from numaforge.commands.inputs import read_config
-    from numaforge.explain.candidates import GivenMachine
     from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.roles.device_plugin.plan import devices_of
@@ -294,42 +288,36 @@ def _as_it_is(
     devices = devices_of(machine, plan) if plan else inventory_of(machine)
     claims = claims_of(machine, plan) if plan else {}
     scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version, claims)
-    return GivenMachine(
-        name,
-        scenario,
-        _labels(machine, plan),
-        held=_held(machine) if state else None,
-        world=_planned_claims(name, machine, plan),
-    )
+    return _given(name, scenario, plan)
 
 
-def _planned_claims(name: str, machine: NodeTopology, plan: NodePlan | None) -> ClaimWorld:
-    """Return what claims find on a node as its plan has it; nothing is known of one that has none."""
-    from numaforge.explain.claims import ClaimWorld, claim_world
-    from numaforge.roles.device_plugin.plan import devices_of
-    from numaforge.roles.dra.plan import claims_of
-    from numaforge.schedulers.dra import planned_classes
-    from numaforge.schedulers.fleet import ServedNode
-    from numaforge.schedulers.slices import planned_slices
-
-    if plan is None or plan.dra is None:
-        return ClaimWorld()
-    served = ServedNode(machine, plan, devices_of(machine, plan), "")
-    return claim_world([*planned_classes(claims_of(machine, plan)), *planned_slices(served, name)])
-
-
-def _labels(machine: NodeTopology, plan: NodePlan | None) -> dict[str, str]:
-    """Return the labels that the Node has when its plan is carried out, as far as they follow from it."""
-    from numaforge.roles.device_plugin.plan import devices_of
+def _given(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine:
+    """Return a machine with what its Node has when its plan is carried out: labels, and what claims find."""
+    from numaforge.explain.candidates import GivenMachine
+    from numaforge.explain.claims import ClaimWorld
     from numaforge.rollout.budget import CLIQUE
     from numaforge.schedulers.fleet import ServedNode
     from numaforge.schedulers.labels import labels_of
 
+    machine = scenario.topology
     cliques = {gpu.fabric for gpu in machine.gpus if gpu.fabric}
-    clique = {CLIQUE: cliques.pop()} if len(cliques) == 1 else {}
-    if plan is None:
-        return clique
-    return {**labels_of(ServedNode(machine, plan, devices_of(machine, plan), "")), **clique}
+    labels, world = {CLIQUE: cliques.pop()} if len(cliques) == 1 else {}, ClaimWorld()
+    if plan is not None:
+        served = ServedNode(machine, plan, scenario.devices or {}, "")
+        labels = {**labels_of(served), **labels}
+        world = _planned_claims(name, served, scenario.claims or {})
+    return GivenMachine(name, scenario, labels, held=_held(machine) if scenario.state else None, world=world)
+
+
+def _planned_claims(name: str, node: ServedNode, claims: Mapping[str, int]) -> ClaimWorld:
+    """Return what claims find on a node as its plan has it; nothing is known where it has none."""
+    from numaforge.explain.claims import ClaimWorld, claim_world
+    from numaforge.schedulers.dra import planned_classes
+    from numaforge.schedulers.slices import planned_slices
+
+    if node.plan.dra is None:
+        return ClaimWorld()
+    return claim_world([*planned_classes(claims), *planned_slices(node, name)])
 
 
 def _held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:

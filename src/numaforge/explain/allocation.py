@@ -238,7 +238,7 @@ class _Search:
         if self._devices.incomplete:
             raise AllocationEndsError(f"resource pool {self._devices.incomplete[0]} is being updated")
         said = [(self._matches(wish, each), each) for each in listed]
-        sure = [each for matches, each in said if matches and _has_capacity(each, wish)]
+        sure = [each for matches, each in said if matches and _share(each, wish) is not None]
         unsure = [each for matches, each in said if matches is None]
         self.met_doubts = self.met_doubts or bool(unsure)
         if not unsure:
@@ -301,10 +301,11 @@ class _Search:
     def _try(self, claim: int, own: str, wish: DeviceWish, device: OfferedDevice) -> TakenDevice | None:
         """Take a device for a request where counters, capacity and constraints allow it."""
         consumed = None
-        if not _has_capacity(device, wish):
+        share = _share(device, wish)
+        if share is None:
             return None
         if device.seen.several:
-            consumed = _share(device, wish) or {}
+            consumed = share
             used = self._shares.get(device.id, {})
             if any(
                 used.get(name, 0) + amount > device.capacity[name].value for name, amount in consumed.items()
@@ -394,20 +395,14 @@ def _is_same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-def _has_capacity(device: OfferedDevice, wish: DeviceWish) -> bool:
-    """Say whether a device by itself has the capacity that is asked for."""
-    share = _share(device, wish)
-    return share is not None and all(amount <= device.capacity[name].value for name, amount in share.items())
-
-
 def _share(device: OfferedDevice, wish: DeviceWish) -> dict[str, Fraction] | None:
-    """Return what is taken of each capacity of a device; None where it has not what is asked for."""
+    """Return what is taken of each capacity of a device; None where it alone has not so much."""
     if any(name not in device.capacity for name in wish.capacity):
         return None
     found: dict[str, Fraction] = {}
     for name, capacity in device.capacity.items():
         amount = capacity.consumed(wish.capacity.get(name))
-        if amount is None:
+        if amount is None or amount > capacity.value:
             return None
         found[name] = amount
     return found

@@ -6,16 +6,14 @@ refuses before it looks at devices, and for extended resources that claims serve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from numaforge.errors import NumaforgeError
-from numaforge.explain.devices import HeldClaim, full_name, held_claims
+from numaforge.explain.devices import HeldClaim, amount_of, full_name, held_claims
 from numaforge.given import mapping, mappings
 from numaforge.kubelet.admission.pod import is_extended
-from numaforge.quantity import parse_quantity
 
 GROUP = "resource.k8s.io"
 KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "DeviceTaintRule")
@@ -250,14 +248,6 @@ def _wish(said: Document, name: str) -> DeviceWish:
         takes_all=mode == ALL_DEVICES,
         is_monitor=bool(said.get("adminAccess")),
         tolerations=tuple(mappings(said.get("tolerations"))),
-        capacity=dict(_quantities(asked)),
+        capacity={str(key): found for key, text in asked.items() if (found := amount_of(text)) is not None},
         unread=unread,
     )
-
-
-def _quantities(said: Document) -> Iterator[tuple[str, Fraction]]:
-    for name, text in said.items():
-        try:
-            yield str(name), parse_quantity(str(text))
-        except NumaforgeError:
-            continue

@@ -35,15 +35,15 @@ class Capacity:
 
     def consumed(self, asked: Fraction | None) -> Fraction | None:
         """Return what a share takes (calculateConsumedCapacity); None where the policy does not allow it."""
-        default, span = _amount(self.policy.get("default")), mapping(self.policy.get("validRange"))
+        default, span = amount_of(self.policy.get("default")), mapping(self.policy.get("validRange"))
         values = [
-            found for each in self.policy.get("validValues") or () if (found := _amount(each)) is not None
+            found for each in self.policy.get("validValues") or () if (found := amount_of(each)) is not None
         ]
         if asked is None:
             return self.value if default is None else default
         if values:
             return next((each for each in values if asked <= each), None)
-        least, most, step = (_amount(span.get(key)) for key in ("min", "max", "step"))
+        least, most, step = (amount_of(span.get(key)) for key in ("min", "max", "step"))
         if least is not None:
             asked = max(asked, least)
             if step:
@@ -244,7 +244,7 @@ def _device(
         attributes.setdefault(domain or driver, {})[own] = _value(mapping(said))
     capacity: dict[str, Capacity] = {}
     for key, said in mapping(body.get("capacity")).items():
-        value = _amount(mapping(said).get("value"))
+        value = amount_of(mapping(said).get("value"))
         if value is not None:
             capacity[str(key)] = Capacity(value, mapping(mapping(said).get("requestPolicy")))
     by_domain: dict[str, dict[str, Fraction]] = {}
@@ -308,14 +308,15 @@ def _amounts(said: object) -> dict[str, Fraction]:
     """Return amounts by name: `{name: "1Gi"}`, or `{name: {value: "1Gi"}}`."""
     found = {}
     for name, each in mapping(said).items():
-        amount = _amount(each.get("value") if isinstance(each, Mapping) else each)
+        amount = amount_of(each.get("value") if isinstance(each, Mapping) else each)
         if amount is not None:
             found[str(name)] = amount
     return found
 
 
-def _amount(text: object) -> Fraction | None:
+def amount_of(text: object) -> Fraction | None:
+    """Return a quantity as it is written, or as a number; None for what is none."""
     try:
-        return parse_quantity(str(text)) if isinstance(text, str | int) else None
+        return parse_quantity(str(text)) if isinstance(text, str | int | float) else None
     except NumaforgeError:
         return None

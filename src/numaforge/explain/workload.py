@@ -103,8 +103,8 @@ def workloads_of(documents: Iterable[object], where: str) -> tuple[Workload, ...
             raise NumaforgeError(
                 f"PodGroup {name!r}: no pod says that it is of it", where=where, remedy=remedy
             )
-    gangs = [gang_of(name, members, said_of(name, reading.groups)) for name, members in reading.loose.items()]
-    workloads = (*reading.found, *gangs)
+    loose = [gang_of(name, members, said_of(name, reading.groups)) for name, members in reading.loose.items()]
+    workloads = (*reading.found, *loose)
     if sum(len(each.members) for each in workloads) > MOST_PODS:
         raise NumaforgeError(f"holds more than the {MOST_PODS} pods that are placed at once", where=where)
     if not any(each.members for each in workloads):

@@ -17,8 +17,8 @@ from typing import Any
 
 from numaforge.roles.amd_partitions.plan import amd_gpus
 from numaforge.roles.device_plugin.manifests import as_yaml, manager_config_map
+from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
 from numaforge.schedulers.fleet import (
-    KUBELET_ROOT,
     MANAGED_BY,
     ServedFleet,
     ServedNode,
@@ -120,7 +120,7 @@ def _spec(node: ServedNode) -> dict[str, Any]:
     if node.plan.amd_partitions.gpus:
         config = {"config": {"name": MANAGER_CONFIG}} if _is_handed_over(node) else {}
         spec["configManager"] = {"enable": _is_handed_over(node), **config}
-    if node.kubelet_root != KUBELET_ROOT:
+    if node.kubelet_root != DEFAULT_ROOT_DIR:
         spec["metricsExporter"] = {"podResourceAPISocketPath": f"{node.kubelet_root}/pod-resources"}
     if taints := tolerations([node]):
         spec["devicePlugin"] |= {"devicePluginTolerations": taints, "nodeLabellerTolerations": taints}

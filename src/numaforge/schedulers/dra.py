@@ -17,8 +17,8 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
 from numaforge.kubelet.admission.nvidia_resources import GPU
+from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
 from numaforge.schedulers.fleet import (
-    KUBELET_ROOT,
     MANAGED_BY,
     ServedFleet,
     ServedNode,
@@ -97,7 +97,7 @@ def _values_of(node: ServedNode) -> str:
     if driver.reserved_cpus:
         config["reservedCPUs"] = driver.reserved_cpus
     values: dict[str, Any] = {"driverConfig": config}
-    if node.kubelet_root != KUBELET_ROOT:
+    if node.kubelet_root != DEFAULT_ROOT_DIR:
         values["kubeletRootDir"] = node.kubelet_root
     return yaml.safe_dump(values, sort_keys=False)
 

@@ -12,13 +12,13 @@ from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.quantity import parse_quantity
+from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
-KUBELET_ROOT = "/var/lib/kubelet"
-"""Where a kubelet is that was not told a --root-dir."""
-_WIDTH = 120
+WIDTH = 120
+"""How long a line of what is written may be."""
 _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 
 
@@ -71,7 +71,7 @@ class ServedNode:
     @property
     def kubelet_root(self) -> str:
         """The --root-dir of its kubelet."""
-        return self.plan.kubelet.root_dir if self.plan.kubelet else KUBELET_ROOT
+        return self.plan.kubelet.root_dir if self.plan.kubelet else DEFAULT_ROOT_DIR
 
     @property
     def policy(self) -> str:
@@ -206,14 +206,14 @@ class ServedFleet:
         """Yield the nodes whose zones lists by NUMA node can say; the others are left out."""
         for node in self.nodes:
             if why := node.unsaid:
-                self.left_out[node.name] = why
+                self.leave_out(node, why)
             else:
                 yield node
 
 
 def commented(text: str) -> str:
     """Return a text as comments of YAML."""
-    return "".join(f"# {line}\n" for line in wrap(text, _WIDTH - 2))
+    return "".join(f"# {line}\n" for line in wrap(text, WIDTH - 2))
 
 
 def tolerations(nodes: Iterable[ServedNode]) -> list[dict[str, str]]:

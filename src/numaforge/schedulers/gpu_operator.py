@@ -24,8 +24,8 @@ from numaforge.roles.device_plugin.manifests import (
     operator_config_map,
 )
 from numaforge.roles.device_plugin.plan import in_mig_mode
+from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
 from numaforge.schedulers.fleet import (
-    KUBELET_ROOT,
     ServedFleet,
     ServedNode,
     Written,
@@ -46,7 +46,7 @@ UNSET = {
         "devicePlugin": {"enabled": True},
         "dcgm": {"enabled": True},
         "migManager": {"enabled": True, "config": {"default": "all-disabled"}},
-        "hostPaths": {"kubeletRootDir": KUBELET_ROOT},
+        "hostPaths": {"kubeletRootDir": DEFAULT_ROOT_DIR},
     }
 }
 """What the operator takes a field of its ClusterPolicy for that is not set (api/nvidia/v1: IsEnabled)."""
@@ -280,7 +280,7 @@ def _places(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[s
             fleet.leave_out(
                 node, f"its kubelet is in {node.kubelet_root}, others in {root}, and the policy has one"
             )
-    if root != KUBELET_ROOT:
+    if root != DEFAULT_ROOT_DIR:
         yield "the kubelets' --root-dir", {"hostPaths": {"kubeletRootDir": root}}
     if taints := tolerations(nodes):
         why = "these nodes register with taints, and what serves their GPUs has to run before they go"

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from numaforge.roles.device_plugin.manifests import BlockTexts
+from numaforge.roles.kubelet.delivery import merge
 from numaforge.schedulers import (
     amd_gpu_operator,
     coscheduling,
@@ -26,7 +27,7 @@ from numaforge.schedulers import (
     openshift,
     volcano,
 )
-from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, commented
+from numaforge.schedulers.fleet import WIDTH, ServedFleet, ServedNode, Written, commented
 
 SYSTEMS: dict[str, ModuleType] = {
     module.NAME: module
@@ -49,7 +50,6 @@ SYSTEMS: dict[str, ModuleType] = {
 }
 """A module has NAME, WHY and `documents`. That of an operator has OWN, the API version and kind of its
 object, and UNSET, what the operator takes fields of it for that are not set."""
-_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Folder:
         module = SYSTEMS[self.name]
         if live is None or (live.get("apiVersion"), live.get("kind")) != getattr(module, "OWN", None):
             return live
-        return _over(module.UNSET, live)
+        return merge(module.UNSET, live)
 
 
 def generate(
@@ -118,15 +118,6 @@ def generate(
     return tuple(folders)
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two mappings as one: what is set above counts."""
-    both = {**below, **above}
-    for name in below.keys() & above.keys():
-        if isinstance(below[name], Mapping) and isinstance(above[name], Mapping):
-            both[name] = _over(below[name], above[name])
-    return both
-
-
 def as_yaml(documents: Sequence[object]) -> str:
     """Return documents as one YAML text, their keys in order; texts of several lines stay readable."""
     return yaml.dump_all(
@@ -134,6 +125,6 @@ def as_yaml(documents: Sequence[object]) -> str:
         Dumper=BlockTexts,
         sort_keys=False,
         default_flow_style=False,
-        width=_WIDTH,
+        width=WIDTH,
         allow_unicode=True,
     )
