@@ -37,16 +37,20 @@ def numa_notices(topology: MachineShape) -> tuple[Notice, ...]:
     )
 
 
-def _two_totals(topology: MachineShape) -> Iterator[Notice]:
+def two_totals(topology: MachineShape) -> str | None:
     """Say that the kubelet's two sources of the machine's memory disagree, as where memory is hot-plugged."""
     sizes = [node.memory_bytes for node in topology.numa_nodes]
     total, known = topology.memory_bytes, [size for size in sizes if size is not None]
-    if not total or not known or len(known) < len(sizes):
-        return
-    if abs(total - sum(known)) > total // _ALIKE_PART:
+    if not total or not known or len(known) < len(sizes) or abs(total - sum(known)) <= total // _ALIKE_PART:
+        return None
+    return f"MemTotal is {format_bytes(total)}, and the NUMA nodes have {format_bytes(sum(known))}"
+
+
+def _two_totals(topology: MachineShape) -> Iterator[Notice]:
+    if (disagree := two_totals(topology)) is not None:
         yield Notice(
             "memory-differs",
-            f"MemTotal is {format_bytes(total)}, and the NUMA nodes have {format_bytes(sum(known))}: "
+            f"{disagree}: "
             "Allocatable follows MemTotal, the memory manager the NUMA nodes, and a pod has to fit both",
         )
 
