@@ -25,10 +25,21 @@ class UnreadableOutputError(NumaforgeError):
 
 
 def refusal(text: str, wanted: str) -> UnreadableOutputError:
-    """Return the error for an output in which `wanted` was not found, with its last line."""
+    """Return the error for an output in which `wanted` was not found, with the line that says why.
+
+    Programs end with a place in their source, or with a note that is always there; what went wrong is above.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = f"its last line is {_short(lines[-1])!r}" if lines else "it printed nothing"
+    complaints = [line for line in lines if _COMPLAINT.search(line) and not _PLACE_IN_SOURCE.search(line)]
+    if complaints:
+        said = f"it says {_short(complaints[-1])!r}"
+    else:
+        said = f"its last line is {_short(lines[-1])!r}" if lines else "it printed nothing"
     return UnreadableOutputError(f"no {wanted} in what it printed; {said}")
+
+
+_PLACE_IN_SOURCE = re.compile(r"\.\w+:\d+$")
+_COMPLAINT = re.compile(r"\b(error|fail(ed|ure)?|invalid|unable|cannot|could not|waived)\b", re.IGNORECASE)
 
 
 def number(word: str, what: str) -> float:

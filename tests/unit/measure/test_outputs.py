@@ -62,6 +62,7 @@ READ: Mapping[str, tuple[Reader, str, Mapping[str, float]]] = {
         "documented/nvbandwidth-to-gpu.txt",
         {"0": 55.31, "1": 55.29},
     ),
+    "nvbandwidth to a real GPU": (outputs.nvbandwidth_host, "nvbandwidth-0.8-to-one-gpu.txt", {"0": 54.73}),
     "nvbandwidth between GPUs, the least of each": (
         outputs.nvbandwidth_pairs,
         "documented/nvbandwidth-between.txt",
@@ -69,6 +70,11 @@ READ: Mapping[str, tuple[Reader, str, Mapping[str, float]]] = {
     ),
     "ib_write_bw": (outputs.perftest_write, "documented/ib-write-bw.txt", {"": 392.41}),
     "all_reduce_perf": (outputs.nccl_all_reduce, "documented/all-reduce.txt", {"": 471.005}),
+    "all_reduce_perf of one GPU, over nothing": (
+        outputs.nccl_all_reduce,
+        "nccl-tests-2.19.6-one-gpu.txt",
+        {"": 0.0},
+    ),
     "rocm-bandwidth-test, the faster of two processors": (
         outputs.rocm_bandwidth_host,
         "documented/rocm-bandwidth-test.txt",
@@ -106,6 +112,16 @@ REFUSED = {
         outputs.perftest_write,
         text("perftest-4.5-no-device.txt"),
         "Unable to find",
+    ),
+    "nvbandwidth without a second GPU": (
+        outputs.nvbandwidth_pairs,
+        text("nvbandwidth-0.8-no-peer.txt"),
+        "it says 'Waived:'",
+    ),
+    "all_reduce_perf of more GPUs than there are": (
+        outputs.nccl_all_reduce,
+        text("nccl-tests-2.19.6-too-few-gpus.txt"),
+        "it says 'Invalid number of GPUs: 2 requested but only 1 were found.'",
     ),
     "nothing at all": (outputs.cyclictest, "", "it printed nothing"),
     "a number in another locale": (
