@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +88,7 @@ CONFIGS = {
 WITHOUT_A_DAEMON = "error checking MPS daemon health"
 """Where MPS is accepted, the plugin waits for a daemon that is not here."""
 
-_SCRIPT = """\
-mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/device-plugins && cd /var/lib/kubelet/device-plugins
+_PRETENDED_MINORS = """\
 mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia-caps
 for gpu in 0 1 2 3; do
     for instance in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do
@@ -97,6 +96,11 @@ for gpu in 0 1 2 3; do
         for part in 0 1 2 3 4 5 6; do echo "gpu$gpu/gi$instance/ci$part/access 1"; done
     done
 done >/proc/driver/nvidia-caps/mig-minors
+"""
+"""Of a machine whose driver is not there."""
+
+_SCRIPT = """\
+mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet/device-plugins && cd /var/lib/kubelet/device-plugins
 : >"$FOLDER/log"
 "$PROGRAMS/nvidia-device-plugin" --kubelet-socket= --config-file="$FOLDER/config.yaml" 2>"$FOLDER/log" &
 plugin=$!
@@ -165,8 +169,8 @@ def _machine(programs: Path, name: str, description: str) -> dict[str, Any]:
         folder = Path(made)
         fake = FakeGpus(folder, description)
         answers = [
-            {"configuration": key, **_plugin(programs, fake, folder, text), **_labels(programs, fake, folder)}
-            for key, text in CONFIGS.items()
+            _compared(answers_to(key, folder, programs, fake.environment, _PRETENDED_MINORS))
+            for key in CONFIGS
         ]
         return {
             "machine": name,
@@ -176,22 +180,37 @@ def _machine(programs: Path, name: str, description: str) -> dict[str, Any]:
         }
 
 
-def _environment(programs: Path, fake: FakeGpus, folder: Path) -> dict[str, str]:
-    ours = {
+def _compared(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with the labels that are compared, of all that feature discovery writes."""
+    labels = answer["labels"]
+    return {**answer, "labels": labels and {name: labels[name] for name in _LABELS if name in labels}}
+
+
+def answers_to(
+    configuration: str, folder: Path, programs: Path, machine: Mapping[str, str], before: str = ""
+) -> dict[str, Any]:
+    """Return what both programs make of one of CONFIGS.
+
+    `machine` is the environment that shows them the GPUs, `before` a script that is run where the plugin is.
+    """
+    environment = {
+        **os.environ,
+        **machine,
         "PROGRAMS": str(programs),
         "FOLDER": str(folder),
         "DP_DISABLE_HEALTHCHECKS": "all",
         "USE_NODE_FEATURE_API": "false",
     }
-    return os.environ | fake.environment | ours
+    plugin = _plugin(environment, folder, before, CONFIGS[configuration])
+    return {"configuration": configuration, **plugin, **_labels(environment, folder)}
 
 
-def _plugin(programs: Path, fake: FakeGpus, folder: Path, config: str) -> dict[str, Any]:
+def _plugin(environment: Mapping[str, str], folder: Path, before: str, config: str) -> dict[str, Any]:
     """Return the number of devices of each resource, or the line with which the plugin ends."""
     (folder / "config.yaml").write_text(f"version: v1\n{config}\n", encoding="utf-8")
     (folder / "empty").write_bytes(bytes(5))  # an empty message of gRPC
-    environment = _environment(programs, fake, folder)
-    subprocess.run(["unshare", "-rm", "sh", "-c", _SCRIPT], env=environment, check=True, timeout=_SECONDS)
+    command = ["unshare", "-rm", "sh", "-c", before + _SCRIPT]
+    subprocess.run(command, env=environment, check=True, timeout=_SECONDS)
     log = (folder / "log").read_text(encoding="utf-8")
     found = {}
     for file in sorted(folder.glob("*.devices")):
@@ -228,26 +247,26 @@ def _number(message: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _labels(programs: Path, fake: FakeGpus, folder: Path) -> dict[str, Any]:
+def _labels(environment: Mapping[str, str], folder: Path) -> dict[str, Any]:
     """Return the labels that feature discovery writes; none where it ends with an error."""
     file = folder / "labels"
     file.unlink(missing_ok=True)
     subprocess.run(
         [
-            programs / "gpu-feature-discovery",
+            f"{environment['PROGRAMS']}/gpu-feature-discovery",
             "--oneshot",
             "--no-timestamp",
             f"--output-file={file}",
             f"--config-file={folder / 'config.yaml'}",
         ],
-        env=_environment(programs, fake, folder),
+        env=environment,
         capture_output=True,
         check=False,
         timeout=_SECONDS,
     )
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     labels = dict(line.split("=", 1) for line in lines)
-    return {"labels": {name: labels[name] for name in _LABELS if name in labels} if labels else None}
+    return {"labels": labels or None}
 
 
 if __name__ == "__main__":

@@ -19,11 +19,21 @@ from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
 from numaforge.topology.nvidia import read_driver, with_answers
+from tests.conformance.real_gpus import real_gpus
 from tests.conformance.record_device_plugin import CONFIGS, FILE, WITHOUT_A_DAEMON
 from tests.fixtures.machines import lab_node
 
 RECORD: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-MACHINES: dict[str, dict[str, Any]] = {each["machine"]: each for each in RECORD["machines"]}
+PRETENDED: dict[str, dict[str, Any]] = {each["machine"]: each for each in RECORD["machines"]}
+MACHINES = PRETENDED | {
+    name: {
+        "gpus": [(gpu.pci_address, gpu.device) for gpu in real.topology.gpus],
+        "nvml": real.snapshot.nvml,
+        "answers": real.record["answers"],
+    }
+    for name, real in real_gpus().items()
+}
+"""The recorded ones, and those with a real GPU."""
 NO_NAME = (
     "error checking whether device is skipped: error getting device name",
     "error getting device handle for index '1'",
@@ -53,6 +63,7 @@ def test_the_record_names_its_version_and_is_of_these_configurations():
     assert RECORD["version"].startswith("k8s-device-plugin v0.")
     assert RECORD["configurations"] == CONFIGS
     assert len(CASES) == len(MACHINES) * len(CONFIGS) >= 145
+    assert {real.record["version"] for real in real_gpus().values()} == {RECORD["version"]}
 
 
 @pytest.mark.parametrize(("name", "answer"), CASES)

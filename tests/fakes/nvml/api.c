@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define FIELD_LINK_COUNT 91         /* NVML_FI_DEV_NVLINK_LINK_COUNT */
+#define FIELD_RECOVERY_ACTION 230   /* NVML_FI_DEV_GET_GPU_RECOVERY_ACTION */
 #define FIELD_SWITCH_LINK_COUNT 147 /* NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT */
 #define VALUE_IS_UNSIGNED 1         /* NVML_VALUE_TYPE_UNSIGNED_INT */
 
@@ -468,6 +469,8 @@ int nvmlDeviceGetFieldValues(handle device, int count, struct field_value *value
         value->error = NOT_SUPPORTED;
         if (value->field == FIELD_LINK_COUNT || value->field == FIELD_SWITCH_LINK_COUNT)
             value->error = count_links(gpu, value->field, &value->value.number);
+        if (value->field == FIELD_RECOVERY_ACTION)
+            value->error = give_number(gpu->recovery, &value->value.number);
     }
     return error;
 }
@@ -479,7 +482,7 @@ int nvmlDeviceGetGpuFabricInfo(handle device, struct fabric_info_v1 *info)
     int error = find_gpu(__func__, device, &gpu);
     if (error)
         return error;
-    if (gpu->fabric == FABRIC_UNSUPPORTED)
+    if (gpu->fabric == MODEL_UNKNOWN)
         return NOT_SUPPORTED;
     *info = (struct fabric_info_v1){
         .status = gpu->fabric_status, .clique = gpu->clique, .state = (unsigned char)gpu->fabric};
@@ -497,7 +500,7 @@ int nvmlDeviceGetGpuFabricInfoV(handle device, struct fabric_info *info)
     bool third = info->version == STRUCT_VERSION(struct fabric_info, 3);
     if (!third && info->version != (2u << 24 | offsetof(struct fabric_info, health_summary)))
         return ARGUMENT_VERSION_MISMATCH;
-    if (gpu->fabric == FABRIC_UNSUPPORTED)
+    if (gpu->fabric == MODEL_UNKNOWN)
         return NOT_SUPPORTED;
     info->status = gpu->fabric_status;
     info->clique = gpu->clique;

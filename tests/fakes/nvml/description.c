@@ -55,12 +55,9 @@ static bool read_address(const char *text, struct address *address)
 
 static bool read_fabric(struct gpu *gpu, const char *text)
 {
-    static const char *const names[] = {"unsupported", "not-started", "in-progress", NULL};
-    int state;
-    if (read_choice(text, names, &state)) {
-        gpu->fabric = (enum fabric)state;
+    static const char *const names[] = {"none", "not-started", "in-progress", NULL};
+    if (read_choice(text, names, &gpu->fabric))
         return true;
-    }
     gpu->fabric = FABRIC_COMPLETED;
     unsigned digits = 0;
     for (; *text && digits < 2 * sizeof gpu->cluster; text++) {
@@ -288,6 +285,7 @@ static const struct key {
     {"addressing", NULL, CHOICE, AT(addressing), addressings, false},
     {"c2c", NULL, CHOICE, AT(c2c), switched_words, false},
     {"numa_node", NULL, NUMBER, AT(numa_node), NULL, false},
+    {"recovery", NULL, NUMBER, AT(recovery), NULL, false},
     {"persistence", NULL, CHOICE, AT(persistence), switched_words, true},
     {"mig", read_mig, READER, 0, NULL, true},
     {"ecc", read_ecc, READER, 0, NULL, true},
@@ -343,6 +341,8 @@ static struct gpu *start_gpu(struct machine *machine, struct address address)
         .addressing = MODEL_UNKNOWN,
         .c2c = MODEL_UNKNOWN,
         .numa_node = MODEL_UNKNOWN,
+        .recovery = MODEL_UNKNOWN,
+        .fabric = MODEL_UNKNOWN,
         .persistence = OFF,
         .mig = {MODEL_UNKNOWN, MODEL_UNKNOWN},
         .ecc = {MODEL_UNKNOWN, MODEL_UNKNOWN},

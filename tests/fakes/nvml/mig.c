@@ -105,11 +105,14 @@ static struct gpu_profile_info describe_profile(const struct gpu *gpu, const str
                                      .memory_mib = model->memory_mib[row]};
 }
 
+static bool lists_profiles(const struct gpu *gpu)
+{
+    return mig_is_on(gpu) || (model_has_mig(gpu) && atoi(machine.driver) >= FIRST_TO_LIST_WITHOUT_MIG);
+}
+
 static int find_offer(const struct gpu *gpu, const struct profile *profile)
 {
-    if (!model_has_mig(gpu) || profile == NULL)
-        return NOT_SUPPORTED;
-    return mig_is_on(gpu) || atoi(machine.driver) >= FIRST_TO_LIST_WITHOUT_MIG ? SUCCESS : NOT_SUPPORTED;
+    return lists_profiles(gpu) && profile ? SUCCESS : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetGpuInstanceProfileInfo(handle device, unsigned kind, struct gpu_profile_info *info)
@@ -135,6 +138,7 @@ static int give_profile(const struct gpu *gpu, const struct profile *profile,
     if (error)
         return error;
     struct gpu_profile_info found = describe_profile(gpu, profile);
+    info->version = 0; /* as driver 580 leaves it */
     memcpy(&info->id, &found.id, offsetof(struct gpu_profile_info, memory_mib));
     info->memory_mib = found.memory_mib;
     gpu_instance_name(gpu, profile, info->name);
@@ -248,10 +252,9 @@ int nvmlDeviceGetGpuInstanceRemainingCapacity(handle device, unsigned id, unsign
     const struct profile *profile = profile_by_id(model_of(gpu), id);
     if (!session_privileged())
         return NO_PERMISSION;
-    if (!mig_is_on(gpu) || profile == NULL)
-        return NOT_SUPPORTED;
-    *count = capacity_left(gpu, profile);
-    return SUCCESS;
+    if ((error = find_offer(gpu, profile)) == SUCCESS)
+        *count = capacity_left(gpu, profile);
+    return error;
 }
 
 /* GPU instances */
@@ -309,7 +312,7 @@ int nvmlDeviceGetGpuInstances(handle device, unsigned id, handle *instances, uns
     int error = find_gpu(__func__, device, &gpu);
     if (error)
         return error;
-    if (!mig_is_on(gpu))
+    if (!lists_profiles(gpu))
         return NOT_SUPPORTED;
     if (!session_privileged())
         return NO_PERMISSION;
@@ -659,9 +662,11 @@ int nvmlDeviceGetComputeInstanceId(handle mig_device, unsigned *id)
 int nvmlDeviceGetAttributes_v2(handle mig_device, struct device_attributes *attributes)
 {
     struct found found;
-    int error = find(__func__, mig_device, MIG_DEVICE_HANDLE, &found);
+    int error = find_device(__func__, mig_device, &found);
     if (error)
         return error;
+    if (found.compute == NULL)
+        return mig_is_on(found.gpu) ? INVALID_ARGUMENT : NOT_SUPPORTED;
     struct compute_profile_info compute = describe_compute(&found, found.compute->profile);
     *attributes = (struct device_attributes){
         .multiprocessors = compute.multiprocessors,

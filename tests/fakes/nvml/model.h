@@ -21,7 +21,8 @@
 #define MODEL_UNKNOWN (-1) /* the description does not say: NVML answers "Not Supported" */
 
 enum mode { OFF, ON };
-enum fabric { FABRIC_UNSUPPORTED, FABRIC_NOT_STARTED, FABRIC_IN_PROGRESS, FABRIC_COMPLETED };
+/* Under MODEL_UNKNOWN the call itself is not supported. */
+enum fabric { FABRIC_NOT_SUPPORTED, FABRIC_NOT_STARTED, FABRIC_IN_PROGRESS, FABRIC_COMPLETED };
 enum virtualization { VIRTUALIZATION_NONE, PASSTHROUGH, VGPU, HOST_VGPU, HOST_VSGA };
 enum remote { REMOTE_GPU = 0, REMOTE_SWITCH = 2, REMOTE_UNKNOWN = 255 };
 enum process_kind { COMPUTE, GRAPHICS, MPS };
@@ -74,14 +75,14 @@ struct gpu {
     unsigned pci_device_id, pci_subsystem_id; /* device << 16 | vendor */
     char name[NAME_SIZE], uuid[NAME_SIZE], serial[NAME_SIZE], vbios[NAME_SIZE], gsp[NAME_SIZE];
     unsigned long long memory_bytes;
-    int minor, architecture, capability, virtualization, addressing, c2c, numa_node, persistence;
+    int minor, architecture, capability, virtualization, addressing, c2c, numa_node, persistence, recovery;
     struct setting mig, ecc;
     unsigned long long ecc_errors[2]; /* corrected, uncorrected */
     int remapped[4];                  /* rows by correctable and uncorrectable errors, pending, failed */
     int pcie[4];                      /* generation and width now, at most */
     int nvlinks;                      /* links that the board has; MODEL_UNKNOWN: a board without NVLink */
     struct link links[MODEL_MOST_LINKS];
-    enum fabric fabric;
+    int fabric; /* enum fabric */
     unsigned char cluster[16];
     unsigned clique, fabric_status, fabric_health;
     int lost, reset;                   /* enum lost, enum reset */

@@ -112,7 +112,7 @@ static const struct model models[] = {
      .capability = 90,
      .gigabytes = 141,
      SEVEN_OF_EIGHT,
-     .memory_mib = {16384, 16384, 33024, 33024, 71168, 71168, 143360},
+     .memory_mib = {16384, 16384, 33280, 33280, 71424, 71424, 143360},
      .multiprocessors = {16, 16, 26, 32, 60, 64, 132},
      .engines = hopper_engines},
     /* Memory and multiprocessors from 3g upwards are assumed: multiples of what 1g and 2g have. */

@@ -132,7 +132,7 @@ static void print_fabric(const struct gpu *gpu)
         place += (size_t)snprintf(cluster + place, sizeof cluster - place, "%s%02x", dash ? "-" : "", *byte);
     }
     open_tag("fabric");
-    value("state", states[gpu->fabric]);
+    value("state", gpu->fabric == MODEL_UNKNOWN ? states[0] : states[gpu->fabric]);
     value("status", completed ? nvmlErrorString((int)gpu->fabric_status) : "");
     number("cliqueId", completed ? (long long)gpu->clique : MODEL_UNKNOWN, "");
     value("clusterUuid", cluster);
