@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from numaforge.errors import PlanError
+from numaforge.kubernetes_objects import Manifest, as_yaml, config_map, metadata
 from numaforge.roles.amd_partitions.config_manager import (
     CONFIG_KEY,
     PROFILE_LABEL,
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
-Manifest = dict[str, Any]
-
 OPERATOR_KEY = "config.yaml"  # where mig-manager reads it (gpu-operator, assets/state-mig-manager)
 
 
@@ -39,7 +36,7 @@ def device_plugin_text(plan: NodePlan) -> str:
             where=plan.hostname,
             remedy="plan with a profile that has a section device_plugin",
         )
-    return _yaml(config_document(plan.device_plugin))
+    return as_yaml(config_document(plan.device_plugin))
 
 
 def config_key(plan: NodePlan) -> str:
@@ -65,7 +62,7 @@ def device_plugin_config_map(plans: Iterable[NodePlan], name: str, namespace: st
                 remedy="give each kind of node a name of its own in its profile",
             )
         first.setdefault(key, plan.hostname)
-    return _config_map(name, namespace, texts)
+    return config_map(metadata(name, namespace), texts)
 
 
 def operator_config_map(
@@ -86,8 +83,8 @@ def operator_config_map(
         chosen = operator_name(plan.profile, entries)
         configs[chosen] = entries
         labels[plan.hostname] = {OPERATOR_LABEL: chosen}
-    text = _yaml({"version": "v1", "mig-configs": dict(sorted(configs.items()))})
-    return _config_map(name, namespace, {OPERATOR_KEY: text}), labels
+    text = as_yaml({"version": "v1", "mig-configs": dict(sorted(configs.items()))})
+    return config_map(metadata(name, namespace), {OPERATOR_KEY: text}), labels
 
 
 def manager_config_map(
@@ -109,41 +106,4 @@ def manager_config_map(
             )
         profiles[chosen] = said
         labels[plan.hostname] = {PROFILE_LABEL: chosen}
-    return _config_map(name, namespace, {CONFIG_KEY: manager_config(profiles)}), labels
-
-
-def as_yaml(manifest: Manifest) -> str:
-    """Return a manifest as kubectl reads it; texts of several lines stay readable."""
-    return _yaml(manifest)
-
-
-def _config_map(name: str, namespace: str, data: Mapping[str, str]) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": "numaforge"},
-        },
-        "data": dict(sorted(data.items())),
-    }
-
-
-class BlockTexts(yaml.SafeDumper):
-    """Writes YAML for people: texts of several lines as blocks, and what is said twice is written twice."""
-
-    def ignore_aliases(self, _data: object) -> bool:
-        """Say that nothing is written as a reference."""
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-BlockTexts.add_representer(str, _text)
-
-
-def _yaml(document: Mapping[str, Any]) -> str:
-    return yaml.dump(document, Dumper=BlockTexts, sort_keys=False, width=110)
+    return config_map(metadata(name, namespace), {CONFIG_KEY: manager_config(profiles)}), labels

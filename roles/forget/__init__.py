@@ -19,9 +19,9 @@ from numaforge.hosts import (
     script_output,
     show_beside,
 )
+from numaforge.kubelet_paths import DROP_IN_DIR
 from numaforge.maintenance.look import GUARD
 from numaforge.maintenance.transaction import TRANSACTIONS
-from numaforge.roles.kubelet.delivery import DEFAULT_CONFIG_DIR
 from numaforge.roles.modules.files import MODPROBE_PATH
 
 __all__ = ["forget"]
@@ -49,7 +49,7 @@ def _forget(flag_stays: bool) -> Commands:
         "STATE": str(PurePosixPath(TRANSACTIONS).parent),
         "RUN": _RUN,
         "PLAN": PLAN_PATH,
-        "CONFIG_DIR": DEFAULT_CONFIG_DIR,
+        "CONFIG_DIR": DROP_IN_DIR,
         "MODPROBE": MODPROBE_PATH,
     }
     library = shell.assignments(values) + shell.library("roles/forget/forget")

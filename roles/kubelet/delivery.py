@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
+from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.reasons import Notice
 from numaforge.roles.kubelet.existing import DROP_IN_NAME, ExistingSettings, SettingPath, flatten_settings
 from numaforge.topology.model import KubeletInstallShape, MachineShape
@@ -45,10 +46,6 @@ class KubeletPlan:
     binary_version: str | None = None
 
 
-DEFAULT_CONFIG_FILE = "/var/lib/kubelet/config.yaml"
-DEFAULT_CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
-DEFAULT_ROOT_DIR = "/var/lib/kubelet"
-
 KIND = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 
 # --config-dir is beta, and works without an environment variable, from 1.30 on (KEP-3983).
@@ -76,7 +73,7 @@ def plan_delivery(
             raise PlanError(
                 f"kubelet {version} has no --config-dir and runs without --config, so no file reaches it",
                 where="kubelet",
-                remedy=f"start it with --config={DEFAULT_CONFIG_FILE}",
+                remedy=f"start it with --config={CONFIG_PATH}",
             )
         settings = _without_what_is_there(settings, existing, profile)
         return KubeletPlan(
@@ -88,7 +85,7 @@ def plan_delivery(
             exec_start=None,
             retired=_retired(earlier, settings),
         )
-    config_dir = install.config_dir or DEFAULT_CONFIG_DIR
+    config_dir = install.config_dir or DROP_IN_DIR
     return KubeletPlan(
         **common,
         delivery="drop-in",
@@ -109,7 +106,7 @@ def hand_back(
     """
     install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
     earlier = previous.kubelet if previous else None
-    config_dir = install.config_dir or DEFAULT_CONFIG_DIR
+    config_dir = install.config_dir or DROP_IN_DIR
     drop_in = str(PurePosixPath(config_dir) / DROP_IN_NAME)
     flag_is_ours = (
         earlier is not None and earlier.exec_start is not None and earlier.exec_start == install.exec_start
@@ -137,8 +134,8 @@ def _common(version: KubeletVersion, install: KubeletInstallShape) -> dict[str, 
     return {
         "version": str(version),
         "unit": install.unit or "kubelet.service",
-        "config_file": install.config_file or DEFAULT_CONFIG_FILE,
-        "root_dir": install.root_dir or DEFAULT_ROOT_DIR,
+        "config_file": install.config_file or CONFIG_PATH,
+        "root_dir": install.root_dir or ROOT_DIR,
     }
 
 

@@ -11,8 +11,8 @@ from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE, sta
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
-from numaforge.kubelet.startup.check import DROP_IN_DIR
 from numaforge.kubelet.startup.check import check as check_startup
+from numaforge.kubelet_paths import DROP_IN_DIR
 from numaforge.roles.gpu_memory.plan import as_planned as memory_as_planned
 from numaforge.roles.gpu_memory.plan import moves_memory
 from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, with_pools

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
-from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
+from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.kubernetes_objects import Manifest, config_map, metadata
 from numaforge.roles.rdma.plugin_config import plugin_text
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ POOLS_LABEL = "numaforge.io/rdma-pools"
 _CONFIG_FILE = "config.json"
 _CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"  # DefaultConfigFilePath
 # The plugin and the kubelet have this path built in, whatever the kubelet's --root-dir is.
-_DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"
-_REGISTRY = "/var/lib/kubelet/plugins_registry"
-
-Manifest = dict[str, Any]
+_DEVICE_PLUGINS = f"{ROOT_DIR}/device-plugins"
+_REGISTRY = f"{ROOT_DIR}/plugins_registry"
 
 
 def config_text(plan: NodePlan) -> str:
@@ -60,30 +59,19 @@ def plugin_manifests(
     manifests = [
         manifest
         for chosen, plan in sorted(kinds.items())
-        for manifest in (
-            _config_map(_metadata(f"{name}-{chosen}", namespace), config_text(plan)),
-            _daemon_set(_metadata(f"{name}-{chosen}", namespace), chosen, image, _registry(plan)),
-        )
+        for manifest in _manifests(metadata(f"{name}-{chosen}", namespace), chosen, image, plan)
     ]
     return manifests, labels
 
 
-def _metadata(name: str, namespace: str) -> Manifest:
-    return {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": "numaforge"}}
+def _manifests(own: Manifest, chosen: str, image: str, plan: NodePlan) -> tuple[Manifest, Manifest]:
+    # Immutable: other pools have another name, and no node's plugin changes under it.
+    text = config_map(own, {_CONFIG_FILE: config_text(plan)}, immutable=True)
+    return text, _daemon_set(own, chosen, image, _registry(plan))
 
 
 def _registry(plan: NodePlan) -> str:
-    return f"{plan.kubelet.root_dir if plan.kubelet else DEFAULT_ROOT_DIR}/plugins_registry"
-
-
-def _config_map(metadata: Manifest, text: str) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "immutable": True,  # other pools have another name: no node's plugin changes under it
-        "data": {_CONFIG_FILE: text},
-    }
+    return f"{plan.kubelet.root_dir if plan.kubelet else ROOT_DIR}/plugins_registry"
 
 
 def _daemon_set(metadata: Manifest, chosen: str, image: str, registry: str) -> Manifest:

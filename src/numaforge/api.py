@@ -17,10 +17,11 @@ from numaforge.kubelet.admission.fit import FitReport, Scenario
 from numaforge.kubelet.admission.fit import fit as fit_node
 from numaforge.kubelet.admission.pod import UNNAMED
 from numaforge.kubelet.admission.scheduler import unschedulable
-from numaforge.kubelet.config.loading import DROP_IN_DIR, below
+from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report, require_start
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
+from numaforge.kubelet_paths import DROP_IN_DIR
 from numaforge.planning.node import plan_node
 from numaforge.planning.planned_node import planned_node
 from numaforge.profile import load_profile, ready_profiles

@@ -12,7 +12,7 @@ import pytest
 
 from numaforge.explain.candidates import KnownKubelet
 from numaforge.kubelet.admission import Admission, Node, Pod
-from tests.conformance.test_kubelet_admission import cases, node_topology, outcome, recording
+from tests.conformance.recordings import cases, node_topology, outcome, recording
 
 
 def answers(

@@ -27,9 +27,7 @@ from numaforge.report.audit_documents import audit_document
 from numaforge.resources import template_dir
 from numaforge.roles import document as plans
 from tests.fixtures import machines
-from tests.fuzz.mutations import mutated_data, mutated_text
-from tests.fuzz.targets import FACTOR, Target, troubles
-from tests.fuzz.test_fuzz_documents import (
+from tests.fuzz.documents import (
     DEVICE_PLUGIN,
     DEVICES,
     DGX_DOCUMENT,
@@ -40,7 +38,9 @@ from tests.fuzz.test_fuzz_documents import (
     PROFILE,
     RDMA_PLUGIN,
 )
-from tests.fuzz.test_fuzz_hosts import mutated_host
+from tests.fuzz.hosts import mutated_host
+from tests.fuzz.mutations import mutated_data, mutated_text
+from tests.fuzz.targets import FACTOR, Target, troubles
 
 CASES = 4
 """For each place of a command in `make test`."""

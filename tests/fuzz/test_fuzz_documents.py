@@ -31,77 +31,27 @@ from numaforge.rollout.record import _dump as record_text
 from numaforge.rollout.record import read_result as read_ending
 from numaforge.rollout.shards import ShardProgress
 from numaforge.sections.strict_yaml import read_yaml, read_yaml_documents
-from numaforge.topology import from_document, to_document
-from tests.fixtures import machines
+from numaforge.topology import from_document
 from tests.fixtures.answers import answered
+from tests.fuzz.documents import (
+    DEVICE_PLUGIN,
+    DEVICES,
+    DGX_DOCUMENT,
+    LAB,
+    LAB_DOCUMENT,
+    MIG,
+    PLAN_DOCUMENT,
+    PODS,
+    PROFILE,
+    RDMA_PLUGIN,
+)
 from tests.fuzz.mutations import mutated_data, mutated_text
 from tests.fuzz.targets import Target, troubles
 
 READY = load_profile("training")
-LAB = machines.lab_node()
-LAB_DOCUMENT = to_document(LAB)
-DGX_DOCUMENT = to_document(machines.dgx_h100())
-PLAN_DOCUMENT = plans.to_document(plan_node(machines.dgx_h100(), load_profile("inference-mig")))
 
 CONFIG = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0", "memoryManagerPolicy": "None"}
 
-PODS = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: train, labels: {since: 2025-02-28}}
-spec:
-  replicas: 2
-  template:
-    spec:
-      initContainers:
-      - {name: fetch, restartPolicy: Always, resources: {requests: {cpu: 500m}}}
-      containers:
-      - name: main
-        resources: {limits: {cpu: "4", memory: 8Gi, hugepages-2Mi: 64Mi, nvidia.com/gpu: 1}}
----
-kind: List
-items:
-- {kind: Pod, metadata: {name: a}, spec: {containers: [{name: x, resources: {limits: {cpu: 1e0}}}]}}
-"""
-DEVICES = '{"nvidia.com/gpu": [0, 0, [1, 2], null, {"id": "GPU-1", "numa_nodes": [3], "healthy": false}]}'
-PROFILE = """\
-name: mine
-cpus:
-  reserved: {cores: 2}
-hugepages:
-- {size: 2Mi, count_per_numa_node: 16}
-kubelet:
-  topology_manager_policy: restricted
-  cpu_manager_policy: static
-memory:
-  kube_reserved: 256Mi
-  system_reserved: 256Mi
-tuning:
-  sysctls: {vm.swappiness: 1}
-  governor: performance
-sources: {tuning.governor: "https://docs.kernel.org/admin-guide/pm/cpufreq.html"}
-"""
-MIG = """\
-version: v1
-mig-configs:
-  half:
-  - {device-filter: ["0x233010DE"], devices: [0, 1], mig-enabled: true, mig-devices: {1g.10gb: 2, 3g.40gb: 1}}
-  - {devices: all, mig-enabled: false}
-"""
-DEVICE_PLUGIN = """\
-version: v1
-flags: {migStrategy: mixed, plugin: {deviceListStrategy: envvar}}
-sharing:
-  timeSlicing:
-    renameByDefault: true
-    resources:
-    - {name: nvidia.com/gpu, replicas: 4}
-"""
-RDMA_PLUGIN = """\
-{"periodicUpdateInterval": 300, "configList": [
-  {"resourceName": "hca", "resourcePrefix": "rdma", "rdmaHcaMax": 1000,
-   "selectors": {"vendors": ["15b3"], "ifNames": ["ens1f0"], "linkTypes": ["ether"]}}]}
-"""
 OPTIONS = {
     "kubeconfig": "/k",
     "max_unavailable": "10%",

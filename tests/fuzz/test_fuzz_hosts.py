@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -17,23 +16,18 @@ from numaforge.findings.gpus import rules as gpus
 from numaforge.framing import Answer
 from numaforge.maintenance.bundle import parse_states
 from numaforge.planning.node import plan_node
-from numaforge.profile import load_profile
 from numaforge.report.tables import topology_tables
-from numaforge.roles.document import dumps
 from numaforge.snapshot import Snapshot, parse_output
-from numaforge.snapshot.catalogue import PLAN
 from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
 from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
 from tests.fixtures.answers import answered
+from tests.fuzz.hosts import MACHINES, READY, known, mutated_host
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text
 from tests.fuzz.targets import Target, troubles
-from tests.machines.files import stored
 
-READY = load_profile("training")
-MACHINES = ("epyc-9654-8-h100-nps4", "nvidia-gb200-tray", "xeon-max-9480-snc4-flat", "nvidia-gh200")
 XML = [
     file.read_text() for file in sorted((Path(__file__).parent.parent / "fixtures/nvidia_smi").glob("*.xml"))
 ]
@@ -102,38 +96,6 @@ etc/hosts:1:a \udcff
 etc/hosts:2:b
 numaforge ended 0
 """
-
-
-@cache
-def known(name: str) -> Snapshot:
-    return stored(name).snapshot()
-
-
-@cache
-def plan_of(name: str) -> str:
-    return dumps(plan_node(read_topology(known(name)), READY))
-
-
-def mutated_host(random: Random) -> str:
-    """Return the snapshot of a machine in which one to five files say something else."""
-    name = random.choice(MACHINES)
-    document = json.loads(known(name).to_json())
-    files = document["files"]
-    for _ in range(random.choice((1, 2, 5))):
-        path = random.choice(sorted(files))
-        kind = random.randrange(4)
-        if kind == 0:
-            files.pop(path)
-        elif kind == 1:
-            files[path] = random.choice(HOSTILE_TEXTS)
-        elif kind == 2 and len(files[path]) < 20_000:
-            files[path] = mutated_text(random, files[path])
-        else:
-            files[mutated_text(random, path)] = files[path]
-    if random.random() < 0.5:
-        files[PLAN] = json.dumps(mutated_data(random, json.loads(plan_of(name))))
-    files["/etc/os-release"] = mutated_text(random, "NAME=Bob's Linux\nID=ubuntu\n")
-    return json.dumps(document)
 
 
 def looked_at(text: str) -> NodeTopology:

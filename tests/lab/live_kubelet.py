@@ -27,12 +27,12 @@ from lab.errors import LabError
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission import Admission, Device, Node
 from numaforge.kubelet.admission.fit import Scenario
-from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, effective_config
+from numaforge.kubelet.config.loading import effective_config
+from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 
 PODS = "/api/v1/namespaces/default/pods"
-ROOT_DIR = "/var/lib/kubelet"
 STATE_FILES = ("cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint")
 HUGEPAGES_PER_NUMA_NODE = 32
 DECIDED_WITHIN_S = 240

@@ -13,8 +13,8 @@ from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.reboot import part as reboot
 from tests.lab import transactions
+from tests.lab.reboots import everything
 from tests.lab.rollouts import policy
-from tests.lab.test_reboot import everything
 from tests.lab.transactions import OVER, STATIC, WAITS, boots, change, ended, put_back, status, until
 
 CUTS_THE_NETWORK = "module_blacklist=virtio_net"

@@ -30,8 +30,8 @@ from numaforge.roles.document import loads
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
-from tests.lab.rollouts import in_repository
-from tests.lab.test_pods import kubectl, pod, uid_of_running
+from tests.lab.rollouts import in_repository, kubectl
+from tests.lab.running_pods import pod, uid_of_running
 
 pytestmark = [pytest.mark.long, pytest.mark.vm]
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,12 +17,13 @@ from numaforge.roles.node import NodePlan
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from tests.lab.rollouts import kubectl
+from tests.lab.running_pods import pod, uid_of_running
 
 GPU = "nvidia.com/gpu"
 STATE = "/var/lib/kubelet"
 COUNT = 3
 MEMORY = 128 * 2**20
-RUNNING_WITHIN_S = 240
 
 
 @dataclass(frozen=True)
@@ -34,47 +33,6 @@ class Placement:
     cpus: frozenset[int]
     memory: dict[frozenset[int], int]
     gpus: frozenset[str]
-
-
-def pod(name: str, resources: dict[str, str]) -> dict[str, object]:
-    container = {
-        "name": "work",
-        "image": "lab.example/busybox:1",
-        "imagePullPolicy": "Never",
-        "command": ["sleep", "100000"],
-        "resources": {"limits": resources, "requests": resources},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"test": "placement"}},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "containers": [container],
-        },
-    }
-
-
-def kubectl(lab: Lab, *arguments: str, manifest: object = None) -> str:
-    command = [str(lab.control_plane.kubectl()), f"--kubeconfig={lab.kubeconfig}", *arguments]
-    given = None if manifest is None else json.dumps(manifest)
-    return subprocess.run(
-        command, input=given, capture_output=True, text=True, check=True, timeout=120
-    ).stdout
-
-
-def uid_of_running(lab: Lab, name: str) -> str:
-    """Return the UID of a pod once it runs."""
-    deadline = time.monotonic() + RUNNING_WITHIN_S
-    while time.monotonic() < deadline:
-        document = lab.control_plane.get(f"/api/v1/namespaces/default/pods/{name}")
-        phase = document["status"].get("phase")
-        if phase == "Running":
-            return str(document["metadata"]["uid"])
-        assert phase != "Failed", document["status"]
-        time.sleep(0.3)
-    pytest.fail(f"the pod {name} does not run: {document['status']}")
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,13 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from numaforge.file_content import FileContent
 from numaforge.maintenance.transaction import Result, Transaction, settle_script
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
-from numaforge.roles.kernel_cmdline.part import DROP_IN, RECORD
 from numaforge.roles.kernel_values import part as kernel_values
-from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
-from numaforge.roles.kernel_values.part import BOOT_LINK
 from numaforge.roles.reboot import part as reboot
 from tests.lab import rollouts, transactions
+from tests.lab.reboots import GRUB_CFG, NOTE, POOL, SETS_AT_BOOT, SWAPPINESS, everything
 from tests.lab.rollouts import QUICK, applied, free, inventory, policy
 from tests.lab.transactions import (
     STATIC,
@@ -29,26 +26,14 @@ from tests.lab.transactions import (
     put_back,
     ready,
     reset_at,
-    seen,
     until_through_boots,
 )
 from tests.ssh.reboots import BACK, FORWARDS
 
 WISH = "transparent_hugepage=never"
-SWAPPINESS = "/proc/sys/vm/swappiness"
-POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 PAGES = 32
-GRUB_CFG = "/boot/grub/grub.cfg"
 CHANGED = "changed"
 """The saved state of a node to which the maintenance was applied."""
-NOTE = FileContent("/etc/numaforge-test.conf", "a file of the plan\n")
-"""A file that is placed before the kubelet's."""
-SETS_AT_BOOT = FileContent(
-    TUNING_UNIT_PATH,
-    "[Unit]\nBefore=kubelet.service\n[Service]\nType=oneshot\n"
-    f"ExecStart=/bin/sh -c 'sleep 10; echo 7 > {SWAPPINESS}'\n",
-)
-"""systemd has it in its queue before a boot takes it back."""
 
 
 @pytest.fixture
@@ -66,14 +51,6 @@ def maintenance(node: Node, *, parameter: str = WISH, addition: str = STATIC) ->
         hugepages.part({POOL: PAGES}, {POOL: int(now[POOL])}),
     )
     return transactions.change(node, addition, NOTE, SETS_AT_BOOT, between=between)
-
-
-def everything(node: Node) -> str:
-    """Return what an undone maintenance must leave as it was; the kernel's words about itself included."""
-    return seen(node) + node.run(
-        f"cat /proc/cmdline {SWAPPINESS} {POOL} {GRUB_CFG};"
-        f" ls {NOTE.path} {SETS_AT_BOOT.path} {BOOT_LINK} {DROP_IN} {RECORD} 2>&1; true"
-    )
 
 
 def reverted(node: Node) -> Result:

@@ -15,8 +15,8 @@ from lab.kwok import Fleet
 from numaforge.schedulers import gpu_operator
 from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import SYSTEMS, generate
+from tests.fixtures.crd_schemas import SCHEMAS
 from tests.unit.schedulers.served import HANDED, fleet_for, served
-from tests.unit.schedulers.test_schemas import SCHEMAS
 
 pytestmark = pytest.mark.lab
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

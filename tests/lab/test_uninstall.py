@@ -15,11 +15,11 @@ from lab.cluster import Lab
 from lab.node import Node
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL
 from numaforge.rollout.record import RESULT
-from tests.lab import rollouts, test_host, transactions
+from tests.lab import host_settings, rollouts, transactions
 from tests.lab.rollouts import QUICK, free, inventory
 
 PROFILE: dict[str, Any] = {
-    **test_host.PROFILE,
+    **host_settings.PROFILE,
     "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}],
     "device_plugin": {"config": "lab"},
 }
@@ -37,15 +37,15 @@ UNITS = "systemctl --root=/ list-unit-files --no-legend | grep -v transient"
 
 def on_the_node(node: Node) -> dict[str, Any]:
     """Return everything of the node that a run may have changed."""
-    settings = node.run(f"{SETTINGS} | grep -Ev '{test_host.OF_THE_BOOT}'; true")
+    settings = node.run(f"{SETTINGS} | grep -Ev '{host_settings.OF_THE_BOOT}'; true")
     return {
-        "files": test_host.files(node, f"$(ls -d {FOLDERS} 2> /dev/null)"),
+        "files": host_settings.files(node, f"$(ls -d {FOLDERS} 2> /dev/null)"),
         "settings": dict(line.split(":", 1) for line in settings.splitlines()),
         "units": node.run(UNITS).splitlines(),
         "modules": sorted(node.run("cut -d ' ' -f 1 /proc/modules").split()),
         "pools": node.run("grep . /sys/devices/system/node/node*/hugepages/*/nr_hugepages").split(),
         "kubelet": node.run("cat /var/lib/kubelet/config.yaml"),
-        **test_host.state(node),
+        **host_settings.state(node),
     }
 
 
@@ -97,7 +97,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 def test_a_removal_that_is_interrupted_is_ended_by_the_next_run(
     lab: Lab, joined: Node, tmp_path: Path, phase: str, step: str, verb: tuple[str, ...]
 ) -> None:
-    joined.run(test_host.ADMINS)
+    joined.run(host_settings.ADMINS)
     rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
     before, seen = on_the_node(joined), in_the_cluster(lab, joined)
     roll_out(lab, tmp_path, "deploys/site.py", verify=False)
@@ -122,7 +122,7 @@ def test_a_removal_that_is_interrupted_is_ended_by_the_next_run(
 def test_a_node_that_is_uninstalled_through_its_cluster_is_what_it_was(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
-    joined.run(test_host.ADMINS)
+    joined.run(host_settings.ADMINS)
     rollouts.kubectl(lab, "label", "node", joined.name, f"{CONFIG_LABEL}=of-the-admin")
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")

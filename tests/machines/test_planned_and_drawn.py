@@ -13,8 +13,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.layout import lay_out
 from numaforge.topology.ready import ready_machine
+from tests.fixtures.boxes import misplaced, of_kind, overflowing
 from tests.fixtures.machines import KUBEADM_CONFIG
-from tests.unit.report.test_layout import misplaced, of_kind, overflowing
 
 PROFILES = [
     # machine, its ready profile, topology policy, NUMA nodes in boxes of their own, NUMA nodes in one box

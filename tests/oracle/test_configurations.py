@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from random import Random
-from typing import Any
 
 import pytest
 
 from lab.oracle import Answer, Oracle
 from lab.progress import say
-from numaforge.kubelet.findings import Report
-from numaforge.kubelet.startup.check import check
-from numaforge.quantity import Quantity
 from tests.fixtures.kubelet_texts import in_any_order
 from tests.oracle.case import Case
-from tests.oracle.comparison import Comparison, pruned
+from tests.oracle.checked import checked, settled
+from tests.oracle.comparison import Comparison
 from tests.oracle.configurations import configuration
-from tests.oracle.machines import KINDS, described, topology
 from tests.oracle.scale import ASKED, SCALE, oracle_of, share
 
 CONFIGURATIONS = 47_000
-BEYOND = (
-    "failed to run Kubelet: ",
-    "failed to construct kubelet dependencies: ",
-    "invalid Node Allocatable ",
-)
-"""How errors begin that the kubelet dies with after its configuration was loaded and validated."""
-
-
-def checked(case: Case, oracle: Oracle) -> tuple[Report, str]:
-    """Return what `check` says of a case, and its error in any order where the oracle comes so far."""
-    report = check(
-        case.text,
-        topology=topology(described(case.machine or KINDS["small"])),
-        version=oracle.version,
-        drop_ins=case.drop_in_texts,
-        flags=case.flags,
-        state_files=case.state,
-        config_path=f"{oracle.folder}/config.yaml",
-        drop_in_dir=f"{oracle.folder}/drop-ins",
-        root_dir=f"{oracle.folder}/root",
-    )
-    ours = in_any_order(report.error or "")
-    if not case.machine and ours.startswith(BEYOND):
-        ours = ""
-    return report, ours
 
 
 def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
@@ -68,19 +38,6 @@ def disagreement(case: Case, answer: Answer, oracle: Oracle) -> str | None:
     if "reservation" in answer and dict(report.reservation) != answer["reservation"]:
         return f"the kubelet reserves {answer.get('reservation')}, check {dict(report.reservation)}"
     return None
-
-
-def settled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in one form: `check` leaves the quantities of reservedMemory as they were written."""
-    reserved = [
-        {
-            **entry,
-            "limits": {name: str(Quantity.parse(size)) for name, size in (entry.get("limits") or {}).items()},
-        }
-        for entry in settings.get("reservedMemory") or ()
-    ]
-    found: dict[str, Any] = pruned({**settings, "reservedMemory": reserved})
-    return found
 
 
 @pytest.mark.long

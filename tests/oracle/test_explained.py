@@ -11,10 +11,10 @@ from lab.progress import say
 from numaforge.explain.candidates import KnownKubelet
 from numaforge.kubelet.admission import Node, Pod
 from tests.oracle.admissions import PODS, sequence
+from tests.oracle.admitted import node_of, outcome
 from tests.oracle.case import Case
 from tests.oracle.comparison import Comparison
 from tests.oracle.scale import ASKED, SCALE, oracle_of, share
-from tests.oracle.test_admissions import node_of, outcome
 
 EXPLAINED = 6_000
 

@@ -15,12 +15,12 @@ from lab.progress import say
 from tests.fixtures.kubelet_texts import in_any_order
 from tests.fuzz import kubelet_inputs as inputs
 from tests.oracle.case import Case
+from tests.oracle.checked import checked, settled
 from tests.oracle.comparison import Comparison
 from tests.oracle.machines import KINDS
 from tests.oracle.raw import MANAGED, Raw, state_files
 from tests.oracle.readers import gos, same, value
 from tests.oracle.scale import MUST_BUILD, SCALE, oracle_of
-from tests.oracle.test_configurations import checked, settled
 
 SCALARS = 3000
 YAML_TEXTS = 6000

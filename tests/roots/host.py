@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.roots import Release, build
+from tests.ssh.confined import CONFINED
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra, running_sandbox
 from tests.ssh.site_runs import data, plain
 from tests.ssh.standin_devices import devices, install
 from tests.ssh.standin_systemd import standin_systemd
-from tests.ssh.test_interrupts import CONFINED
 
 PROFILE: dict[str, Any] = {
     "name": "everything",

@@ -14,9 +14,11 @@ from numaforge.maintenance.transaction import (
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_cmdline.part import RECORD
 from numaforge.roles.reboot import part as reboot
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_bootloader import CMDLINE, boot, options
-from tests.ssh.standin_systemd import DROP_IN
+from tests.ssh.standin_bootloader import CMDLINE, boot, debian, install, options, red_hat
+from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
 from tests.ssh.transactions import (
     LARGE,
     MEMORY_STATE,
@@ -42,6 +44,20 @@ if [ -e /run/kubelet.pid ]; then kill -KILL "$(cat /run/kubelet.pid)"; rm -f /ru
 : > /run/off
 kill -KILL $PPID
 """
+
+
+LOADERS = {"grub": debian(), "grubby": red_hat()}
+
+
+def bootable_node(start_sandbox: StartSandbox, port: int, loader: str = "grub") -> Sandbox:
+    """Return a node with an older drop-in, older pools, and the boot loader of Debian or Red Hat."""
+    files = {**machine(), **standin_systemd(port), **LOADERS[loader]}
+    sandbox = start_sandbox({**files, LARGE: "1\n", SMALL: "512\n", DROP_IN: "old\n"})
+    install(sandbox)
+    sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
+    sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
+    sandbox.run(f"chmod 600 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
+    return sandbox
 
 
 def change(port: int, wish: str = "new", loader: str = "grub", **more: Any) -> Transaction:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.ssh.sandbox import Sandbox
@@ -27,3 +29,9 @@ def text(node: Sandbox, path: str) -> str:
 
 def plain(output: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", output)
+
+
+def inventory(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:
+    file = folder / "inventory.py"
+    file.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
+    return file

@@ -29,7 +29,7 @@ from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.machine import machine
 from tests.ssh.reboots import CUT_POWER, through_boots
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
-from tests.ssh.site_runs import plain
+from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_amdgpu import (
     ADDRESSES,
     DEVICES,
@@ -49,7 +49,6 @@ from tests.ssh.standin_bootloader import debian
 from tests.ssh.standin_bootloader import install as install_bootloader
 from tests.ssh.standin_systemd import STATE as KUBELET_STATE
 from tests.ssh.standin_systemd import notifying, standin_systemd
-from tests.ssh.test_doctor import inventory
 from tests.ssh.transactions import (
     END_UNIT,
     GO_DOWN,

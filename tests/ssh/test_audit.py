@@ -21,7 +21,7 @@ from tests.fixtures.fleet_snapshots import FAULTS, fleet_of
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.many_hosts import address, know, listening
-from tests.ssh.test_output import MEASURED, PEAK_MIB
+from tests.ssh.peak_memory import MEASURED, PEAK_MIB
 
 COUNTS = {"dgx": 200, "b200": 60, "trays": 40}
 TROUBLES = {

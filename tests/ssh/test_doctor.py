@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from numaforge import cli
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
+from tests.ssh.site_runs import inventory
 
 PLAN = "/etc/numaforge/plan.json"
 
@@ -20,12 +20,6 @@ PLAN = "/etc/numaforge/plan.json"
 @pytest.fixture
 def node(start_sandbox: StartSandbox) -> Sandbox:
     return start_sandbox(machine())
-
-
-def inventory(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:
-    file = folder / "inventory.py"
-    file.write_text(f"nodes = {[(name, dict(data)) for name, data in hosts.items()]!r}\n")
-    return file
 
 
 def doctor(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, dict[tuple[str, str], Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -17,53 +16,29 @@ from numaforge.maintenance.look import GUARD
 from numaforge.topology import from_document
 from numaforge.topology.ready import ready_machine
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.kubeadm import kubeadm_files
+from tests.ssh.images import (
+    DRIVER_PARAMETERS,
+    GPU,
+    NUMAFORGE,
+    OWN,
+    PROFILE,
+    SETTINGS,
+    image_files,
+    prepare,
+    write,
+)
 from tests.ssh.kubelet_runs import data
 from tests.ssh.machine import governor
+from tests.ssh.pods import pod
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.standin_systemd import DROP_IN, STATE
-from tests.ssh.test_pods import pod
 from tests.ssh.uninstalls import left
 
-NUMAFORGE = Path(sys.executable).parent / "numaforge"
-SETTINGS = "/etc/numaforge/boot.yaml"
-OWN = "/etc/numaforge/profiles/own.yaml"
 WRITTEN = "/etc/numaforge/profile.yaml"
 RECORD = "/var/lib/numaforge/boot/record.json"
 ISSUE = "/run/issue.d/numaforge.issue"
 MACHINE_ID = "/etc/machine-id"
 MEMINFO = "/sys/devices/system/node/node1/meminfo"
-GPU = "/sys/bus/pci/devices/0000:17:00.0"
-DRIVER_PARAMETERS = "/proc/driver/nvidia/params"
-PROFILE = """
-name: own
-cpus: {reserved: {cores_per_numa_node: 1}}
-memory: {system_reserved: 1Gi}
-kubelet: {cpu_manager_policy: static}
-tuning: {governor: performance}
-"""
-
-
-def image_files(port: int) -> dict[str, str]:
-    """Return the files of a node that was never started, by path."""
-    return {
-        **kubeadm_files(port),
-        "/sys/class/dmi/id/product_uuid": "1-2-3\n",
-        f"{GPU}/class": "0x030200\n",
-        f"{GPU}/vendor": "0x10de\n",
-        f"{GPU}/device": "0x2330\n",
-    }
-
-
-def prepare(node: Sandbox) -> None:
-    """Lay what an image has into a sandbox, and count how often numaforge itself is started."""
-    node.run("mkdir -p /run/systemd/system /opt/numaforge /etc/numaforge/profiles")
-    write(node, SETTINGS, "profile: own\n")
-    write(node, OWN, PROFILE)
-    write(node, PROGRAM, f'#!/bin/sh\necho >> /run/planned\nexec {NUMAFORGE} "$@"\n')
-    node.run(f"chmod 755 {PROGRAM}")
-    node.run("mount -t tmpfs tmpfs /proc/driver && mkdir /proc/driver/nvidia")
-    write(node, DRIVER_PARAMETERS, 'CoherentGPUMemoryMode: "numa"\n')
 
 
 @pytest.fixture
@@ -72,10 +47,6 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
     node = start_sandbox(image_files(port))
     prepare(node)
     return node
-
-
-def write(node: Sandbox, path: str, text: str) -> None:
-    node.path(path).write_text(text)
 
 
 def before_kubelet(node: Sandbox) -> CompletedProcess[str]:

@@ -16,6 +16,7 @@ from numaforge.roles.interrupts.plan import InterruptsPlan
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.slices import part as system
 from tests.fixtures.shortened import shortened
+from tests.ssh.confined import CONFINED
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
@@ -39,18 +40,6 @@ from tests.ssh.standin_devices import (
 from tests.ssh.standin_systemd import BOOT_ID, standin_systemd
 from tests.ssh.transactions import KILL, ended, run, until, when
 
-CONFINED: dict[str, Any] = {
-    "name": "confined",
-    "cpus": {"reserved": {"cores_per_numa_node": 1}},
-    "interrupts": {
-        "irqbalance": "reserved",
-        "devices": "reserved",
-        "default_affinity": "reserved",
-        "rps": "reserved",
-        "workqueues": "reserved",
-    },
-    "system": {"daemons": "reserved"},
-}
 FREE = {"name": "free", "cpus": CONFINED["cpus"]}
 MANAGED, INVALID = "Input/output error", "Invalid argument"
 

@@ -19,9 +19,8 @@ from tests.fakes.nvml.gpus import gpu_text
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
-from tests.ssh.site_runs import plain
+from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_gpus import STATE, describe, install, standin_gpus
-from tests.ssh.test_doctor import inventory
 
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
 GPUS = gpu_text("h100-80gb", FIRST, number=1) + gpu_text("h100-80gb", SECOND, number=2)

@@ -12,19 +12,12 @@ import pytest
 from lab.paths import REPOSITORY
 from numaforge import bounded
 from tests.ssh.machine import machine
+from tests.ssh.peak_memory import MEASURED, PEAK_MIB
 from tests.ssh.sandbox import pyinfra
 from tests.ssh.standin_systemd import standin_systemd
 
 LIMIT = f"sends more than {bounded.MOST_MIB} MiB"
-PEAK_MIB = 8 * bounded.MOST_MIB
-"""Of a run: its own program, and the output within the limit as bytes, as lines and as their text."""
 
-MEASURED = """
-import resource, subprocess, sys
-code = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL).returncode
-print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
-sys.exit(code)
-"""
 
 FLOODS = {
     "one line of 1 GiB": "exec head -c 1073741824 /dev/zero",

@@ -18,22 +18,13 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, data, with_kubelet
 from tests.ssh.machine import pool
+from tests.ssh.pods import GROUPS, UID, pod
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN, STATE
 from tests.ssh.transactions import run
 
-UID = "0f2c8a51-9c39-4be1-9d0c-6a2b8a3a1c77"
 JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")
-SLICE = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
-GROUPS = {
-    "systemd-v2": f"0::/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-containerd-1f.scope",
-    "cgroupfs-v2": f"0::/kubepods/burstable/pod{UID}/1f",
-    "cgroupfs-v1": f"12:cpuset:/kubepods/besteffort/pod{UID}/1f\n1:name=systemd:/system.slice/c.service",
-    "a-root-of-its-own": f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-{SLICE}/crio-1f.scope",
-    "below-k3s": f"0::/system.slice/k3s.service/kubepods/pod{UID}/1f",
-    "guaranteed": f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-1f.scope",
-}
 POOL = pool(0, 2048)
 BIG_POOLS = {**PROFILE, "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}]}
 RESTARTS = with_kubelet(cpu_manager_policy="none")
@@ -47,22 +38,6 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
 
 HOW = pytest.mark.parametrize("how", ["stopped", pytest.param("failed", marks=pytest.mark.long)])
 joined = pytest.mark.parametrize("node", [pytest.param(JOINED, id="joined")], indirect=True)
-
-
-def pod(node: Sandbox, group: str = GROUPS["systemd-v2"], name: str = "sleep") -> int:
-    """Start the container of a pod: a process in a control group, which no kubelet has to run for."""
-    script = f"""
-mkdir -p /run/cgroups
-cp /bin/sleep /run/{name}
-setsid /run/{name} 1000 > /dev/null 2>&1 < /dev/null &
-until [ "$(cat /proc/$!/comm)" = {name} ]; do sleep 0.01; done # it was setsid before
-cat > /run/cgroups/$! << 'END'
-{group}
-END
-mount --bind /run/cgroups/$! /proc/$!/cgroup
-echo $!
-"""
-    return int(node.run(script).stdout)
 
 
 def alive(node: Sandbox, pid: int) -> bool:

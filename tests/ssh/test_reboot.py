@@ -22,35 +22,22 @@ from tests.ssh.reboots import (
     WISH,
     assert_new,
     assert_old,
+    bootable_node,
     change,
     through_boots,
 )
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_bootloader import CMDLINE, boots, debian, install, red_hat
-from tests.ssh.standin_systemd import DROP_IN, STATE, standin_systemd
+from tests.ssh.standin_bootloader import CMDLINE, boots
 from tests.ssh.transactions import (
-    LARGE,
-    MEMORY_STATE,
-    SMALL,
     status,
     until,
     when,
 )
 
-LOADERS = {"grub": debian(), "grubby": red_hat()}
-
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest) -> Sandbox:
-    """A node that runs with an older drop-in, older pools, and the boot loader of Debian or as asked for."""
-    loader = getattr(request, "param", "grub")
-    files = {**machine(), **standin_systemd(port), **LOADERS[loader]}
-    sandbox = start_sandbox({**files, LARGE: "1\n", SMALL: "512\n", DROP_IN: "old\n"})
-    install(sandbox)
-    sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
-    sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
-    sandbox.run(f"chmod 600 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system")
-    return sandbox
+    return bootable_node(start_sandbox, port, getattr(request, "param", "grub"))
 
 
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])

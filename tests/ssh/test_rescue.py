@@ -21,11 +21,10 @@ from numaforge.maintenance.transaction import (
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.reboot import part as reboot
-from tests.ssh.reboots import CUT_POWER, WISH, assert_new, assert_old, change, through_boots
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.reboots import CUT_POWER, WISH, assert_new, assert_old, bootable_node, change, through_boots
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_bootloader import boot, boots, options
-from tests.ssh.test_reboot import CMDLINE
-from tests.ssh.test_reboot import node as node  # the fixture
+from tests.ssh.standin_bootloader import CMDLINE, boot, boots, options
 from tests.ssh.transactions import leftovers, status, until, when
 
 FSTAB = "/etc/fstab"
@@ -33,6 +32,11 @@ LINKS = [
     "/etc/systemd/system/emergency.target.wants/numaforge-rescue.service",
     "/etc/systemd/system/rescue.target.wants/numaforge-rescue.service",
 ]
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    return bootable_node(start_sandbox, port)
 
 
 @pytest.fixture

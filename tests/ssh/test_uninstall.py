@@ -9,21 +9,18 @@ import pytest
 import yaml
 
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data, starts
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN
-from tests.ssh.uninstalls import PROFILE, UNINSTALL, left, provision
+from tests.ssh.uninstalls import PROFILE, UNINSTALL, kubeadm_node, left, provision
 
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
-    """A node as kubeadm leaves it, its kubelet running."""
-    of_kubeadm = {"/etc/kubernetes/pki/ca.crt": ""}  # the folder is not ours to remove
-    return start_kubelet(start_sandbox({**kubeadm_files(port), **of_kubeadm}), port)
+    return kubeadm_node(start_sandbox, port)
 
 
 def test_a_node_is_left_as_it_was_with_its_kubelet_healthy(node: Sandbox, tmp_path: Path) -> None:

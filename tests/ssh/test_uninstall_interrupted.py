@@ -10,12 +10,12 @@ from numaforge.file_content import PLAN_PATH
 from numaforge.maintenance.transaction import CURRENT, TRANSACTIONS
 from numaforge.roles.modules.files import MODPROBE_PATH
 from tests.fixtures.shortened import shortened
+from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubelet_runs import data
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import plain
-from tests.ssh.test_uninstall import node as node  # the fixture
 from tests.ssh.transactions import CUT_POWER, KILL, reboot, until, when
-from tests.ssh.uninstalls import UNINSTALL, left, provision
+from tests.ssh.uninstalls import UNINSTALL, kubeadm_node, left, provision
 
 _REMOVES = """#!/bin/sh
 for path; do :; done
@@ -27,6 +27,11 @@ if [ "$path" = WHERE ] && [ ! -e /run/interrupted ]; then
 fi
 exec /bin/NAME "$@"
 """
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    return kubeadm_node(start_sandbox, port)
 
 
 def dies_after(node: Sandbox, program: str, where: str, part: str = "") -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import data
 from tests.ssh.sandbox import Sandbox, pyinfra
 
@@ -19,6 +21,12 @@ PROFILE: dict[str, Any] = {
     "host": {"limits": {"nofile": 1048576}},
     "watch": {"enabled": True},
 }
+
+
+def kubeadm_node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """Return a node as kubeadm leaves it, its kubelet running."""
+    of_kubeadm = {"/etc/kubernetes/pki/ca.crt": ""}  # the folder is not ours to remove
+    return start_kubelet(start_sandbox({**kubeadm_files(port), **of_kubeadm}), port)
 
 
 def left(node: Sandbox) -> dict[str, str]:

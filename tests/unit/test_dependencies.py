@@ -1,4 +1,4 @@
-"""What the package imports is what it declares: nothing comes along by chance with another package."""
+"""What is imported: by the package what it declares, by tests what is no test."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def imported(source: Path) -> set[str]:
     return tops - sys.stdlib_module_names - {"numaforge"}
 
 
+def modules(source: Path) -> set[str]:
+    """Return what a file imports, dotted, with each name of a `from` import as if it were a module."""
+    names: set[str] = set()
+    for node in ast.walk(parsed(source.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module or ''}.{alias.name}" for alias in node.names}
+    return names
+
+
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -54,3 +65,14 @@ def test_every_dependency_is_locked_and_the_lock_names_no_index() -> None:
     locked = {normal(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
     assert declared() <= locked
     assert "://" not in lock
+
+
+def test_what_tests_share_stands_in_no_test() -> None:
+    imports = {
+        str(source.relative_to(REPOSITORY)): sorted(
+            name for name in modules(source) if re.match(r"tests\.(\w+\.)*test_", name)
+        )
+        for folder in ("tests", "bench", "docs", "lab")
+        for source in sorted((REPOSITORY / folder).rglob("*.py"))
+    }
+    assert {source: found for source, found in imports.items() if found} == {}

@@ -25,8 +25,8 @@ from numaforge.roles.document import to_document as plan_document
 from numaforge.topology import from_document as read_topology
 from numaforge.topology import to_document as topology_document
 from tests.fixtures.machines import MACHINES, dgx_h100
-from tests.unit.test_profile import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
-from tests.unit.test_profile_reference import examples
+from tests.fixtures.profile_examples import examples
+from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 

@@ -12,6 +12,7 @@ from numaforge.profile import leaves, load_profile, machine_profiles, ready_prof
 from numaforge.roles import ROLES
 from numaforge.sections.section import Section
 from numaforge.topology.ready import ready_machine
+from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
 
 GIB = 2**30
 DEFAULTS = [role.section.KEY.default for role in ROLES if role.section]
@@ -126,251 +127,6 @@ def test_transparent_hugepages_may_be_one_word():
     assert (switches.enabled, switches.defrag) == ("never", None)
 
 
-_OFF = [{"devices": "all", "mig-enabled": False}]
-PARTED = {"version": "v1", "mig-configs": {"a": _OFF, "b": _OFF}}
-
-MISTAKES = {
-    "unknown-key-names-the-nearest": (
-        {"cpus": {"reserved": {"cores_per_numanode": 1}}},
-        "cpus.reserved.cores_per_numanode: unknown key; did you mean cores_per_numa_node?",
-    ),
-    "unknown-key-at-the-top": ({"extend": "training"}, "extend: unknown key; did you mean extends?"),
-    "unknown-key-lists-what-is-known": (
-        {"memory": {"zzz": 1}},
-        "memory.zzz: unknown key; known here: kube_reserved",
-    ),
-    "unknown-key-in-a-list": (
-        {"hugepages": [{"size": "2Mi", "cuont": 3, "count": 1}]},
-        "hugepages[0].cuont: unknown key; did you mean count?",
-    ),
-    "quantity-in-gb": (
-        {"memory": {"kube_reserved": "8GB"}},
-        "memory.kube_reserved: '8GB' is not a Kubernetes",
-    ),
-    "quantity-below-a-byte": (
-        {"memory": {"kube_reserved": "500m"}},
-        "'500m' is not a whole, positive number",
-    ),
-    "quantity-negative": (
-        {"memory": {"system_reserved": "-1Gi"}},
-        "'-1Gi' is not a whole, positive number",
-    ),
-    "quantity-of-another-type": (
-        {"memory": {"kube_reserved": True}},
-        "True is not a Kubernetes quantity",
-    ),
-    "no-way-to-reserve": (
-        {"cpus": {"reserved": {}}},
-        "cpus.reserved: says nothing; say exactly one of",
-    ),
-    "two-ways-to-reserve": (
-        {"cpus": {"reserved": {"cores": 1, "cpulist": "0"}}},
-        "cpus.reserved: says cores and cpulist; say exactly one of",
-    ),
-    "zero-cores": (
-        {"cpus": {"reserved": {"cores": 0}}},
-        "cpus.reserved.cores: 0 is too small; write 1 or more",
-    ),
-    "cpulist-descends": (
-        {"cpus": {"reserved": {"cpulist": "3-1"}}},
-        "cpus.reserved.cpulist: '3-1' is not a cpulist",
-    ),
-    "cpulist-empty": (
-        {"cpus": {"reserved": {"cpulist": ""}}},
-        "cpus.reserved.cpulist: the cpulist is empty",
-    ),
-    "eviction-signal-unknown": (
-        {"memory": {"eviction_hard": {"memory.free": "1Gi"}}},
-        "memory.eviction_hard.memory.free: 'memory.free' is not accepted; write 'memory.available'",
-    ),
-    "eviction-above-100-percent": (
-        {"memory": {"eviction_hard": {"memory.available": "101%"}}},
-        "'101%' is not a percentage from 0% to 100%",
-    ),
-    "eviction-of-nothing": (
-        {"memory": {"eviction_hard": {"memory.available": 0}}},
-        "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
-    ),
-    "eviction-of-nothing-as-text": (
-        {"memory": {"eviction_hard": {"memory.available": "0"}}},
-        "memory.eviction_hard.memory.available: the kubelet refuses a threshold of 0; write 0% for none",
-    ),
-    "split-unknown": (
-        {"memory": {"split": "fair"}},
-        "memory.split: 'fair' is not accepted; write 'proportional' or 'even'",
-    ),
-    "hugepage-size": (
-        {"hugepages": [{"size": "2MB", "count": 1}]},
-        "hugepages[0].size: '2MB' is not a hugepage size",
-    ),
-    "hugepages-without-amount": (
-        {"hugepages": [{"size": "2Mi"}]},
-        "hugepages[0]: says no amount; say exactly one of",
-    ),
-    "hugepages-with-two-amounts": (
-        {"hugepages": [{"size": "2Mi", "count": 1, "share": "5%"}]},
-        "hugepages[0]: says count and share; say exactly one of",
-    ),
-    "hugepages-in-two-places": (
-        {"hugepages": [{"size": "2Mi", "count": 1, "numa_node": 0, "numa_nodes": [1]}]},
-        "hugepages[0]: says numa_node and numa_nodes",
-    ),
-    "hugepages-not-a-list": (
-        {"hugepages": {"size": "2Mi"}},
-        "hugepages: {'size': '2Mi'} is not a list",
-    ),
-    "share-without-percent": ({"hugepages": [{"size": "2Mi", "share": 0.25}]}, "0.25 is not a share"),
-    "policy-unknown": (
-        {"kubelet": {"cpu_manager_policy": "dynamic"}},
-        "kubelet.cpu_manager_policy: 'dynamic' is not accepted",
-    ),
-    "memory-policy-in-lower-case": (
-        {"kubelet": {"memory_manager_policy": "static"}},
-        "write 'None' or 'Static'",
-    ),
-    "version-unquoted": ({"kubelet": {"version": 1.3}}, "kubelet.version: 1.3 is a number to YAML"),
-    "governor-unknown": (
-        {"tuning": {"governor": "perfomance"}},
-        "tuning.governor: 'perfomance' is not accepted",
-    ),
-    "swap-on": ({"tuning": {"swap": True}}, "tuning.swap: True is not accepted; write 'off' or 'keep'"),
-    "sysctl-without-a-dot": (
-        {"tuning": {"sysctls": {"swappiness": 1}}},
-        "'swappiness' is not a sysctl",
-    ),
-    "sysctl-with-a-path": ({"tuning": {"sysctls": {"vm.../etc": 1}}}, "'vm.../etc' is not a sysctl"),
-    "sysctl-that-leaves-its-folder": (
-        {"tuning": {"sysctls": {"net.//.//.sysrq-trigger": "b"}}},
-        "'net.//.//.sysrq-trigger' is not a sysctl",
-    ),
-    "sysctl-that-is-dangerous": (
-        {"tuning": {"sysctls": {"net.ipv4.ip_forward": 0}}},
-        "tuning: sysctls net.ipv4.ip_forward: 0 is dangerous: the network of pods and services stops; ",
-    ),
-    "sysctl-that-nothing-takes-back": (
-        {"tuning": {"sysctls": {"kernel.modules_disabled": 1}}},
-        "tuning: sysctls kernel.modules_disabled: 1 is not for a profile: it cannot be taken back before",
-    ),
-    "risk-of-a-sysctl-that-is-not-set": (
-        {"tuning": {"unsafe": {"net.ipv4.ip_forward": "known"}}},
-        "tuning: unsafe net.ipv4.ip_forward: sysctls does not set it; leave it out",
-    ),
-    "numa-balancing-twice": (
-        {"tuning": {"numa_balancing": True, "sysctls": {"kernel.numa_balancing": 0}}},
-        "tuning: says numa_balancing and sysctls kernel.numa_balancing",
-    ),
-    "reboot-unknown": (
-        {"maintenance": {"reboot": "always"}},
-        "maintenance.reboot: 'always' is not accepted; write 'never' or 'allowed'",
-    ),
-    "cmdline-as-one-text": (
-        {"kernel": {"cmdline": "iommu=pt quiet"}},
-        "kernel.cmdline: 'iommu=pt quiet' is not a list",
-    ),
-    "cmdline-repeats-a-parameter": (
-        {"kernel": {"cmdline": ["quiet", "iommu=pt", "quiet"]}},
-        "kernel.cmdline: says quiet and quiet; say each parameter once",
-    ),
-    "unsafe-repeats-a-parameter": (
-        {"kernel": {"cmdline": ["iommu=pt"], "unsafe": {"iommu=off": "known"}}},
-        "kernel: says iommu=pt and iommu=off; say each parameter once",
-    ),
-    "cmdline-repeats-a-parameter-with-another-value": (
-        {"kernel": {"cmdline": ["intel_iommu=on", "intel-iommu=off"]}},
-        "kernel.cmdline: says intel_iommu=on and intel-iommu=off; say each parameter once",
-    ),
-    "section-not-a-mapping": ({"cpus": 3}, "cpus: 3 is not a mapping"),
-    "mig-unknown-key": ({"mig": {"gpu": []}}, "mig.gpu: unknown key; did you mean gpus?"),
-    "mig-entry-says-nothing": (
-        {"mig": {"gpus": [{}]}},
-        "mig.gpus[0]: does not say what the GPUs get; say one of mode, devices, placements",
-    ),
-    "mig-entry-names-gpus-in-two-ways": (
-        {"mig": {"gpus": [{"model": "a30-24gb", "indices": [0], "mode": "enabled"}]}},
-        "mig.gpus[0]: says model and indices; say one of them",
-    ),
-    "mig-counts-and-placements": (
-        {"mig": {"gpus": [{"devices": {"1g": 1}, "placements": {"1g": [0]}}]}},
-        "mig.gpus[0]: says devices and placements; say one of them",
-    ),
-    "mig-off-with-devices": (
-        {"mig": {"gpus": [{"mode": "disabled", "devices": {"1g": 1}}]}},
-        "mig.gpus[0]: says mode: disabled and GPU instances; leave one of them out",
-    ),
-    "mig-off-as-yaml-reads-it": (
-        {"mig": {"gpus": [{"mode": False}]}},
-        "mig.gpus[0].mode: False is not accepted; write 'enabled' or 'disabled'",
-    ),
-    "mig-count-of-zero": (
-        {"mig": {"gpus": [{"devices": {"1g.10gb": 0}}]}},
-        "mig.gpus[0].devices.1g.10gb: 0 is not a count; write 1 to 64, or all",
-    ),
-    "mig-count-as-text": (
-        {"mig": {"gpus": [{"devices": {"1g": "2"}}]}},
-        "mig.gpus[0].devices.1g: '2' is not a count",
-    ),
-    "mig-no-devices": (
-        {"mig": {"gpus": [{"devices": {}}]}},
-        "mig.gpus[0].devices: is empty; write mode: enabled for MIG without GPU instances",
-    ),
-    "mig-no-profile-name": (
-        {"mig": {"gpus": [{"devices": {"small": 1}}]}},
-        "mig.gpus[0].devices.small: 'small' is not the name of a MIG profile; write for example 1g.10gb",
-    ),
-    "mig-placement-of-a-compute-instance": (
-        {"mig": {"gpus": [{"placements": {"1c.3g.40gb": [0]}}]}},
-        "mig.gpus[0].placements: 1c.3g.40gb is a compute instance; place GPU instances",
-    ),
-    "mig-placement-below-zero": (
-        {"mig": {"gpus": [{"placements": {"1g": [-1]}}]}},
-        "mig.gpus[0].placements.1g[0]: -1 is too small; write 0 or more",
-    ),
-    "mig-index-twice": (
-        {"mig": {"gpus": [{"indices": [1, 1], "mode": "enabled"}]}},
-        "mig.gpus[0].indices: says 1 twice; say it once",
-    ),
-    "mig-no-index": (
-        {"mig": {"gpus": [{"indices": [], "mode": "enabled"}]}},
-        "mig.gpus[0].indices: the list is empty; leave the key out, or name at least one",
-    ),
-    "mig-in-two-forms": (
-        {"mig": {"gpus": [{"mode": "enabled"}], "mig_parted": PARTED}},
-        "mig: says gpus and mig_parted; say one of them",
-    ),
-    "mig-parted-with-a-mistake": (
-        {
-            "mig": {
-                "mig_parted": {"version": "v1", "mig-configs": {"a": [{"devices": 0, "mig-enabled": True}]}}
-            }
-        },
-        "mig.mig_parted.mig-configs.a[0].devices: 0 names no GPUs; write all, or a list of indices",
-    ),
-    "mig-parted-that-is-not-there": (
-        {"mig": {"mig_parted": "nowhere/config.yaml"}},
-        "mig.mig_parted: nowhere/config.yaml cannot be read: No such file or directory",
-    ),
-    "mig-parted-as-a-list": ({"mig": {"mig_parted": []}}, "mig.mig_parted: [] is not a mapping"),
-    "mig-config-that-is-not-there": (
-        {"mig": {"mig_parted": PARTED, "config": "c"}},
-        "mig: mig_parted has no config 'c'; it has a, b",
-    ),
-    "mig-config-of-several": (
-        {"mig": {"mig_parted": PARTED}},
-        "mig: mig_parted has several configs; say config: one of a, b",
-    ),
-    "mig-config-of-nothing": ({"mig": {"config": "a"}}, "mig: mig_parted has no config 'a'; say mig_parted"),
-    "mig-instances-for-the-dra-driver": (
-        {"mig": {"gpus": [{"devices": {"1g": 1}}], "managed_by": "dra-driver"}},
-        "mig: managed_by is dra-driver, which creates GPU instances itself; say mode: enabled alone",
-    ),
-    "mig-managed-by-somebody": (
-        {"mig": {"managed_by": "me"}},
-        "mig.managed_by: 'me' is not accepted; write 'numaforge', 'gpu-operator' or 'dra-driver'",
-    ),
-    "mig-label-as-text": ({"mig": {"label": "yes"}}, "mig.label: 'yes' is neither true nor false"),
-}
-
-
 @pytest.mark.parametrize(("source", "message"), MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_named_with_its_field_and_remedy(source, message):
     assert message in refusal(source)
@@ -397,27 +153,6 @@ def test_a_file_of_mig_parted_that_is_no_yaml_is_named(tmp_path: Path):
     assert "the key 'version' is written twice" in message
 
 
-NO_PARAMETERS = {
-    "two-in-one": "iommu=pt quiet",
-    "a-line-break": "iommu=pt\nquiet",
-    "a-line-break-at-the-end": "iommu=pt\n",
-    "quotes": 'dyndbg="module nvme +p"',
-    "a-single-quote": "quiet'",
-    "what-GRUB-expands": "memmap=64K$0x18690000",
-    "where-GRUB-ends-the-line": "pci=config_acs=1@0;2@1",
-    "a-pipe": "quiet|true",
-    "a-command": "quiet`id`",
-    "a-backslash": "a\\b",
-    "the-end-of-the-kernels-own": "--",
-    "no-name": "=on",
-    "empty": "",
-    "not-ascii": "größe=1",
-    "yaml-on": True,
-    "a-number": 3,
-    "a-mapping": {"iommu": "pt"},
-}
-
-
 @pytest.mark.parametrize("parameter", NO_PARAMETERS.values(), ids=NO_PARAMETERS)
 def test_what_is_no_kernel_parameter_is_refused(parameter):
     message = refusal({"kernel": {"cmdline": ["quiet", parameter]}})
@@ -426,49 +161,12 @@ def test_what_is_no_kernel_parameter_is_refused(parameter):
     )
 
 
-BOOT_PARAMETERS = {
-    "root=/dev/sda1": "it names the file system that this machine boots from",
-    "rw": "it names the file system that this machine boots from",
-    "init=/bin/sh": "it decides what starts at boot, and the kubelet might not",
-    "systemd.unit=rescue.target": "it decides what starts at boot, and the kubelet might not",
-    "rd.lvm.lv=vg/root": "it is for the initial RAM disk, which has to find this machine's disks",
-    "initrd=/boot/initrd.img": "the boot loader of each machine sets it",
-    "BOOT_IMAGE=/vmlinuz": "the boot loader of each machine sets it",
-    "nosmt": "it decides which CPUs there are, which cpus.smt and cpus.offline say",
-    "1": "it decides what starts at boot, and the kubelet might not",
-    "s": "it decides what starts at boot, and the kubelet might not",
-    "S": "it decides what starts at boot, and the kubelet might not",
-    "mount.usr=/dev/sdb": "it names the file system that this machine boots from",
-    "systemd.volatile=yes": "it decides what starts at boot, and the kubelet might not",
-}
-
-
 @pytest.mark.parametrize(("parameter", "reason"), BOOT_PARAMETERS.items(), ids=BOOT_PARAMETERS)
 def test_a_parameter_that_decides_whether_the_machine_boots_is_refused(parameter, reason):
     message = refusal({"kernel": {"cmdline": [parameter]}})
     assert (
         message == f"profile: kernel.cmdline[0]: {parameter!r} is not for a profile: {reason}; leave it out"
     )
-
-
-PARAMETERS = (
-    "quiet",
-    "intel_iommu=on",
-    "default_hugepagesz=1G",
-    "isolcpus=managed_irq,domain,1-3,8-11:2/4",
-    "crashkernel=1G-4G:192M,4G-:256M",
-    "vfio-pci.ids=10de:2330,10de:22a3",
-    "module_blacklist=nouveau",
-    "modprobe.blacklist=nouveau,nvidiafb",
-    "8250.nr_uarts=4",
-    "console=ttyS0,115200n8",
-    "pci=realloc=off,disable_acs_redir=pci:0:0",
-    "nvidia.NVreg_RestrictProfilingToAdminUsers=0",
-    "mlx5_core.prof_sel=3",
-    "rcutree.kthread_prio=11",
-    "systemd.unified_cgroup_hierarchy=1",
-    "tuned.non_isolcpus=0000ffff,00000003",
-)
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)

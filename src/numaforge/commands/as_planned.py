@@ -11,6 +11,7 @@ import click
 from numaforge.commands.machine import plan_or_machine, plan_with, profile_option
 from numaforge.commands.options import Command
 from numaforge.errors import NumaforgeError
+from numaforge.kubelet_paths import CONFIG_PATH
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -111,7 +112,6 @@ def given_kubelet(
     """Return a machine whose kubelet is set up as given by name, where anything is."""
     from numaforge.commands.inputs import read_drop_ins
     from numaforge.given import read_text
-    from numaforge.kubelet.config.loading import CONFIG_PATH
     from numaforge.topology.model import KubeletInstall
 
     there = machine.kubelet or KubeletInstall(version, None, CONFIG_PATH, None, ())

@@ -17,6 +17,7 @@ from numaforge.commands.machine import machine_of, machine_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.given import read_text
+from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.report.check import DOCUMENTS, as_text
 from numaforge.report.terminal import echo_text, show_json
 
@@ -95,7 +96,7 @@ def _as_it_is(
     here: bool,
 ) -> Report:
     from numaforge.commands.inputs import read_drop_ins, read_state
-    from numaforge.kubelet.config.loading import CONFIG_PATH, DROP_IN_DIR, below
+    from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.startup.check import check as check_startup
     from numaforge.topology.model import why_no_version
 
@@ -121,7 +122,7 @@ def _as_it_is(
         state_files=read_state(states, required=state_dir is not None) if states else {},
         config_path=config or (inherited.config_file if inherited else None) or CONFIG_PATH,
         drop_in_dir=drop_in or (inherited.config_dir if inherited else None) or DROP_IN_DIR,
-        root_dir=states or (inherited.root_dir if inherited else "/var/lib/kubelet"),
+        root_dir=states or (inherited.root_dir if inherited else ROOT_DIR),
     )
 
 

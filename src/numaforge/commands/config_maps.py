@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -94,15 +94,20 @@ def handed_machines(
     return [_of_snapshot(source, profile, kubelet_version) for source in sources]
 
 
-def say_config_map(manifest: dict[str, Any], labels: Mapping[str, Mapping[str, str]], output: str) -> None:
-    """Print a ConfigMap, and by host the labels that choose from it: as comments, or beside it as JSON."""
-    from numaforge.roles.device_plugin.manifests import as_yaml
+def say_manifests(
+    manifests: Sequence[object], labels: Mapping[str, Mapping[str, str]], output: str, /, **document: object
+) -> None:
+    """Print manifests, and by host the labels that choose among them, as comments.
+
+    As JSON, print `document` with the labels beside it.
+    """
+    from numaforge.kubernetes_objects import as_yaml
 
     if output == "json":
-        show_json({"schema": 1, "config_map": manifest, "labels": labels})
+        show_json({"schema": 1, **document, "labels": labels})
         return
     lines = (f"# {host}: {key}={value}\n" for host, said in labels.items() for key, value in said.items())
-    save("".join([*lines, as_yaml(manifest)]), None)
+    save("".join([*lines, as_yaml(*manifests)]), None)
 
 
 def _of_snapshot(

@@ -91,7 +91,8 @@ def config(
     Example:
       numaforge device-plugin config dgx-h100 hgx-b200 --profile inference.yaml | kubectl apply -f -
     """
-    from numaforge.roles.device_plugin.manifests import as_yaml, device_plugin_config_map
+    from numaforge.kubernetes_objects import as_yaml
+    from numaforge.roles.device_plugin.manifests import device_plugin_config_map
 
     plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
     manifest = device_plugin_config_map(plans, name, namespace)

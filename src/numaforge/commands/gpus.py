@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_config_map
+from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_manifests
 from numaforge.commands.rules import judging_options, say_judgements
 from numaforge.errors import ExitCode
 
@@ -69,5 +69,5 @@ def config_manager(
 
     machines = handed_machines(sources, limits, profile, kubelet_version, _HANDED)
     manifest, labels = manager_config_map([plan for plan, _ in machines], name, namespace)
-    say_config_map(manifest, labels, output)
+    say_manifests([manifest], labels, output, config_map=manifest)
     return ExitCode.YES

@@ -59,9 +59,9 @@ def runtime_class(
     Example:
       numaforge host runtime-class dgx-h100 --profile inference.yaml | kubectl apply -f -
     """
+    from numaforge.kubernetes_objects import as_yaml
     from numaforge.roles.crio.plan import pod_lines
     from numaforge.roles.crio.plan import runtime_class as manifest
-    from numaforge.roles.device_plugin.manifests import as_yaml
 
     _, planned = machine_and_plan(source, root, profile, kubelet_version)
     if planned is None:

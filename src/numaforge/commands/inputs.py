@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.given import read_text
+from numaforge.kubelet_paths import DROP_IN_DIR, ROOT_DIR
 from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def read_config(
 
     Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
     """
-    from numaforge.kubelet.config.loading import DROP_IN_DIR, below
+    from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.findings import require_start
     from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.kubelet.startup.check import check
@@ -80,7 +81,7 @@ def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
         raise NumaforgeError(
             f"holds none of {', '.join(_STATE_FILES)}",
             where=folder,
-            remedy="name the kubelet's root directory, such as /var/lib/kubelet",
+            remedy=f"name the kubelet's root directory, such as {ROOT_DIR}",
         )
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_config_map
+from numaforge.commands.config_maps import Handed, handed_machines, handing_options, say_manifests
 from numaforge.errors import ExitCode
 
 _HANDED = Handed(
@@ -42,5 +42,5 @@ def operator_config(
 
     machines = handed_machines(sources, limits, profile, kubelet_version, _HANDED)
     manifest, labels = operator_config_map(machines, name, namespace)
-    say_config_map(manifest, labels, output)
+    say_manifests([manifest], labels, output, config_map=manifest)
     return ExitCode.YES

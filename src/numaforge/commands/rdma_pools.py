@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
-from numaforge.commands.config_maps import config_map_options
+from numaforge.commands.config_maps import config_map_options, say_manifests
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_and_plan,
@@ -112,14 +112,9 @@ def manifests(
     Example:
       numaforge rdma manifests dgx-h100 hgx-b200 --profile training --image IMAGE | kubectl apply -f -
     """
-    from numaforge.roles.device_plugin.manifests import as_yaml
     from numaforge.roles.rdma.manifests import plugin_manifests
 
     plans = [planned_machine(source, profile, kubelet_version)[1] for source in sources]
     documents, labels = plugin_manifests(plans, image, name, namespace)
-    if output == "json":
-        show_json({"schema": 1, "manifests": documents, "labels": labels})
-    else:
-        lines = (f"# {host}: {key}={value}\n" for host, said in labels.items() for key, value in said.items())
-        save("".join([*lines, "---\n".join(map(as_yaml, documents))]), None)
+    say_manifests(documents, labels, output, manifests=documents)
     return ExitCode.YES

@@ -25,6 +25,7 @@ from numaforge.kubelet.values.booleans import truth
 from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.kubelet.values.gojson import GoJsonError, Json, Types, decode, decode_json, parse_json
 from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet_paths import ROOT_DIR
 
 CPU_STATE_FILE = "cpu_manager_state"
 MEMORY_STATE_FILE = "memory_manager_state"
@@ -288,7 +289,7 @@ def state_files_to_remove(
     online_changed: bool = False,
     hugepages_changed: bool = False,
     memory_changed: bool = False,
-    root_dir: str = "/var/lib/kubelet",
+    root_dir: str = ROOT_DIR,
 ) -> tuple[StateFileRemoval, ...]:
     """Return the state files that a change of the effective configuration invalidates, each with its reason.
 

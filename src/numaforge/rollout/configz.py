@@ -20,6 +20,7 @@ from numaforge.framing import Answer, Output, asking
 from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet.config.loading import load_installed
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.rollout import configz_probe
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
@@ -32,7 +33,7 @@ from numaforge.rollout.cluster import (
 from numaforge.topology.model import KubeletInstall
 
 NODES_PROXY = Permission("get", "nodes/proxy")
-_CERTIFICATES = "/var/lib/kubelet/pki"
+_CERTIFICATES = f"{ROOT_DIR}/pki"
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 _GRANT = (
     "let the nodes read it (nodes/configz, kubelets of 1.33 and later), or this login (nodes/proxy): "

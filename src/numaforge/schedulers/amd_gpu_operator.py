@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
 
+from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.kubernetes_objects import as_yaml
 from numaforge.roles.amd_partitions.plan import amd_gpus
-from numaforge.roles.device_plugin.manifests import as_yaml, manager_config_map
-from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
+from numaforge.roles.device_plugin.manifests import manager_config_map
 from numaforge.schedulers.fleet import (
     MANAGED_BY,
     ServedFleet,
@@ -120,7 +121,7 @@ def _spec(node: ServedNode) -> dict[str, Any]:
     if node.plan.amd_partitions.gpus:
         config = {"config": {"name": MANAGER_CONFIG}} if _is_handed_over(node) else {}
         spec["configManager"] = {"enable": _is_handed_over(node), **config}
-    if node.kubelet_root != DEFAULT_ROOT_DIR:
+    if node.kubelet_root != ROOT_DIR:
         spec["metricsExporter"] = {"podResourceAPISocketPath": f"{node.kubelet_root}/pod-resources"}
     if taints := tolerations([node]):
         spec["devicePlugin"] |= {"devicePluginTolerations": taints, "nodeLabellerTolerations": taints}

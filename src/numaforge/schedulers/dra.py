@@ -17,7 +17,7 @@ from numaforge.findings import Severity
 from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
 from numaforge.kubelet.admission.nvidia_resources import GPU
-from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.schedulers.fleet import (
     MANAGED_BY,
     ServedFleet,
@@ -97,7 +97,7 @@ def _values_of(node: ServedNode) -> str:
     if driver.reserved_cpus:
         config["reservedCPUs"] = driver.reserved_cpus
     values: dict[str, Any] = {"driverConfig": config}
-    if node.kubelet_root != DEFAULT_ROOT_DIR:
+    if node.kubelet_root != ROOT_DIR:
         values["kubeletRootDir"] = node.kubelet_root
     return yaml.safe_dump(values, sort_keys=False)
 

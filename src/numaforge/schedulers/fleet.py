@@ -11,13 +11,13 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.kubernetes_objects import WIDTH
 from numaforge.quantity import parse_quantity
-from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
-WIDTH = 120
 """How long a line of what is written may be."""
 _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 
@@ -71,7 +71,7 @@ class ServedNode:
     @property
     def kubelet_root(self) -> str:
         """The --root-dir of its kubelet."""
-        return self.plan.kubelet.root_dir if self.plan.kubelet else DEFAULT_ROOT_DIR
+        return self.plan.kubelet.root_dir if self.plan.kubelet else ROOT_DIR
 
     @property
     def policy(self) -> str:

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.kubernetes_objects import as_yaml
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL
 from numaforge.roles.device_plugin.manifests import (
-    as_yaml,
     config_key,
     device_plugin_config_map,
     device_plugin_text,
     operator_config_map,
 )
 from numaforge.roles.device_plugin.plan import in_mig_mode
-from numaforge.roles.kubelet.delivery import DEFAULT_ROOT_DIR
 from numaforge.schedulers.fleet import (
     ServedFleet,
     ServedNode,
@@ -46,7 +46,7 @@ UNSET = {
         "devicePlugin": {"enabled": True},
         "dcgm": {"enabled": True},
         "migManager": {"enabled": True, "config": {"default": "all-disabled"}},
-        "hostPaths": {"kubeletRootDir": DEFAULT_ROOT_DIR},
+        "hostPaths": {"kubeletRootDir": ROOT_DIR},
     }
 }
 """What the operator takes a field of its ClusterPolicy for that is not set (api/nvidia/v1: IsEnabled)."""
@@ -280,7 +280,7 @@ def _places(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[s
             fleet.leave_out(
                 node, f"its kubelet is in {node.kubelet_root}, others in {root}, and the policy has one"
             )
-    if root != DEFAULT_ROOT_DIR:
+    if root != ROOT_DIR:
         yield "the kubelets' --root-dir", {"hostPaths": {"kubeletRootDir": root}}
     if taints := tolerations(nodes):
         why = "these nodes register with taints, and what serves their GPUs has to run before they go"

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import yaml
-
-from numaforge.roles.device_plugin.manifests import BlockTexts
+from numaforge.kubernetes_objects import as_yaml
 from numaforge.roles.kubelet.delivery import merge
 from numaforge.schedulers import (
     amd_gpu_operator,
@@ -27,7 +25,7 @@ from numaforge.schedulers import (
     openshift,
     volcano,
 )
-from numaforge.schedulers.fleet import WIDTH, ServedFleet, ServedNode, Written, commented
+from numaforge.schedulers.fleet import ServedFleet, ServedNode, Written, commented
 
 SYSTEMS: dict[str, ModuleType] = {
     module.NAME: module
@@ -68,7 +66,7 @@ class Folder:
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield each file's path below the folder and its text; with objects, kustomization.yaml last."""
         for file in self.files:
-            yield file.name, file.text or f"{commented(file.why)}{as_yaml(file.documents)}"
+            yield file.name, file.text or f"{commented(file.why)}{as_yaml(*file.documents)}"
         resources = [file.name for file in self.files if file.documents]
         if not resources:
             return
@@ -79,7 +77,7 @@ class Folder:
             "kind": "Kustomization",
             "resources": resources,
         }
-        yield "kustomization.yaml", head + as_yaml((kustomization,))
+        yield "kustomization.yaml", head + as_yaml(kustomization)
 
     def held(self) -> tuple[Mapping[str, Any], ...]:
         """Return what a cluster is held to: the documents, or what is made of them; no examples."""
@@ -116,15 +114,3 @@ def generate(
             continue
         folders.append(Folder(name, module.WHY, files, fleet.left_out, fleet.nothing))
     return tuple(folders)
-
-
-def as_yaml(documents: Sequence[object]) -> str:
-    """Return documents as one YAML text, their keys in order; texts of several lines stay readable."""
-    return yaml.dump_all(
-        documents,
-        Dumper=BlockTexts,
-        sort_keys=False,
-        default_flow_style=False,
-        width=WIDTH,
-        allow_unicode=True,
-    )

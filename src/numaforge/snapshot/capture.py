@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from numaforge import bounded, shell
+from numaforge import bounded, kubelet_paths, shell
 from numaforge.errors import SnapshotError
 from numaforge.framing import Answer, Output, asking
 from numaforge.given import NotJsonError, digits, parse_json
@@ -47,9 +47,9 @@ def script(root: str = "") -> str:
         "switch_management": catalogue.SWITCH_MANAGEMENT,
         "texts_wanted": " ".join(map(_relative, catalogue.TEXTS)),
         "unit_files_wanted": " ".join(map(_relative, _unit_globs())),
-        "config_file": catalogue.CONFIG_FILE,
-        "config_dir": catalogue.CONFIG_DIR,
-        "root_dir": catalogue.ROOT_DIR,
+        "config_file": kubelet_paths.CONFIG_PATH,
+        "config_dir": kubelet_paths.DROP_IN_DIR,
+        "root_dir": kubelet_paths.ROOT_DIR,
         "state_files": " ".join(catalogue.STATE_FILES),
         "device_checkpoint": catalogue.DEVICE_CHECKPOINT,
         "pod_resources_socket": catalogue.POD_RESOURCES,
@@ -272,7 +272,12 @@ def _clean(attributes: Mapping[str, str], texts: Mapping[str, str]) -> dict[str,
     return files
 
 
-_CONTAINER_MOUNTS = ("/var/lib/kubelet/pods/", "/run/containerd/", "/var/lib/containerd/", "/run/netns/")
+_CONTAINER_MOUNTS = (
+    f"{kubelet_paths.ROOT_DIR}/pods/",
+    "/run/containerd/",
+    "/var/lib/containerd/",
+    "/run/netns/",
+)
 
 
 def _host_mounts(text: str) -> str:
@@ -466,9 +471,9 @@ class _Tree:
             yield path
             words.append(self._text(path))
         flags = _kubelet_flags(" ".join(words))
-        self._roots = list(dict.fromkeys((catalogue.ROOT_DIR, *flags["--root-dir"])))
-        yield from sorted({catalogue.CONFIG_FILE, *flags["--config"]})
-        for folder in sorted({catalogue.CONFIG_DIR, *flags["--config-dir"]}):
+        self._roots = list(dict.fromkeys((kubelet_paths.ROOT_DIR, *flags["--root-dir"])))
+        yield from sorted({kubelet_paths.CONFIG_PATH, *flags["--config"]})
+        for folder in sorted({kubelet_paths.DROP_IN_DIR, *flags["--config-dir"]}):
             yield from self._below(folder, "*.conf")
         for folder in self._roots:
             yield from (f"{folder}/{name}" for name in catalogue.STATE_FILES)

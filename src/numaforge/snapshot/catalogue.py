@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from posixpath import dirname
 
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.roles.kernel_values.knobs import KNOB_AT
 
 CPU = "/sys/devices/system/cpu"
@@ -195,7 +196,7 @@ IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 LOGINS = ("/etc/kubernetes/kubelet.conf",)
 """The kubeconfig that kubeadm leaves when a node has joined; only that it is there is taken."""
 
-CLAIM_DRIVERS = "/var/lib/kubelet/plugins_registry"
+CLAIM_DRIVERS = f"{ROOT_DIR}/plugins_registry"
 """Where drivers of dynamic resource allocation have a socket each while they run; other plugins, too."""
 
 RDMA_PLUGIN_LOGS = "/var/log/pods/*/*rdma-shared-dp*"
@@ -222,8 +223,8 @@ PRESENT = (
     "/run/cdi/*.json",
     "/usr/bin/nvidia-imex",
     "/etc/systemd/system/*.wants/nvidia-imex.service",
-    "/var/lib/kubelet/plugins/compute-domain.nvidia.com",
-    "/var/lib/kubelet/plugins/gpu.nvidia.com",
+    f"{ROOT_DIR}/plugins/compute-domain.nvidia.com",
+    f"{ROOT_DIR}/plugins/gpu.nvidia.com",
     CLAIM_DRIVERS,
     RDMA_PLUGIN_LOGS,
     RDMA_CNI,
@@ -395,9 +396,6 @@ UNIT_FOLDERS = (
 """Where systemd looks for units; an earlier folder wins."""
 
 UNIT = "kubelet.service"
-CONFIG_FILE = "/var/lib/kubelet/config.yaml"
-CONFIG_DIR = "/etc/kubernetes/kubelet.conf.d"
-ROOT_DIR = "/var/lib/kubelet"
 ROOT_DIRS = (ROOT_DIR, "/var/snap/microk8s/common/var/lib/kubelet")
 """The roots that kubelets have by default: k3s and RKE2 leave the kubelet its own, MicroK8s is confined."""
 

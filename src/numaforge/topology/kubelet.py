@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from numaforge.given import parse_json
 from numaforge.kubelet.config.flags import flag_value
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import KubeletInstall
@@ -48,7 +49,7 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     flags = _arguments(words)
     config_file = flag_value(flags, "config")
     config_dir = flag_value(flags, "config-dir")
-    root_dir = flag_value(flags, "root-dir") or catalogue.ROOT_DIR
+    root_dir = flag_value(flags, "root-dir") or ROOT_DIR
     return KubeletInstall(
         version=version,
         unit=catalogue.UNIT if unit_texts else None,

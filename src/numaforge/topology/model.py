@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Self
 
 from numaforge.codec import NOTHING_ELSE, After, ByCpu, CpuSet, InPlace
+from numaforge.kubelet_paths import ROOT_DIR
 
 
 @dataclass(frozen=True)
@@ -635,7 +636,7 @@ class KubeletInstallShape:
     exec_start: str | None = None
     config_text: str | None = None
     drop_ins: Mapping[str, str] = field(default_factory=dict)
-    root_dir: str = "/var/lib/kubelet"
+    root_dir: str = ROOT_DIR
     running: bool = False  # `flags` are those of the running process, not of the unit
     problem: str | None = None  # why a kubelet that is there did not say its version
     distribution: str | None = None  # "k3s", "RKE2" or "MicroK8s", where one of them runs the kubelet

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from numaforge.given import digits
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.holders import read_daemons
@@ -19,7 +20,7 @@ _NVIDIA = "0x10de"
 
 _VERSION = re.compile(r"\b[0-9]{3,}\.[0-9]+(?:\.[0-9]+)?\b")
 _LIBRARY = re.compile(r"libnvidia-ml\.so\.([0-9]{3,}\.[0-9]+(?:\.[0-9]+)?)$")
-_PLUGINS = "/var/lib/kubelet/plugins"
+_PLUGINS = f"{ROOT_DIR}/plugins"
 _MEMORY_MODE = "CoherentGPUMemoryMode"
 _IMEX_UNIT = "/etc/systemd/system/nvidia-imex.service"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from numaforge.cpulist import parse_cpulist
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
@@ -73,7 +74,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     )
     meminfo = files.get("/proc/meminfo", "")
     kubelet = read_kubelet(snapshot)
-    root_dir = kubelet.root_dir if kubelet else catalogue.ROOT_DIR
+    root_dir = kubelet.root_dir if kubelet else ROOT_DIR
     holders = read_device_holders(snapshot, root_dir)
     return NodeTopology(
         hostname=_one_line(files, "/proc/sys/kernel/hostname"),

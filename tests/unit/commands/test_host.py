@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from numaforge.cli import run
-from tests.unit.planning.test_pod_tuning_plan import host
+from tests.fixtures.crio_hosts import host
 
 
 @pytest.fixture

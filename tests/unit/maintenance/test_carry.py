@@ -10,7 +10,7 @@ from numaforge.errors import HostUnreachableError
 from numaforge.framing import Answer
 from numaforge.maintenance import carry
 from numaforge.maintenance.transaction import Transaction
-from tests.unit.maintenance.test_transaction_text import FILES, RESULT, answered, status_of
+from tests.fixtures.answers import FILES, RESULT, answered, status_of
 
 
 @pytest.fixture(autouse=True)

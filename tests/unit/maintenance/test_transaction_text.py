@@ -11,8 +11,6 @@ import pytest
 
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
-from numaforge.file_content import FileContent
-from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.parts import PART_MODULES, shell_of
 from numaforge.maintenance.transaction import (
@@ -27,14 +25,12 @@ from numaforge.maintenance.transaction import (
     status_script,
     void_script,
 )
-from numaforge.roles.files import part as files
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.kubelet.part import health_url
-from tests.fixtures.answers import answered
+from tests.fixtures.answers import FILES, RESULT, answered, status_of
 
 STATUS = Status(None, False, None, Process("b", 7, 1, 99))
-FILES = files.part([FileChange("/etc/a", None, FileContent("/etc/a", "x\n"))])
 KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
 POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages": 0})
 
@@ -111,17 +107,7 @@ def test_the_transaction_knows_no_part_by_name() -> None:
     assert not [part.NAME for part in PART_MODULES if re.search(rf"\b{part.NAME}_", code)]
 
 
-HEAD = (
-    "LoadState={}\nMainPID=7\nNRestarts=1\nExecMainStartTimestampMonotonic=99\nActiveState=active\n"
-    "ActiveEnterTimestampMonotonic=100\nShutdownActiveState=inactive\nBoot=b\nUptime=5\nBooted=1795340400\n"
-    "Phase={}"
-)
-RESULT = json.dumps({"id": "T", "outcome": "applied", "reason": "", "journal": []})
 PROCESS = Process("b", 7, 1, 99)
-
-
-def status_of(load_state: str, phase: str, result: str = "") -> list[str]:
-    return answered(*HEAD.format(load_state, phase).splitlines(), result=[result])
 
 
 @pytest.mark.parametrize(

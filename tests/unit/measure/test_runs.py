@@ -19,7 +19,7 @@ from numaforge.measure import outputs
 from numaforge.measure.asking import Readiness, read_readiness, read_runs, readiness_script, run_script
 from numaforge.measure.record import MEASUREMENT
 from numaforge.measure.tasks import Effort, MeasureTask
-from tests.unit.measure.test_siblings import figure, measured
+from tests.fixtures.measurements import figure, measured
 
 GOOD = "echo '1.00 MiB transferred (1000.00 MiB/sec)'"
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "measure"

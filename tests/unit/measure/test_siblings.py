@@ -6,34 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.measure.record import MEASUREMENT, Figure, Measurement, MeasurementError, NotMeasured
+from numaforge.measure.record import MEASUREMENT, Measurement, MeasurementError, NotMeasured
 from numaforge.measure.siblings import outliers_first, slow_of, why_held, with_siblings
 from numaforge.report import measure as report
 from numaforge.report.terminal import Screen
+from tests.fixtures.measurements import figure, measured
 
 COMMAND = "numaforge measure INVENTORY --limit n"
-
-
-def figure(
-    median: float, kind: str = "memory-bandwidth", place: str = "NUMA node 0", **more: object
-) -> Figure:
-    values = {"unit": "MB/s", "lowest": median, "highest": median, "runs": 3, "program": "sysbench", **more}
-    return Figure(kind=kind, place=place, median=median, **values)
-
-
-def measured(*figures: Figure, make: str = "DGX", not_measured: tuple[NotMeasured, ...] = ()) -> Measurement:
-    return Measurement(
-        hostname="n",
-        make=make,
-        measured_at="2026-11-26T09:00:00Z",
-        kernel="6.12",
-        boot_id="b",
-        plan=None,
-        in_use=(),
-        programs={"sysbench": "sysbench 1.0.20"},
-        figures=figures,
-        not_measured=not_measured,
-    )
 
 
 def fleet(**machines: Measurement) -> dict[str, Measurement]:

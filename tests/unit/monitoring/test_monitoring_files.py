@@ -25,7 +25,7 @@ from numaforge.profile import load_profile
 from numaforge.render import plan_files
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH
 from numaforge.topology.ready import ready_machine
-from tests.unit.schedulers.test_schemas import SCHEMAS, strict
+from tests.fixtures.crd_schemas import SCHEMAS, strict
 
 FILES = monitoring_files()
 RECORDS = [rule for group in yaml.safe_load(FILES[RULES])["groups"] for rule in group["rules"]]

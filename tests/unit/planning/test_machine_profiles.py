@@ -14,8 +14,8 @@ from numaforge.profile import load_profile, machine_profiles, ready_profiles
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, epyc_nps4, hgx_b200, lab_node, laptop, mi300x
+from tests.fixtures.planned_kubelets import report
 from tests.fixtures.profile_machines import EXAMPLES, hgx_h200
-from tests.unit.planning.test_planned_kubelet_starts import report
 
 TEXT = PAGE.read_text(encoding="utf-8")
 GPU_MACHINES = ("dgx-h100", "hgx-b200", "gb200", "mi300x")

@@ -5,49 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.findings import Report
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
-from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.quantity import parse_bytes
-from numaforge.roles.node import NodePlan
-from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import (
-    KUBEADM_CONFIG,
     big_512,
     dgx_h100,
     epyc_nps4,
     grace_memory_only,
     lab_node,
 )
+from tests.fixtures.planned_kubelets import report
 from tests.unit.planning.strategies import machines
-
-HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-
-
-def report(topology: NodeTopology, plan: NodePlan) -> Report:
-    """Return what the kubelet makes of the plan as it is written to the host."""
-    assert plan.kubelet is not None
-    main = yaml.safe_load(KUBEADM_CONFIG)
-    if plan.kubelet.delivery == "merge":
-        return check(
-            yaml.safe_dump({**main, **plan.kubelet.settings}), topology=topology, version=plan.kubelet.version
-        )
-    drop_in = HEADER + yaml.safe_dump(dict(plan.kubelet.settings))
-    return check(
-        KUBEADM_CONFIG,
-        topology=topology,
-        version=plan.kubelet.version,
-        drop_ins={"90-numaforge.conf": drop_in},
-        flags=(f"--config-dir={plan.kubelet.config_dir}",),
-    )
-
 
 # Before 1.31 a kubelet aligns at most 8 NUMA nodes, so larger machines are refused there.
 COMBINATIONS = [

@@ -16,25 +16,12 @@ from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import ANNOTATIONS, PodTuningPlan, pod_lines, runtime_class
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.node import NodePlan
-from numaforge.topology.model import Cpufreq, IdleState, InstalledPackage, NodeTopology, Userland
+from numaforge.topology.model import NodeTopology
 from numaforge.verification.live import probe
-from tests.fixtures.machines import kubeadm_kubelet, lab_node
+from tests.fixtures.crio_hosts import host
+from tests.fixtures.machines import kubeadm_kubelet
 
-CRIO_SOCKET = ("--container-runtime-endpoint=unix:///var/run/crio/crio.sock",)
 ALL = [*ANNOTATIONS]
-
-
-def host(version: str | None = "1.36.3", manager: str = "dnf", **changes: Any) -> NodeTopology:
-    """A node whose kubelet uses CRI-O, with governors and sleep states."""
-    machine = lab_node()
-    packages = (InstalledPackage("cri-o", version, "containerd"),) if version else ()
-    defaults: dict[str, Any] = {
-        "kubelet": replace(kubeadm_kubelet(), flags=CRIO_SOCKET),
-        "userland": Userland(package_manager=manager, packages=packages),
-        "cpufreq": Cpufreq("acpi-cpufreq", dict.fromkeys(machine.online, "schedutil"), ("performance",)),
-        "idle_states": (IdleState(1, "C1", 2, machine.online),),
-    }
-    return replace(machine, **{**defaults, **changes})
 
 
 def plan(topology: NodeTopology, allow: list[str] | None = None, **profile: Any) -> NodePlan:

@@ -20,7 +20,7 @@ from numaforge.topology.model import (
     RemappedRows,
 )
 from tests.fixtures.machines import dgx_h100
-from tests.unit.report.test_tables import printed
+from tests.fixtures.terminal import printed
 
 OFFERS = (MigProfileOffer(19, "1g.10gb", 1, 7, None, 1), MigProfileOffer(9, "3g.40gb", 3, 2, None, 4))
 SLICED = {

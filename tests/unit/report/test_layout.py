@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +16,7 @@ from numaforge.report.layout import lay_out, topology_of
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import Gpu, Nic, NodeTopology, Nvme
 from tests.fixtures import machines
+from tests.fixtures.boxes import misplaced, of_kind, overflowing, walk
 
 
 def with_drives() -> NodeTopology:
@@ -58,61 +57,6 @@ each_machine = pytest.mark.parametrize("topology", MACHINES.values(), ids=MACHIN
 
 def planned(topology: NodeTopology, **profile: object) -> NodePlan:
     return plan_node(replace(topology, kubelet=None), load_profile({"name": "test", **profile}))
-
-
-def walk(box: Box) -> Iterator[Box]:
-    yield box
-    for child in box.children:
-        yield from walk(child)
-
-
-def of_kind(box: Box, kind: str) -> list[Box]:
-    return [one for one in walk(box) if kind in one.kinds]
-
-
-def overlap(one: Box, other: Box) -> bool:
-    tolerance = 1e-6
-    return (
-        one.x + one.width > other.x + tolerance
-        and other.x + other.width > one.x + tolerance
-        and one.y + one.height > other.y + tolerance
-        and other.y + other.height > one.y + tolerance
-    )
-
-
-def misplaced(root: Box) -> list[str]:
-    """Say which boxes overlap their siblings or leave their parent."""
-    complaints = []
-    for parent in walk(root):
-        for one, other in combinations(parent.children, 2):
-            if overlap(one, other):
-                complaints.append(f"{one.kinds} overlaps {other.kinds} in {parent.kinds}")
-        for child in parent.children:
-            inside = (
-                child.x >= -1e-6
-                and child.y >= -1e-6
-                and child.x + child.width <= parent.width + 1e-6
-                and child.y + child.height <= parent.height + 1e-6
-            )
-            if not inside:
-                complaints.append(f"{child.kinds} leaves {parent.kinds}")
-    return complaints
-
-
-def overflowing(root: Box) -> list[str]:
-    """Say which texts leave their box, or run into another text on the same line."""
-    complaints = []
-    for box in walk(root):
-        extents = []
-        for text in box.texts:
-            start = text.x - {"start": 0.0, "middle": text.width / 2, "end": text.width}[text.anchor]
-            extents.append((text.y, start, start + text.width, text.content))
-            if start < -1e-6 or start + text.width > box.width + 1e-6 or not 0 < text.y <= box.height:
-                complaints.append(f"{text.content!r} leaves {box.kinds}")
-        for one, other in combinations(extents, 2):
-            if one[0] == other[0] and one[1] < other[2] and other[1] < one[2]:
-                complaints.append(f"{one[3]!r} runs into {other[3]!r} in {box.kinds}")
-    return complaints
 
 
 @each_machine

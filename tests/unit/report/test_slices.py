@@ -18,8 +18,8 @@ from numaforge.report.slices import GpuParts, parts_of
 from numaforge.report.tree import machine_tree
 from numaforge.topology.model import Gpu, GpuInstance, GpuPartition
 from numaforge.topology.ready import ready_machine
+from tests.fixtures.boxes import misplaced, of_kind, overflowing
 from tests.fixtures.machines import GIB, dgx_h100, mi210, mi300x, mi300x_cpx_kfd
-from tests.unit.report.test_layout import misplaced, of_kind, overflowing
 
 
 def instinct(compute: str | None, memory: str | None, **changes: object) -> Gpu:

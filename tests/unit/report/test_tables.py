@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console, RenderableType
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
@@ -17,6 +15,7 @@ from numaforge.roles.capacity.plan import PredictedAllocatable
 from numaforge.roles.largest_pods.plan import LargestPod
 from numaforge.topology.model import HugepagePool, KubeletInstall, NodeTopology, NumaNode
 from tests.fixtures import machines
+from tests.fixtures.terminal import printed
 
 GIB = 2**30
 
@@ -31,12 +30,6 @@ MACHINES = {
     "shared NICs": machines.hgx_a100(),
     "management functions": machines.hgx_b200(),
 }
-
-
-def printed(renderable: RenderableType, width: int = 80) -> str:
-    out = io.StringIO()
-    Console(file=out, width=width, highlight=False).print(renderable)
-    return out.getvalue()
 
 
 def row(text: str, first: str) -> list[str]:

@@ -9,69 +9,12 @@ import pytest
 from numaforge.errors import ExitCode
 from numaforge.rollout.budget import COMPUTE_DOMAIN, Budget, Share
 from numaforge.rollout.cluster import ApiUnreachableError, ForbiddenError
-from numaforge.rollout.fleet import Fleet, FleetReport, FleetSettings, Member, in_order
+from numaforge.rollout.fleet import FleetReport, Member, in_order
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.record import Ending, Phase
 from tests.fixtures.memory_cluster import ZONE
 from tests.fixtures.memory_machine import Trouble
-from tests.fixtures.rollout_world import NODE, SETTINGS, World
-from tests.fixtures.virtual_time import Task
-
-ONE = Budget(Share(count=1))
-
-
-class Watched(World):
-    """A world of which it is watched which nodes are cordoned, and when."""
-
-    def __init__(self, nodes: int, zones: int = 1) -> None:
-        super().__init__(nodes, zones, pods=())
-        self.cordons: list[tuple[float, str]] = []
-        self.now_out: set[str] = set()
-        self.most = 0
-        self.zones_together: set[frozenset[str]] = set()
-        self.cluster.watchers.append(self._watch)
-        self.launched = 0
-
-    def _watch(self, old, new):
-        if new is None or old is None or old.unschedulable == new.unschedulable:
-            return
-        if new.unschedulable:
-            self.cordons.append((self.time.now, new.name))
-            self.now_out.add(new.name)
-        else:
-            self.now_out.discard(new.name)
-        self.most = max(self.most, len(self.now_out))
-        self.zones_together.add(frozenset(self.look(name).labels[ZONE] for name in self.now_out))
-
-    @property
-    def order(self) -> list[str]:
-        return [name for _, name in self.cordons]
-
-    def fleet(self, members=None, budget: Budget = ONE, **settings) -> Fleet:
-        names = members or [node.name for node in self.cluster.nodes()]
-        self.launched += 1
-        prefix = self.launched
-
-        def launch(member: Member) -> Task:
-            runner = f"fleet{prefix}-{member.node}@x/b/1.1"
-            return self.begin(runner, member.node, settings=replace(SETTINGS, budget=budget))
-
-        options = FleetSettings(**{"budget": budget, "canaries": 0, **settings})
-        return Fleet(
-            self.cluster,
-            [Member(name, name) for name in names],
-            options,
-            launch,
-            self.time,
-            lambda _: None,
-        )
-
-    def roll_out(self, *args, **options) -> FleetReport:
-        return self.end(self.time.spawn(self.fleet(*args, **options).run()))
-
-
-def three(count: int) -> Budget:
-    return Budget(Share(count=count))
+from tests.fixtures.rollout_world import NODE, Watched, out_at_once
 
 
 def test_hosts_go_by_name_with_numbers_as_numbers():
@@ -100,7 +43,7 @@ def test_no_more_nodes_are_out_than_the_budget_says(share, most):
 def test_what_is_out_for_other_reasons_counts():
     world = Watched(6)
     world.cluster.change_node("node-0005", ready=False)
-    world.roll_out(members=["node-0000", "node-0001", "node-0002"], budget=three(2))
+    world.roll_out(members=["node-0000", "node-0001", "node-0002"], budget=out_at_once(2))
     assert world.most == 1
 
 
@@ -116,7 +59,7 @@ def test_a_budget_without_room_ends_in_a_report():
 
 def test_canaries_go_first_and_alone():
     world = Watched(6)
-    world.roll_out(budget=three(3), canaries=2, soak_seconds=500.0)
+    world.roll_out(budget=out_at_once(3), canaries=2, soak_seconds=500.0)
     times = [seconds for seconds, _ in world.cordons]
     assert world.order[:2] == ["node-0000", "node-0001"]
     assert times[2] - times[1] >= 500.0
@@ -125,7 +68,7 @@ def test_canaries_go_first_and_alone():
 
 def test_named_canaries_go_first():
     world = Watched(4)
-    world.roll_out(budget=three(3), canary_hosts=("node-0003",))
+    world.roll_out(budget=out_at_once(3), canary_hosts=("node-0003",))
     assert world.order == ["node-0003", "node-0000", "node-0001", "node-0002"]
     assert world.cordons[1][0] > world.cordons[0][0]
 
@@ -133,7 +76,7 @@ def test_named_canaries_go_first():
 def test_a_canary_that_fails_is_the_only_one():
     world = Watched(4)
     world.machine_of("node-0000").trouble = Trouble(does_not_start=True)
-    report = world.roll_out(budget=three(3), canaries=1)
+    report = world.roll_out(budget=out_at_once(3), canaries=1)
     assert (world.order, report.exit_code) == (["node-0000"], ExitCode.ROLLED_BACK)
     assert report.stopped == "node-0000 is rolled-back, and no more than 0 may fail"
     assert set(report.not_begun) == {"node-0001", "node-0002", "node-0003"}
@@ -186,7 +129,7 @@ def test_a_node_whose_work_runs_on_other_nodes_goes_when_that_has_ended_and_hold
         world.cluster.change_node("node-0001", labels=as_it_was)
 
     world.time.spawn(end_of_the_work())
-    report = world.roll_out(budget=three(2))
+    report = world.roll_out(budget=out_at_once(2))
     assert world.order == ["node-0000", "node-0002", "node-0001"]
     assert world.cordons[2][0] >= 900.0
     assert report.exit_code is ExitCode.YES
@@ -216,8 +159,8 @@ def test_a_slot_that_was_left_is_found_and_given_back():
 
 def test_two_fleets_share_one_budget():
     world = Watched(8)
-    first = world.time.spawn(world.fleet([f"node-000{n}" for n in range(4)], three(2)).run())
-    second = world.time.spawn(world.fleet([f"node-000{n}" for n in range(4, 8)], three(2)).run())
+    first = world.time.spawn(world.fleet([f"node-000{n}" for n in range(4)], out_at_once(2)).run())
+    second = world.time.spawn(world.fleet([f"node-000{n}" for n in range(4, 8)], out_at_once(2)).run())
     world.time.finish(first, second)
     assert world.most == 2
     assert len(first.result.outcomes) + len(second.result.outcomes) == 8

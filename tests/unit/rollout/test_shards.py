@@ -24,7 +24,7 @@ from numaforge.rollout.shards import (
 )
 from numaforge.rollout.stages import Stage
 from tests.fixtures.memory_machine import Trouble
-from tests.unit.rollout.test_fleet import Watched, three
+from tests.fixtures.rollout_world import Watched, out_at_once
 
 NAMES = st.sets(st.text(min_size=1, max_size=12), max_size=40)
 COUNTS = st.integers(1, 20)
@@ -185,7 +185,7 @@ def test_a_shard_that_starts_again_does_the_canaries_once():
     assert far.stages[Stage.DRAINED] == StageProgress(canaries_left=0, hosts_left=0, hosts=3)
     with pytest.raises(LedError, match="has ended"):
         world.end(world.shard(0, NODES[:3], 2, [0, 1]))
-    again = world.end(world.shard(0, NODES[3:], 2, [0, 1], go_on=True, budget=three(3)))
+    again = world.end(world.shard(0, NODES[3:], 2, [0, 1], go_on=True, budget=out_at_once(3)))
     assert again.exit_code is ExitCode.YES
     assert world.most == 3
 

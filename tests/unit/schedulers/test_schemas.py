@@ -10,12 +10,11 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from lab.paths import REPOSITORY
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.systems import SYSTEMS, generate
+from tests.fixtures.crd_schemas import SCHEMAS, strict
 from tests.unit.schedulers.served import fleet_for, served
 
-SCHEMAS = REPOSITORY.parent / "shared/crds"
 BUILT_IN = ("batch/", "scheduling.k8s.io/")
 KINDS = ("Node", "Job")
 """What the API server itself knows; the others are the systems' own."""
@@ -45,21 +44,6 @@ def schemas() -> Mapping[tuple[str, str], Mapping[str, Any]]:
                 for version in spec["versions"]:
                     key = f"{spec['group']}/{version['name']}", spec["names"]["kind"]
                     found[key] = strict(version["schema"]["openAPIV3Schema"])
-    return found
-
-
-def strict(schema: Any) -> Any:
-    """Return a schema that refuses fields which it does not have, as a strict API server does."""
-    if isinstance(schema, list):
-        return [strict(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema.get("x-kubernetes-int-or-string"):
-        return {"type": ["integer", "string"]}
-    found = {name: strict(value) for name, value in schema.items() if name != "format"}
-    kept = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-embedded-resource")
-    if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not kept:
-        found.setdefault("additionalProperties", False)
     return found
 
 

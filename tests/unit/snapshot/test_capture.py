@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import subprocess
 import tempfile
 import time
@@ -17,16 +16,9 @@ from numaforge.snapshot import from_local, from_root, parse_output, script
 from numaforge.topology import read_topology
 from tests.fixtures.answers import answered
 from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
-from tests.fixtures.trees import link, write, write_tree
+from tests.fixtures.trees import link, program, write, write_tree
 
 NOBODY = 65534
-
-
-def program(folder, name, body):
-    """Write a program that a host may have."""
-    file = write(folder, name, f"#!/bin/sh\n{body}\n")
-    file.chmod(file.stat().st_mode | stat.S_IXUSR)
-    return str(folder)
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])

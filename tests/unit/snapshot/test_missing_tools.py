@@ -10,7 +10,7 @@ from numaforge.errors import SnapshotError
 from numaforge.programs import CAPTURED_WITH
 from numaforge.snapshot import parse_output, script
 from numaforge.topology.kubelet import read_kubelet
-from tests.unit.snapshot.test_capture import program
+from tests.fixtures.trees import program
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.snapshot import catalogue, parse_output, pod_resources_probe, script
 from numaforge.snapshot.pod_resources_probe import (
     ACK,
@@ -179,7 +180,7 @@ def host(shell, socket_folder):
     python.symlink_to("/usr/bin/python3")
 
     def capture():
-        text = script().replace(catalogue.ROOT_DIR, str(socket_folder / "kubelet"))
+        text = script().replace(ROOT_DIR, str(socket_folder / "kubelet"))
         return parse_output(shell(text, {"PATH_FIRST": str(python.parent)}).stdout)
 
     return capture

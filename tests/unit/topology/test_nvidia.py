@@ -22,7 +22,7 @@ from numaforge.topology.model import (
 from numaforge.topology.nvidia import read_driver, read_gpu_answers
 from numaforge.topology.nvml import sysfs_address
 from numaforge.topology.pci import read_gpus
-from tests.unit.topology.test_pci import PCI, function
+from tests.fixtures.pcie import PCI, function
 
 DOCUMENTS = Path(__file__).parents[2] / "fixtures" / "nvidia_smi"
 CLUSTER = "00112233-4455-6677-8899-aabbccddeeff"

@@ -15,19 +15,7 @@ from numaforge.topology.pci import (
     read_pci_paths,
 )
 from numaforge.topology.rdma import read_rdma_devices
-
-PCI = "/sys/bus/pci/devices"
-
-
-def function(address, pci_class, vendor="10de", device="2330", numa_node="0", **more):
-    held = {
-        "class": pci_class,
-        "vendor": f"0x{vendor}",
-        "device": f"0x{device}",
-        "numa_node": numa_node,
-        **more,
-    }
-    return {f"{PCI}/{address}/{name}": text for name, text in held.items()}
+from tests.fixtures.pcie import PCI, function
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup import check as judge
+from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.memoize import once_per_value
 from numaforge.planning import node
 from numaforge.planning.node import plan_node
@@ -162,7 +163,7 @@ reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]
 def test_a_kubelet_is_judged_as_on_the_machine_alone(fleet, flags):
     for machine in fleet:
         version = KubeletVersion.parse(machine.kubelet.version)
-        places = judge.CONFIG_PATH, judge.DROP_IN_DIR, judge.ROOT_DIR
+        places = CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
         expected = judge._check.__wrapped__(STATIC, machine, version, {}, flags, {}, {}, *places)
         assert judge.check(STATIC, topology=machine, version=version, flags=flags) == expected
 

@@ -12,19 +12,17 @@ from numaforge.kubelet.checkpoints import (
     restore_memory_state,
 )
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet_paths import ROOT_DIR
 
 CPU_STATE = "cpu_manager_state"
 MEMORY_STATE = "memory_manager_state"
-_ROOT_DIR = "/var/lib/kubelet"
 
 
 def read_cpu_state(text: str, settings: Settings) -> CpuState:
     """Return cpu_manager_state; raises KubeletConfigError, with the kubelet's text, where it is unfit."""
     version, by_pod = KubeletVersion(settings.minor), settings.gates.pod_level_resource_managers
     try:
-        return restore_cpu_state(
-            text, settings.cpu_policy, version, f"{_ROOT_DIR}/{CPU_STATE}", by_pod=by_pod
-        )
+        return restore_cpu_state(text, settings.cpu_policy, version, f"{ROOT_DIR}/{CPU_STATE}", by_pod=by_pod)
     except CheckpointError as error:
         raise KubeletConfigError(str(error), where=CPU_STATE) from error
 
@@ -34,7 +32,7 @@ def read_memory_state(text: str, settings: Settings) -> MemoryState:
     version, by_pod = KubeletVersion(settings.minor), settings.gates.pod_level_resource_managers
     try:
         return restore_memory_state(
-            text, settings.memory_policy, version, f"{_ROOT_DIR}/{MEMORY_STATE}", by_pod=by_pod
+            text, settings.memory_policy, version, f"{ROOT_DIR}/{MEMORY_STATE}", by_pod=by_pod
         )
     except CheckpointError as error:
         raise KubeletConfigError(str(error), where=MEMORY_STATE) from error

@@ -29,13 +29,12 @@ from numaforge.kubelet.findings import found
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.values.goyaml import Document, YamlError
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
+from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
 from numaforge.memoize import once_per_value
 from numaforge.topology.model import KubeletInstallShape
 
-CONFIG_PATH = "/var/lib/kubelet/config.yaml"
 EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 """What a kubelet without a main file is taken to read."""
-DROP_IN_DIR = "/etc/kubernetes/kubelet.conf.d"
 DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 
 _FIRST_MINOR_OF_PANIC = 32

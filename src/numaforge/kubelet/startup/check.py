@@ -27,8 +27,6 @@ from numaforge.kubelet.checkpoints import (
 )
 from numaforge.kubelet.config.gates import aggregate, enabled
 from numaforge.kubelet.config.loading import (
-    CONFIG_PATH,
-    DROP_IN_DIR,
     Configuration,
     StartError,
     effective_config,
@@ -69,14 +67,13 @@ from numaforge.kubelet.values.cpusets import parse_cpuset
 from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.numbers import NumberError, parse_int
+from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.memoize import once_per_value
 from numaforge.quantity import Quantity, QuantityError
 from numaforge.topology.model import MachineShape
 from numaforge.topology.shape import shape_of
 
 __all__ = ["check", "effective_config"]
-
-ROOT_DIR = "/var/lib/kubelet"
 
 _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from numaforge.errors import PlanError
+from numaforge.kubernetes_objects import as_yaml
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.roles.device_plugin.manifests import as_yaml, operator_config_map
+from numaforge.roles.device_plugin.manifests import operator_config_map
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import plan_machine

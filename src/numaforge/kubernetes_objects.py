@@ -1,0 +1,56 @@
+"""Kubernetes objects that numaforge writes: what they have in common, and their YAML for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+Manifest = dict[str, Any]
+
+WIDTH = 120
+"""Where a line of a manifest ends."""
+
+
+def metadata(name: str, namespace: str) -> Manifest:
+    """Return the metadata of an object that says who made it."""
+    return {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": "numaforge"}}
+
+
+def config_map(metadata: Manifest, data: Mapping[str, str], *, immutable: bool = False) -> Manifest:
+    """Return a ConfigMap, its keys in order."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        **({"immutable": True} if immutable else {}),
+        "data": dict(sorted(data.items())),
+    }
+
+
+def as_yaml(*documents: object) -> str:
+    """Return documents as one YAML text, their keys in order; texts of several lines stay readable."""
+    return yaml.dump_all(
+        documents,
+        Dumper=_BlockTexts,
+        sort_keys=False,
+        default_flow_style=False,
+        width=WIDTH,
+        allow_unicode=True,
+    )
+
+
+class _BlockTexts(yaml.SafeDumper):
+    """Writes YAML for people: texts of several lines as blocks, and what is said twice is written twice."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        """Say that nothing is written as a reference."""
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_BlockTexts.add_representer(str, _text)

@@ -1,0 +1,32 @@
+"""Processes that a node takes for those of pods."""
+
+from __future__ import annotations
+
+from tests.ssh.sandbox import Sandbox
+
+UID = "0f2c8a51-9c39-4be1-9d0c-6a2b8a3a1c77"
+SLICE = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+GROUPS = {
+    "systemd-v2": f"0::/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-containerd-1f.scope",
+    "cgroupfs-v2": f"0::/kubepods/burstable/pod{UID}/1f",
+    "cgroupfs-v1": f"12:cpuset:/kubepods/besteffort/pod{UID}/1f\n1:name=systemd:/system.slice/c.service",
+    "a-root-of-its-own": f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-{SLICE}/crio-1f.scope",
+    "below-k3s": f"0::/system.slice/k3s.service/kubepods/pod{UID}/1f",
+    "guaranteed": f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-1f.scope",
+}
+
+
+def pod(node: Sandbox, group: str = GROUPS["systemd-v2"], name: str = "sleep") -> int:
+    """Start the container of a pod: a process in a control group, which no kubelet has to run for."""
+    script = f"""
+mkdir -p /run/cgroups
+cp /bin/sleep /run/{name}
+setsid /run/{name} 1000 > /dev/null 2>&1 < /dev/null &
+until [ "$(cat /proc/$!/comm)" = {name} ]; do sleep 0.01; done # it was setsid before
+cat > /run/cgroups/$! << 'END'
+{group}
+END
+mount --bind /run/cgroups/$! /proc/$!/cgroup
+echo $!
+"""
+    return int(node.run(script).stdout)
