@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import ArgumentError, KubeletConfigError, NumaforgeError
+from numaforge.explain.claims import NOTHING_KNOWN
+from numaforge.explain.node_claims import with_claims
 from numaforge.findings import Finding
 from numaforge.kubelet.admission import Admission, Pod, inventory_of
 from numaforge.kubelet.admission.fit import FitReport, Scenario
@@ -179,13 +181,8 @@ def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | N
         planned = planned_node(machine, plan, files_of(kubelet, plan, text), {})
         require_start(planned.kubelet, machine.hostname)
         kubelet_ = planned.kubelet
-        return Scenario(
-            planned.machine,
-            kubelet_.effective,
-            planned.devices,
-            version=kubelet_.version,
-            claims=planned.claims,
-        )
+        scenario = Scenario(planned.machine, kubelet_.effective, planned.devices, version=kubelet_.version)
+        return with_claims(scenario, plan, NOTHING_KNOWN)
     if text is None:
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="give one: config_text, or a plan"

@@ -23,20 +23,22 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     """Say whether a node's kubelet would admit pods, one after the other.
 
     POD.yaml holds pods, or anything with a pod template, as many times as it has replicas; a document
-    `remove: NAME` removes a pod again. Exits with 0 where all are admitted, 1 where one is refused.
+    `remove: NAME` removes a pod again. What the pods' claims name may stand there, too: ResourceClaims, their
+    templates, DeviceClasses, ResourceSlices. Exits with 0 where all are admitted, 1 where one is refused.
     """
-    from numaforge.commands.inputs import read_operations
-    from numaforge.kubelet.admission.alignment import explain_alignment
+    from numaforge.commands.inputs import read_pods
+    from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims
     from numaforge.kubelet.admission.qos import explain
     from numaforge.kubelet.admission.scheduler import not_known, unschedulable
     from numaforge.kubelet.admission.settings import STATIC
 
-    scenario = scenario_of(topology, **kubelet)
+    given = read_pods(pods, replicas=True)
+    scenario = scenario_of(topology, given.claims, **kubelet)
     node = scenario.node()
     static = node.settings.cpu_policy == STATIC
     answers: list[JudgedAdmission] = []
     held = node.pods
-    for operation in read_operations(pods, replicas=True):
+    for operation in given.operations:
         if isinstance(operation, str):
             node.remove(operation)
             continue
@@ -45,17 +47,15 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
                 f"pod {operation.name!r} is admitted already",
                 remedy=f"remove it first, with a document `remove: {operation.name}`, or rename one",
             )
+        refused, short_of = unschedulable(node, operation), node.short_of(operation)
+        unknown, claims = not_known(node, operation), node.judged_claims(operation)
+        answer = refused or node.admit(operation)
         remarks = (
             *explain(operation, cpu_manager_is_static=static, gates=node.settings.gates),
             *explain_alignment(operation, scenario.devices or {}),
+            *explain_claims(answer, claims, node.machine.cpus),
         )
-        refused, short_of = unschedulable(node, operation), node.short_of(operation)
-        unknown = not_known(node, operation)
-        answers.append(
-            JudgedAdmission(
-                refused or node.admit(operation), remarks, () if refused else short_of, not_known=unknown
-            )
-        )
+        answers.append(JudgedAdmission(answer, remarks, () if refused else short_of, unknown, claims))
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from numaforge.explain.workload import Workload
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.roles.node import NodePlan
-    from numaforge.schedulers.fleet import ServedNode
     from numaforge.topology.model import NodeTopology
 
 
@@ -268,7 +267,6 @@ def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping
         node.devices,
         node.state or None,
         node.kubelet.version,
-        node.claims,
     )
     return _given(name, scenario, plan)
 
@@ -281,43 +279,22 @@ def _as_it_is(
     from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.roles.device_plugin.plan import devices_of
-    from numaforge.roles.dra.plan import claims_of
 
     report = read_config(None, None, (), kubelet_version, machine)
     plan = saved_plan(machine)
     devices = devices_of(machine, plan) if plan else inventory_of(machine)
-    claims = claims_of(machine, plan) if plan else {}
-    scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version, claims)
+    scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version)
     return _given(name, scenario, plan)
 
 
 def _given(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine:
     """Return a machine with what its Node has when its plan is carried out: labels, and what claims find."""
     from numaforge.explain.candidates import GivenMachine
-    from numaforge.explain.claims import ClaimWorld
-    from numaforge.rollout.budget import CLIQUE
-    from numaforge.schedulers.fleet import ServedNode
-    from numaforge.schedulers.labels import labels_of
+    from numaforge.explain.node_claims import as_planned
 
-    machine = scenario.topology
-    cliques = {gpu.fabric for gpu in machine.gpus if gpu.fabric}
-    labels, world = {CLIQUE: cliques.pop()} if len(cliques) == 1 else {}, ClaimWorld()
-    if plan is not None:
-        served = ServedNode(machine, plan, scenario.devices or {}, "")
-        labels = {**labels_of(served), **labels}
-        world = _planned_claims(name, served, scenario.claims or {})
-    return GivenMachine(name, scenario, labels, held=_held(machine) if scenario.state else None, world=world)
-
-
-def _planned_claims(name: str, node: ServedNode, claims: Mapping[str, int]) -> ClaimWorld:
-    """Return what claims find on a node as its plan has it; nothing is known where it has none."""
-    from numaforge.explain.claims import ClaimWorld, claim_world
-    from numaforge.schedulers.dra import planned_classes
-    from numaforge.schedulers.slices import planned_slices
-
-    if node.plan.dra is None:
-        return ClaimWorld()
-    return claim_world([*planned_classes(claims), *planned_slices(node, name)])
+    labels, world = as_planned(name, scenario, plan)
+    held = _held(scenario.topology) if scenario.state else None
+    return GivenMachine(name, scenario, labels, held=held, world=world)
 
 
 def _held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:

@@ -18,6 +18,7 @@ from numaforge.report.terminal import remark, show, show_json
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.explain.claims import ClaimWorld
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.fit import FitReport, Scenario
 
@@ -44,7 +45,8 @@ def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output
     With --shapes, say which topology manager policy, scope, options and reservation admit most of the pods
     that a fleet runs, on all the machines together. FILE is a list or a CSV of shapes with their counts, or
     what `kubectl get pods -A -o json` printed. `--machine dgx-h100=40` stands for 40 such nodes, a folder for
-    the snapshots in it.
+    the snapshots in it. What pods' claims name may stand beside them: templates, DeviceClasses,
+    ResourceSlices.
 
     Exits with 0 where at least one pod fits somewhere (with --shapes: all of them), 1 where none does.
     """
@@ -58,17 +60,17 @@ def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output
 def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
-    from numaforge.kubelet.admission.scheduler import not_known
+    from numaforge.kubelet.admission.scheduler import claims_not_known, not_known
 
-    shape = _only_pod(pod)
+    shape, known = _only_pod(pod)
     documents: list[dict[str, Any]] = []
     reports: list[tuple[str, FitReport]] = []
     for path in topologies or (None,):
-        scenario = scenario_of(path, **kubelet)
+        scenario = scenario_of(path, known, **kubelet)
         report = fit_node(scenario, shape)
         resource = _device_resource(scenario, shape)
         shapes = largest_shapes(scenario, resource) if resource else ()
-        unknown = not_known(scenario.node(), shape)
+        unknown = (*not_known(empty := scenario.node(), shape), *claims_not_known(empty, shape))
         node = scenario.topology.hostname or path or "this machine"
         reports.append((node, report))
         if output == "json":
@@ -93,6 +95,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
 def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
     from numaforge.commands.shapes_file import read_load
     from numaforge.explain.candidates import kind_of
+    from numaforge.kubelet.admission.scheduler import claims_not_known
     from numaforge.kubelet.admission.shapes import best_settings, kinds_of
     from numaforge.report.shapes import shapes_document, shapes_tables
 
@@ -102,11 +105,20 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
     for each in given.remarks:
         remark(each)
     nodes: list[tuple[str, Scenario, object]] = []
+    unknown: dict[str, None] = {}
     for named, count in _nodes_named(topologies):
-        scenario = scenario_of(named, **kubelet)
-        name, alike = scenario.topology.hostname or named or "this machine", kind_of(scenario)
+        scenario = scenario_of(named, given.claims, **kubelet)
+        name = scenario.topology.hostname or named or "this machine"
+        alike: object = kind_of(scenario)
+        if given.claims.slices is not None:
+            alike = alike, named  # a ResourceSlice is one node's
+        unknown |= dict.fromkeys(
+            note for shape in given.load.shapes for note in claims_not_known(scenario.node(), shape.pod)
+        )
         names = [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
         nodes += [(each, scenario, alike) for each in names]
+    for each in unknown:
+        remark(f"not counted: {each}")
     kinds = kinds_of(nodes)
     report = best_settings(kinds, given.load)
     if output == "json":
@@ -135,15 +147,17 @@ def _nodes_named(topologies: tuple[str, ...]) -> Iterator[tuple[str | None, int]
             yield from ((each, 1) for each in each_named([named]))
 
 
-def _only_pod(path: str) -> Pod:
-    from numaforge.commands.inputs import read_operations
+def _only_pod(path: str) -> tuple[Pod, ClaimWorld]:
+    """Return the pod in a file, and the objects of claims beside it."""
+    from numaforge.commands.inputs import read_pods
 
-    pods = [operation for operation in read_operations([path]) if not isinstance(operation, str)]
+    given = read_pods([path])
+    pods = [operation for operation in given.operations if not isinstance(operation, str)]
     if len(pods) != 1:
         raise NumaforgeError(
             f"holds {len(pods)} pods", where=path, remedy="give the one whose shape is to fit"
         )
-    return pods[0]
+    return pods[0], given.claims
 
 
 def _device_resource(scenario: Scenario, pod: Pod) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from numaforge.kubelet_paths import DROP_IN_DIR, ROOT_DIR
 from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
+    from numaforge.explain.claims import ClaimWorld
     from numaforge.kubelet.admission import Device, Pod
     from numaforge.kubelet.findings import Report
     from numaforge.topology.model import NodeTopology
@@ -122,17 +124,42 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
     return devices
 
 
-def read_operations(paths: Sequence[str], *, replicas: bool = False) -> Iterator[Pod | str]:
-    """Yield the pods in YAML files in their order, and a pod's name for each document `remove: NAME`.
+@dataclass(frozen=True)
+class GivenPods:
+    """What files hold: pods in their order, with a pod's name where one is removed; and objects of claims."""
+
+    operations: tuple[Pod | str, ...]
+    claims: ClaimWorld
+
+
+def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
+    """Return the pods in YAML files, the documents `remove: NAME`, and what claims find.
 
     Pods without a name are called after their file. Lists are unfolded; with `replicas`, a Deployment of
-    three yields three pods. Raises NumaforgeError for anything that holds no pod.
+    three is three pods. Raises NumaforgeError for anything that holds no pod, and is no object of claims.
     """
+    from numaforge.explain.claims import claim_world
+
+    objects: list[Mapping[str, Any]] = []
+    operations = tuple(_operations(paths, objects, replicas=replicas))
+    if not operations:
+        raise NumaforgeError("holds no pod", where=paths[-1])
+    return GivenPods(operations, claim_world(objects))
+
+
+def _operations(
+    paths: Sequence[str], objects: list[Mapping[str, Any]], *, replicas: bool
+) -> Iterator[Pod | str]:
+    """Yield pods, and names of those that are removed; objects of claims are added to `objects`."""
+    from numaforge.explain.claims import is_of_claims
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.pod import UNNAMED
 
     for path in paths:
         for number, document in enumerate(_unfolded(path)):
+            if isinstance(document, Mapping) and is_of_claims(document):
+                objects.append(document)
+                continue
             if isinstance(document, Mapping) and set(document) == {"remove"}:
                 yield str(document["remove"])
                 continue

@@ -19,6 +19,7 @@ from numaforge.commands.options import Command, GroupedOption
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
+    from numaforge.explain.claims import ClaimWorld
     from numaforge.kubelet.admission.fit import Scenario
 
 _of_kubelet = partial(
@@ -58,6 +59,7 @@ def scenario_options(command: Command) -> Command:
 
 def scenario_of(
     topology: str | None,
+    objects: ClaimWorld,
     *,
     config: str | None,
     drop_in: str | None,
@@ -71,10 +73,12 @@ def scenario_of(
 ) -> Scenario:
     """Return the machine that is named, else this one, with its kubelet's configuration, devices and state.
 
-    With a profile or a plan all of it is as planned, else as it is. Raises NumaforgeError for files that
-    cannot be read, and for a kubelet that would not start.
+    With a profile or a plan all of it is as planned, else as it is. `objects` are those of claims, which
+    pods find there beside what is planned. Raises NumaforgeError for files that cannot be read, and for a
+    kubelet that would not start.
     """
     from numaforge.commands.inputs import read_config, read_devices, read_state
+    from numaforge.explain.node_claims import with_claims, without_plugins
     from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.findings import require_start
@@ -89,14 +93,15 @@ def scenario_of(
         require_start(node.kubelet, machine.hostname)
         offered = read_devices(devices, node.machine) if devices else node.devices
         held = node.state if state else None
-        return Scenario(
-            node.machine, node.kubelet.effective, offered, held, node.kubelet.version, node.claims
-        )
+        scenario = Scenario(node.machine, node.kubelet.effective, offered, held, node.kubelet.version)
+        return with_claims(scenario, node.plan, objects)
     report = read_config(config, drop_in, flags, kubelet_version, machine)
-    return Scenario(
+    own = without_plugins(inventory_of(machine), objects)
+    scenario = Scenario(
         topology=machine,
         config=dict(report.effective),
-        devices=read_devices(devices, machine) if devices else inventory_of(machine),
+        devices=read_devices(devices, machine) if devices else own,
         state=state,
         version=report.version,
     )
+    return with_claims(scenario, None, objects)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.commands.inputs import MOST_CLUSTER_MIB, MOST_PODS
 from numaforge.errors import NumaforgeError
-from numaforge.given import NotJsonError, mapping, parse_json, read_text
+from numaforge.given import NotJsonError, mapping, mappings, parse_json, read_text
 from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
+    from numaforge.explain.claims import ClaimWorld
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.shapes import Load, Shape
 
@@ -28,6 +29,7 @@ class GivenLoad:
     """What a file says that a fleet runs, and remarks about what of it is left out."""
 
     load: Load
+    claims: ClaimWorld
     remarks: tuple[str, ...] = ()
 
 
@@ -36,19 +38,22 @@ def read_load(path: str) -> GivenLoad:
 
     Raises NumaforgeError for a file that holds none.
     """
+    from numaforge.explain.claims import claim_world
     from numaforge.kubelet.admission.shapes import MOST_SHAPES, Load
 
     text = read_text(path, most_mib=MOST_CLUSTER_MIB)
     everywhere: tuple[Pod, ...] = ()
+    objects: list[Mapping[str, Any]] = []
     remarks: list[str] = []
     if path.endswith(".csv"):
         shapes = list(_of_table(text, path))
     elif isinstance(document := _document(text, path), Mapping) and _is_list(document):
         shapes, everywhere, ended = _of_cluster(document.get("items"), path)
+        objects = mappings(document.get("items"))
         if ended:
             remarks.append(f"{path}: {ended} pods have ended, and are not counted")
     else:
-        shapes = list(_of_list(document, path))
+        shapes = list(_of_list(document, path, objects))
     if not shapes:
         raise NumaforgeError("holds no pods", where=path, remedy=_EXAMPLE)
     ordered = sorted(shapes, key=lambda shape: -shape.count)
@@ -59,7 +64,14 @@ def read_load(path: str) -> GivenLoad:
             f"{path}: of {len(ordered)} shapes the {MOST_SHAPES} most frequent are placed; "
             f"{left} of {total} pods are left out"
         )
-    return GivenLoad(Load(tuple(_named(ordered[:MOST_SHAPES])), everywhere), tuple(remarks))
+    load = Load(tuple(_named(ordered[:MOST_SHAPES])), everywhere)
+    return GivenLoad(load, claim_world(_not_allocated(objects)), tuple(remarks))
+
+
+def _not_allocated(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of claims without what is allocated: all pods are placed anew."""
+    for each in objects:
+        yield {key: value for key, value in each.items() if key != "status"}
 
 
 def _document(text: str, path: str) -> Any:
@@ -80,14 +92,20 @@ def _is_list(document: Mapping[str, Any]) -> bool:
     return str(document.get("kind", "")).endswith("List") or "items" in document
 
 
-def _of_list(document: object, path: str) -> Iterator[Shape]:
+def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[Shape]:
+    """Yield the shapes of a list; the objects of claims in it are added to `objects`."""
+    from numaforge.explain.claims import is_of_claims
+
     listed = document.get("shapes") if isinstance(document, Mapping) else document
     if not isinstance(listed, list):
         raise NumaforgeError("is no list of shapes", where=path, remedy=_EXAMPLE)
     for number, each in enumerate(listed):
         if not isinstance(each, Mapping):
             raise NumaforgeError(f"{shown(each)} is no shape", where=f"{path}[{number}]", remedy=_EXAMPLE)
-        yield _shape(each, f"{path}[{number}]")
+        if is_of_claims(each):
+            objects.append(each)
+        else:
+            yield _shape(each, f"{path}[{number}]")
 
 
 def _of_table(text: str, path: str) -> Iterator[Shape]:
@@ -162,7 +180,7 @@ def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...],
         if (owner := _owner_of_all(each)) is not None:
             everywhere[owner] = pod
             continue
-        asked = shape_of_pod(pod, names=False)
+        asked = shape_of_pod(pod, names=False), pod.claims
         found.setdefault(asked, pod)
         counts[asked] += 1
     if len(everywhere) > MOST_PODS:
@@ -215,5 +233,6 @@ def _in_words(pod: Pod) -> str:
             words.append(human_bytes(int(amount)) + ("" if resource == "memory" else f" {resource}"))
         else:
             words.insert(0, f"{float(amount):g} {resource.rpartition('/')[2]}")
+    words += [f"claim {str(each.template or each.claim).rpartition('/')[2]}" for each in pod.claims]
     said = ", ".join(words) or "nothing"
     return said if qos_class(pod) == GUARANTEED else f"{said} ({qos_class(pod)})"

@@ -13,7 +13,7 @@ from typing import Any
 
 from numaforge.explain.devices import HeldClaim, amount_of, full_name, held_claims
 from numaforge.given import mapping, mappings
-from numaforge.kubelet.admission.pod import is_extended
+from numaforge.kubelet.admission.pod import ClaimRef, claim_refs, is_extended
 
 GROUP = "resource.k8s.io"
 KINDS = ("ResourceSlice", "ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "DeviceTaintRule")
@@ -28,16 +28,12 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class PodClaim:
-    """An entry of a pod's `resourceClaims`: a claim, or a template for one of its own, by full names.
+class PodClaim(ClaimRef):
+    """An entry of a pod's `resourceClaims`, and how a change that is tried has it.
 
-    A change that is tried has other `counts` for some requests, and is `without` the constraints on some
-    attributes.
+    A change has other `counts` for some requests, and is `without` the constraints on some attributes.
     """
 
-    name: str
-    claim: str | None = None
-    template: str | None = None
     counts: tuple[tuple[str, int], ...] = ()
     without: tuple[str, ...] = ()
 
@@ -169,26 +165,19 @@ def is_of_claims(document: Document) -> bool:
     return str(document.get("apiVersion", "")).partition("/")[0] == GROUP
 
 
-def pod_claims(spec: Document, status: Document, namespace: str) -> tuple[PodClaim, ...]:
+def pod_claims(spec: Document, status: Document, namespace: str, name: str) -> tuple[PodClaim, ...]:
     """Return what a pod claims; a claim that was made for it of a template is known by its own name."""
     made = {
-        str(each.get("name")): each.get("resourceClaimName")
+        str(each.get("name")): str(each["resourceClaimName"])
         for each in mappings(status.get("resourceClaimStatuses"))
+        if each.get("resourceClaimName")
     }
-    found = []
-    for each in mappings(spec.get("resourceClaims")):
-        source = mapping(each.get("source")) or each  # v1alpha2
-        name = str(each.get("name"))
-        claim = source.get("resourceClaimName") or made.get(name)
-        template = source.get("resourceClaimTemplateName")
-        found.append(
-            PodClaim(
-                name,
-                f"{namespace}/{claim}" if claim else None,
-                f"{namespace}/{template}" if template and not claim else None,
-            )
-        )
-    return tuple(found)
+    return as_pod_claims(claim_refs(spec, namespace, name, made))
+
+
+def as_pod_claims(refs: Iterable[ClaimRef]) -> tuple[PodClaim, ...]:
+    """Return a pod's claims as it has them, without a change."""
+    return tuple(PodClaim(each.name, each.claim, each.template) for each in refs)
 
 
 def spec_of_claim(spec: Document, name: str) -> ClaimSpec:

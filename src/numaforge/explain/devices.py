@@ -133,7 +133,10 @@ class NodeDevices:
 
     def without(self, uid: str) -> NodeDevices:
         """Return the devices once a pod has left, and with it the claims that it alone had."""
-        return replace(self, held=tuple(each for each in self.held if each.holders != {uid}))
+        if not any(uid in each.holders for each in self.held):
+            return self
+        left = (replace(each, holders=each.holders - {uid}) for each in self.held if each.holders != {uid})
+        return replace(self, held=tuple(left))
 
     def emptied(self) -> NodeDevices:
         """Return the devices while no claim has any of the node's own."""

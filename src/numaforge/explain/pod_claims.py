@@ -5,8 +5,8 @@ pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go of Kubernet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from numaforge.explain.allocation import Allocation, allocate
 from numaforge.explain.claims import (
@@ -61,6 +61,35 @@ class Place:
         if unknown or self.devices is None:
             return Allocation(None, unknown=tuple(dict.fromkeys(unknown)))
         return allocate(self.devices, specs, self.world.classes, pod)
+
+    def served(self, request: Mapping[str, int], advertised: Collection[str]) -> dict[str, tuple[str, int]]:
+        """Return the extended resources that a claim serves here, no device plugin: its class, and how many.
+
+        pkg/scheduler/framework/plugins/dynamicresources, filterExtendedResources.
+        """
+        return {
+            resource: (device_class, amount)
+            for resource, amount in request.items()
+            if amount
+            and resource not in advertised
+            and (device_class := self.world.class_of(resource)) is not None
+        }
+
+    def with_claims(
+        self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
+    ) -> Place:
+        """Return the node once a pod is there, and has its claims."""
+        if self.devices is None or not (claims or served):
+            return self
+        here = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]},)
+        devices = self.devices
+        for each in self.allocation(pod, claims, served).claims:
+            devices = devices.with_claim(replace(each, selector=here))
+        for ref in claims:
+            held = self.devices.claim(ref.claim) if ref.claim else None
+            if held is not None:
+                devices = devices.with_claim(replace(held, holders=frozenset({pod})))
+        return replace(self, devices=devices)
 
     def spec(self, claim: PodClaim) -> ClaimSpec | None:
         """Return what is asked for by a claim that is not allocated; None where that is not known."""

@@ -178,7 +178,7 @@ def member_of(metadata: Document, spec: Document, name: str, status: Document | 
         (group[0], f"{_namespace(metadata)}/{group[1]}") if group else None,
         annotations.get(_DOMAINS),
         int(least) if least and least.isascii() and least.isdigit() and len(least) < 9 else None,
-        pod_claims(spec, status or {}, _namespace(metadata)),
+        pod_claims(spec, status or {}, _namespace(metadata), name),
     )
 
 

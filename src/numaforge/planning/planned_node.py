@@ -10,7 +10,6 @@ from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.findings import Report
 from numaforge.roles.amd_partitions.plan import as_planned as partitions_as_planned
 from numaforge.roles.device_plugin.plan import devices_of
-from numaforge.roles.dra.plan import claims_of
 from numaforge.roles.kubelet.effect import effect, machine_as_planned
 from numaforge.roles.mig.plan import as_planned as gpus_as_planned
 from numaforge.roles.node import NodePlan
@@ -22,14 +21,14 @@ class PlannedNode:
     """A node as it will be.
 
     `kubelet` is what the kubelet would say to its files as planned. `state` are the texts of its state files,
-    by name, without those that the plan removes. `claims` counts the extended resources that claims serve.
+    by name, without those that the plan removes.
     """
 
     machine: NodeTopology
     kubelet: Report
     devices: Inventory
     state: Mapping[str, str]
-    claims: Mapping[str, int]
+    plan: NodePlan
 
 
 def planned_node(
@@ -46,4 +45,4 @@ def planned_node(
     cut = gpus_as_planned(machine_as_planned(machine, plan), plan.mig)
     after = partitions_as_planned(cut, plan.amd_partitions)
     left = {name: text for name, text in state.items() if name not in gone}
-    return PlannedNode(after, expected.after, devices_of(after, plan), left, claims_of(after, plan))
+    return PlannedNode(after, expected.after, devices_of(after, plan), left, plan)

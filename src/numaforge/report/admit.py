@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numaforge.kubelet.admission.claims import NO_CLAIMS, JudgedClaims
+
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Admission
@@ -15,18 +17,25 @@ if TYPE_CHECKING:
     from numaforge.kubelet.admission.qos import Remark
 
 
+CLAIM_REMEDY = (
+    "ResourceClaims, templates, DeviceClasses and ResourceSlices may stand in the pods' file; --profile and "
+    "--plan say what drivers will offer"
+)
+
+
 @dataclass(frozen=True)
 class JudgedAdmission:
     """One admission, with what the pod's author should know about QoS and alignment.
 
     `short_of` are the resources for which the scheduler would not have sent the pod to this node, `not_known`
-    those that only their own plugin could tell of.
+    those that only their own plugin could tell of. `claims` says what becomes of the pod's claims.
     """
 
     admission: Admission
     remarks: tuple[Remark, ...]
     short_of: tuple[str, ...] = ()
     not_known: tuple[str, ...] = ()
+    claims: JudgedClaims = NO_CLAIMS
 
 
 def answer_text(answer: JudgedAdmission) -> str:
@@ -48,9 +57,20 @@ def answer_text(answer: JudgedAdmission) -> str:
         lines.append(
             "  -> the scheduler sends it only to nodes that advertise them; --devices says what this one does"
         )
+    lines += _claim_lines(answer.claims)
     for remark in answer.remarks:
         lines += [f"  {remark.field}: {remark.reason}", f"  -> {remark.change}"]
     return "\n".join(lines)
+
+
+def _claim_lines(claims: JudgedClaims) -> Iterable[str]:
+    """Yield which devices a pod's claims get, or why that is not known."""
+    if claims.unknown:
+        yield f"  not known, so not counted: whether its claims can be served ({'; '.join(claims.unknown)})"
+        yield f"  -> {CLAIM_REMEDY}"
+        return
+    for name, devices in claims.devices.items():
+        yield f"  claim {name}: {', '.join(map(str, devices)) or 'no devices'}"
 
 
 def places_document(admission: Admission) -> dict[str, dict[str, Any]]:
@@ -83,9 +103,29 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
         "reason": admission.reason,
         "message": admission.message,
         "in_the_way": list(admission.in_the_way),
-        "scheduler": {"insufficient": list(answer.short_of), "not_known": list(answer.not_known)},
+        "scheduler": {
+            "insufficient": list(answer.short_of),
+            "not_known": list(answer.not_known),
+            "claims": claims_document(answer.claims),
+        },
         "containers": containers,
         "remarks": [{"field": r.field, "reason": r.reason, "value": r.value} for r in answer.remarks],
+    }
+
+
+def claims_document(claims: JudgedClaims) -> dict[str, Any] | None:
+    """Return what becomes of a pod's claims as JSON data, None for one that has none.
+
+    Devices that only might serve are left out.
+    """
+    if not claims.asked:
+        return None
+    devices = {} if claims.unknown else claims.devices
+    return {
+        "asked": list(claims.asked),
+        "refusal": claims.refusal,
+        "not_known": list(claims.unknown),
+        "devices": {name: list(map(str, each)) for name, each in devices.items()},
     }
 
 

@@ -31,7 +31,7 @@ from numaforge.topology.slices import countable_gpus
 from numaforge.topology.vendors import NVIDIA, listed_by_nvml
 
 _KIND = "ResourceSlice"
-_BUS_ID = "resource.kubernetes.io/pciBusID"
+BUS_ID = "resource.kubernetes.io/pciBusID"
 _CPU_ID = "dra.cpu/cpuID"
 _SOCKET = "dra.cpu/socketID"
 _DEVICES = ("spec", "devices")
@@ -93,7 +93,7 @@ def _planned_gpu(node: ServedNode, gpu: Gpu) -> dict[str, Any]:
 def _at(node: ServedNode, address: str) -> dict[str, Any]:
     """Return where a device is, as the drivers of GPUs and NICs say it."""
     root = root_of(node.machine, address)
-    return {_BUS_ID: {"string": address}} | ({PCIE_ROOT: {"string": root}} if root else {})
+    return {BUS_ID: {"string": address}} | ({PCIE_ROOT: {"string": root}} if root else {})
 
 
 def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str, Any]]:
@@ -177,13 +177,13 @@ def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[in
 
 def _place_deviations(node: ServedNode, each: Slice, device: Mapping[str, Any]) -> Iterator[Deviation]:
     """Yield a device that is elsewhere than the machine has it."""
-    address = str(_value(device, _BUS_ID) or "").lower()
+    address = str(_value(device, BUS_ID) or "").lower()
     functions = {gpu.pci_address: gpu.numa_node for gpu in node.machine.gpus}
     functions |= {nic.pci_address: nic.numa_node for nic in node.machine.nics}
     if not address:
         return
     if address not in functions and address not in node.machine.pci_paths:
-        yield _deviation(each, f"{_place(device)}.{_BUS_ID}", None, address)
+        yield _deviation(each, f"{_place(device)}.{BUS_ID}", None, address)
         return
     root, said_root = root_of(node.machine, address), _value(device, PCIE_ROOT)
     if root is not None and said_root is not None and root not in _listed(said_root):

@@ -31,6 +31,17 @@ def test_the_page_shows_what_the_shapes_of_a_fleet_get(tmp_path: Path) -> None:
     assert result.output.rstrip().splitlines() == shown["text"].rstrip().splitlines()
 
 
+def test_the_page_shows_what_becomes_of_claims(tmp_path: Path) -> None:
+    page = re.findall(r"^```(yaml|text) claims\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    shown = dict(page)
+    (tmp_path / "claims.yaml").write_text(shown["yaml"], encoding="utf-8")
+    profile = "extends: training\nkubelet: {resource_engine: dra}\ndra: {gpus: claims}\n"
+    (tmp_path / "profile.yaml").write_text(profile, encoding="utf-8")
+    arguments = [str(tmp_path / "claims.yaml"), "--profile", str(tmp_path / "profile.yaml")]
+    result = CliRunner().invoke(admit, [*arguments, "--machine", "dgx-h100"], standalone_mode=False)
+    assert result.output.rstrip().splitlines() == shown["text"].rstrip().splitlines()
+
+
 @pytest.mark.parametrize(("command", "pods"), [(admit, "pods"), (fit, "pod")], ids=["admit", "fit"])
 def test_the_page_shows_what_the_command_prints(command: Any, pods: str, tmp_path: Path) -> None:
     shown = blocks()

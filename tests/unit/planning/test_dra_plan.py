@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.admission.node import Node
+from numaforge.explain.claims import NOTHING_KNOWN
+from numaforge.explain.node_claims import with_claims
+from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.planning.node import plan_node
@@ -289,8 +291,8 @@ def test_the_scheduler_counts_claims_and_the_kubelet_passes_over_them() -> None:
     machine_by_claims = dgx_h100()
     planned = plan(machine_by_claims, dra={"gpus": "claims"})
     assert planned.kubelet is not None
-    claims = claims_of(machine_by_claims, planned)
-    node = Node(machine_by_claims, dict(planned.kubelet.settings), {}, claims=claims)
+    scenario = Scenario(machine_by_claims, dict(planned.kubelet.settings), {})
+    node = with_claims(scenario, planned, NOTHING_KNOWN).node()
     six, four = gpu_pod("six", 6), gpu_pod("four", 4)
     assert unschedulable(node, six) is None
     assert node.admit(six).admitted

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.machine import CpuTopology
+from numaforge.kubelet.admission.node import Admission
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.qos import Remark, fields_of
+
+
+def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -> tuple[Remark, ...]:
+    """Return which devices of claims are near none of the CPUs that the kubelet gives a pod.
+
+    The topology manager has no hints of claims (kubernetes/website#56232).
+    """
+    own = {cpus.places[cpu].numa_node for given in answer.cpus.values() for cpu in given}
+    found = []
+    for name, devices in claims.devices.items():
+        far = [each for each in devices if each.numa_nodes and not each.numa_nodes & own]
+        if own and far and not claims.unknown:
+            nodes = format_cpulist({node for each in far for node in each.numa_nodes})
+            listed = ", ".join(map(str, far))
+            found.append(
+                Remark(
+                    f"claim {name}",
+                    f"{listed} on NUMA node {nodes}, and the pod's CPUs on {format_cpulist(own)}: the "
+                    "kubelet does not align claims",
+                    "ask for the CPUs, too  (kubelet.resource_engine: dra)",
+                )
+            )
+    return tuple(found)
 
 
 def explain_alignment(pod: Pod, inventory: Inventory) -> tuple[Remark, ...]:

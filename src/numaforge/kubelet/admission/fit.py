@@ -10,13 +10,14 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Container, Node, Pod
+from numaforge.kubelet.admission.claims import Claims
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.pod import CPU, MEMORY
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.kubelet.admission.scheduler import unschedulable
+from numaforge.kubelet.admission.scheduler import unschedulable, unserved
 from numaforge.kubelet.admission.settings import NONE, STATIC
 from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.topology.model import NodeTopology
@@ -43,7 +44,7 @@ class Scenario:
     devices: Inventory | None = None
     state: Mapping[str, str] | None = None
     version: str | None = None
-    claims: Mapping[str, int] | None = None
+    claims: Claims | None = None
 
     def node(self) -> Node:
         """Return a fresh node."""
@@ -147,7 +148,7 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
     if refusal := unschedulable(node, pod):
         return Fit(policy, scope, 0, refusal, node.free())
     try:
-        while (answer := node.admit(pod, f"{pod.name}-{pods}")).admitted:
+        while (answer := unserved(node, pod) or node.admit(pod, f"{pod.name}-{pods}")).admitted:
             pods += 1
             if pods > MOST_PODS:
                 raise NumaforgeError(

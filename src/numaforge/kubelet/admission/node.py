@@ -10,6 +10,7 @@ from typing import Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import checkpoint
+from numaforge.kubelet.admission.claims import Claims, JudgedClaims, NothingKnown
 from numaforge.kubelet.admission.cpu_manager import CpuManager
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.device_manager import Device, DeviceManager, read_inventory
@@ -18,7 +19,7 @@ from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
-from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod, pod_limits
+from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
 from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_fit, counts, request_of
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
@@ -98,8 +99,7 @@ class Node:
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
     the resource predicates. `version` is the kubelet's; without it the rules of the newest one apply.
-    `claims` counts the extended resources that claims serve with no device plugin (DRAExtendedResource): they
-    are the scheduler's alone.
+    `claims` is what pods' claims find here, which is the scheduler's alone; without it that is not known.
 
     As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle`
     does it at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
@@ -115,7 +115,7 @@ class Node:
         state: Mapping[str, str] | None = None,
         predicates: bool = True,
         version: KubeletVersion | str | None = None,
-        claims: Mapping[str, int] | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self.machine = topology if isinstance(topology, MachineInfo) else MachineInfo.from_topology(topology)
         known = KubeletVersion.parse(version) if isinstance(version, str) else version
@@ -134,16 +134,24 @@ class Node:
             providers.append(self.memory_manager)
         self.allocatable = NodeAllocatable.of(self.machine, self.settings, self.device_manager.allocatable())
         self._topology_manager = TopologyManager(self.machine, self.settings, providers)
-        self.claims = claims or {}
+        self._claims = claims or NothingKnown()
         self._predicates = predicates
         self._requests: dict[str, Mapping[str, int]] = {}
         self._admitted: dict[str, Pod] = {}
         self._restore(state or {})
 
-    def left_by_claims(self, resource: str) -> int:
-        """Return how many devices of a resource the scheduler can still claim for pods."""
-        taken = (pod_limits(pod).get(resource, 0) for pod in self._admitted.values())
-        return self.claims.get(resource, 0) - int(sum(taken))
+    def judged_claims(self, pod: Pod) -> JudgedClaims:
+        """Return whether the node's devices serve what a pod claims beside the pods that are here."""
+        return self._claims.without(pod.name).judge(pod, self._request(pod), self._advertised)
+
+    @property
+    def _advertised(self) -> frozenset[str]:
+        """The resources that device plugins offer: those no claim serves."""
+        plugins = self.device_manager.plugins
+        return frozenset(resource for resource in plugins if self.allocatable.amount(resource))
+
+    def _request(self, pod: Pod) -> dict[str, int]:
+        return request_of(pod, pod_level=self.settings.gates.pod_level_resources)
 
     @property
     def pods(self) -> tuple[str, ...]:
@@ -167,7 +175,8 @@ class Node:
             pod = pod.named(name)
         self._collect({*self._requests})
         demand = Demand.of(pod, self.settings.gates)
-        request = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
+        request = self._request(pod)
+        self._claims = self._claims.without(pod.name)
         others = [other for key, other in self._requests.items() if key != pod.name]
         hints: dict[str, Hint] = {}
         opinions: Opinions | None = {} if explained else None
@@ -190,6 +199,7 @@ class Node:
             )
         self._requests[pod.name] = request
         self._admitted[pod.name] = pod
+        self._claims = self._claims.with_pod(pod, request, self._advertised)
         return Admission(
             name=pod.name,
             admitted=True,
@@ -209,17 +219,24 @@ class Node:
 
         Its name there is its UID.
         """
-        self._requests[pod.name] = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
+        self._requests[pod.name] = self._request(pod)
 
     def fork(self) -> Node:
         """Return a node in the same state, which goes its own way."""
-        same = (self.machine, self.machine.cpus, self.machine.nodes, self.settings, self.allocatable)
+        same = (
+            self.machine,
+            self.machine.cpus,
+            self.machine.nodes,
+            self.settings,
+            self.allocatable,
+            self._claims,
+        )
         listed = (plugin.devices for plugin in self.device_manager.plugins.values())
         return deepcopy(self, {id(each): each for each in (*same, *listed, *self._admitted.values())})
 
     def short_of(self, pod: Pod) -> tuple[str, ...]:
         """Return the resources of which less is left than a pod asks for, as the scheduler counts them."""
-        request = request_of(pod, pod_level=self.settings.gates.pod_level_resources)
+        request = self._request(pod)
         others = [other for name, other in self._requests.items() if name != pod.name]
         full = (PODS,) if len(others) + 1 > self.allocatable.pods else ()
         return full + tuple(
@@ -238,6 +255,7 @@ class Node:
             )
         del self._requests[name]
         self._admitted.pop(name, None)
+        self._claims = self._claims.without(name)
 
     def start(self, name: str) -> None:
         """Let an admitted pod's app containers start: its init containers give back what they alone held.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
 
 from numaforge.errors import NumaforgeError
+from numaforge.given import mapping, mappings
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
 from numaforge.mistakes import shown
 from numaforge.quantity import parse_quantity
@@ -46,10 +47,23 @@ class Container:
 
 
 @dataclass(frozen=True)
+class ClaimRef:
+    """An entry of a pod's `resourceClaims`: a claim, or a template for one of its own, by full names.
+
+    A full name is NAMESPACE/NAME.
+    """
+
+    name: str
+    claim: str | None = None
+    template: str | None = None
+
+
+@dataclass(frozen=True)
 class Pod:
     """A pod; `containers` holds the init containers first, in their order, then the app containers.
 
-    `requests` and `limits` are the pod-level resources, None where the pod has none.
+    `requests` and `limits` are the pod-level resources, None where the pod has none. `claims` are the
+    scheduler's to serve: no kubelet refuses a pod for them.
     """
 
     name: str
@@ -57,6 +71,7 @@ class Pod:
     requests: Quantities | None = None
     limits: Quantities | None = None
     overhead: Quantities = field(default_factory=dict)
+    claims: tuple[ClaimRef, ...] = ()
 
     @property
     def init_containers(self) -> tuple[Container, ...]:
@@ -98,13 +113,58 @@ class Pod:
         if len(set(names)) != len(names):
             raise PodError("two containers have the same name", where=f"{where}: containers")
         overhead = _quantities(spec.get("overhead"), f"{where}: overhead")
-        pod = cls(where, tuple(containers), overhead=overhead)
+        claims = claim_refs(spec, str(metadata.get("namespace") or "default"), where)
+        pod = cls(where, tuple(containers), overhead=overhead, claims=claims)
         resources = spec.get("resources")
         return pod if resources is None else _with_pod_level_resources(pod, resources)
 
     def named(self, name: str) -> Pod:
         """Return the same pod under another name."""
-        return Pod(name, self.containers, self.requests, self.limits, self.overhead)
+        return replace(self, name=name)
+
+
+def claim_refs(
+    spec: Mapping[str, Any], namespace: str, where: str, made: Mapping[str, str] | None = None
+) -> tuple[ClaimRef, ...]:
+    """Read a pod's `resourceClaims`; `made` has the claims that were made of its templates, by its own names.
+
+    Raises PodError for what an API server would refuse (validatePodResourceClaims).
+    """
+    found: dict[str, ClaimRef] = {}
+    listed = spec.get("resourceClaims") or []
+    if not isinstance(listed, list) or len(mappings(listed)) != len(listed):
+        raise PodError("must be a list of mappings", where=f"{where}: resourceClaims")
+    for number, each in enumerate(listed):
+        place = f"{where}: resourceClaims[{number}]"
+        source = each.get("source") or each  # v1alpha2
+        name = each.get("name")
+        if not isinstance(name, str) or not name or not isinstance(source, Mapping):
+            raise PodError("a claim needs a name", where=f"{place}.name")
+        if name in found:
+            raise PodError(f"two claims have the name {name!r}", where=f"{place}.name")
+        claim, template = (source.get(f"resourceClaim{key}") for key in ("Name", "TemplateName"))
+        if bool(claim) == bool(template):
+            remedy = "write resourceClaimName or resourceClaimTemplateName"
+            raise PodError("names neither or both of a claim and a template", where=place, remedy=remedy)
+        if (own := (made or {}).get(name)) and not claim:
+            claim, template = own, None
+        full = (f"{namespace}/{own}" if own else None for own in (claim, template))
+        found[name] = ClaimRef(name, *full)
+    _check_claims_of_containers(spec, found, where)
+    return tuple(found.values())
+
+
+def _check_claims_of_containers(spec: Mapping[str, Any], claims: Collection[str], where: str) -> None:
+    """Refuse a container that names a claim which its pod does not have."""
+    for key in ("initContainers", "containers"):
+        for number, container in enumerate(mappings(spec.get(key))):
+            for each in mappings(mapping(container.get("resources")).get("claims")):
+                if str(each.get("name")) not in claims:
+                    raise PodError(
+                        f"names the claim {shown(each.get('name'))}, which the pod does not have",
+                        where=f"{where}: {key}[{number}].resources.claims",
+                        remedy="list it under the pod's resourceClaims",
+                    )
 
 
 def shape_of_pod(pod: Pod, *, names: bool = True) -> Hashable:
@@ -330,4 +390,4 @@ def _with_pod_level_resources(pod: Pod, resources: Any) -> Pod:
         for resource, limit in limits.items():
             if is_pod_level(resource):
                 requests.setdefault(resource, limit)
-    return Pod(pod.name, pod.containers, requests, limits, pod.overhead)
+    return replace(pod, requests=requests, limits=limits)

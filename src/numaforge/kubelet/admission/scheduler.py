@@ -20,29 +20,40 @@ def unschedulable(node: Node, pod: Pod) -> Admission | None:
     """Return the scheduler's refusal of a pod that asks for what the node does not offer, or None.
 
     All GPUs and slices that a node has are known here. Other resources may come from plugins that are not.
+    Claims are refused where their devices are known, and do not serve them.
     """
+    claims = node.judged_claims(pod)
     missing = tuple(
         resource
         for resource, quantity in pod_limits(pod).items()
         if quantity
         and is_counted(resource)
         and resource not in node.device_manager.plugins
-        and quantity > node.left_by_claims(resource)
+        and resource not in claims.served
     )
-    if not missing:
+    if not missing and claims.refusal is None:
         return None
-    reasons = ", ".join(
-        "1 cannot allocate all claims" if resource in node.claims else f"1 Insufficient {resource}"
-        for resource in missing
-    )
+    reasons = [f"1 Insufficient {resource}" for resource in missing]
+    reasons += [f"1 {claims.refusal}"] if claims.refusal else []
     return Admission(
         pod.name,
         False,
         qos_class(pod, node.settings.gates),
         UNSCHEDULABLE,
-        f"0/1 nodes are available: {reasons}.",
-        missing,
+        f"0/1 nodes are available: {', '.join(reasons)}.",
+        (*missing, *claims.asked) if claims.refusal else missing,
     )
+
+
+def claims_not_known(node: Node, pod: Pod) -> tuple[str, ...]:
+    """Return why it is not known whether a pod's claims can be served; nothing where it is."""
+    unknown = node.judged_claims(pod).unknown
+    return (f"whether its claims can be served ({'; '.join(unknown)})",) if unknown else ()
+
+
+def unserved(node: Node, pod: Pod) -> Admission | None:
+    """Return the refusal of one more pod of a shape, the first of which could be scheduled; None without."""
+    return unschedulable(node, pod) if node.judged_claims(pod).refusal else None
 
 
 def is_counted(resource: str) -> bool:
@@ -52,6 +63,7 @@ def is_counted(resource: str) -> bool:
 
 def not_known(node: Node, pod: Pod) -> tuple[str, ...]:
     """Return the resources of plugins of which nothing is known here; the kubelet passes over them, too."""
+    served = node.judged_claims(pod).served
     return tuple(
         resource
         for resource, quantity in pod_limits(pod).items()
@@ -59,4 +71,5 @@ def not_known(node: Node, pod: Pod) -> tuple[str, ...]:
         and is_extended(resource)
         and not is_counted(resource)
         and resource not in node.device_manager.plugins
+        and resource not in served
     )

@@ -21,7 +21,7 @@ from numaforge.kubelet.admission.masks import bits, fewest, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.predicates import request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.kubelet.admission.scheduler import is_counted, unschedulable
+from numaforge.kubelet.admission.scheduler import is_counted, unschedulable, unserved
 from numaforge.kubelet.admission.settings import NONE, STATIC, Settings
 from numaforge.kubelet.minors.options import (
     DISTRIBUTE_ACROSS_NUMA,
@@ -441,7 +441,7 @@ def _give(
     node: Node, name: str, pod: Pod, waiting: Counter[str], closed: set[str], found: _Arrangement
 ) -> None:
     """Have a node admit a pod of a shape, or close it to the shape."""
-    if node.short_of(pod):
+    if node.short_of(pod) or unserved(node, pod):
         closed.add(name)
         return
     try:
@@ -468,7 +468,9 @@ def _fill_up(node: Node, pods: Mapping[str, Pod]) -> None:
             continue
         more = 0
         try:
-            while not node.short_of(pod) and node.admit(pod, f"{number} more {more}").admitted:
+            while not node.short_of(pod) and not unserved(node, pod):
+                if not node.admit(pod, f"{number} more {more}").admitted:
+                    break
                 more += 1
         except KubeletHangError:
             continue

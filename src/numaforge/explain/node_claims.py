@@ -1,0 +1,160 @@
+"""What pods' claims find on one node, whose devices are those of ResourceSlices or of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from numaforge.explain.claims import (
+    NOTHING_KNOWN,
+    ClaimWorld,
+    PodClaim,
+    as_pod_claims,
+    claim_world,
+    spec_of_resources,
+)
+from numaforge.explain.devices import DeviceId, NodeDevices, OfferedDevice, devices_on
+from numaforge.explain.placing import Labels
+from numaforge.explain.pod_claims import Place
+from numaforge.kubelet.admission.claims import NO_CLAIMS, UNKNOWN_OFFER, ClaimedDevice, JudgedClaims
+from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.admission.pod import Pod
+from numaforge.kubelet.config.flags import registered_name
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of
+from numaforge.roles.node import NodePlan
+from numaforge.rollout.budget import CLIQUE
+from numaforge.schedulers.dra import NUMA_NODE, planned_classes
+from numaforge.schedulers.fleet import ServedNode
+from numaforge.schedulers.labels import labels_of
+from numaforge.schedulers.slices import BUS_ID, planned_slices
+
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True)
+class NodeClaims:
+    """What claims find on a node (numaforge.kubelet.admission.claims.Claims), by the scheduler's search.
+
+    `extended` says that its Kubernetes serves extended resources by claims. `near` has the NUMA node of the
+    machine's PCI functions.
+    """
+
+    place: Place
+    extended: bool
+    near: Mapping[str, int]
+
+    def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
+        """Return whether the devices serve what a pod claims beside the pods that are here."""
+        claims, served = self._asked(pod, request, advertised)
+        asked = (*(each.name for each in claims), *served)
+        if not asked:
+            return NO_CLAIMS
+        said = self.place.allocation(pod.name, claims, served)
+        after = self.place.with_claims(pod.name, claims, served).devices
+        devices = dict(self._devices(pod.name, claims, served, after)) if after and not said.refusal else {}
+        return JudgedClaims(asked, said.refusal, said.unknown, frozenset(served), devices)
+
+    def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> NodeClaims:
+        """Return what claims find once a pod is here."""
+        claims, served = self._asked(pod, request, advertised)
+        place = self.place.with_claims(pod.name, claims, served)
+        return self if place is self.place else replace(self, place=place)
+
+    def without(self, name: str) -> NodeClaims:
+        """Return what claims find once a pod has left, and with it the claims that it alone had."""
+        devices = self.place.devices
+        left = devices.without(name) if devices else None
+        return self if left is devices else replace(self, place=replace(self.place, devices=left))
+
+    def _asked(
+        self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]
+    ) -> tuple[tuple[PodClaim, ...], dict[str, tuple[str, int]]]:
+        served = self.place.served(request, advertised) if self.extended else {}
+        return as_pod_claims(pod.claims), served
+
+    def _devices(
+        self,
+        pod: str,
+        claims: Iterable[PodClaim],
+        served: Mapping[str, tuple[str, int]],
+        after: NodeDevices,
+    ) -> Iterator[tuple[str, tuple[ClaimedDevice, ...]]]:
+        """Yield by the pod's own name of a claim its devices; what serves resources is called after them."""
+        names = {each.claim: each.name for each in claims if each.claim}
+        names[spec_of_resources(pod, served).name] = ", ".join(sorted(served))
+        for held in after.held:
+            if pod in held.holders:
+                name = names.get(held.name, held.name.removeprefix(f"{pod}/"))
+                found = (after.by_id.get(each.device) or each.device for each in held.devices)
+                yield name, tuple(map(self._claimed, found))
+
+    def _claimed(self, device: OfferedDevice | DeviceId) -> ClaimedDevice:
+        if not isinstance(device, OfferedDevice):
+            return ClaimedDevice(*device)
+        said = device.attribute(NUMA_NODE)
+        places = said if isinstance(said, list) else [said]
+        near = frozenset(each for each in places if type(each) is int and each >= 0)
+        at = self.near.get(str(device.attribute(BUS_ID) or "").lower())
+        return ClaimedDevice(*device.id, near or frozenset({at} if at is not None else ()))
+
+
+def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[Labels, ClaimWorld]:
+    """Return what a node of this name has once its plan is carried out: labels, and the objects of claims.
+
+    Of claims nothing is known where the plan has none, or there is no plan.
+    """
+    machine = scenario.topology
+    cliques = {gpu.fabric for gpu in machine.gpus if gpu.fabric}
+    clique = {CLIQUE: cliques.pop()} if len(cliques) == 1 else {}
+    if plan is None:
+        return clique, NOTHING_KNOWN
+    served = ServedNode(machine, plan, scenario.devices or {}, "")
+    labels = {**labels_of(served), **clique}
+    if plan.dra is None:
+        return labels, NOTHING_KNOWN
+    classes = planned_classes(claims_of(machine, plan))
+    return labels, claim_world([*classes, *planned_slices(served, name)])
+
+
+def with_claims(scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) -> Scenario:
+    """Return a node with what pods' claims find on it; its Node is called as its kubelet registers it."""
+    machine = scenario.topology
+    name = registered_name(machine.kubelet.flags if machine.kubelet else (), machine.hostname or "")
+    return replace(scenario, claims=node_claims(name, scenario, plan, given))
+
+
+def without_plugins(offered: Inventory, given: ClaimWorld) -> Inventory:
+    """Return what a machine's GPUs offer by device plugins, without what the given objects serve by claims.
+
+    Which of both a node has is not seen on the machine, so what is given counts.
+    """
+    if given.slices is None:
+        return offered
+    return {resource: devices for resource, devices in offered.items() if given.class_of(resource) is None}
+
+
+def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) -> NodeClaims:
+    """Return what claims find on a node of this name, by the objects that are given and by its plan.
+
+    Given ResourceSlices count before those that a plan foresees, and as all of the node's.
+    """
+    machine = scenario.topology
+    labels, planned = as_planned(name, scenario, plan)
+    world = planned.beside(given)
+    labels = {_HOSTNAME: name, **labels}
+    devices, why = None, f"{UNKNOWN_OFFER}: no ResourceSlices are given"
+    if world.slices is not None:
+        is_planned = given.slices is None
+        devices = devices_on(name, labels, world.slices, world.held(), world.rules, planned=is_planned)
+    if given.slices is not None and devices and not (devices.devices or devices.incomplete):
+        devices, why = None, f"{UNKNOWN_OFFER}: no given ResourceSlice is of the node {name}"
+    if devices is None:
+        world = replace(world, why_unknown=why)
+    places = {each.pci_address: each.numa_node for each in machine.gpus}
+    places |= {each.pci_address: each.numa_node for each in machine.nics}
+    near = {address.lower(): place for address, place in places.items() if place is not None}
+    minor = KubeletVersion.parse(scenario.version).minor if scenario.version else LATEST_MINOR
+    extended = minor >= FIRST_MINOR_WITH_EXTENDED_RESOURCES
+    return NodeClaims(Place(name, labels, devices, world), extended, near)

@@ -1,0 +1,291 @@
+"""Pods that claim devices, as `admit` and `fit` judge them: by objects beside the pods, and by a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from numaforge.commands.admit import admit
+from numaforge.commands.fit import fit
+from numaforge.errors import ExitCode
+from numaforge.kubelet.admission import Pod
+from numaforge.kubelet.admission.pod import PodError
+from numaforge.topology.document import to_document
+from tests.fixtures.machines import dgx_h100
+
+API = "resource.k8s.io/v1"
+GPU = "nvidia.com/gpu"
+CLASS = "gpu.nvidia.com"
+BY_KUBELET = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: "0,112"
+topologyManagerPolicy: single-numa-node
+"""
+BY_CLAIMS = {"extends": "training", "kubelet": {"resource_engine": "dra"}, "dra": {"gpus": "claims"}}
+LEFT = "cannot allocate all claims"
+
+
+def named(kind: str, name: str, **body: Any) -> dict[str, Any]:
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, **body}
+
+
+def request(count: int = 1, device_class: str = CLASS) -> dict[str, Any]:
+    return {"name": "gpu", "exactly": {"deviceClassName": device_class, "count": count}}
+
+
+def template(count: int = 1, device_class: str = CLASS, name: str = "gpus") -> dict[str, Any]:
+    spec = {"devices": {"requests": [request(count, device_class)]}}
+    return named("ResourceClaimTemplate", name, spec={"spec": spec})
+
+
+def claim(name: str = "shared", on: str = "") -> dict[str, Any]:
+    found = named("ResourceClaim", name, spec={"devices": {"requests": [request()]}})
+    if on:
+        fields = [{"key": "metadata.name", "operator": "In", "values": [on]}]
+        results = [{"request": "gpu", "driver": CLASS, "pool": on, "device": "gpu-0"}]
+        selector = {"nodeSelectorTerms": [{"matchFields": fields}]}
+        found["status"] = {"allocation": {"devices": {"results": results}, "nodeSelector": selector}}
+    return found
+
+
+def device_class(resource: str = "") -> dict[str, Any]:
+    served = {"extendedResourceName": resource} if resource else {}
+    selector = {"cel": {"expression": f'device.driver == "{CLASS}"'}}
+    return named("DeviceClass", CLASS, spec={"selectors": [selector], **served})
+
+
+def offered(count: int = 2, node: str = "dgx-01") -> dict[str, Any]:
+    attribute = {"resource.kubernetes.io/numaNode": {"int": 1}}
+    devices = [{"name": f"gpu-{each}", "attributes": attribute} for each in range(count)]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return named(
+        "ResourceSlice", node, spec={"driver": CLASS, "nodeName": node, "pool": pool, "devices": devices}
+    )
+
+
+def pod(name: str, by: Mapping[str, str] | None = None, gpus: int = 0, cpu: str = "2") -> dict[str, Any]:
+    limits = {"cpu": cpu, "memory": "1Gi"} | ({GPU: str(gpus)} if gpus else {})
+    container: dict[str, Any] = {"name": "main", "resources": {"limits": limits}}
+    spec: dict[str, Any] = {"containers": [container]}
+    if by is not None:
+        spec["resourceClaims"] = [{"name": "own", **by}]
+        container["resources"]["claims"] = [{"name": "own"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+OF_TEMPLATE = {"resourceClaimTemplateName": "gpus"}
+SHARED = {"resourceClaimName": "shared"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "dgx.json").write_text(json.dumps(to_document(dgx_h100())))
+    (tmp_path / "kubelet.yaml").write_text(BY_KUBELET)
+    (tmp_path / "claims.yaml").write_text(json.dumps(BY_CLAIMS))
+    return tmp_path
+
+
+def judged(files: Path, *documents: object, command: Any = admit, plan: bool = False) -> tuple[int, Any]:
+    """Return the exit code and the JSON of a command, with a kubelet's file or a plan by claims."""
+    (files / "pods.yaml").write_text("\n---\n".join(map(json.dumps, documents)))
+    how = ["--profile", str(files / "claims.yaml")] if plan else ["--config", str(files / "kubelet.yaml")]
+    given = [str(files / "pods.yaml"), "--machine", str(files / "dgx.json"), *how, "-o", "json"]
+    result = CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
+    return result.return_value, json.loads(result.output)
+
+
+def of_pods(document: Any) -> dict[str, tuple[bool, Any]]:
+    return {each["name"]: (each["admitted"], each["scheduler"]["claims"]) for each in document["admissions"]}
+
+
+def gpus(*numbers: int) -> list[str]:
+    return [f"{CLASS}/dgx-01/gpu-{each}" for each in numbers]
+
+
+WORLD = (device_class(), template(), offered())
+
+
+def test_each_pod_gets_devices_that_are_left_by_the_ones_before(files: Path) -> None:
+    code, found = judged(files, *WORLD, *(pod(name, OF_TEMPLATE) for name in ("one", "two", "three")))
+    answers = of_pods(found)
+    assert code == ExitCode.NO
+    assert [answers[name][1]["devices"] for name in ("one", "two")] == [{"own": gpus(0)}, {"own": gpus(1)}]
+    assert answers["three"][0] is False
+    assert answers["three"][1]["refusal"] == LEFT
+    assert found["admissions"][2]["reason"] == "Unschedulable"
+
+
+def test_a_pod_that_leaves_gives_its_devices_back(files: Path) -> None:
+    two = template(count=2)
+    documents = (pod("one", OF_TEMPLATE), {"remove": "one"}, pod("two", OF_TEMPLATE))
+    code, found = judged(files, device_class(), offered(), two, *documents)
+    assert code == ExitCode.YES
+    assert of_pods(found)["two"][1]["devices"] == {"own": gpus(0, 1)}
+
+
+def test_pods_that_share_a_claim_have_the_same_device_until_the_last_leaves(files: Path) -> None:
+    world = (device_class(), claim(), template(count=2), offered())
+    pods = (pod("one", SHARED), pod("two", SHARED), {"remove": "one"}, pod("three", OF_TEMPLATE))
+    code, found = judged(files, *world, *pods, {"remove": "two"}, pod("four", OF_TEMPLATE))
+    answers = of_pods(found)
+    assert [answers[name][1]["devices"] for name in ("one", "two")] == [{"own": gpus(0)}] * 2
+    assert [answers[name][0] for name in ("three", "four")] == [False, True]
+    assert code == ExitCode.NO
+
+
+def test_objects_may_stand_behind_the_pods_that_need_them(files: Path) -> None:
+    assert judged(files, pod("one", OF_TEMPLATE), *WORLD)[0] == ExitCode.YES
+
+
+@pytest.mark.parametrize(
+    ("objects", "by", "unknown"),
+    [
+        pytest.param(
+            (device_class(), offered()),
+            OF_TEMPLATE,
+            ["ResourceClaimTemplate default/gpus is not given"],
+            id="a template that is not given",
+        ),
+        pytest.param(
+            (device_class(), offered()),
+            SHARED,
+            ["ResourceClaim default/shared is not given"],
+            id="a claim that is not given",
+        ),
+        pytest.param(
+            (template(), offered()),
+            OF_TEMPLATE,
+            [f"DeviceClass {CLASS} is not given"],
+            id="a class that is not given",
+        ),
+        pytest.param(
+            (device_class(), template()),
+            OF_TEMPLATE,
+            ["what its drivers offer is not known: no ResourceSlices are given"],
+            id="no slices",
+        ),
+        pytest.param(
+            (device_class(), template(), offered(node="another")),
+            OF_TEMPLATE,
+            ["what its drivers offer is not known: no given ResourceSlice is of the node dgx-01"],
+            id="slices of other nodes",
+        ),
+    ],
+)
+def test_what_is_not_given_is_named_and_the_kubelet_answers_alone(
+    files: Path, objects: tuple[Any, ...], by: Mapping[str, str], unknown: list[str]
+) -> None:
+    code, found = judged(files, pod("one", by), *objects)
+    admitted, claims = of_pods(found)["one"]
+    assert (code, admitted, claims["not_known"], claims["devices"]) == (ExitCode.YES, True, unknown, {})
+
+
+def test_a_claim_that_is_allocated_on_another_node_is_refused(files: Path) -> None:
+    code, found = judged(files, device_class(), offered(), claim(on="elsewhere"), pod("one", SHARED))
+    assert code == ExitCode.NO
+    assert of_pods(found)["one"][1]["refusal"] == "resourceclaim not available on the node"
+
+
+def test_a_class_that_serves_a_resource_serves_its_requests_by_claims(files: Path) -> None:
+    world = (device_class(GPU), offered(3))
+    code, found = judged(files, *world, pod("one", gpus=2), pod("two", gpus=2))
+    answers = of_pods(found)
+    assert code == ExitCode.NO
+    assert answers["one"] == (
+        True,
+        {"asked": [GPU], "refusal": None, "not_known": [], "devices": {GPU: gpus(0, 1)}},
+    )
+    assert found["admissions"][0]["containers"]["main"].get("devices") is None
+    assert found["admissions"][1]["message"] == f"0/1 nodes are available: 1 {LEFT}."
+    assert found["admissions"][1]["in_the_way"] == [GPU]
+
+
+def test_without_slices_the_machine_s_gpus_are_a_device_plugin_s(files: Path) -> None:
+    code, found = judged(files, device_class(GPU), pod("one", gpus=2))
+    assert code == ExitCode.YES
+    assert of_pods(found)["one"][1] is None
+    assert len(found["admissions"][0]["containers"]["main"]["devices"][GPU]) == 2
+
+
+def test_requests_and_claims_take_from_the_same_gpus_of_a_plan(files: Path) -> None:
+    pods = (pod("one", OF_TEMPLATE), pod("seven", gpus=7), pod("more", gpus=1))
+    code, found = judged(files, template(), *pods, plan=True)
+    assert [each["admitted"] for each in found["admissions"]] == [True, True, False]
+    assert code == ExitCode.NO
+
+
+def test_devices_far_from_the_pod_s_cpus_are_named(files: Path) -> None:
+    _, found = judged(files, *WORLD, pod("one", OF_TEMPLATE))
+    [remark] = found["admissions"][0]["remarks"]
+    assert remark["field"] == "claim own"
+    assert remark["reason"].startswith(f"{CLASS}/dgx-01/gpu-0 on NUMA node 1, and the pod's CPUs on 0:")
+
+
+@pytest.mark.parametrize(
+    ("documents", "plan", "pods"),
+    [
+        pytest.param((*WORLD, pod("one", OF_TEMPLATE)), False, 2, id="as many as slices offer"),
+        pytest.param((template(3), pod("one", OF_TEMPLATE)), True, 2, id="as many as a plan has, by threes"),
+        pytest.param((pod("one", gpus=1),), True, 8, id="a resource that claims serve"),
+        pytest.param((device_class(), claim(), offered(), pod("one", SHARED)), False, 110, id="one for all"),
+    ],
+)
+def test_fit_counts_the_pods_whose_claims_can_be_served(
+    files: Path, documents: tuple[Any, ...], plan: bool, pods: int
+) -> None:
+    code, found = judged(files, *documents, command=fit, plan=plan)
+    assert (code, found["pods"]) == (ExitCode.YES, pods)
+
+
+def test_fit_says_that_claims_run_out(files: Path) -> None:
+    _, found = judged(files, *WORLD, pod("one", OF_TEMPLATE), command=fit)
+    [node] = found["nodes"]
+    assert {tuple(each["runs_out"]) for each in node["policies"]} == {("own",)}
+    assert node["not_known"] == []
+
+
+def test_fit_names_claims_of_which_nothing_is_known(files: Path) -> None:
+    _, found = judged(files, pod("one", OF_TEMPLATE), command=fit)
+    [said] = found["nodes"][0]["not_known"]
+    assert said.startswith(
+        "whether its claims can be served (ResourceClaimTemplate default/gpus is not given"
+    )
+
+
+def test_shapes_of_a_fleet_wait_for_claims_too(files: Path) -> None:
+    shapes = [template(), {"name": "one", "count": 20, "pod": pod("x", OF_TEMPLATE)}]
+    (files / "shapes.yaml").write_text(json.dumps(shapes))
+    given = ["--shapes", str(files / "shapes.yaml"), "--machine", f"{files / 'dgx.json'}=2"]
+    given += ["--profile", str(files / "claims.yaml"), "-o", "json"]
+    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
+    assert json.loads(result.output)["configured"]["pods"] == 16
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param({"resourceClaims": {"name": "x"}}, "must be a list of mappings", id="no list"),
+        pytest.param({"resourceClaims": [{}]}, "a claim needs a name", id="without a name"),
+        pytest.param({"resourceClaims": [{"name": "x"}]}, "names neither or both", id="no source"),
+        pytest.param(
+            {"resourceClaims": [{"name": "x", **SHARED, **OF_TEMPLATE}]},
+            "names neither or both",
+            id="two sources",
+        ),
+        pytest.param(
+            {"resourceClaims": [{"name": "x", **SHARED}] * 2}, "two claims have the name 'x'", id="twice"
+        ),
+        pytest.param({}, "names the claim 'x', which the pod does not have", id="only a container's"),
+    ],
+)
+def test_claims_that_no_api_server_takes_are_refused(spec: Mapping[str, Any], message: str) -> None:
+    containers = [{"name": "main", "resources": {"claims": [{"name": "x"}]}}]
+    with pytest.raises(PodError, match=message):
+        Pod.from_manifest({"spec": {"containers": containers, **spec}})
