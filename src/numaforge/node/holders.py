@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,13 +57,13 @@ class Holder:
     unit: str
 
     def __str__(self) -> str:
-        """Return it as a person knows it."""
+        """Return it as a person knows it: the program and what it runs; any other argument may be a secret."""
         try:
-            words = Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
+            words = Path(f"/proc/{self.pid}/cmdline").read_text("utf-8", "replace").split("\0")[:2]
             owner = Path(f"/proc/{self.pid}").stat().st_uid
         except OSError:
             return f"pid {self.pid}, which has ended"
-        command = b" ".join(words).decode("utf-8", "replace").strip()[:80]
+        command = " ".join(takewhile(re.compile(r"(?!-)[^\x00-\x20\x7f=]+").fullmatch, words))[:80]
         try:
             user = pwd.getpwuid(owner).pw_name
         except KeyError:

@@ -1,0 +1,52 @@
+"""A process that holds a GPU is named so that a person knows it, and nothing of it that may be a secret."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from numaforge.node.holders import Holder
+
+USER = pwd.getpwuid(os.getuid()).pw_name
+SLEEP = str(shutil.which("sleep"))
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        pytest.param([SLEEP, "1000"], f"{SLEEP} 1000", id="the program and what it runs"),
+        pytest.param([SLEEP, "1000", "2000"], f"{SLEEP} 1000", id="no more than that"),
+        pytest.param(["env", "KEY=hidden", SLEEP, "1000"], f"{SLEEP} 1000", id="what env has become"),
+        pytest.param(
+            [sys.executable, "-c", "input('hidden')", "--token=hidden"],
+            sys.executable,
+            id="no code, no options",
+        ),
+        pytest.param([sys.executable, "-", "hidden"], sys.executable, id="nothing after the standard input"),
+    ],
+)
+def test_a_holder_is_named_by_its_program_and_not_by_its_arguments(words: list[str], named: str) -> None:
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        try:
+            while _starts(process.pid):
+                os.sched_yield()
+            assert str(Holder(process.pid, "other", "")) == f"pid {process.pid} ({named[:80]}) of {USER}"
+        finally:
+            process.kill()
+
+
+def _starts(pid: int) -> bool:
+    """Return whether a process is still `env`, or has not begun."""
+    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "env"
+
+
+def test_a_process_that_has_ended_is_not_named() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert str(Holder(process.pid, "other", "")) == f"pid {process.pid}, which has ended"
