@@ -57,7 +57,7 @@ class Holder:
     unit: str
 
     def __str__(self) -> str:
-        """Return it as a person knows it: the program and what it runs; any other argument may be a secret."""
+        """Return it as a person knows it: program and what it runs. Any other argument may be a secret."""
         try:
             words = Path(f"/proc/{self.pid}/cmdline").read_text("utf-8", "replace").split("\0")[:2]
             owner = Path(f"/proc/{self.pid}").stat().st_uid
