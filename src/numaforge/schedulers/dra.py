@@ -89,7 +89,7 @@ def _cpu_values(fleet: ServedFleet) -> Iterator[Written]:
         "chart of 0.2.0 passes over `driverConfig`, which later ones have; `args` counts in both"
     )
     if any(node.kubelet_root != ROOT_DIR for node in fleet.nodes if _values_of(node)):
-        why += ". kubeletRootDir needs a release after 0.2.0, which looks in /var/lib/kubelet alone"
+        why += ". kubeletRootDir needs a later release: 0.2.0 looks in /var/lib/kubelet alone"
     yield Written(_VALUES, why, text=f"{commented(why)}{most}")
 
 
