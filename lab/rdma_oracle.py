@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab import gobuild
-from lab.errors import LabError
+from lab.questions import answered
 
 
 def ask(questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -16,10 +14,4 @@ def ask(questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Raises LabError naming the question at which the program ended.
     """
-    program = gobuild.build(gobuild.RDMA_ORACLE) / "oracle"
-    text = "".join(f"{json.dumps(question)}\n" for question in questions)
-    done = subprocess.run([program], input=text, capture_output=True, text=True, check=False)
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    if len(answers) < len(questions):
-        raise LabError(f"it ended at {json.dumps(questions[len(answers)])}: {done.stderr[-2000:]}")
-    return answers
+    return answered(gobuild.build(gobuild.RDMA_ORACLE) / "oracle", questions)

@@ -142,8 +142,8 @@ def _mode_notices(profile: NodeProfile) -> Iterator[Notice]:
     if profile.dra.cpu_device_mode == "individual":
         yield Notice(
             "cpu-devices-one-by-one",
-            "dra.cpu_device_mode: individual is deprecated by the driver after 0.2: a device for each CPU "
-            "makes large ResourceSlices",
+            "dra.cpu_device_mode: individual makes a device for each CPU, and large ResourceSlices; the "
+            "driver is about to deprecate it (kubernetes-sigs/dra-driver-cpu#322)",
         )
     if profile.dra.cpu_group_by == "machine":
         yield Notice(

@@ -52,7 +52,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def serve(fleet: Fleet, name: str) -> None:
     """Have an API server serve what a system has published, and wait until it does."""
-    for definition in yaml.safe_load_all((SCHEMAS / f"{name}.yaml").read_text()):
+    serve_definitions(fleet, name, (SCHEMAS / f"{name}.yaml").read_text())
+
+
+def serve_definitions(fleet: Fleet, name: str, text: str) -> None:
+    """Have an API server serve the definitions in a YAML text, and wait until it does."""
+    for definition in filter(None, yaml.safe_load_all(text)):
         definition["metadata"].setdefault("annotations", {})["api-approved.kubernetes.io"] = (
             "unapproved, for a test"
         )

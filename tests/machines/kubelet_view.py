@@ -28,7 +28,7 @@ def ask_kubelet(snapshot: Snapshot) -> Facts:
     Needs root and Go. Raises CalledProcessError, with what it says, where cAdvisor cannot read the machine.
     """
     with tempfile.TemporaryDirectory() as folder:
-        _write_tree(snapshot, Path(folder))
+        write_tree(snapshot, Path(folder))
         command = [go(), "run", str(PROGRAM), folder]
         finished = subprocess.run(command, cwd=KUBERNETES.folder, capture_output=True, text=True, check=True)
     seen = json.loads(finished.stdout)
@@ -55,7 +55,7 @@ def _id(node: dict[str, int]) -> int:
     return node["id"]
 
 
-def _write_tree(snapshot: Snapshot, root: Path) -> None:
+def write_tree(snapshot: Snapshot, root: Path) -> None:
     """Lay out what cAdvisor reads: a snapshot lacks the CPUs below NUMA nodes and the numbers of caches."""
     for path, text in snapshot.files.items():
         if not path.startswith("/sys/devices/system/"):

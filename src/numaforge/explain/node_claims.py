@@ -150,6 +150,8 @@ def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given: Cla
         devices = devices_on(name, labels, world.slices, world.held(), world.rules, planned=is_planned)
     if given.slices is not None and devices and not (devices.devices or devices.incomplete):
         devices, why = None, f"{UNKNOWN_OFFER}: no given ResourceSlice is of the node {name}"
+    if devices and scenario.state and not given.claims:
+        devices, why = None, "which devices its pods have is not known: no ResourceClaims are given"
     if devices is None:
         world = replace(world, why_unknown=why)
     places = {each.pci_address: each.numa_node for each in machine.gpus}

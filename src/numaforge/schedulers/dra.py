@@ -1,8 +1,9 @@
 """Dynamic resource allocation: claims from rails, the CPU driver's values, taints for sick GPUs.
 
-Sources: kubernetes-sigs/dra-driver-cpu (docs/user/configuration.md, device-attributes.md: driver `dra.cpu`,
-its capacity and attributes), deviceattribute of k8s.io/dynamic-resource-allocation (pcieRoot, pciBusID,
-numaNode), NVIDIA's driver (devices gpu-MINOR, class gpu.nvidia.com), KEP-5055 (DeviceTaintRule).
+Sources: kubernetes-sigs/dra-driver-cpu (docs/user/configuration.md, device-attributes.md, pkg/device, the
+charts of v0.2.0 and of August 2026: driver `dra.cpu`, its values, capacity and attributes), deviceattribute
+of k8s.io/dynamic-resource-allocation (pcieRoot, pciBusID, numaNode), NVIDIA's driver (devices gpu-MINOR,
+class gpu.nvidia.com), KEP-5055 (DeviceTaintRule).
 """
 
 from __future__ import annotations
@@ -83,7 +84,12 @@ def _cpu_values(fleet: ServedFleet) -> Iterator[Written]:
                 "its reserved CPUs are not those of the other nodes, and a release of the CPU driver's chart "
                 "has one configuration: give these nodes the same profile, or a DaemonSet of their own"
             )
-    why = "helm install dra-driver-cpu ... -f this: its reservedCPUs are the kubelet's reservedSystemCPUs"
+    why = (
+        "helm install dra-driver-cpu ... -f this: its reservedCPUs are the kubelet's reservedSystemCPUs. The "
+        "chart of 0.2.0 passes over `driverConfig`, which later ones have; `args` counts in both"
+    )
+    if any(node.kubelet_root != ROOT_DIR for node in fleet.nodes if _values_of(node)):
+        why += ". kubeletRootDir needs a later release: 0.2.0 looks in /var/lib/kubelet alone"
     yield Written(_VALUES, why, text=f"{commented(why)}{most}")
 
 
@@ -91,12 +97,12 @@ def _values_of(node: ServedNode) -> str:
     driver = node.plan.dra.cpus if node.plan.dra else None
     if driver is None:
         return ""
-    config: dict[str, Any] = {"cpuDeviceMode": driver.device_mode}
+    config = {"cpuDeviceMode": driver.device_mode}
     if driver.device_mode == "grouped":
         config["groupBy"] = driver.group_by
     if driver.reserved_cpus:
         config["reservedCPUs"] = driver.reserved_cpus
-    values: dict[str, Any] = {"driverConfig": config}
+    values: dict[str, Any] = {"args": config}
     if node.kubelet_root != ROOT_DIR:
         values["kubeletRootDir"] = node.kubelet_root
     return yaml.safe_dump(values, sort_keys=False)
@@ -124,7 +130,8 @@ def _claims(fleet: ServedFleet) -> Iterator[Written]:
     yield Written(
         "claims.yaml",
         "each asks for devices below one PCIe root, as many as the rails of these nodes have there; those "
-        "with CPUs are for one container, which also requests as many CPUs",
+        "with CPUs are for one container, which also requests as many CPUs, and need drivers whose devices "
+        "have resource.kubernetes.io/numaNode: the CPU driver after 0.2.0",
         tuple(templates.values()),
     )
 

@@ -34,6 +34,11 @@ _KIND = "ResourceSlice"
 BUS_ID = "resource.kubernetes.io/pciBusID"
 _CPU_ID = "dra.cpu/cpuID"
 _SOCKET = "dra.cpu/socketID"
+_NUM_CPUS = "dra.cpu/numCPUs"
+_LEGACY_NUMA_NODE = "dra.cpu/numaNodeID"
+_LEGACY_NUMA_NODES = (_LEGACY_NUMA_NODE, "dra.net/numaNode")
+"""What v0.2.0 has in place of the standard attribute, and later releases beside it."""
+_GROUP_NAMES = {"numanode": "cpudevnuma{:03}", "socket": "cpudevsocket{:03}", "machine": "cpudevmachine"}
 _DEVICES = ("spec", "devices")
 
 Slice = Mapping[str, Any]
@@ -97,20 +102,41 @@ def _at(node: ServedNode, address: str) -> dict[str, Any]:
 
 
 def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str, Any]]:
-    key = {"numanode": NUMA_NODE, "socket": _SOCKET}.get(driver.group_by)
-    places = {cpu: each.id for each in node.machine.numa_nodes for cpu in each.cpus}
+    """Yield the CPU driver's devices, called as it calls them (pkg/device/builder.go)."""
+    if driver.device_mode == "individual":
+        yield from _planned_single_cpus(node)
+        return
+    sockets = {cpu: each.id for each in node.machine.packages for cpu in each.cpus}
     for group, cpus in sorted(groups_of(node, driver).items()):
-        if driver.device_mode == "individual":
-            for cpu in sorted(cpus):
-                attributes = {_CPU_ID: {"int": cpu}, NUMA_NODE: {"int": places[cpu]}}
-                yield {"name": f"cpu-{cpu}", "attributes": attributes}
-        elif cpus:
-            yield {
-                "name": f"cpus-{group}",
-                "attributes": {key: {"int": group}} if key else {},
-                "capacity": {CPU_CAPACITY: {"value": str(len(cpus))}},
-                "allowMultipleAllocations": True,
-            }
+        if not cpus:
+            continue
+        said = {_NUM_CPUS: len(cpus)}
+        if driver.group_by == "numanode":
+            said |= _of_numa_node(group)
+        if driver.group_by != "machine":
+            said[_SOCKET] = sockets[min(cpus)]
+        yield {
+            "name": _GROUP_NAMES[driver.group_by].format(group),
+            "attributes": {name: {"int": value} for name, value in said.items()},
+            "capacity": {CPU_CAPACITY: {"value": str(len(cpus))}},
+            "allowMultipleAllocations": True,
+        }
+
+
+def _planned_single_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
+    """Yield a device for each CPU, in the order of cores, whose threads follow each other."""
+    reserved = node.plan.cpus.reserved
+    places = {cpu: each.id for each in node.machine.numa_nodes for cpu in each.cpus}
+    sockets = {cpu: each.id for each in node.machine.packages for cpu in each.cpus}
+    cores = sorted(sorted(core.cpus - reserved) for core in node.machine.cores)
+    for number, cpu in enumerate(cpu for core in cores for cpu in core):
+        said = {_CPU_ID: cpu, _SOCKET: sockets[cpu], **_of_numa_node(places[cpu])}
+        attributes = {name: {"int": value} for name, value in said.items()}
+        yield {"name": f"cpudev{number:03}", "attributes": attributes}
+
+
+def _of_numa_node(number: int) -> dict[str, int]:
+    return dict.fromkeys((NUMA_NODE, *_LEGACY_NUMA_NODES), number)
 
 
 def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Deviation]:
@@ -131,10 +157,18 @@ def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Devia
 
 def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, Any]]]) -> Iterator[Deviation]:
     reserved = node.plan.cpus.reserved
+    free = {cpu for numa_node in node.machine.numa_nodes for cpu in numa_node.cpus} - reserved
+    seen = set()
     for each, device in offered:
         cpu = _value(device, _CPU_ID)
+        seen.add(cpu)
         if cpu in reserved:
             yield _deviation(each, f"{_place(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is reserved")
+        elif cpu not in free:
+            yield _deviation(each, f"{_place(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is not there")
+    if missing := free - seen:
+        [first, *_] = (each for each, _ in offered) if offered else ({},)
+        yield _deviation(first, "spec.devices", f"CPUs {format_cpulist(missing)}", None)
 
 
 def _groups(
@@ -147,7 +181,7 @@ def _groups(
     for each, device in offered:
         group = _value(device, key) if key else 0
         if group is None and key == NUMA_NODE:
-            group = _value(device, "dra.cpu/numaNodeID")  # of a driver before the standard attribute
+            group = _value(device, _LEGACY_NUMA_NODE)
         if group not in free:
             yield _deviation(each, f"{_place(device)}.{key}", f"one of {format_cpulist(free)}", group)
             continue

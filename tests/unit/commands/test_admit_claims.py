@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +92,13 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def judged(files: Path, *documents: object, command: Any = admit, plan: bool = False) -> tuple[int, Any]:
+def judged(
+    files: Path, *documents: object, command: Any = admit, plan: bool = False, options: Sequence[str] = ()
+) -> tuple[int, Any]:
     """Return the exit code and the JSON of a command, with a kubelet's file or a plan by claims."""
     (files / "pods.yaml").write_text("\n---\n".join(map(json.dumps, documents)))
     how = ["--profile", str(files / "claims.yaml")] if plan else ["--config", str(files / "kubelet.yaml")]
-    given = [str(files / "pods.yaml"), "--machine", str(files / "dgx.json"), *how, "-o", "json"]
+    given = [str(files / "pods.yaml"), "--machine", str(files / "dgx.json"), *how, *options, "-o", "json"]
     result = CliRunner().invoke(command, given, standalone_mode=False, catch_exceptions=False)
     return result.return_value, json.loads(result.output)
 
@@ -185,6 +187,19 @@ def test_what_is_not_given_is_named_and_the_kubelet_answers_alone(
     code, found = judged(files, pod("one", by), *objects)
     admitted, claims = of_pods(found)["one"]
     assert (code, admitted, claims["not_known"], claims["devices"]) == (ExitCode.YES, True, unknown, {})
+
+
+def test_what_pods_of_the_state_files_have_is_known_by_the_claims_that_are_given(files: Path) -> None:
+    state = {"policyName": "static", "defaultCpuSet": "0,3-111,112,115-223", "checksum": 0}
+    held = {"entries": {"u": {"c": "1-2,113-114"}}}
+    (files / "cpu_manager_state").write_text(json.dumps({**state, **held}))
+    state_dir = ("--state-dir", str(files))
+    unknown = judged(files, *WORLD, pod("one", OF_TEMPLATE), options=state_dir)[1]
+    assert of_pods(unknown)["one"][1]["not_known"] == [
+        "which devices its pods have is not known: no ResourceClaims are given"
+    ]
+    known = judged(files, *WORLD, claim(on="dgx-01"), pod("one", OF_TEMPLATE), options=state_dir)[1]
+    assert of_pods(known)["one"][1]["devices"] == {"own": gpus(1)}
 
 
 def test_a_claim_that_is_allocated_on_another_node_is_refused(files: Path) -> None:

@@ -56,7 +56,7 @@ def test_the_cpu_driver_is_told_the_kubelets_reserved_cpus() -> None:
     assert node.plan.kubelet is not None
     values = yaml.safe_load(files(node)["dra-driver-cpu.values.yml"])
     assert values == {
-        "driverConfig": {
+        "args": {
             "cpuDeviceMode": "grouped",
             "groupBy": "numanode",
             "reservedCPUs": node.plan.kubelet.settings["reservedSystemCPUs"],
