@@ -44,6 +44,7 @@ class Scenario:
     state: Mapping[str, str] | None = None
     version: str | None = None
     claims: Mapping[str, int] | None = None
+    running: bool = False
 
     def node(self) -> Node:
         """Return a fresh node."""
@@ -52,6 +53,7 @@ class Scenario:
             self.config,
             self.devices,
             state=self.state,
+            running=self.running,
             version=self.version,
             claims=self.claims,
         )
