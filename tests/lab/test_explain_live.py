@@ -4,7 +4,7 @@ What is explained rests on what a cluster's API server and a node's state files 
 admin: also while the kubelet writes the files, has not decided about pods before, or has given out what it
 would not start with again. No answer may rest on a doubt. NUMAFORGE_EXPLAINED says how many pods
 (`make test-admissions EXPLAINED=5000`), NUMAFORGE_SEED which ones. Runs are independent of each other, so
-`--stepwise` goes on with the one that failed or was interrupted.
+`--stepwise` goes on with one that failed.
 
 A start of the kubelet takes as long as twenty pods, so a run has many of them. In one run of two each pod is
 waited for, so that what a refused one leaves behind is read. In the others a pod that is said to be refused
