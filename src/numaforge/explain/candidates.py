@@ -9,6 +9,7 @@ from hashlib import blake2b
 from itertools import count
 from typing import Any
 
+from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.explain.allocation import Allocation, RequestCount
 from numaforge.explain.claims import NOTHING_KNOWN, ClaimWorld
@@ -21,6 +22,7 @@ from numaforge.kubelet.admission import Admission, Node, Pod
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
 from numaforge.kubelet.admission.predicates import PODS, request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
@@ -468,6 +470,7 @@ def _of_cluster(
         machine = _without_plugins(machine, node, world)
         kubelet, doubt = _kubelet(machine, pods, kubelets)
         why = machine.why_unknown or doubt
+        doubt = doubt or _other_cpus(kubelet, node)
     return Candidate(
         name=node.name,
         labels=node.labels,
@@ -518,10 +521,7 @@ def _kubelet(
 def _started_if_it_does(
     machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]
 ) -> tuple[KnownKubelet | None, str]:
-    """Return the kubelet with its pods; without its state files where it would not start with them.
-
-    A kubelet that runs has files with which it would not start again, too (kubernetes/kubernetes#141196).
-    """
+    """Return the kubelet with its pods; without its state files where they are not of this machine."""
     try:
         return _started(machine, scenario, pods)
     except KubeletHangError as error:
@@ -548,6 +548,7 @@ def _kind(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) ->
         sorted((scenario.state or {}).items()),
         machine.held,
         [(pod.name, pod.uid) if scenario.state else None for pod in pods],
+        [pod.decided for pod in pods],
         [shape_of_pod(pod.member.pod) for pod in pods],
     )
 
@@ -579,21 +580,27 @@ def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, 
 
 
 def _started(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> tuple[KnownKubelet, str]:
-    """Return the kubelet with its pods: as its state files have them, else admitted again in their order."""
-    node = scenario.node()
+    """Return the kubelet with its pods: as its state files have them, else admitted again in their order.
+
+    A kubelet that runs has files with which it would not start again (kubernetes/kubernetes#141196).
+    """
+    node = replace(scenario, running=True).node()
     if machine.held is not None:
         uids = {pod.name: pod.uid for pod in pods}
         node.device_manager.restore({uids.get(pod, pod): held for pod, held in machine.held.items()})
-    held = {*node.pods, *node.device_manager.assignments}
-    here = {pod.uid for pod in pods}
-    for name in [name for name in node.pods if name not in here]:
+    here = [(pod, pod.member.pod.named(pod.uid)) for pod in pods]
+    taken = {pod.uid for pod in pods if pod.decided}
+    for name in [name for name in node.pods if name not in taken]:
         node.remove(name)
-    running, refused = [], []
-    for pod in pods:
-        named = pod.member.pod.named(pod.uid)
-        if scenario.state and pod.uid in held:
+    held = {pod.uid for pod, named in here if scenario.state and pod.decided and node.has_given(named)}
+    for pod, named in here:
+        if pod.uid in held:
             node.hold(named)
-        elif not node.admit(named).admitted:
+    running, refused = [], []
+    for pod, named in here:
+        if pod.uid not in held and not node.admit(named).admitted:
+            if not pod.decided:
+                continue
             node.hold(named)
             refused.append(pod.name)
         running.append(RunningPod(pod.name, named))
@@ -607,6 +614,18 @@ def _doubt(scenario: Scenario, pods: Sequence[LivePod], refused: Sequence[str]) 
     if pods and not scenario.state:
         return "its pods are placed anew in their order; a snapshot with state files says where they are"
     return ""
+
+
+def _other_cpus(kubelet: KnownKubelet | None, node: LiveNode) -> str:
+    """Say where CPUs of the snapshot that the state file has nowhere may be none of the kubelet's."""
+    manager = kubelet.node.cpu_manager if kubelet else None
+    if kubelet is None or manager is None or not manager.unwritten:
+        return ""
+    counted = kubelet.node.allocatable.cpu_milli
+    if node.allocatable.get(CPU) == counted:
+        return ""
+    cpus = format_cpulist(ids_of(manager.unwritten))
+    return f"CPUs {cpus} count as free, which its state file does not have, and its Node has other CPUs"
 
 
 def _unused() -> str:

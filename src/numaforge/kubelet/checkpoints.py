@@ -149,6 +149,12 @@ class CpuState:
     assignments: Mapping[str, Mapping[str, frozenset[int]]]
     pods: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
+    @property
+    def known(self) -> frozenset[int]:
+        """Return the CPUs that are shared or given out."""
+        held = (cpus for containers in self.assignments.values() for cpus in containers.values())
+        return self.default.union(*held, *self.pods.values())
+
 
 @dataclass(frozen=True)
 class MemoryState:
@@ -198,15 +204,22 @@ def restore_memory_state(
 
 
 def check_cpu_state(
-    state: CpuState, online: frozenset[int], reserved: frozenset[int], *, strict: bool
+    state: CpuState,
+    online: frozenset[int],
+    reserved: frozenset[int],
+    *,
+    strict: bool,
+    running: bool = False,
 ) -> str | None:
     """Return why the static policy refuses a restored state, in the kubelet's words, or None.
 
     `online` are the machine's CPUs, `reserved` the reserved ones, `strict` the option strict-cpu-reservation.
+    A kubelet that is `running` may have given out its last CPU (kubernetes/kubernetes#141196) or a CPU twice,
+    and while it writes its file a CPU is nowhere in it.
     """
     pool = online - reserved if strict else online
     default = state.default
-    if not default:
+    if not default and not (running and state.assignments):
         return "default cpuset cannot be empty" if state.assignments else None
     if strict and reserved & default:
         return (
@@ -220,27 +233,26 @@ def check_cpu_state(
         )
     for pod, containers in sorted(state.assignments.items()):
         for container, cpus in sorted(containers.items()):
-            if cpus & default:
+            if cpus & default and not running:
                 return (
                     f'pod: {pod}, container: {container} cpuset: "{format_cpulist(cpus)}" overlaps with '
                     f'default cpuset "{format_cpulist(default)}"'
                 )
-    known = default.union(
-        *(cpus for containers in state.assignments.values() for cpus in containers.values()),
-        *state.pods.values(),
-    )
-    if known != pool:
+    if state.known - pool or (state.known != pool and not running):
         return (
             f'current set of available CPUs "{format_cpulist(pool)}" doesn\'t match with CPUs in state '
-            f'"{format_cpulist(known)}"'
+            f'"{format_cpulist(state.known)}"'
         )
     return None
 
 
-def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]]) -> str | None:
+def check_memory_state(
+    state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]], *, running: bool = False
+) -> str | None:
     """Return why the Static policy refuses a restored state, in the kubelet's words, or None.
 
-    `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi").
+    `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi"). Of a
+    kubelet that is `running` the state has only to be one of this machine.
     """
     if not state.machine:
         if state.assignments:
@@ -256,7 +268,7 @@ def check_memory_state(state: MemoryState, machine: Mapping[int, Mapping[str, Fr
             error = _assign(expected, blocks, f"(pod: {pod}, container: {container})")
             if error:
                 return f"[memorymanager] {error}"
-    if not _same_machine(state.machine, machine, expected):
+    if not _same_machine(state.machine, machine, None if running else expected):
         return "[memorymanager] the expected machine state is different from the real one"
     return None
 
@@ -690,12 +702,25 @@ def _assign(expected: dict[int, _ExpectedNode], blocks: list[Mapping[str, Any]],
 def _same_machine(
     written: Mapping[int, Mapping[str, Any]],
     machine: Mapping[int, Mapping[str, FreshTable]],
-    expected: Mapping[int, _ExpectedNode],
+    expected: Mapping[int, _ExpectedNode] | None,
 ) -> bool:
     # A kubelet panics on a node or table that is null, unless it finds another difference first.
     if set(written) != set(machine) or not all(map(_is_whole, written.values())):
         return False
+    if expected is None:
+        return all(_same_tables(written[node].get("memoryMap") or {}, machine[node]) for node in written)
     return all(_same_node(node, written, machine, expected) for node in written)
+
+
+def _same_tables(tables: Mapping[str, Mapping[str, Any]], machine: Mapping[str, FreshTable]) -> bool:
+    return set(tables) == set(machine) and all(
+        _same_sizes(tables[name], fresh) for name, fresh in machine.items()
+    )
+
+
+def _same_sizes(table: Mapping[str, Any], fresh: FreshTable) -> bool:
+    sizes = (table.get("total", 0), table.get("systemReserved", 0), table.get("allocatable", 0))
+    return sizes == (fresh.total, fresh.system_reserved, fresh.allocatable)
 
 
 def _is_whole(state: Mapping[str, Any] | None) -> bool:
@@ -722,9 +747,7 @@ def _same_node(
     ):
         return False
     for name, fresh in machine[node].items():
-        table = tables[name]
-        sizes = (table.get("total", 0), table.get("systemReserved", 0), table.get("allocatable", 0))
-        if sizes != (fresh.total, fresh.system_reserved, fresh.allocatable):
+        if not _same_sizes(tables[name], fresh):
             return False
         # Within a group of NUMA nodes only the sums must agree: which node gave what is not recorded.
         for index, amount in enumerate(("free", "reserved")):

@@ -221,6 +221,84 @@ def test_state_files_with_which_the_kubelet_would_not_start_are_not_taken() -> N
     assert "its state files are not taken" in verdict.doubts[0]
 
 
+def with_cpus(
+    default: str, entries: Mapping[str, Mapping[str, str]], *documents: Mapping[str, Any], cpus: str = "14"
+) -> tuple[Candidate, ...]:
+    """Return a node whose kubelet's CPUs are known, with pods; its Node has `cpus` of them allocatable."""
+    state = {"policyName": "static", "defaultCpuSet": default, "entries": entries, "checksum": 0}
+    there = node("one")
+    there["status"] = {"allocatable": {**ALLOCATABLE, "cpu": cpus}}
+    told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
+    return candidates([GivenMachine("one", told)], read_cluster([there, *documents]).nodes)
+
+
+def undecided(name: str, on: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return pod(name, {**spec, "nodeName": on}, uid=f"uid-{name}", creationTimestamp="9") | {"status": {}}
+
+
+def test_a_pod_that_shares_cpus_is_beside_those_that_hold_less_than_their_containers() -> None:
+    """What an ended init container had stays in the file, and counts for nothing."""
+    init = {"name": "init", "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}
+    entries = {"uid-late": {"init": "1-3,9", "main": "4-7,12-15"}}
+    shares = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "6"}}}]}
+    late = running("late", "one", {**limits(8), "initContainers": [init]}, "2")
+    nodes = with_cpus("0,8,10-11", entries, running("early", "one", shares, "1"), late)
+    assert nodes[0].doubts == ()
+    assert nodes[0].kubelet
+    assert [each.name for each in nodes[0].kubelet.running] == ["default/early", "default/late"]
+
+
+@pytest.mark.parametrize(
+    ("default", "entries"),
+    [
+        pytest.param("0-15", {}, id="nothing is given yet"),
+        pytest.param("0-3,8-11", {}, id="between the two writes"),
+        pytest.param("0-3,8-11", {"uid-p": {"main": "4-7,12-15"}}, id="all is given"),
+    ],
+)
+def test_a_pod_about_which_the_kubelet_has_not_decided_gets_what_it_will_get(
+    default: str, entries: Mapping[str, Mapping[str, str]]
+) -> None:
+    nodes = with_cpus(default, entries, undecided("p", "one", limits(8)))
+    assert nodes[0].doubts == ()
+    [verdict] = explained(nodes, pod("q", limits(6))).verdicts
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
+
+
+def test_a_pod_that_the_kubelet_is_about_to_refuse_holds_nothing() -> None:
+    nodes = with_cpus("0-15", {}, undecided("p", "one", limits(9)))
+    assert nodes[0].doubts == ()
+    assert nodes[0].kubelet
+    assert nodes[0].kubelet.running == ()
+
+
+def test_a_pod_that_the_state_files_do_not_have_yet_is_placed_anew() -> None:
+    nodes = with_cpus("0-15", {}, running("p", "one", limits(8)))
+    [verdict] = explained(nodes, pod("q", limits(6))).verdicts
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.cpus == {"main": frozenset({1, 2, 3, 9, 10, 11})}
+
+
+@pytest.mark.parametrize(
+    ("cpus", "doubts"),
+    [
+        pytest.param("14", (), id="the Node has all of them"),
+        pytest.param(
+            "12",
+            ("CPUs 2,10 count as free, which its state file does not have, and its Node has other CPUs",),
+            id="the Node does not have them",
+        ),
+    ],
+)
+def test_cpus_that_the_state_file_has_nowhere_are_free(cpus: str, doubts: tuple[str, ...]) -> None:
+    nodes = with_cpus("0-1,3-9,11-15", {}, cpus=cpus)
+    assert nodes[0].doubts == doubts
+    [verdict] = explained(nodes, pod("q", limits(7))).verdicts
+    assert verdict.judgement.kubelet
+    assert verdict.judgement.kubelet.admitted
+
+
 def test_pods_that_have_ended_hold_nothing() -> None:
     gone = running("a", "one", limits(8, 4))
     gone["status"]["phase"] = "Succeeded"

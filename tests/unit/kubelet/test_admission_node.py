@@ -515,6 +515,86 @@ def test_a_state_that_the_kubelet_would_not_start_with_is_refused(text: str, mes
         Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": text})
 
 
+@pytest.mark.parametrize(
+    ("default", "entries", "free"),
+    [
+        pytest.param("0-1,4-15", {"u": {"c": "2"}}, "1-7,9-15", id="CPUs that are given out or back"),
+        pytest.param("0-15", {"u": {"c": "1"}}, "1-7,9-15", id="a CPU in both sets"),
+        pytest.param("", {}, "1-7,9-15", id="the last container has left"),
+    ],
+)
+def test_a_running_kubelet_has_cpus_with_which_it_would_not_start(
+    default: str, entries: dict[str, dict[str, str]], free: str
+) -> None:
+    state = {"cpu_manager_state": cpu_state(default, entries)}
+    node = Node(SMALL, STATIC, GPUS, state=state, running=True)
+    for name in node.pods:
+        node.remove(name)
+    node.settle()
+    assert node.cpu_manager
+    assert format_cpulist(ids_of(node.cpu_manager.available)) == free
+
+
+def test_a_running_kubelet_has_given_out_its_last_cpu() -> None:
+    """kubernetes/kubernetes#141196."""
+    config = {**STATIC, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
+    state = {"cpu_manager_state": cpu_state("", {"u": {"c": "1-7,9-15"}})}
+    node = Node(SMALL, config, GPUS, state=state, running=True)
+    assert node.admit(pod(1), "p").in_the_way == ("cpu",)
+    with pytest.raises(KubeletConfigError, match="default cpuset cannot be empty"):
+        Node(SMALL, config, GPUS, state=state)
+
+
+@pytest.mark.parametrize(
+    ("default", "entries"),
+    [
+        pytest.param("1-15", {}, id="another reservation"),
+        pytest.param("0-15", {"u": {"c": "16"}}, id="a CPU that the machine has not"),
+    ],
+)
+def test_a_running_kubelet_has_no_cpus_of_another_machine_or_configuration(
+    default: str, entries: dict[str, dict[str, str]]
+) -> None:
+    with pytest.raises(KubeletConfigError):
+        Node(SMALL, STATIC, GPUS, state={"cpu_manager_state": cpu_state(default, entries)}, running=True)
+
+
+def test_a_running_kubelet_has_memory_with_which_it_would_not_start() -> None:
+    """An init container's hugepages span NUMA nodes, on one of which is what its app container has."""
+    pools = {"1Gi": HugepagePool(4, 4)}
+    topology = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB, hugepages=pools)
+    config = pinned(topology, topologyManagerPolicy="restricted", topologyManagerScope="pod")
+    first = Node(topology, config, GPUS)
+    init = {"name": "setup", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "hugepages-1Gi": "6Gi"}}}
+    assert first.admit({**pod(2, "1Gi"), "initContainers": [init]}, "p").admitted
+    state = {"memory_manager_state": memory_state(first.memory_manager)}
+    with pytest.raises(KubeletConfigError, match="the expected machine state is different"):
+        Node(topology, config, GPUS, state=state)
+    node = Node(topology, config, GPUS, state=state, running=True)
+    assert memory_state(node.memory_manager) == state["memory_manager_state"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param(("without", "with"), id="NUMA nodes have given what no container has"),
+        pytest.param(("with", "without"), id="the container has more than NUMA nodes have given"),
+    ],
+)
+def test_memory_that_a_running_kubelet_has_written_in_one_place_only(file: tuple[str, str]) -> None:
+    """Allocate writes NUMA nodes, then the container; RemoveContainer the container, then NUMA nodes."""
+    config = pinned(SMALL)
+    first = Node(SMALL, config, GPUS)
+    texts = {}
+    for state, name in (("without", "a"), ("with", "b")):
+        assert first.admit(pod(2, "3Gi"), name).admitted
+        texts[state] = json.loads(memory_state(first.memory_manager))
+    containers, nodes = (texts[each] for each in file)
+    torn = {**containers, "machineState": nodes["machineState"]}
+    node = Node(SMALL, config, GPUS, state={"memory_manager_state": json.dumps(torn)}, running=True)
+    assert json.loads(memory_state(node.memory_manager)) == containers
+
+
 def many_nodes(topology, **options):
     """Return the options with which a kubelet aligns pods on so many NUMA nodes."""
     limit = {"max-allowable-numa-nodes": str(len(topology.numa_nodes))}

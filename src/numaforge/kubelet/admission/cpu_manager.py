@@ -40,7 +40,8 @@ class CpuManager:
     """The static policy and its state; CPU sets are bitmasks.
 
     `default` is the shared pool (defaultCpuSet), `assignments` maps pod -> container -> exclusive CPUs,
-    `pods` maps pod -> the CPUs of a pod that is managed as one unit.
+    `pods` maps pod -> the CPUs of a pod that is managed as one unit. `unwritten` are CPUs of the shared pool
+    that the state file of a running kubelet had nowhere.
     """
 
     def __init__(self, topology: CpuTopology, settings: Settings) -> None:
@@ -54,19 +55,24 @@ class CpuManager:
         self.default = topology.cpus & ~self.reserved if self.options.strict_reservation else topology.cpus
         self.assignments: dict[str, dict[str, int]] = {}
         self.pods: dict[str, int] = {}
+        self.unwritten = 0
         self._reusable: tuple[str, int] = ("", 0)
 
-    def restore(self, state: CpuState) -> None:
-        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it."""
+    def restore(self, state: CpuState, *, running: bool = False) -> None:
+        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it.
+
+        That of a kubelet that is `running` need not be one to start with.
+        """
         complaint = check_cpu_state(
             state,
             ids_of(self.topology.cpus),
             ids_of(self.reserved),
             strict=self.options.strict_reservation,
+            running=running,
         )
         if complaint:
             raise KubeletConfigError(complaint)
-        if not state.default:
+        if not state.known:
             return
         self.default = mask_of(state.default)
         self.assignments = {
@@ -74,6 +80,19 @@ class CpuManager:
             for pod, containers in state.assignments.items()
         }
         self.pods = {pod: mask_of(cpus) for pod, cpus in state.pods.items()}
+        if running:
+            # What the kubelet gives out or back is in neither place between its two writes (allocateCPUs,
+            # RemoveContainer).
+            kept_back = self.reserved if self.options.strict_reservation else 0
+            self.unwritten = self.topology.cpus & ~kept_back & ~mask_of(state.known)
+            self.default |= self.unwritten
+
+    def has_given(self, demand: Demand) -> bool:
+        """Say whether a pod has all the CPUs that it gets."""
+        if demand.by_pod:
+            return not demand.pod_cpus or demand.pod.name in self.pods
+        held = self.assignments.get(demand.pod.name, {})
+        return not demand.pinned or all(name in held for name, cpus in demand.cpus.items() if cpus)
 
     @property
     def available(self) -> int:

@@ -45,6 +45,7 @@ class Scenario:
     state: Mapping[str, str] | None = None
     version: str | None = None
     claims: Claims | None = None
+    running: bool = False
 
     def node(self) -> Node:
         """Return a fresh node."""
@@ -53,6 +54,7 @@ class Scenario:
             self.config,
             self.devices,
             state=self.state,
+            running=self.running,
             version=self.version,
             claims=self.claims,
         )

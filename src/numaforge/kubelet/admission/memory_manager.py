@@ -5,7 +5,9 @@ pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.37, policy Static.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,8 +111,11 @@ class MemoryManager:
         self._reusable: tuple[str, dict[tuple[frozenset[int], str], int]] = ("", {})
         self._node_mask = machine.node_mask
 
-    def restore(self, state: MemoryState) -> None:
-        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it."""
+    def restore(self, state: MemoryState, *, running: bool = False) -> None:
+        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it.
+
+        That of a kubelet that is `running` need not be one to start with.
+        """
         complaint = check_memory_state(
             state,
             {
@@ -120,9 +125,11 @@ class MemoryManager:
                 }
                 for number, node in self.nodes.items()
             },
+            running=running,
         )
         if complaint:
             raise KubeletConfigError(complaint)
+        fresh = deepcopy(self.nodes)
         for number, saved in state.machine.items():
             node = self.nodes[number]
             node.assignments, node.group = saved["numberOfAssignments"], mask_of(saved["cells"])
@@ -134,6 +141,44 @@ class MemoryManager:
             for pod, containers in state.assignments.items()
         }
         self.pods = {pod: _blocks(blocks) for pod, blocks in state.pods.items()}
+        if running and self._is_half_written():
+            self.nodes = fresh
+            for block in self._held():
+                self._reserve(mask_of(block.numa_nodes), block.resource, block.bytes)
+
+    def _held(self) -> Iterator[MemoryBlock]:
+        """Yield what all pods hold."""
+        for pod, containers in self.assignments.items():
+            for blocks in [self.pods[pod]] if pod in self.pods else containers.values():
+                yield from blocks
+
+    def _is_half_written(self) -> bool:
+        """Say whether a running kubelet has written what it gives out or back in one place only.
+
+        It writes NUMA nodes and containers one after the other (Allocate, RemoveContainer). In between, the
+        assignments of a NUMA node are not those of its containers, or the bytes of all of them not the same.
+        """
+        assignments: Counter[int] = Counter()
+        sizes: Counter[str] = Counter()
+        for block in self._held():
+            assignments.update(block.numa_nodes)
+            sizes[block.resource] += block.bytes
+        reserved: Counter[str] = Counter()
+        for node in self.nodes.values():
+            reserved.update({resource: table.reserved for resource, table in node.tables.items()})
+        return sizes != reserved or any(
+            node.assignments != assignments[number] for number, node in self.nodes.items()
+        )
+
+    def has_given(self, demand: Demand) -> bool:
+        """Say whether a pod has all the memory that it gets; init containers that have ended need none."""
+        if demand.qos != GUARANTEED or not demand.pinned:
+            return True
+        if demand.by_pod:
+            return not demand.pod_memory or demand.pod.name in self.pods
+        held = self.assignments.get(demand.pod.name, {})
+        lasting = (each.name for each in demand.pod.containers if each.restartable or not each.init)
+        return all(name in held for name in lasting if demand.memory[name])
 
     def collect(self, active: Collection[str]) -> None:
         """Give back what pods hold that are no longer active (removeStaleState)."""

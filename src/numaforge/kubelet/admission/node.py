@@ -97,7 +97,8 @@ class Node:
     `topology` is a MachineShape (or a MachineInfo), `config` an effective KubeletConfiguration as a mapping,
     `devices` an inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
-    held there are known by UID, count with what they hold, and can be removed. `predicates=False` leaves out
+    held there are known by UID, count with what they hold, and can be removed. With `running` they are those
+    of a kubelet that runs: it has files with which it would not start. `predicates=False` leaves out
     the resource predicates. `version` is the kubelet's; without it the rules of the newest one apply.
     `claims` is what pods' claims find here, which is the scheduler's alone; without it that is not known.
 
@@ -113,6 +114,7 @@ class Node:
         devices: Mapping[str, Any] | None = None,
         *,
         state: Mapping[str, str] | None = None,
+        running: bool = False,
         predicates: bool = True,
         version: KubeletVersion | str | None = None,
         claims: Claims | None = None,
@@ -138,7 +140,7 @@ class Node:
         self._predicates = predicates
         self._requests: dict[str, Mapping[str, int]] = {}
         self._admitted: dict[str, Pod] = {}
-        self._restore(state or {})
+        self._restore(state or {}, running=running)
 
     def judged_claims(self, pod: Pod) -> JudgedClaims:
         """Return whether the node's devices serve what a pod claims beside the pods that are here."""
@@ -220,6 +222,19 @@ class Node:
         Its name there is its UID.
         """
         self._requests[pod.name] = self._request(pod)
+
+    def has_given(self, pod: Pod) -> bool:
+        """Say whether a pod has all that the managers give it: in files older than the pod it has not.
+
+        Devices are given first, so a pod with CPUs or memory of its own has its devices.
+        """
+        demand = Demand.of(pod, self.settings.gates)
+        managers = [each for each in (self.cpu_manager, self.memory_manager) if each]
+        if not all(each.has_given(demand) for each in managers):
+            return False
+        if any(pod.name in each.assignments for each in (*managers, self.device_manager)):
+            return True
+        return not any(pod_limits(pod).get(resource) for resource in self.device_manager.plugins)
 
     def fork(self) -> Node:
         """Return a node in the same state, which goes its own way."""
@@ -326,18 +341,18 @@ class Node:
         held = self.cpu_manager.assignments.get(pod, {}) if self.cpu_manager else {}
         return {container: ids_of(cpus) for container, cpus in held.items()}
 
-    def _restore(self, state: Mapping[str, str]) -> None:
+    def _restore(self, state: Mapping[str, str], *, running: bool) -> None:
         unknown = set(state) - {checkpoint.CPU_STATE, checkpoint.MEMORY_STATE, DEVICE_STATE}
         if unknown:
             raise KubeletConfigError(f"{sorted(unknown)[0]!r} is not one of the kubelet's state files")
         if checkpoint.CPU_STATE in state:
             cpus = checkpoint.read_cpu_state(state[checkpoint.CPU_STATE], self.settings)
             if self.cpu_manager:
-                self.cpu_manager.restore(cpus)
+                self.cpu_manager.restore(cpus, running=running)
         if checkpoint.MEMORY_STATE in state:
             memory = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE], self.settings)
             if self.memory_manager:
-                self.memory_manager.restore(memory)
+                self.memory_manager.restore(memory, running=running)
         if DEVICE_STATE in state:
             self.device_manager.restore(read_device_state(state[DEVICE_STATE]))
         self._requests = self._held_requests()
