@@ -28,9 +28,9 @@ def digest(parts: Iterable[str | bytes]) -> str:
 
 
 def tree_parts(root: Path) -> Iterator[str | bytes]:
-    """Yield name, mode and content of every file below `root`, in order."""
+    """Yield name, mode and content of every file below `root`, in order; of a clone without Git's own."""
     for path in sorted(root.rglob("*")):
-        if path.is_file():
+        if path.is_file() and ".git" not in path.relative_to(root).parts:
             yield f"{path.relative_to(root)} {path.stat().st_mode & 0o777:o}"
             yield path.read_bytes()
 

@@ -33,9 +33,9 @@ class Component:
     version_module: str | None = None
     """The module whose version the programs report through k8s.io/component-base."""
     sources: str | None = None
-    """The folder of the sources, where several components share them."""
+    """The folder of the sources, where several components share them, or that of a clone elsewhere."""
     modules: str | None = None
-    """The folder whose module file is used, where it is another component's."""
+    """The folder whose module file is used, where it is another component's, or one elsewhere."""
 
     @property
     def folder(self) -> Path:
@@ -159,7 +159,7 @@ def _flags(component: Component) -> list[str]:
         symbols,
     ]
     if component.modules:
-        flags.append(f"-modfile=../{component.modules}/go.mod")
+        flags.append(f"-modfile={os.path.relpath(component.module_file, component.folder)}")
     return [*flags, "-tags", ",".join(component.tags)] if component.tags else flags
 
 
@@ -173,17 +173,22 @@ def _required_version(component: Component, module: str) -> str:
 
 def _compile(component: Component, folder: Path) -> None:
     packages = [package for _, package in component.programs]
+    output = f"{folder}/" if len(packages) > 1 else str(folder / component.programs[0][0])
+    run_go(component.folder, "build", *_flags(component), "-o", output, *packages)
+
+
+def run_go(folder: Path, *arguments: str) -> None:
+    """Run Go's command in a folder; raise LabError with the end of what it complains of."""
     environment = {name: value for name, value in os.environ.items() if name != "GOFLAGS"}
     environment |= {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     environment["GOGC"] = "400"  # the compiler collects garbage less often: 6% of its CPU time
-    output = f"{folder}/" if len(packages) > 1 else str(folder / component.programs[0][0])
     done = subprocess.run(
-        [*BESIDE_TESTS, go(), "build", *_flags(component), "-o", output, *packages],
-        cwd=component.folder,
+        [*BESIDE_TESTS, go(), *arguments],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode != 0:
-        raise LabError(f"go build failed:\n{done.stderr[-4000:]}", where=str(component.folder))
+        raise LabError(f"go {arguments[0]} failed:\n{done.stderr[-4000:]}", where=str(folder))

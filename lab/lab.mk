@@ -12,7 +12,7 @@ PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance imag
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
-.PHONY: test-all $(PARTS:%=test-%) kubelets lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
+.PHONY: test-all $(PARTS:%=test-%) test-second-scheduler kubelets lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
 
 lab-build: setup ## build the lab's binaries and image without starting anything
 	@$(PYTHON) -m lab build
@@ -63,6 +63,10 @@ test-workers: setup ## three virtual workers, pods that move between them
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
 	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py)
+
+test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler (SCHEDULER_PLUGINS=clone); renews the record that docs/cluster.md shows
+	@NUMAFORGE_SCHEDULER_PLUGINS=$(SCHEDULER_PLUGINS) NUMAFORGE_SCHEDULER_RECORD=docs/second-scheduler.json $(LONG) tests/lab/test_second_scheduler.py
+	@$(PYTHON) -m docs.picture_examples
 
 test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss
 	@$(LONG) tests/lab/test_image.py

@@ -56,12 +56,11 @@ def topology(provisioned: Node) -> NodeTopology:
     return read_topology(parse_output(provisioned.run("sh -s", input_text=script())))
 
 
-@pytest.fixture(scope="module")
-def placements(provisioned: Node, pods: list[str]) -> list[Placement]:
-    """What the kubelet's three state files say about each pod."""
-    cpus = json.loads(provisioned.run(f"cat {STATE}/cpu_manager_state"))
-    memory = json.loads(provisioned.run(f"cat {STATE}/memory_manager_state"))
-    devices = json.loads(provisioned.run(f"cat {STATE}/device-plugins/kubelet_internal_checkpoint"))
+def placements_of(node: Node, uids: list[str]) -> list[Placement]:
+    """Return what the kubelet's three state files say about each pod."""
+    cpus = json.loads(node.run(f"cat {STATE}/cpu_manager_state"))
+    memory = json.loads(node.run(f"cat {STATE}/memory_manager_state"))
+    devices = json.loads(node.run(f"cat {STATE}/device-plugins/kubelet_internal_checkpoint"))
     entries = devices["Data"]["PodDeviceEntries"]
     return [
         Placement(
@@ -79,8 +78,14 @@ def placements(provisioned: Node, pods: list[str]) -> list[Placement]:
                 for device in ids
             ),
         )
-        for uid in pods
+        for uid in uids
     ]
+
+
+@pytest.fixture(scope="module")
+def placements(provisioned: Node, pods: list[str]) -> list[Placement]:
+    """What the kubelet gave each pod."""
+    return placements_of(provisioned, pods)
 
 
 def test_every_pod_has_the_cpus_memory_and_gpu_that_it_asked_for(placements):

@@ -39,6 +39,11 @@ class Placing:
     scheduler: str = _DEFAULT_SCHEDULER
 
     @property
+    def by_default(self) -> bool:
+        """Whether the default scheduler places it; another may know more than these filters."""
+        return self.scheduler == _DEFAULT_SCHEDULER
+
+    @property
     def keys(self) -> frozenset[str]:
         """The labels that decide."""
         expressions = [each for term in self.terms or () for each in _listed(term, "matchExpressions")]

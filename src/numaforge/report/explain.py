@@ -173,11 +173,15 @@ def _disagreement(answer: Explanation) -> Iterator[str]:
     reasons = sorted(
         {str(each.judgement.kubelet.reason) for each in answer.disagreeing if each.judgement.kubelet}
     )
-    said = (
-        f"The scheduler may send it to {_folded(names)}, where it fails with {' or '.join(reasons)}: the "
-        "scheduler counts a node's resources, and sees no NUMA nodes."
+    default = answer.about.placing.by_default
+    who, does = (
+        ("The scheduler", "the scheduler counts") if default else ("The default filters", "they count")
     )
-    if answer.likely in names and sum(not each.judgement.reasons for each in answer.verdicts) > 1:
+    said = (
+        f"{who} may send it to {_folded(names)}, where it fails with {' or '.join(reasons)}: {does} a node's "
+        f"resources, and {'sees' if default else 'see'} no NUMA nodes."
+    )
+    if default and answer.likely in names and sum(not each.judgement.reasons for each in answer.verdicts) > 1:
         said += f" It would rather choose {answer.likely}, of which the most is free."
     yield from wrapped(said, _WIDTH, "")
 
@@ -235,7 +239,7 @@ def _sets(opinion: Opinion) -> str:
 
 def _not_judged(answer: Explanation) -> Iterator[str]:
     about = answer.about
-    if about.placing.scheduler != "default-scheduler":
+    if not about.placing.by_default:
         yield f"what {about.placing.scheduler} adds to the default filters"
     yield from about.placing.unseen
     yield from answer.workload.notes

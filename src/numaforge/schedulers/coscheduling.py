@@ -11,7 +11,6 @@ from numaforge.schedulers.fleet import (
     example_container,
     example_job,
     gang_pod,
-    gang_resources,
 )
 
 NAME = "coscheduling"
@@ -27,8 +26,13 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
+    """Return the documents; without minResources, which is compared with the sum of all nodes.
+
+    A gang that is refused by it waits up to five minutes after there is room: the plugin has the pods tried
+    again when pods or PodGroups come, not when pods end or nodes join (pkg/coscheduling, EventsToRegister).
+    """
     count, container = len(fleet.nodes), example_container(gang_pod(fleet))
-    group = {"minMember": count, "scheduleTimeoutSeconds": 120, "minResources": gang_resources(fleet)}
+    group = {"minMember": count, "scheduleTimeoutSeconds": 120}
     template = {
         "metadata": {"labels": {GROUP_LABEL: _GANG}},
         "spec": {

@@ -151,10 +151,11 @@ class ServedNode:
 
     @property
     def largest_pod(self) -> dict[str, str]:
-        """What the largest pod asks for that this node takes, with all of its devices."""
-        if not self.plan.largest_pods:
+        """What the largest pod asks for that this node takes, with the most devices that one pod may have."""
+        admitted = [pod for pod in self.plan.largest_pods if pod.cpus]
+        if not admitted:
             return {}
-        most = max(self.plan.largest_pods, key=lambda pod: (pod.devices, pod.cpus))
+        most = max(admitted, key=lambda pod: (pod.devices, pod.cpus))
         asked = {"cpu": str(most.cpus), "memory": str(most.memory_bytes)}
         asked |= {f"hugepages-{size}": str(count) for size, count in most.hugepages_bytes.items() if count}
         return asked | ({most.resource: str(most.devices)} if most.resource else {})

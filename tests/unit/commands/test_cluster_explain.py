@@ -86,6 +86,16 @@ def test_a_pod_that_its_kubelet_refuses_says_why_and_what_would_help(folder: Pat
     assert "  in the pod: 6 CPUs instead of 5 in the container main; then on dgx-01" in text
 
 
+def test_a_pod_of_another_scheduler_is_judged_by_the_default_filters(folder: Path, capsys: Any) -> None:
+    (folder / "other.yaml").write_text(ODD.replace("spec: {", "spec: {schedulerName: other, "))
+    code, printed = said(capsys, "other.yaml", "dgx-h100", *TRAINING)
+    text = " ".join(printed.split())
+    assert code == ExitCode.NO
+    assert "The default filters may send it to dgx-01, where it fails with SMTAlignmentError" in text
+    assert "The scheduler may send it" not in text
+    assert "not judged: what other adds to the default filters" in text
+
+
 def test_the_document_has_every_node_with_both_words(folder: Path, capsys: Any) -> None:
     code, text = said(capsys, "odd.yaml", "dgx-h100", "epyc-nps4", *TRAINING, "-o", "json")
     assert code == ExitCode.NO

@@ -193,7 +193,27 @@ def test_a_gang_asks_for_what_the_smallest_of_its_nodes_has() -> None:
     smallest = min(int(node.largest_pod["cpu"]) for node in nodes)
     assert (asked["cpu"], asked["nvidia.com/gpu"]) == (str(smallest), "8")
     assert group["minMember"] == 2
-    assert group["minResources"]["nvidia.com/gpu"] == "16"
+
+
+def test_a_gang_of_coscheduling_is_not_refused_by_the_sum_of_all_nodes() -> None:
+    """Of what it refuses by minResources nothing is tried again when pods end."""
+    assert (
+        "minResources" not in only(documents(folder("coscheduling", served("dgx-h100")), "PodGroup"))["spec"]
+    )
+
+
+@pytest.mark.parametrize("system", ["coscheduling", "gangs", "volcano"])
+def test_a_gang_asks_each_node_for_no_more_gpus_than_its_kubelet_gives_one_pod(system: str) -> None:
+    strict = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
+    node = served("dgx-h100", strict, kubelet="1.37.2")
+    assert max(pod.devices for pod in node.plan.largest_pods) == 8  # which no pod may have
+    asked = [
+        template["spec"]["containers"][0]["resources"]["limits"]
+        for job in documents(folder(system, node), "Job")
+        for template in [job["spec"].get("template") or job["spec"]["tasks"][0]["template"]]
+    ]
+    assert [limits["nvidia.com/gpu"] for limits in asked] == ["4"]
+    assert int(asked[0]["cpu"]) > 0
 
 
 @pytest.mark.parametrize(
