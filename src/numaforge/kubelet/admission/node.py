@@ -19,7 +19,7 @@ from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
-from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod
+from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod, pod_limits
 from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_fit, counts, request_of
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
