@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from rich.console import Console
@@ -36,6 +37,8 @@ from numaforge.topology.model import NodeTopology
 from tests.fixtures.rollout_world import World
 
 NODE = Path(shell.__file__).parent / "node"
+SECOND_SCHEDULER = Path(__file__).with_name("second-scheduler.json")
+"""What `make test-second-scheduler` has seen."""
 
 _STYLE = """
 text { font-family: Inter, Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; fill: #1b1f24; }
@@ -509,6 +512,76 @@ def live() -> str:
     return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE)
 
 
+# ---- a pod between two schedulers ----
+
+_GPU = "nvidia.com/gpu"
+_SECOND = "scheduler-plugins-scheduler"
+_HALF = 480
+
+
+def second_scheduler() -> str:
+    """Return where two schedulers sent one pod, and what the kubelets made of it, as recorded in a run."""
+    seen = json.loads(SECOND_SCHEDULER.read_text(encoding="utf-8"))
+    asked, nodes, explained = seen["pod"], seen["nodes"], seen["explained"]
+    default, second = seen["default-scheduler"], seen[_SECOND]
+    left, right = 20, 20 + _HALF + 40
+    wanted = f"{asked['cpu']} CPUs, {asked['memory']}, {asked[_GPU]} {_GPU}"
+    elements = [
+        *Block("plain", 370, 16, 300, 62, "one pod", (wanted, "on one NUMA node, or not at all")).svg(),
+        _arrow(f"M460 78L{left + _HALF / 2} 121"),
+        _arrow(f"M580 78L{right + _HALF / 2} 121"),
+    ]
+    sums = {each: sum(int(zone.get(each, 0)) for zone in nodes[default["node"]]) for each in ("cpu", _GPU)}
+    counted = (f"{default['node']} has {sums['cpu']} CPUs and {sums[_GPU]} GPUs,", "and is less busy")
+    read = (
+        "NodeResourceTopologyMatch, with what cluster generate has written:",
+        f"no zone of {default['node']} has {asked[_GPU]} GPUs",
+    )
+    refusal = (default["message"].removeprefix("Pod was rejected: "),)
+    given = (f"CPUs {second['cpus']} and GPUs {' and '.join(second['gpus'])},", "all on that NUMA node")
+    columns = (
+        (left, "default-scheduler", counted, default, "bad", default["reason"], refusal),
+        (right, _SECOND, read, second, "good", "Running", given),
+    )
+    for x, name, why, sent, kind, ending, words in columns:
+        middle = x + _HALF / 2
+        elements += [
+            *Block("forwards", x, 122, _HALF, 62, name, why).svg(),
+            _arrow(f"M{middle} 184V227"),
+            *_node(x, 228, sent["node"], nodes[sent["node"]], sent.get("numa_node")),
+            _arrow(f"M{middle} 330V361"),
+            _text("its kubelet", middle + 8, 350),
+            *Block(kind, x, 362, _HALF, 66, ending, words).svg(),
+        ]
+    said = "; ".join(f"{name}: {answer}" for name, answer in sorted(explained.items()))
+    gang, releases = seen["gang"], seen["releases"]
+    together = f"{gang['placed while a node is cordoned']} pods of it are placed while a node is cordoned"
+    second_kubernetes = releases["kubernetes of the second scheduler"]
+    built = f"scheduler-plugins {releases['scheduler-plugins'][:8]} on Kubernetes {second_kubernetes}"
+    notes = (
+        f"cluster explain, before the pod was created: {said}",
+        f"A PodGroup of {gang['members']}: {together}, then {len(gang['then'])} at once.",
+        f"{built}; API server and kubelets {releases['kubernetes']}",
+    )
+    elements += [_text(line, left, 456 + number * 18, _SIZE) for number, line in enumerate(notes)]
+    return _document("A pod between two schedulers", right + _HALF + 20, 508, elements)
+
+
+def _node(x: float, y: float, name: str, zones: list[dict[str, Any]], chosen: int | None) -> Iterator[str]:
+    """Yield a node with a box for each of its NUMA nodes, one of which may be chosen."""
+    yield f'<rect class="plain" x="{x}" y="{y}" width="{_HALF}" height="102" rx="5"/>'
+    yield _text(name, x + _HALF / 2, y + 22, _SIZE, "bold", "middle")
+    gap = 8
+    width = (_HALF - gap) / max(4, len(zones)) - gap
+    start = x + (_HALF - len(zones) * (width + gap) + gap) / 2
+    for number, zone in enumerate(zones):
+        lines = (f"{zone['cpu']} CPUs", f"{zone.get(_GPU, 0)} {'GPU' if zone.get(_GPU) == '1' else 'GPUs'}")
+        kind = "good" if number == chosen else "canvas"
+        yield from Block(
+            kind, start + number * (width + gap), y + 34, width, 60, f"NUMA node {number}", lines
+        ).svg()
+
+
 def diagrams() -> dict[str, str]:
     """Return each diagram by its file's name."""
     return {
@@ -517,4 +590,5 @@ def diagrams() -> dict[str, str]:
         "node-phases.svg": node_phases(),
         "transaction.svg": transaction(),
         "rollout-live.svg": live(),
+        "second-scheduler.svg": second_scheduler(),
     }

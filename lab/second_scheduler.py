@@ -57,7 +57,7 @@ class Clones:
 
     def component(self) -> gobuild.Component:
         """Return what builds it: its own module file, with the lab's release of the same Kubernetes minor."""
-        texts = self._module_files()
+        texts = self.module_files()
         key = cache.digest([text for each in texts.items() for text in each])
         modules = cache.obtain(f"{_PROGRAM}-modules", key, lambda folder: self._complete(folder, texts))
         return gobuild.Component(
@@ -74,7 +74,7 @@ class Clones:
             (folder / name).write_text(text)
         gobuild.run_go(self.plugins, "list", "-deps", "-mod=mod", f"-modfile={folder / 'go.mod'}", _PACKAGE)
 
-    def _module_files(self) -> dict[str, str]:
+    def module_files(self) -> dict[str, str]:
         """Return the texts of go.mod and go.sum."""
         text = (self.plugins / "go.mod").read_text()
         found = re.search(r"^\s*k8s\.io/kubernetes v(1\.(\d+))\.", text, re.MULTILINE)
