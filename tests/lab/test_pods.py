@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
@@ -17,22 +16,12 @@ from numaforge.roles.node import NodePlan
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from tests.lab.placements import GPU, STATE, Placement, placements_of
 from tests.lab.rollouts import kubectl
 from tests.lab.running_pods import pod, uid_of_running
 
-GPU = "nvidia.com/gpu"
-STATE = "/var/lib/kubelet"
 COUNT = 3
 MEMORY = 128 * 2**20
-
-
-@dataclass(frozen=True)
-class Placement:
-    """What one pod got: its CPUs, its memory in bytes by NUMA nodes, the PCI addresses of its GPUs."""
-
-    cpus: frozenset[int]
-    memory: dict[frozenset[int], int]
-    gpus: frozenset[str]
 
 
 @pytest.fixture(scope="module")
@@ -54,32 +43,6 @@ def plan(provisioned: Node) -> NodePlan:
 @pytest.fixture(scope="module")
 def topology(provisioned: Node) -> NodeTopology:
     return read_topology(parse_output(provisioned.run("sh -s", input_text=script())))
-
-
-def placements_of(node: Node, uids: list[str]) -> list[Placement]:
-    """Return what the kubelet's three state files say about each pod."""
-    cpus = json.loads(node.run(f"cat {STATE}/cpu_manager_state"))
-    memory = json.loads(node.run(f"cat {STATE}/memory_manager_state"))
-    devices = json.loads(node.run(f"cat {STATE}/device-plugins/kubelet_internal_checkpoint"))
-    entries = devices["Data"]["PodDeviceEntries"]
-    return [
-        Placement(
-            cpus=parse_cpulist(cpus["entries"][uid]["work"]),
-            memory={
-                frozenset(block["numaAffinity"]): block["size"]
-                for block in memory["entries"][uid]["work"]
-                if block["type"] == "memory"
-            },
-            gpus=frozenset(
-                device
-                for entry in entries
-                if entry["PodUID"] == uid and entry["ResourceName"] == GPU
-                for ids in entry["DeviceIDs"].values()
-                for device in ids
-            ),
-        )
-        for uid in uids
-    ]
 
 
 @pytest.fixture(scope="module")

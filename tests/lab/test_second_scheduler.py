@@ -25,8 +25,9 @@ from lab.node import Node
 from lab.second_scheduler import CLONES, NAME, PLUGINS, Clones, SecondScheduler, build
 from numaforge.cpulist import format_cpulist
 from numaforge.schedulers.coscheduling import GROUP_LABEL
-from tests.lab.rollouts import PROFILE, in_repository, inventory
-from tests.lab.test_pods import GPU, placements_of, pod
+from tests.lab.placements import GPU, placements_of
+from tests.lab.rollouts import PROFILE, in_repository, inventory, kubectl
+from tests.lab.running_pods import pod
 
 pytestmark = [pytest.mark.long, pytest.mark.vm]
 PATIENCE_S = 600
@@ -81,7 +82,7 @@ class Pair:
         return dict(answer)
 
     def create(self, manifest: dict[str, Any]) -> None:
-        self.lab.kubectl("create", "-f", "-", input_text=json.dumps(manifest))
+        kubectl(self.lab, "create", "-f", "-", manifest=manifest)
 
     def until(self, holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
         """Return when something holds."""
