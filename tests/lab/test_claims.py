@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.slices import slice_deviations
 from numaforge.schedulers.systems import generate
 from numaforge.topology.rails import rails
+from tests.lab.definitions import kubectl
 from tests.unit.schedulers.served import BY_CLAIMS, served
 
 pytestmark = pytest.mark.lab
@@ -29,11 +29,6 @@ STANDARD = "resource.kubernetes.io"
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with Fleet(tmp_path_factory.mktemp("claims")) as fleet:
         yield fleet
-
-
-def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(fleet.control_plane.kubectl()), f"--kubeconfig={fleet.kubeconfig}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def slice_of(node: ServedNode, driver: str, devices: list[dict[str, Any]]) -> dict[str, Any]:

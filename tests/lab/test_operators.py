@@ -18,7 +18,7 @@ import pytest
 from lab.kwok import Fleet
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.systems import generate
-from tests.lab.test_schedulers import REQUIRED, kubectl, serve_definitions
+from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, kubectl, serve_definitions
 from tests.unit.schedulers.served import (
     BY_CLAIMS,
     CPX,
@@ -140,7 +140,7 @@ def test_a_field_that_an_operator_does_not_have_is_refused(fleet: Fleet, tmp_pat
 
 def policy_of(held: Mapping[str, Any]) -> dict[str, Any]:
     """Return a ClusterPolicy as the operator's chart makes it: with the parts that it requires."""
-    return {**held, "spec": {**{name: {} for name in (*REQUIRED, "nodeStatusExporter")}, **held["spec"]}}
+    return {**held, "spec": {**{name: {} for name in REQUIRED_OF_CLUSTER_POLICY}, **held["spec"]}}
 
 
 def lacking(written: Any, live: Any, where: str) -> Iterator[str]:

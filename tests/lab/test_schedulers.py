@@ -16,10 +16,10 @@ from numaforge.schedulers import gpu_operator
 from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import SYSTEMS, generate
 from tests.fixtures.crd_schemas import SCHEMAS
+from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, kubectl, serve
 from tests.unit.schedulers.served import HANDED, fleet_for, served
 
 pytestmark = pytest.mark.lab
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NEEDED = (
     "noderesourcetopologies",
     "volcano-numatopologies",
@@ -48,32 +48,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         for name in NEEDED:
             serve(fleet, name)
         yield fleet
-
-
-def serve(fleet: Fleet, name: str) -> None:
-    """Have an API server serve what a system has published, and wait until it does."""
-    serve_definitions(fleet, name, (SCHEMAS / f"{name}.yaml").read_text())
-
-
-def serve_definitions(fleet: Fleet, name: str, text: str) -> None:
-    """Have an API server serve the definitions in a YAML text, and wait until it does."""
-    for definition in filter(None, yaml.safe_load_all(text)):
-        definition["metadata"].setdefault("annotations", {})["api-approved.kubernetes.io"] = (
-            "unapproved, for a test"
-        )
-        fleet.send("POST", DEFINITIONS, definition)
-        path = f"{DEFINITIONS}/{definition['metadata']['name']}"
-        fleet.wait_until(lambda path=path: is_served(fleet, path), f"{name} is not served")  # type: ignore[misc]
-
-
-def is_served(fleet: Fleet, path: str) -> bool:
-    conditions = (fleet.control_plane.get(path).get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
-
-
-def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(fleet.control_plane.kubectl()), f"--kubeconfig={fleet.kubeconfig}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -169,7 +143,6 @@ def test_a_strict_api_server_refuses_a_field_that_there_is_not(fleet: Fleet, tmp
 
 
 POLICY = "/apis/nvidia.com/v1/clusterpolicies"
-REQUIRED = ("operator", "daemonsets", "driver", "toolkit", "devicePlugin", "gfd", "dcgm", "dcgmExporter")
 
 
 def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Fleet, tmp_path: Path) -> None:
@@ -188,7 +161,7 @@ def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Flee
     assert applied.returncode == 0, applied.stderr
     serve(fleet, "gpu-operator-clusterpolicies")
     values = yaml.safe_load((folder / "gpu-operator/gpu-operator.values.yml").read_text())
-    spec = {name: {} for name in (*REQUIRED, "nodeStatusExporter")} | values
+    spec = {name: {} for name in REQUIRED_OF_CLUSTER_POLICY} | values
     policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
     fleet.send("POST", POLICY, {**policy, "spec": spec})
     code, said = verified(fleet, *machines)

@@ -52,8 +52,8 @@ HELD: Mapping[str, str] = {
 
 ELSEWHERE: Mapping[str, str] = {
     r"pipx|uv|python3 -m venv|podman": "needs an index of packages or images; tests/wheel installs the wheel",
-    r"make|python (bench|docs)/|NUMAFORGE_(KUBELETS|CHECKOUTS)=": "test_docs_commands.py: the verb or script "
-    "exists",
+    r"make|python (bench|docs)/|NUMAFORGE_KUBELETS=": "test_docs_commands.py: the verb or script exists",
+    r"NUMAFORGE_CHECKOUTS=\S+": "needs other projects' repositories",
     r"git clone": "needs other projects' repositories",
     r"pyinfra": "needs hosts; tests/wheel and tests/lab run those of README and `init`",
     r"numaforge (apply|doctor|verify|rollout)": "needs hosts; tests/wheel, tests/ssh and tests/lab run them",
