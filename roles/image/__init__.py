@@ -28,10 +28,9 @@ from numaforge.profile import NodeProfile, load_profile
 from numaforge.roles.image import program
 from numaforge.roles.image.manifest import BOM, Installed, bill, manifest
 from numaforge.roles.image.wish import KEY, Image, read_image
-from numaforge.snapshot import Snapshot
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.ready import ready_machine, ready_machines
+from numaforge.topology.saved import saved_machine
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
@@ -176,11 +175,11 @@ def image() -> None:
 
 
 def _machine(named: str) -> NodeTopology:
-    """Return a ready machine, or the one in a snapshot's file."""
+    """Return a ready machine, or the one in a file."""
     if named in ready_machines():
         return ready_machine(named)
     try:
-        return read_topology(Snapshot.from_document(parse_json(read_text(named))))
+        return saved_machine(parse_json(read_text(named)))
     except NotJsonError as error:
         raise NumaforgeError(f"is no JSON: {error}", where=named) from error
     except NumaforgeError as error:

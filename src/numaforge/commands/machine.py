@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
 
-_PLAN = {"cpus", "numa_nodes", "decisions"}  # keys that stand together in plans alone
 
 _NAMED = "numaforge.machine"  # where --machine waits for the argument that it stands for
 _HELP = "A snapshot, a topology, a folder, a ready machine such as dgx-h100, or a host."
@@ -203,11 +202,12 @@ def machine_and_plan(
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:
     """Return the machine of this name, or the plan in a file."""
     from numaforge.roles.document import from_document
+    from numaforge.topology.saved import is_plan
 
     if not is_file(source):
         return _machine_called(source)
     document = _document(source)
-    if not isinstance(document, dict) or not document.keys() >= _PLAN:
+    if not is_plan(document):
         return _machine_in(document, source)
     with _located(source):
         return from_document(document)
@@ -324,18 +324,10 @@ def _document(source: str, most_mib: int = MOST_MIB) -> object:
 
 def _machine_in(document: object, source: str) -> NodeTopology:
     """Return the machine in a snapshot or in a topology document; `source` is its file."""
-    from numaforge.snapshot import Snapshot
-    from numaforge.topology import from_document, read_topology
+    from numaforge.topology.saved import saved_machine
 
     with _located(source), step(f"interpreting {source}"):
-        if isinstance(document, dict) and "packages" in document:
-            return from_document(document)
-        if isinstance(document, dict) and document.keys() >= _PLAN:
-            raise NumaforgeError(
-                "is a plan, and no machine",
-                remedy="give the snapshot that it was made of; admit, fit and check take it with --plan",
-            )
-        return read_topology(Snapshot.from_document(document))
+        return saved_machine(document)
 
 
 def _plan_of(machine: NodeTopology) -> NodePlan | None:

@@ -1,0 +1,30 @@
+"""Machines that were saved: a snapshot, or the topology document that was made of one."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from numaforge.errors import NumaforgeError
+from numaforge.snapshot import Snapshot
+from numaforge.topology.document import from_document
+from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
+
+_OF_PLANS = {"cpus", "numa_nodes", "decisions"}  # keys that stand together in plans alone
+
+
+def saved_machine(document: object) -> NodeTopology:
+    """Return the machine in a snapshot or in a topology document. Raises NumaforgeError for anything else."""
+    if isinstance(document, dict) and "packages" in document:
+        return from_document(document)
+    if is_plan(document):
+        raise NumaforgeError(
+            "is a plan, and no machine",
+            remedy="give the snapshot that it was made of; admit, fit and check take it with --plan",
+        )
+    return read_topology(Snapshot.from_document(document))
+
+
+def is_plan(document: object) -> TypeGuard[dict[str, Any]]:
+    """Say whether a document is a plan."""
+    return isinstance(document, dict) and document.keys() >= _OF_PLANS
