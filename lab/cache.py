@@ -13,6 +13,9 @@ from pathlib import Path
 from lab.paths import cache_directory
 from lab.progress import say, step
 
+_KEPT = 4
+"""How many results of one kind stay."""
+
 
 def digest(parts: Iterable[str | bytes]) -> str:
     """Return the hash of a recipe's parts; the same parts in another order are another recipe."""
@@ -64,11 +67,11 @@ def obtain(kind: str, key: str, make: Callable[[Path], None]) -> Path:
     return final
 
 
-def _forget_old(newest: Path, keep: int = 4) -> None:
+def _forget_old(newest: Path) -> None:
     """Remove all but the newest results of one kind; a recipe that comes back is made again."""
     results = [path for path in newest.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
     results.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in results[keep:]:
+    for path in results[_KEPT:]:
         if path != newest:
             say(f"forget {path.parent.name} {path.name}")
             shutil.rmtree(path)

@@ -14,7 +14,6 @@ from numaforge.topology.gpu_models import COMPUTE_DIES, MODELS
 from numaforge.topology.slices import PARTITIONS
 from numaforge.topology.vendors import AMD
 
-COMPUTE_MODES = (*PARTITIONS, "CPX")
 MEMORY_MODES = ("NPS1", "NPS2", "NPS4", "NPS8")
 
 _EIGHT_DIES = {"SPX": ("NPS1",), "DPX": ("NPS1", "NPS2"), "QPX": ("NPS1", "NPS4"), "CPX": ("NPS1", "NPS4")}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part
-from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files
+from numaforge.maintenance.part import Found, Goal, Look, Part, switched
+from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.worker import source
@@ -96,24 +96,18 @@ def part(
     moves = [f"{gpu.pci_address}: {was.modes} -> {gpu.modes}" for gpu, was in both]
     reloads = any(gpu.memory != was.memory for gpu, was in both)
     if relinks:
-        states = ("disabled", "enabled")
-        moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
-    most = _ONCE_SECONDS + _GPU_SECONDS * len(wanted) + (_RELOAD_SECONDS if reloads else 0) if wanted else 30
-    return Part(
+        moves.append(switched(UNIT, enabled=enabled))
+    gone = ["amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile"] if reloads else []
+    once_more = _RELOAD_SECONDS if reloads else 0
+    return worker_part(
         NAME,
-        sentences=(
-            *(["amdgpu is reloaded: every AMD GPU of the machine is gone meanwhile"] if reloads else []),
-            *(stops(holders) if wanted else ()),
-        ),
-        moves=tuple(moves),
+        moves,
         data=data(wanted, now, holders, may_stop) if wanted else {},
+        sentences=(*gone, *stops(holders)),
         settings={"AMD_BOOT_LINK": BOOT_LINK, "AMD_BOOT_LINK_TARGET": AMD_UNIT_PATH if enabled else ""},
-        drains=bool(wanted),
-        restarts_kubelet=bool(wanted),
-        apply_seconds=most,
-        undo_seconds=most + (_RELOAD_SECONDS if reloads else 0),
-        boot_seconds=most,
-        units=(UNIT,),  # it would bring back what the undoing has just taken away
+        seconds=_ONCE_SECONDS + _GPU_SECONDS * len(wanted) + once_more,
+        more_to_undo=once_more,
+        unit=UNIT,
     )
 
 

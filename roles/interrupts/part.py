@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.cpulist import format_cpulist, format_cpumask
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
 from numaforge.roles.interrupts.paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
 
@@ -44,8 +44,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     moves = [*_moved(found), *_left(found)]
     at_boot = INTERRUPTS_UNIT_PATH in [file.path for file in goal.plan.files]
     if (said.get("unit") == "enabled") is not at_boot:
-        states = ("disabled", "enabled")
-        moves.append(f"{INTERRUPTS_UNIT}: {states[not at_boot]} -> {states[at_boot]}")
+        moves.append(switched(INTERRUPTS_UNIT, enabled=at_boot))
     block, file, verb, irqbalance = _irqbalance_change(plan, found, said)
     moves += irqbalance
     return part(plan, moves, block=block, file=file, verb=verb, enabled=at_boot) if moves else None

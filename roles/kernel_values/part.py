@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.files import TUNING_UNIT_PATH
 from numaforge.roles.kernel_values.record import (
@@ -162,8 +162,7 @@ def part(
         moves.append("swap: on -> off")
     moves += [f"swap {device}: off -> on, as before numaforge" for device in swaps_on]
     if relinks:
-        states = ("disabled", "enabled")
-        moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
+        moves.append(switched(UNIT, enabled=enabled))
     rows = {path: f"back\t{line(path)}\t{line(value)}" for path, value in back.items()}
     rows |= {
         path: f"{'recorded' if path in kept else 'new'}\t{line(path)}\t{line(value)}"

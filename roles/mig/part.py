@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part
-from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files
+from numaforge.maintenance.part import Found, Goal, Look, Part, switched
+from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH
@@ -120,21 +120,15 @@ def part(
     """
     moves = [move for gpu, is_now in zip(wanted, now, strict=True) for move in _moves(gpu, is_now)]
     if relinks:
-        states = ("disabled", "enabled")
-        moves.append(f"{UNIT}: {states[not enabled]} -> {states[enabled]}")
-    most = seconds(len(wanted)) if wanted else 30
-    return Part(
+        moves.append(switched(UNIT, enabled=enabled))
+    return worker_part(
         NAME,
-        sentences=stops(holders) if wanted else (),
-        moves=tuple(moves),
+        moves,
         data=data(wanted, now, holders, may_stop) if wanted else {},
+        sentences=stops(holders),
         settings={"MIG_BOOT_LINK": BOOT_LINK, "MIG_BOOT_LINK_TARGET": MIG_UNIT_PATH if enabled else ""},
-        drains=bool(wanted),
-        restarts_kubelet=bool(wanted),
-        apply_seconds=most,
-        undo_seconds=most,
-        boot_seconds=most,
-        units=(UNIT,),  # it would bring back what the undoing has just taken away
+        seconds=seconds(len(wanted)),
+        unit=UNIT,
     )
 
 

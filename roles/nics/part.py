@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
 from numaforge.roles.nics.files import NICS_UNIT_PATH
 from numaforge.roles.rdma.paths import RDMA_GATE_UNIT_PATH
 from numaforge.roles.rdma.planned import NicSetting
@@ -61,11 +61,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
         return None
     moves = [f"{nic} {name}: {now[nic, name]} -> {value}" for (nic, name), value in changed.items()]
     moves += [f"{nic} {name}: back to {value}" for (nic, name), value in returned.items()]
-    states = ("disabled", "enabled")
-    moves += [
-        f"{PurePosixPath(path).name}: {states[not wanted[path]]} -> {states[wanted[path]]}"
-        for path in relinked
-    ]
+    moves += [switched(PurePosixPath(path).name, enabled=wanted[path]) for path in relinked]
     return part(_settings(changed), _settings(returned), enabled=wanted, moves=moves)
 
 

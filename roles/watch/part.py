@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.file_content import boot_link
-from numaforge.maintenance.part import Found, Goal, Look, Part
+from numaforge.maintenance.part import Found, Goal, Look, Part, switched
 from numaforge.roles.watch.files import (
     WATCH_CONF_PATH,
     WATCH_SCRIPT_PATH,
@@ -43,8 +43,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     untold = "kubeconfig" in earlier and (plan is None or plan.kubeconfig is None)
     moves = []
     if enabled is not (plan is not None):
-        states = ("disabled", "enabled")
-        moves.append(f"{WATCH_TIMER}: {states[enabled]} -> {states[not enabled]}")
+        moves.append(switched(WATCH_TIMER, enabled=not enabled))
     if plan and timer is not None and timer != "active":
         moves.append(f"{WATCH_TIMER}: {timer or 'unknown'} -> active")
     if left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from itertools import cycle
 
@@ -14,3 +15,10 @@ def natural(name: str) -> list[tuple[int, str]]:
         (int(Decimal(part)), "") if number else (-1, part)
         for part, number in zip(re.split(r"([0-9]+)", name), cycle((False, True)), strict=False)
     ]
+
+
+def first_of(names: Iterable[str], most: int = 3, joint: str = ", ") -> str:
+    """Return the first names of a list, and how many more there are: `a, b, c and 4 more`."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return joint.join(listed[:most]) + more

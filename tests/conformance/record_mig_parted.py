@@ -48,7 +48,6 @@ ALIKE = {  # PCI ids of GPUs that differ in nothing else, by the model that stan
     "h100-96gb": ("233d", "2329"),
     "h200-141gb": ("233b",),
 }
-WITHOUT_MIG = ("l40s", "1fb0")
 _WITHOUT_MIG = {"l40s": ("0x26b910de", "NVIDIA L40S"), "1fb0": ("0x1fb010de", "NVIDIA T1000")}
 
 

@@ -291,7 +291,6 @@ ELSEWHERE = {
     },
 }
 """Commands without a door, and where what they read is tried."""
-ROOTS = "--root: its files are those of a snapshot, which `topology FILE` has"
 
 
 @pytest.fixture

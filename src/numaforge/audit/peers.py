@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numaforge.audit.facts import PEER_RULES, PeerRule, text_of
 from numaforge.audit.makes import LEAST_SIBLINGS
 from numaforge.audit.readings import Spread, Values
+from numaforge.ordering import first_of
 
 _COUNTS = frozenset({"NA120", "NA140"})  # how many devices there are; other facts do not tell it again
 _COMPLETE = frozenset({"NA131", "NA162"})  # what such a fact does not name is not there
@@ -29,9 +30,7 @@ class Unusual:
 
     def __str__(self) -> str:
         of = f"{self.place}: " if self.place else ""
-        named = self.devices[:_MOST_PLACES]
-        more = f" and {len(self.devices) - len(named)} more" if len(self.devices) > len(named) else ""
-        at = f" ({', '.join(named)}{more})" if named else ""
+        at = f" ({first_of(self.devices, _MOST_PLACES)})" if self.devices else ""
         return f"{of}{self.value}{at}; {self.siblings} siblings have {self.usual}"
 
 

@@ -13,6 +13,7 @@ import click
 
 from numaforge.commands.capture import address
 from numaforge.errors import NumaforgeError
+from numaforge.ordering import first_of
 from numaforge.report.hostnames import MOST_NAMES, unfolded
 from numaforge.report.terminal import remark
 
@@ -154,9 +155,8 @@ def _refuse_what_is_there(folder: Path) -> None:
         raise NumaforgeError("is a file", where=str(folder), remedy="name a folder that does not exist yet")
     names = sorted(path.name for path in folder.iterdir())
     if names:
-        more = [f"and {len(names) - _NAMED_AT_MOST} more"] if len(names) > _NAMED_AT_MOST else []
         raise NumaforgeError(
-            f"the folder is not empty: {', '.join([*names[:_NAMED_AT_MOST], *more])}",
+            f"the folder is not empty: {first_of(names, _NAMED_AT_MOST)}",
             where=str(folder),
             remedy="nothing is overwritten: name a folder that does not exist yet, or an empty one",
         )

@@ -40,16 +40,16 @@ class FileChange:
     new: FileContent | None
 
 
-def read_script(paths: Sequence[str], known: Iterable[str] = ()) -> str:
-    """Return the script whose answer `parse_states` reads.
-
-    A file whose text is among the `known` ones is not sent.
-    """
-    return asking(reading(paths, known))
+def read_script(paths: Sequence[str]) -> str:
+    """Return the script whose answer `parse_states` reads."""
+    return asking(reading(paths))
 
 
 def reading(paths: Sequence[str], known: Iterable[str] = ()) -> str:
-    """Return what reads files in a script that has other parts."""
+    """Return what reads files in a script that has other parts.
+
+    A file whose text is among the `known` ones is not sent.
+    """
     return shell.library("node/bundle_read") + shell.call("read_files", [known_sums(known), *paths])
 
 

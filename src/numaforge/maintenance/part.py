@@ -172,6 +172,11 @@ class PartModule(Protocol):
         """
 
 
+def switched(unit: str, *, enabled: bool) -> str:
+    """Return the move of a unit that becomes enabled, or is so no longer."""
+    return f"{unit}: disabled -> enabled" if enabled else f"{unit}: enabled -> disabled"
+
+
 def lines(*texts: str) -> str:
     """Return a data file of one line each."""
     return "".join(f"{text}\n" for text in texts)

@@ -8,10 +8,11 @@ from typing import Any
 
 from numaforge.errors import HostError
 from numaforge.given import digits
-from numaforge.maintenance.part import Found, lines
+from numaforge.maintenance.part import Found, Part, lines
 from numaforge.shell import line
 
 OLDEST_PYTHON = (3, 9)
+_LINK_SECONDS = 30
 
 
 def units_of(found: Found, part: str) -> tuple[str, ...]:
@@ -28,6 +29,37 @@ def stops(holders: Iterable[str]) -> tuple[str, ...]:
     """Return what is said of units that hold a GPU which changes."""
     return tuple(
         f"{unit}, which holds a GPU, may be stopped for that, and is started again" for unit in holders
+    )
+
+
+def worker_part(
+    name: str,
+    moves: Sequence[str],
+    *,
+    data: Mapping[str, str],
+    sentences: Sequence[str],
+    settings: Mapping[str, str],
+    seconds: int,
+    unit: str,
+    more_to_undo: int = 0,
+) -> Part:
+    """Return a part with a worker, or one that changes only the link of its `unit`, where `data` is empty.
+
+    The worker takes `seconds`, and to undo the same and `more_to_undo`.
+    """
+    most = seconds if data else _LINK_SECONDS
+    return Part(
+        name,
+        sentences=tuple(sentences) if data else (),
+        moves=tuple(moves),
+        data=data,
+        settings=settings,
+        drains=bool(data),
+        restarts_kubelet=bool(data),
+        apply_seconds=most,
+        undo_seconds=most + more_to_undo,
+        boot_seconds=most,
+        units=(unit,),  # it would bring back what the undoing has just taken away
     )
 
 

@@ -10,10 +10,6 @@ from numaforge.measure import outputs
 from numaforge.measure.limits import gpu_limit, gpus_by_number, nvlink_limit, port_limit
 from numaforge.topology.model import NodeTopology, NumaNode, RdmaDevice
 
-MOST_RUNS = 9
-MOST_SECONDS = 60
-"""How often a figure may be taken, and how long one run may be asked to take."""
-
 _GRACE_SECONDS = 15  # beside the seconds that a program is asked to take
 _BLOCK_SECONDS = 30  # sysbench goes through a block at random before it looks at the clock
 _MEMRATE_SECONDS = (
@@ -22,7 +18,6 @@ _MEMRATE_SECONDS = (
 _MARGIN_SECONDS = 4  # those of ib_write_bw that count for nothing
 _GPU_SECONDS = 120
 _REDUCE_SECONDS = 180
-_PAIRS_OF_NODE = 2  # other NUMA nodes: the nearest and the farthest
 _MIB = 2**20
 _LEAST_BLOCK_MIB, _MOST_BLOCK_MIB, _MOST_RANDOM_MIB = 64, 1024, 256
 _SHARE_OF_MEMORY = 4  # a buffer has at most a fourth of what its NUMA node has

@@ -8,6 +8,7 @@ import subprocess
 
 from numaforge.errors import NumaforgeError
 from numaforge.findings import Severity
+from numaforge.ordering import first_of
 from numaforge.preflight.checks import Check
 from numaforge.rollout.cluster import Permission
 from numaforge.rollout.kubectl import KubectlCluster, permissions
@@ -53,8 +54,7 @@ def _dra_driver(cluster: KubectlCluster) -> tuple[Check, ...]:
     nodes = cluster.dynamic_mig()
     if not nodes:
         return ()
-    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
-    found = f"NVIDIA's driver cuts the GPUs of {', '.join(nodes[:_SHOWN])}{more} as claims come (DynamicMIG)"
+    found = f"NVIDIA's driver cuts the GPUs of {first_of(nodes, _SHOWN)} as claims come (DynamicMIG)"
     return (Check("DRA", found, Severity.NOTE, "a profile for them says mig.managed_by: dra-driver"),)
 
 

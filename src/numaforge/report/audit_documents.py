@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from numaforge import __version__
 from numaforge.audit.fleet import (
     AuditFinding,
     Changes,
@@ -21,8 +20,8 @@ from numaforge.errors import NumaforgeError
 from numaforge.findings import Severity
 from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.mistakes import shown
-from numaforge.report.check import SARIF_SCHEMA
 from numaforge.report.hostnames import unfolded
+from numaforge.report.sarif import sarif_log
 from numaforge.report.terminal import plain
 
 _MOST_MIB = 256  # of 5,000 machines with their facts
@@ -187,31 +186,11 @@ def sarif(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
     rules = {each.finding.id: each.rule for each in audit.findings}
     order = {rule: number for number, rule in enumerate(sorted(rules))}
     states = _baseline_states(audit, changed) if changed is not None else {}
-    return {
-        "$schema": SARIF_SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "numaforge audit",
-                        "version": __version__,
-                        "rules": [
-                            {
-                                "id": rule,
-                                "shortDescription": {"text": rules[rule].title},
-                                "defaultConfiguration": {"level": str(rules[rule].severity)},
-                            }
-                            for rule in order
-                        ],
-                    }
-                },
-                "results": [
-                    _result(each, order, states.get((each.machine, each.key))) for each in audit.findings
-                ],
-            }
-        ],
-    }
+    return sarif_log(
+        "numaforge audit",
+        [(each, rules[each].title, rules[each].severity) for each in order],
+        [_result(each, order, states.get((each.machine, each.key))) for each in audit.findings],
+    )
 
 
 def _baseline_states(audit: FleetAudit, changed: Changes) -> dict[tuple[str, str], str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from numaforge import __version__
 from numaforge.audit.fleet import AuditFinding, Changes, FleetAudit
+from numaforge.ordering import first_of
 from numaforge.report.audit_documents import STATES, state_counts, state_of
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import plain
@@ -232,7 +233,7 @@ def _select(name: str, label: str, choices: Mapping[str, str]) -> Iterator[str]:
 def _summary(several: Sequence[AuditFinding]) -> str:
     shown = [each for each in several if not each.accepted]
     titles = [*dict.fromkeys(each.rule.title for each in shown)]
-    return "; ".join(titles[:3]) + (f" and {len(titles) - 3} more" if len(titles) > 3 else "")
+    return first_of(titles, joint="; ")
 
 
 def _findings(several: Sequence[AuditFinding]) -> Iterator[str]:

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numaforge import __version__
 from numaforge.report.findings import finding_lines
+from numaforge.report.sarif import sarif_log
 
 if TYPE_CHECKING:
     from numaforge.findings import Finding
     from numaforge.kubelet.findings import Report
-
-_SARIF_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
-SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def as_text(report: Report) -> str:
@@ -61,36 +58,18 @@ def to_sarif(report: Report) -> dict[str, Any]:
     from numaforge.kubelet.findings import RULES
 
     ids = sorted({finding.id for finding in report.findings})
-    return {
-        "$schema": SARIF_SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {
-                    "driver": {
-                        "name": "numaforge check",
-                        "version": __version__,
-                        "rules": [
-                            {
-                                "id": rule_id,
-                                "shortDescription": {"text": RULES[rule_id].title},
-                                "defaultConfiguration": {"level": _SARIF_LEVELS[RULES[rule_id].severity]},
-                            }
-                            for rule_id in ids
-                        ],
-                    }
-                },
-                "results": [_sarif_result(finding, ids) for finding in report.findings],
-            }
-        ],
-    }
+    return sarif_log(
+        "numaforge check",
+        [(each, RULES[each].title, RULES[each].severity) for each in ids],
+        [_sarif_result(finding, ids) for finding in report.findings],
+    )
 
 
 def _sarif_result(finding: Finding, ids: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": finding.id,
         "ruleIndex": ids.index(finding.id),
-        "level": _SARIF_LEVELS[finding.severity],
+        "level": str(finding.severity),
         "message": {"text": f"{finding.evidence}. Remedy: {finding.remedy}"},
     }
     properties = {"path": finding.where, "kubelet": finding.text}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from numaforge.errors import NumaforgeError
+from numaforge.ordering import first_of
 from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import beside, control_plane_nodes, is_control_plane
 from numaforge.rollout.maintenance import foreign
@@ -16,6 +17,7 @@ from numaforge.rollout.names import DEFAULT_POOL
 from numaforge.rollout.record import RECORD
 from numaforge.rollout.steps import Clock
 
+_SHOWN = 5
 FRESH_SECONDS = 10.0
 
 CLIQUE = "nvidia.com/gpu.clique"
@@ -174,7 +176,7 @@ class Usage:
         out = (self.in_work | self.pool.out) - {node.name}  # a node that is out already costs nothing
         limit = budget.max_unavailable.of(len(self.pool.nodes))
         if len(out) >= limit:
-            return f"{len(out)} of at most {limit} nodes are out of service: {_first_names(out)}"
+            return f"{len(out)} of at most {limit} nodes are out of service: {first_of(sorted(out), _SHOWN)}"
         domain = budget.domain_of(node)
         if not domain and not budget.domain:
             return None
@@ -184,7 +186,7 @@ class Usage:
             if len(there) >= limit:
                 return (
                     f"{len(there)} of at most {limit} nodes of {budget.called([domain])} are out of service: "
-                    f"{_first_names(there)}"
+                    f"{first_of(sorted(there), _SHOWN)}"
                 )
         others = (self.in_work - {node.name}) & self.pool.nodes.keys()
         begun = {self.pool.domain_of(name) for name in others} - {domain}
@@ -238,9 +240,3 @@ def outside_the_pool(budget: Budget) -> str:
         f"its node is outside the pool {budget.pool!r} and not of the control plane: give a pool (a label "
         "selector) that selects it, or label the node so that it is selected"
     )
-
-
-def _first_names(names: Iterable[str], at_most: int = 5) -> str:
-    names = sorted(names)
-    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
-    return ", ".join(names[:at_most]) + more

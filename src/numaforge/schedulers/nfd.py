@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from numaforge.ordering import first_of
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written
 from numaforge.schedulers.labels import PREFIX, labels_of
 
@@ -36,9 +37,7 @@ def _rule(nodes: list[ServedNode]) -> dict[str, Any]:
     names = sorted(node.name for node in nodes)
     first = nodes[0]
     return {
-        "name": f"numaforge {names[0]}"
-        if len(names) == 1
-        else f"numaforge {names[0]} and {len(names) - 1} more",
+        "name": f"numaforge {first_of(names, 1)}",
         "labels": {**_labels(first), AS_PLANNED: "true"},
         "matchFeatures": [
             _matching("system.name", nodename={"op": "In", "value": names}),

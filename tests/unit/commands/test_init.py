@@ -144,7 +144,7 @@ def test_many_files_in_the_way_are_not_all_named(tmp_path: Path, capfd) -> None:
     for number in range(20):
         (tmp_path / f"file-{number:02}").touch()
     run(["init", str(tmp_path)])
-    assert "file-07, and 12 more\n" in capfd.readouterr().err
+    assert "file-07 and 12 more\n" in capfd.readouterr().err
 
 
 def test_the_folder_that_one_is_in_is_not_replaced(tmp_path: Path, monkeypatch, capfd) -> None:

@@ -84,7 +84,6 @@ def planned(
     return plan_node(topology, load_profile(wish))
 
 
-RESERVED = planned().cpus.reserved
 ALLOCATABLE = format_cpulist(planned().cpus.allocatable)
 
 

@@ -9,6 +9,7 @@ from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
+from numaforge.ordering import first_of
 from numaforge.roles.document import loads
 from numaforge.roles.host.managers import contests
 from numaforge.topology.model import InstalledPackage, NodeTopology
@@ -56,8 +57,7 @@ def _not_held(machine: NodeTopology) -> Iterator[Seen]:
 def _by_kind(packages: list[InstalledPackage], what: str) -> Iterator[Seen]:
     for kind in dict.fromkeys(package.kind for package in packages):
         names = [package.name for package in packages if package.kind == kind]
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield Seen(f"{', '.join(names[:3])}{more}: {what}", kind)
+        yield Seen(f"{first_of(names)}: {what}", kind)
 
 
 def is_bounded(pattern: str) -> bool:

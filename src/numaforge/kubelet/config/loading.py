@@ -153,14 +153,13 @@ def effective_config(
     drop_ins: Mapping[str, str] | None = None,
     flags: Sequence[str] = (),
     version: KubeletVersion | str = f"1.{LATEST_MINOR}",
-    environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the configuration a kubelet runs with: defaults, drop-ins in order, flags on top.
 
     Raises KubeletConfigError where the kubelet could not load it.
     """
     kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
-    variables = {DROP_IN_VARIABLE: "1"} if environment is None else environment
+    variables = {DROP_IN_VARIABLE: "1"}
     try:
         configuration, _ = load(
             config_text, drop_ins or {}, flags, kubelet, variables, CONFIG_PATH, DROP_IN_DIR

@@ -28,6 +28,7 @@ from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
 from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.values.gotext import quoted
+from numaforge.ordering import first_of
 from numaforge.quantity import Quantity
 from numaforge.topology.model import Core, CpuSet, MachineShape
 
@@ -36,7 +37,6 @@ _Findings = Iterator[Finding]
 _FIRST_MINOR_WITH_MEMORY_QOS = 37
 _FIRST_MINOR_WITHOUT_EVENT_LIMIT = 37
 _FIRST_MINOR_KEEPING_HALVES = 37
-_SHOWN = 3
 """How many containers a finding names."""
 
 
@@ -225,8 +225,7 @@ def _held_halves(
     }
     if not held:
         return
-    shown = ", ".join(f"{name} ({format_cpulist(cpus)})" for name, cpus in list(held.items())[:_SHOWN])
-    more = f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else ""
+    shown = first_of(f"{name} ({format_cpulist(cpus)})" for name, cpus in held.items())
     consequence = f"they keep them in spite of {FULL_PCPUS_ONLY}"
     if version.rules_minor < _FIRST_MINOR_KEEPING_HALVES and any(len(cpus) % size for cpus in held.values()):
         consequence = (
@@ -234,7 +233,7 @@ def _held_halves(
         )
     yield configuration.places.finding(
         "NF520",
-        f"containers hold parts of cores: {shown}{more}; {consequence}",
+        f"containers hold parts of cores: {shown}; {consequence}",
         "drain the node before the restart, so that their pods start again",
         f"cpuManagerPolicyOptions.{FULL_PCPUS_ONLY}",
     )
