@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,6 @@ STANDARD = "resource.kubernetes.io"
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with Fleet(tmp_path_factory.mktemp("claims")) as fleet:
         yield fleet
-
-
-def kubectl(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(fleet.control_plane.kubectl()), f"--kubeconfig={fleet.kubeconfig}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def slice_of(node: ServedNode, driver: str, devices: list[dict[str, Any]]) -> dict[str, Any]:
@@ -139,7 +133,7 @@ def test_the_scheduler_gives_a_pod_a_gpu_with_its_rail_and_cpus_of_its_numa_node
     [folder] = generate([node], ["dra"])
     for name, text in folder.texts():
         (tmp_path / name).write_text(text)
-    applied = kubectl(fleet, "apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
+    applied = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
     assert applied.returncode == 0, applied.stderr
     fleet.add_node(node.name)
     for driver in ("gpu.nvidia.com", "dra.cpu"):
