@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -88,6 +89,11 @@ class Fleet(Api):
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
         return self.control_plane.kubeconfig
+
+    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator, and return what it says, whether or not it fails."""
+        command = [str(self.control_plane.kubectl()), f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     def stop(self) -> None:
         """End everything, and let others have the ports."""

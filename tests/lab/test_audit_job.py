@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,8 @@ def pod() -> dict[str, Any]:
 
 @pytest.mark.lab
 def test_the_api_server_takes_it(fleet: Fleet) -> None:
-    command = [str(fleet.control_plane.kubectl()), f"--kubeconfig={fleet.kubeconfig}", "create"]
     options = ["--dry-run=server", "--validate=strict", f"--filename={JOB}", "--output=yaml"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=60)
+    done = fleet.kubectl("create", *options)
     assert done.returncode == 0, done.stderr
     taken = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
     assert {*taken} == {"ConfigMap", "PersistentVolumeClaim", "CronJob"}

@@ -14,7 +14,6 @@ from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.slices import slice_deviations
 from numaforge.schedulers.systems import generate
 from numaforge.topology.rails import rails
-from tests.lab.definitions import kubectl
 from tests.unit.schedulers.served import BY_CLAIMS, served
 
 pytestmark = pytest.mark.lab
@@ -134,7 +133,7 @@ def test_the_scheduler_gives_a_pod_a_gpu_with_its_rail_and_cpus_of_its_numa_node
     [folder] = generate([node], ["dra"])
     for name, text in folder.texts():
         (tmp_path / name).write_text(text)
-    applied = kubectl(fleet, "apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
+    applied = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
     assert applied.returncode == 0, applied.stderr
     fleet.add_node(node.name)
     for driver in ("gpu.nvidia.com", "dra.cpu"):

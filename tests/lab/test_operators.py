@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.kwok import Fleet
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.systems import generate
-from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, kubectl, serve_definitions
+from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
 from tests.unit.schedulers.served import (
     BY_CLAIMS,
     CPX,
@@ -105,9 +106,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         for repository, names in DEFINITIONS.items():
             for name in names:
                 file = Path(str(CHECKOUTS)) / repository / f"config/crd/bases/{name}.yaml"
-                serve_definitions(fleet, name, file.read_text())
+                for definition in filter(None, yaml.safe_load_all(file.read_text())):
+                    serve(fleet, definition)
         for namespace in ("gpu-operator", "kube-amd-gpu"):
-            kubectl(fleet, "create", "namespace", namespace)
+            fleet.kubectl("create", "namespace", namespace)
         yield fleet
 
 
@@ -119,7 +121,7 @@ def test_the_operators_own_schema_keeps_every_field(name: str, fleet: Fleet, tmp
     written = [*(each for file in folder.files for each in file.documents), *policies]
     (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
     strict = ("apply", "--server-side", "--force-conflicts", "--validate=strict")
-    applied = kubectl(fleet, *strict, "-f", str(tmp_path / "all.json"))
+    applied = fleet.kubectl(*strict, "-f", str(tmp_path / "all.json"))
     assert applied.returncode == 0, applied.stderr
     own = [each for each in written if each["kind"] in PATHS]
     assert own
@@ -133,7 +135,7 @@ def test_a_field_that_an_operator_does_not_have_is_refused(fleet: Fleet, tmp_pat
     [config] = [each for file in folder.files for each in file.documents if each["kind"] == "DeviceConfig"]
     (tmp_path / "wrong.json").write_text(json.dumps({**config, "spec": {**config["spec"], "dryver": {}}}))
     strict = ("apply", "--server-side", "--force-conflicts", "--validate=strict")
-    refused = kubectl(fleet, *strict, "-f", str(tmp_path / "wrong.json"))
+    refused = fleet.kubectl(*strict, "-f", str(tmp_path / "wrong.json"))
     assert refused.returncode != 0
     assert "dryver" in refused.stderr
 

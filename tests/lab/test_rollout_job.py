@@ -36,8 +36,7 @@ HOSTS = 8
 
 
 def kubectl(fleet: Fleet, *arguments: str) -> str:
-    command = [str(fleet.control_plane.kubectl()), f"--kubeconfig={fleet.kubeconfig}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = fleet.kubectl(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -137,11 +136,7 @@ def test_a_pod_needs_no_kubeconfig(fleet: Fleet, tmp_path: Path) -> None:
 
 def _may_list_nodes(fleet: Fleet) -> bool:
     account = "system:serviceaccount:kube-system:numaforge-rollout"
-    command = [str(fleet.control_plane.kubectl()), f"--kubeconfig={fleet.kubeconfig}"]
-    done = subprocess.run(
-        [*command, "auth", "can-i", "list", "nodes", f"--as={account}"], capture_output=True, check=False
-    )
-    return done.returncode == 0
+    return fleet.kubectl("auth", "can-i", "list", "nodes", f"--as={account}").returncode == 0
 
 
 # ---- its shards, as processes ----

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,28 +16,12 @@ from lab.kwok import Fleet
 from numaforge.schedulers import gpu_operator
 from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.fixtures.crd_schemas import SCHEMAS
-from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, kubectl, serve
+from tests.fixtures.crd_schemas import SCHEMAS, WITHOUT_SCHEMA, definitions
+from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
 from tests.unit.schedulers.served import HANDED, fleet_for, served
 
 pytestmark = pytest.mark.lab
-NEEDED = (
-    "noderesourcetopologies",
-    "volcano-numatopologies",
-    "volcano-hypernodes",
-    "volcano-queues",
-    "volcano-jobs",
-    "coscheduling-podgroups",
-    "crane-noderesourcetopologies",
-    "koordinator-clusternetworktopologies",
-    "openshift-machineconfigpools",
-    "openshift-machineconfigs",
-    "openshift-kubeletconfigs",
-    "kueue-topologies",
-    "nfd",
-    "network-operator-nicclusterpolicies",
-)
-WITHOUT_SCHEMA = ("ResourceFlavor", "DeviceConfig")
+KINDS_WITHOUT_SCHEMA = {kind for _, kind in WITHOUT_SCHEMA}
 GATES, SERVED = ("GenericWorkload",), ("scheduling.k8s.io/v1beta1",)
 
 
@@ -45,32 +30,49 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     if not SCHEMAS.is_dir():
         pytest.skip("the systems' schemas are not here")
     with Fleet(tmp_path_factory.mktemp("fleet"), gates=GATES, served=SERVED) as fleet:
-        for name in NEEDED:
-            serve(fleet, name)
+        written = written_kinds()
+        published = {each["metadata"]["name"]: each for each in definitions() if kind_of(each) in written}
+        for definition in published.values():
+            serve(fleet, definition)
         yield fleet
+
+
+def written_kinds() -> set[tuple[str, str]]:
+    """Return the API group and the kind of each object that a system is given."""
+    return {
+        (document["apiVersion"].partition("/")[0], document["kind"])
+        for system in SYSTEMS
+        for folder in generate(fleet_for(system), [system])
+        for file in folder.files
+        for document in file.documents
+    }
+
+
+def kind_of(definition: dict[str, Any]) -> tuple[str, str]:
+    return definition["spec"]["group"], definition["spec"]["names"]["kind"]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
     version = gang_version(kubeconfig=str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl()))
     [folder] = generate(fleet_for(system), [system], version)
-    if {each["kind"] for file in folder.files for each in file.documents} <= set(WITHOUT_SCHEMA):
+    if {each["kind"] for file in folder.files for each in file.documents} <= KINDS_WITHOUT_SCHEMA:
         pytest.skip(f"the schemas of {system} are not here")
     for namespace in {each["metadata"].get("namespace") for file in folder.files for each in file.documents}:
         if namespace not in (None, "default"):
-            kubectl(fleet, "create", "namespace", namespace)
+            fleet.kubectl("create", "namespace", namespace)
     for name, text in folder.texts():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         known = [
             each
             for each in text.split("---\n")
-            if not any(f"kind: {kind}\n" in each for kind in WITHOUT_SCHEMA)
+            if not any(f"kind: {kind}\n" in each for kind in KINDS_WITHOUT_SCHEMA)
         ]
         file.write_text("---\n".join(known))
-    applied = kubectl(fleet, "apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
+    applied = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
     assert applied.returncode == 0, applied.stderr
-    again = kubectl(fleet, "apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
+    again = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
     assert again.returncode == 0, again.stderr
 
 
@@ -99,24 +101,19 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     program = str(Path(sys.executable).with_name("numaforge"))
     command = [program, "cluster", "generate", "dgx-h100", "epyc-nps4", "--profile", "training"]
     subprocess.run([*command, "--to", str(tmp_path)], check=True, capture_output=True)
-    for system in (
-        "labels",
-        "nfd",
-        "noderesourcetopology",
-        "volcano",
-        "koordinator",
-        "crane",
-        "openshift",
-        "network-operator",
-    ):
-        text = (tmp_path / system / "kustomization.yaml").read_text()
+    for system in [each.name for each in generate([served(name) for name in MACHINES[:2]]) if each.held()]:
+        kustomization = tmp_path / system / "kustomization.yaml"
+        if system == "kueue" or not kustomization.is_file():
+            continue
+        text = kustomization.read_text()
         [command] = re.findall(r"^# kubectl (apply .*) -k \.$", text, re.MULTILINE)
-        applied = kubectl(fleet, *command.split(), "--force-conflicts", "-k", str(tmp_path / system))
+        applied = fleet.kubectl(*command.split(), "--force-conflicts", "-k", str(tmp_path / system))
         assert applied.returncode == 0, applied.stderr
+    # Of kueue only the levels: its flavors have no schema here.
     levels = tmp_path / "levels.yaml"
     levels.write_text((tmp_path / "kueue/topology.yaml").read_text().split("---\n")[0])
     ours = ("--server-side", "--force-conflicts", "--field-manager=numaforge-kueue")
-    assert kubectl(fleet, "apply", *ours, "-f", str(levels)).returncode == 0
+    assert fleet.kubectl("apply", *ours, "-f", str(levels)).returncode == 0
     code, said = verified(fleet)
     [held] = [line for line in said.splitlines() if " held to " in line]
     assert (code, held.partition(" held")[0]) == (0, "19 objects"), said
@@ -135,9 +132,7 @@ def test_a_strict_api_server_refuses_a_field_that_there_is_not(fleet: Fleet, tmp
     [folder] = generate([served("dgx-h100")], ["volcano"])
     text = dict(folder.texts())["numatopologies.yaml"].replace("numares:", "numaRes:")
     (tmp_path / "wrong.yaml").write_text(text)
-    refused = kubectl(
-        fleet, "apply", "--server-side", "--validate=strict", "-f", str(tmp_path / "wrong.yaml")
-    )
+    refused = fleet.kubectl("apply", "--server-side", "--validate=strict", "-f", str(tmp_path / "wrong.yaml"))
     assert refused.returncode != 0
     assert "numaRes" in refused.stderr
 
@@ -154,12 +149,11 @@ def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Flee
     subprocess.run(
         [program, "cluster", "generate", *machines, "--to", str(folder)], check=True, capture_output=True
     )
-    kubectl(fleet, "create", "namespace", gpu_operator.NAMESPACE)  # which may be there
-    applied = kubectl(
-        fleet, "apply", "--server-side", "--force-conflicts", "-k", str(folder / "gpu-operator")
-    )
+    fleet.kubectl("create", "namespace", gpu_operator.NAMESPACE)  # which may be there
+    applied = fleet.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder / "gpu-operator"))
     assert applied.returncode == 0, applied.stderr
-    serve(fleet, "gpu-operator-clusterpolicies")
+    [policies] = [each for each in definitions() if kind_of(each) == ("nvidia.com", "ClusterPolicy")]
+    serve(fleet, policies)
     values = yaml.safe_load((folder / "gpu-operator/gpu-operator.values.yml").read_text())
     spec = {name: {} for name in REQUIRED_OF_CLUSTER_POLICY} | values
     policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}

@@ -1,34 +1,15 @@
-"""docs/gpus.md shows real answers, and names every field of a GPU that it speaks of."""
+"""docs/gpus.md explains every line, and names every field of a GPU that it speaks of."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import fields
 
-import pytest
-
 from lab.paths import REPOSITORY
-from numaforge.cli import run
 from numaforge.report.gpus import NOTES
 from numaforge.topology.model import Gpu, NodeTopology
 
 PAGE = (REPOSITORY / "docs" / "gpus.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def answer(monkeypatch, capsys):
-    """Return what the page's command prints."""
-    monkeypatch.setenv("COLUMNS", "80")
-    run(["topology", "dgx-h100-busy"])
-    return "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
-
-
-def test_the_page_shows_the_real_answer(answer):
-    (example,) = re.findall(
-        r"^```console\n\$ numaforge topology dgx-h100-busy\n(.*?)^```$", PAGE, re.DOTALL | re.M
-    )
-    for shown in filter(None, example.split("...\n")):
-        assert shown in answer
 
 
 def test_the_page_explains_every_line():

@@ -15,25 +15,11 @@ from numaforge.explain.candidates import Candidate, GivenMachine, candidates
 from numaforge.explain.cluster import GROUPS, LiveCluster, group_stubs, read_cluster
 from numaforge.explain.explanation import Explanation, explain
 from numaforge.explain.workload import Group, group_name, group_of, workloads_of
-from numaforge.kubelet.admission import read_inventory
-from numaforge.kubelet.admission.fit import Scenario
-from tests.fixtures.machines import GIB, machine
+from tests.fixtures.scenarios import scenario
 
 GPU = "nvidia.com/gpu"
-SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
-"""16 CPUs on 2 NUMA nodes, 2 of them reserved on the first."""
 ALLOCATABLE = {"cpu": "14", "memory": "30Gi", "pods": "110", GPU: "4"}
 NUMA = "numaforge.io/numa-policy"
-
-
-def scenario(**config: Any) -> Scenario:
-    static = {
-        "cpuManagerPolicy": "static",
-        "reservedSystemCPUs": "0,8",
-        "topologyManagerPolicy": "single-numa-node",
-        "evictionHard": {"memory.available": "0%"},
-    }
-    return Scenario(SMALL, {**static, **config}, read_inventory({GPU: [0, 0, 1, 1]}))
 
 
 def offline(*names: str, **config: Any) -> tuple[Candidate, ...]:

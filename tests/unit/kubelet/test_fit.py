@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from numaforge.kubelet.admission import Pod, read_inventory
 from numaforge.kubelet.admission.fit import Advice, LargestShape, Scenario, fill, fit, largest_shapes
 from tests.fixtures.machines import GIB, machine
+from tests.fixtures.scenarios import scenario
 
-SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 GPUS = read_inventory({"nvidia.com/gpu": [0, 0, 1, 1]})
-
-
-def scenario(**config: Any) -> Scenario:
-    static = {
-        "cpuManagerPolicy": "static",
-        "reservedSystemCPUs": "0,8",
-        "topologyManagerPolicy": "single-numa-node",
-        "evictionHard": {"memory.available": "0%"},
-    }
-    return Scenario(SMALL, {**static, **config}, GPUS)
 
 
 def pod(cpu: int, gpus: int = 0, memory: str = "1Gi") -> Pod:

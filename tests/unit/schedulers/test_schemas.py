@@ -12,17 +12,12 @@ from jsonschema import Draft202012Validator
 
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.systems import SYSTEMS, generate
-from tests.fixtures.crd_schemas import SCHEMAS, strict
+from tests.fixtures.crd_schemas import SCHEMAS, WITHOUT_SCHEMA, definitions, strict
 from tests.unit.schedulers.served import fleet_for, served
 
 BUILT_IN = ("batch/", "scheduling.k8s.io/")
 KINDS = ("Node", "Job")
 """What the API server itself knows; the others are the systems' own."""
-WITHOUT_SCHEMA = {
-    ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"),
-    ("mellanox.com/v1alpha1", "NicNodePolicy"),
-    ("amd.com/v1alpha1", "DeviceConfig"),
-}
 FLEETS = {
     "an H100 machine": ("dgx-h100",),
     "one whose GPUs are cut": ("dgx-h100-mig",),
@@ -37,13 +32,11 @@ FLEETS = {
 def schemas() -> Mapping[tuple[str, str], Mapping[str, Any]]:
     """Return the schema of each object, by API version and kind."""
     found = {}
-    for file in SCHEMAS.glob("*.yaml"):
-        for document in yaml.safe_load_all(file.read_text()):
-            if document and document["kind"] == "CustomResourceDefinition":
-                spec = document["spec"]
-                for version in spec["versions"]:
-                    key = f"{spec['group']}/{version['name']}", spec["names"]["kind"]
-                    found[key] = strict(version["schema"]["openAPIV3Schema"])
+    for definition in definitions():
+        spec = definition["spec"]
+        for version in spec["versions"]:
+            key = f"{spec['group']}/{version['name']}", spec["names"]["kind"]
+            found[key] = strict(version["schema"]["openAPIV3Schema"])
     return found
 
 

@@ -15,10 +15,9 @@ from numaforge.errors import SnapshotError
 from numaforge.snapshot import from_local, from_root, parse_output, script
 from numaforge.topology import read_topology
 from tests.fixtures.answers import answered
+from tests.fixtures.captures import captured_by_nobody
 from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
 from tests.fixtures.trees import link, program, write, write_tree
-
-NOBODY = 65534
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
@@ -340,14 +339,9 @@ def test_devices_of_a_kubelet_with_another_root_are_found(shell, tmp_path):
 def test_a_checkpoint_that_the_user_may_not_read_is_named():
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), lab_node())
-        root.chmod(0o755)
         held = write(root, "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", checkpoint(UID))
         held.chmod(0)
-        user = NOBODY if os.getuid() == 0 else None
-        finished = subprocess.run(
-            ["sh", "-s"], input=script(folder), capture_output=True, text=True, check=True, user=user
-        )
-    captured = parse_output(finished.stdout)
+        captured = captured_by_nobody(root)
     assert captured.unreadable == ("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",)
     assert "pods" not in captured.commands
 
@@ -377,18 +371,10 @@ def test_the_kubelets_version_is_asked(shell, tmp_path):
 def test_a_text_that_the_user_may_not_read_is_named():
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), lab_node())
-        root.chmod(0o755)
         state = write(root, "/var/lib/kubelet/cpu_manager_state", "{}")
         state.chmod(0)
-        finished = subprocess.run(
-            ["sh", "-s"],
-            input=script(folder),
-            capture_output=True,
-            text=True,
-            check=True,
-            user=NOBODY if os.getuid() == 0 else None,
-        )
-    assert parse_output(finished.stdout).unreadable == ("/var/lib/kubelet/cpu_manager_state",)
+        captured = captured_by_nobody(root)
+    assert captured.unreadable == ("/var/lib/kubelet/cpu_manager_state",)
 
 
 GOOD = ["sys/devices/system/cpu/online:0-1", "t /etc/os-release", " 49 44"]

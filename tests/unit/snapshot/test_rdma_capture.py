@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 
 from numaforge.framing import Answer
 from numaforge.snapshot import from_root, parse_output, script
 from numaforge.topology import read_topology
+from tests.fixtures.captures import captured_by_nobody
 from tests.fixtures.rdma_hosts import PF, SWITCH, VF, rdma_device, rdma_host
 from tests.fixtures.trees import write, write_tree
-
-NOBODY = 65534
 
 
 def test_the_script_sees_what_the_reader_of_folders_sees(shell, tmp_path):
@@ -34,17 +31,8 @@ def test_the_script_sees_what_the_reader_of_folders_sees(shell, tmp_path):
 def test_product_data_that_the_user_may_not_read_are_named():
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder), rdma_host(rdma_device("mlx5_0", PF)))
-        root.chmod(0o755)
         (root / f"sys/devices/pci0000:17/0000:17:01.0/{PF}/vpd").chmod(0)
-        finished = subprocess.run(
-            ["sh", "-s"],
-            input=script(folder),
-            capture_output=True,
-            text=True,
-            check=True,
-            user=NOBODY if os.getuid() == 0 else None,
-        )
-    captured = parse_output(finished.stdout)
+        captured = captured_by_nobody(root)
     assert captured.unreadable == ("/sys/class/infiniband/mlx5_0/device/vpd",)
     assert read_topology(captured).rdma_devices[0].management is None
 
