@@ -298,7 +298,6 @@ def state_files_to_remove(
     old_effective: Mapping[str, Any] | None,
     new_effective: Mapping[str, Any],
     *,
-    online_changed: bool = False,
     hugepages_changed: bool = False,
     memory_changed: bool = False,
     root_dir: str = ROOT_DIR,
@@ -306,12 +305,11 @@ def state_files_to_remove(
     """Return the state files that a change of the effective configuration invalidates, each with its reason.
 
     Both mappings are effective configurations (`config.loading.effective_config`); None for the
-    old one means that it is not known. `online_changed`: CPUs went on- or offline since the kubelet last
-    started; `hugepages_changed`: a hugepage pool changed its size; `memory_changed`: a NUMA node
-    has other memory. A file that need not go stays: it holds
-    the CPUs and the memory of pods that survive the restart.
+    old one means that it is not known. `hugepages_changed`: a hugepage pool changed its size;
+    `memory_changed`: a NUMA node has other memory. A file that need not go stays: it holds the CPUs and the
+    memory of pods that survive the restart. That CPUs go on- or offline is seen by reading the file.
     """
-    cpu = _cpu_state_reason(old_effective, new_effective, online_changed)
+    cpu = _cpu_state_reason(old_effective, new_effective)
     memory = _memory_state_reason(old_effective, new_effective, hugepages_changed, memory_changed)
     reasons = ((CPU_STATE_FILE, cpu), (MEMORY_STATE_FILE, memory))
     return tuple(StateFileRemoval(f"{root_dir}/{name}", reason) for name, reason in reasons if reason)
@@ -320,9 +318,7 @@ def state_files_to_remove(
 _UNKNOWN_WRITER = "the configuration under which it was written is not known"
 
 
-def _cpu_state_reason(
-    old: Mapping[str, Any] | None, new: Mapping[str, Any], online_changed: bool
-) -> str | None:
+def _cpu_state_reason(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> str | None:
     if old is None:
         return _UNKNOWN_WRITER
     before, after = old.get("cpuManagerPolicy", "none"), new.get("cpuManagerPolicy", "none")
@@ -330,8 +326,6 @@ def _cpu_state_reason(
         return f'cpuManagerPolicy changes from "{before}" to "{after}", and the file names the old one'
     if after != "static":
         return None
-    if online_changed:
-        return "the set of online CPUs changed, and the static policy compares it with the file"
     options = [each.get("cpuManagerPolicyOptions") or {} for each in (old, new)]
     if truth(options[0].get(STRICT_CPU_RESERVATION)) != truth(options[1].get(STRICT_CPU_RESERVATION)):
         return f"{STRICT_CPU_RESERVATION} changes, and with it whether reserved CPUs are in the shared pool"

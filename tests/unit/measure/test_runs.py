@@ -133,9 +133,10 @@ def test_cpus_are_kept_busy_meanwhile_and_afterwards_no_more(
     monkeypatch.setenv("MEASURED_IN", str(tmp_path))  # every process of this test has it
     ours = f"$(grep -la MEASURED_IN={tmp_path} /proc/[0-9]*/environ | sed s/environ/cmdline/)"
     busy = f"grep -la '^sh.-c.while :; do :; done' {ours}"
-    loaded = task(f"{busy} > {tmp_path}/seen; {GOOD}", load=frozenset({0}))
+    # The load begins beside the program.
+    begun = f'until [ -n "$({busy} 2> /dev/null)" ]; do :; done'
+    loaded = task(f"{begun}; {GOOD}", seconds=30, load=frozenset({0}))
     assert measured_by(sh, loaded) == ([1048.6], [])
-    assert (tmp_path / "seen").read_text()
     found = subprocess.run(["sh", "-c", f"{busy} 2> /dev/null < /dev/null"], capture_output=True, check=False)
     assert b"cmdline" not in found.stdout.replace(f"/proc/{os.getpid()}/cmdline".encode(), b"")
 
