@@ -190,16 +190,14 @@ class Candidate:
         used = dict(self.used)
         for resource, amount in self._request(member.pod).items():
             used[resource] = used.get(resource, 0) + amount
-        devices = self.devices
-        for claim in self._allocated(member):
-            devices = devices.with_claim(claim) if devices else None
+        place = self.place.with_claims(member.pod.name, member.claims, self._by_claims(member.pod))
         return replace(
             self,
             used=used,
             pods=self.pods + 1,
             ports=self.ports | member.placing.ports,
             kubelet=self.kubelet.with_pod(member.pod) if self.kubelet else None,
-            devices=devices,
+            devices=place.devices,
         )
 
     def beside(self, other: Candidate, member: GangPod) -> Candidate:
@@ -284,17 +282,9 @@ class Candidate:
         return bool(member.claims or self._by_claims(member.pod))
 
     def _by_claims(self, pod: Pod) -> dict[str, tuple[str, int]]:
-        """Return the extended resources that a claim serves here, no device plugin: its class, and how many.
-
-        pkg/scheduler/framework/plugins/dynamicresources, filterExtendedResources.
-        """
-        return {
-            resource: (device_class, amount)
-            for resource, amount in self._request(pod).items()
-            if amount
-            and not self.allocatable.get(resource)
-            and (device_class := self.world.class_of(resource))
-        }
+        """Return the extended resources that a claim serves here: the class of each, and how many."""
+        advertised = {resource for resource, amount in self.allocatable.items() if amount}
+        return self.place.served(self._request(pod), advertised)
 
     def _claims(self, member: GangPod) -> Allocation:
         """Return whether the node's devices serve what a pod claims; each question is answered once."""
@@ -307,18 +297,6 @@ class Candidate:
             self.devices.answers[key] = self._allocation(member)
         found: Allocation = self.devices.answers[key]
         return found
-
-    def _allocated(self, member: GangPod) -> Iterable[HeldClaim]:
-        """Yield the claims that a pod has once it is here."""
-        if not self.has_claims(member):
-            return
-        here = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.name]}]},)
-        for claim in self._allocation(member).claims:
-            yield replace(claim, selector=here)
-        for each in member.claims:
-            held = self.devices.claim(each.claim) if self.devices and each.claim else None
-            if held is not None:
-                yield replace(held, holders=frozenset({member.pod.name}))
 
     @property
     def place(self) -> Place:
