@@ -73,15 +73,19 @@ class Lab:
         *,
         baked: bool = False,
         first: Machine = GPU_SERVER,
+        gates: tuple[str, ...] = (),
+        served: tuple[str, ...] = (),
     ) -> None:
         """Take the lab of a folder, whose first node is a machine like `first`.
 
-        That of a `baked` image has nodes that plan themselves.
+        That of a `baked` image has nodes that plan themselves. `gates` and `served` are those of the control
+        plane.
         """
         self.state = state or state_directory()
         self._choose_ports = choose
         self._baked = baked
         self._first = first
+        self._more = {"gates": gates, "served": served}
 
     @property
     def kubeconfig(self) -> Path:
@@ -89,7 +93,7 @@ class Lab:
 
     @property
     def control_plane(self) -> ControlPlane:
-        return ControlPlane(self.state, self._layout().ports)
+        return ControlPlane(self.state, self._layout().ports, **self._more)
 
     @property
     def nodes(self) -> list[Node]:
@@ -127,7 +131,7 @@ class Lab:
         or an interrupt.
         """
         image = build(baked=self._baked)
-        recipe = _recipe(image, machines(count, self._first))
+        recipe = self._recipe(image, count)
         with self._locked():
             if self._has_recipe(recipe) and self.running():
                 say("the lab is already running")
@@ -141,7 +145,7 @@ class Lab:
     def prepare(self, count: int) -> None:
         """Have a saved state of `count` workers to return to; a lab that is running is left as it is."""
         image = build(baked=self._baked)
-        recipe = _recipe(image, machines(count, self._first))
+        recipe = self._recipe(image, count)
         with self._locked():
             if self.running():
                 return
@@ -235,6 +239,10 @@ class Lab:
             }
             for node in self.nodes
         }
+
+    def _recipe(self, image: Image, count: int) -> str:
+        recipe = _recipe(image, machines(count, self._first))
+        return cache.digest([recipe, repr(self._more)]) if any(self._more.values()) else recipe
 
     def _has_recipe(self, recipe: str) -> bool:
         layout = self._read_layout()

@@ -32,45 +32,31 @@ LEASE_SECONDS = 40
 """kwok renews a Lease four times in this time."""
 
 
-class Fleet(Api):
-    """A control plane on loopback without machines, and kwok; a context manager of one state directory."""
+class KwokNodes(Api):
+    """Nodes of a control plane that kwok plays while this context lasts; `state` is where its log goes."""
 
     def __init__(
-        self,
-        state: Path,
-        *,
-        lease_seconds: int = LEASE_SECONDS,
-        gates: tuple[str, ...] = (),
-        served: tuple[str, ...] = (),
-        choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve,
+        self, control_plane: ControlPlane, state: Path, *, lease_seconds: int = LEASE_SECONDS
     ) -> None:
+        super().__init__(control_plane)
+        self.state = state
         self._lease_seconds = lease_seconds
-        self._more = {"gates": gates, "served": served}
-        self.state = state.absolute()
-        self._choose_ports = choose
-        self._reserved: Reserved | None = None
-        super().__init__(ControlPlane(self.state, {}, **self._more))
-        self._ca = pki.authority()
 
     def __enter__(self) -> Self:
-        """Start everything, and return when pods can be created; where a port is taken, on others."""
-        started_on_free_ports(self._start, self.stop)
+        self._start_kwok()
         return self
 
-    def _start(self) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kwok.stop()
+
+    def _start_kwok(self) -> None:
         kwok = gobuild.build(gobuild.KWOK) / "kwok"
-        self._reserved = self._choose_ports(lambda found: len(found.ports) >= len(PORT_NAMES))
-        ports = dict(zip(PORT_NAMES, self._reserved.ports, strict=False))
-        super().__init__(ControlPlane(self.state, ports, **self._more))
-        self.state.mkdir(parents=True, exist_ok=True)
-        for left_by_the_last_start in ("pki", "etcd"):
-            shutil.rmtree(self.state / left_by_the_last_start, ignore_errors=True)
-        self.control_plane.create(self._ca, [])
-        self.control_plane.start()
         self._kwok.start(
             [
                 str(kwok),
-                f"--kubeconfig={self.kubeconfig}",
+                f"--kubeconfig={self.control_plane.kubeconfig}",
                 f"--config={LAB / 'kwok-stages.yaml'}",
                 f"--manage-nodes-with-label-selector={MANAGED}",
                 f"--node-lease-duration-seconds={self._lease_seconds}",
@@ -78,41 +64,6 @@ class Fleet(Api):
             ],
             environment=os.environ | {"HOME": str(self.state)},
         )
-        self.wait_until(self._lives_and_takes_pods, "does not take pods")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
-        return self.control_plane.kubeconfig
-
-    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as the administrator, and return what it says, whether or not it fails."""
-        command = [str(self.control_plane.kubectl()), f"--kubeconfig={self.kubeconfig}", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-    def stop(self) -> None:
-        """End everything, and let others have the ports."""
-        self._kwok.stop()
-        self.control_plane.stop()
-        end_living(self.state)
-        if self._reserved is not None:
-            self._reserved.release()
-
-    def login(self, user: str, *, organization: str | None = None, token: str | None = None) -> Path:
-        """Write the kubeconfig of a user with the rights of an organization, or of who owns a token."""
-        server = f"https://{LOOPBACK}:{self.control_plane.ports['apiserver']}"
-        pair = pki.issue(self._ca, user, organization=organization)
-        document = yaml.safe_load(pki.kubeconfig(server, self._ca, user, pair))
-        if token is not None:
-            document["users"][0]["user"] = {"token": token}
-        path = self.state / f"{user}.kubeconfig"
-        pki.write_private(path, yaml.safe_dump(document).encode())
-        return path
 
     def add_nodes(self, count: int, *, zones: int = 1, prefix: str = "node") -> list[str]:
         """Create nodes spread over zones, and return their names when all are Ready."""
@@ -221,14 +172,6 @@ class Fleet(Api):
         status = {"allocatable": allocatable, "capacity": allocatable, "nodeInfo": NODE_INFO}
         self.send("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
 
-    def _lives_and_takes_pods(self) -> bool:
-        self.control_plane.require_alive()
-        return self._takes_pods()
-
-    def _takes_pods(self) -> bool:
-        accounts = self.get("/api/v1/namespaces/default/serviceaccounts")["items"]
-        return any(account["metadata"]["name"] == "default" for account in accounts)
-
     def _settled(self) -> bool:
         deployments = self.get("/apis/apps/v1/deployments")["items"]
         budgets = self.get("/apis/policy/v1/poddisruptionbudgets")["items"]
@@ -240,3 +183,83 @@ class Fleet(Api):
             and budget["status"]["currentHealthy"] == budget["status"]["expectedPods"]
             for budget in budgets
         )
+
+
+class Fleet(KwokNodes):
+    """A control plane on loopback without machines, and kwok; a context manager of one state directory."""
+
+    def __init__(
+        self,
+        state: Path,
+        *,
+        lease_seconds: int = LEASE_SECONDS,
+        gates: tuple[str, ...] = (),
+        served: tuple[str, ...] = (),
+        choose: Callable[[Callable[[Reserved], bool]], Reserved] = reserve,
+    ) -> None:
+        self._more = {"gates": gates, "served": served}
+        self._choose_ports = choose
+        self._reserved: Reserved | None = None
+        where = state.absolute()
+        super().__init__(ControlPlane(where, {}, **self._more), where, lease_seconds=lease_seconds)
+        self._ca = pki.authority()
+
+    def __enter__(self) -> Self:
+        """Start everything, and return when pods can be created; where a port is taken, on others."""
+        started_on_free_ports(self._start, self.stop)
+        return self
+
+    def _start(self) -> None:
+        gobuild.build(gobuild.KWOK)
+        self._reserved = self._choose_ports(lambda found: len(found.ports) >= len(PORT_NAMES))
+        ports = dict(zip(PORT_NAMES, self._reserved.ports, strict=False))
+        Api.__init__(self, ControlPlane(self.state, ports, **self._more))
+        self.state.mkdir(parents=True, exist_ok=True)
+        for left_by_the_last_start in ("pki", "etcd"):
+            shutil.rmtree(self.state / left_by_the_last_start, ignore_errors=True)
+        self.control_plane.create(self._ca, [])
+        self.control_plane.start()
+        self._start_kwok()
+        self.wait_until(self._lives_and_takes_pods, "does not take pods")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.control_plane.kubeconfig
+
+    def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as the administrator, and return what it says, whether or not it fails."""
+        command = [str(self.control_plane.kubectl()), f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    def stop(self) -> None:
+        """End everything, and let others have the ports."""
+        self._kwok.stop()
+        self.control_plane.stop()
+        end_living(self.state)
+        if self._reserved is not None:
+            self._reserved.release()
+
+    def login(self, user: str, *, organization: str | None = None, token: str | None = None) -> Path:
+        """Write the kubeconfig of a user with the rights of an organization, or of who owns a token."""
+        server = f"https://{LOOPBACK}:{self.control_plane.ports['apiserver']}"
+        pair = pki.issue(self._ca, user, organization=organization)
+        document = yaml.safe_load(pki.kubeconfig(server, self._ca, user, pair))
+        if token is not None:
+            document["users"][0]["user"] = {"token": token}
+        path = self.state / f"{user}.kubeconfig"
+        pki.write_private(path, yaml.safe_dump(document).encode())
+        return path
+
+    def _lives_and_takes_pods(self) -> bool:
+        self.control_plane.require_alive()
+        return self._takes_pods()
+
+    def _takes_pods(self) -> bool:
+        accounts = self.get("/api/v1/namespaces/default/serviceaccounts")["items"]
+        return any(account["metadata"]["name"] == "default" for account in accounts)

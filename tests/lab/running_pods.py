@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,15 @@ def pod(name: str, resources: dict[str, str]) -> dict[str, object]:
             "containers": [container],
         },
     }
+
+
+def make_runnable(job: dict[str, Any]) -> None:
+    """Give a Job an image that the lab's nodes have, which waits."""
+    spec = job["spec"]["template"]["spec"]
+    own: Any = pod("", {})["spec"]
+    [container] = own.pop("containers")
+    spec |= own
+    spec["containers"][0] |= {key: container[key] for key in ("image", "imagePullPolicy", "command")}
 
 
 def uid_of_running(lab: Lab, name: str) -> str:

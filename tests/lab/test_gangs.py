@@ -16,13 +16,10 @@ from lab.kwok import ALLOCATABLE, Fleet
 from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import generate
 from numaforge.topology import to_document
+from tests.lab.gangs import GATES, GROUPS, JOBS, PODS, SERVED, VERSION, bound, conditions
 from tests.unit.schedulers.served import served
 
 pytestmark = pytest.mark.lab
-GATES, VERSION = ("GenericWorkload",), "v1beta1"
-GROUPS = f"/apis/scheduling.k8s.io/{VERSION}/namespaces/default/podgroups"
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
-PODS = "/api/v1/namespaces/default/pods"
 NODES = [served("dgx-h100", hostname=f"dgx-{number}", kubelet="1.37.2") for number in (1, 2, 3)]
 
 
@@ -30,7 +27,7 @@ NODES = [served("dgx-h100", hostname=f"dgx-{number}", kubelet="1.37.2") for numb
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Two of the three nodes that the plans are for."""
     state = tmp_path_factory.mktemp("gangs")
-    with Fleet(state, gates=GATES, served=(f"scheduling.k8s.io/{VERSION}",)) as fleet:
+    with Fleet(state, gates=GATES, served=SERVED) as fleet:
         for node in NODES[:2]:
             add(fleet, node.name)
         yield fleet
@@ -49,19 +46,6 @@ def example(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
     [folder] = generate(NODES, ["gangs"], version)
     group, job = yaml.safe_load_all(dict(folder.texts())["example.yaml"])
     return group, job
-
-
-def bound(fleet: Fleet, job: str) -> list[str]:
-    return [
-        pod["spec"]["nodeName"]
-        for pod in fleet.get(f"{PODS}?labelSelector=job-name={job}")["items"]
-        if pod["spec"].get("nodeName")
-    ]
-
-
-def conditions(fleet: Fleet, group: str) -> dict[str, tuple[str, str]]:
-    found = fleet.get(f"{GROUPS}/{group}").get("status") or {}
-    return {each["type"]: (each["status"], each["reason"]) for each in found.get("conditions") or ()}
 
 
 def test_pods_of_no_gang_start_one_by_one_where_not_all_can(fleet: Fleet) -> None:

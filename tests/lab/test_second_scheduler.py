@@ -27,7 +27,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.schedulers.coscheduling import GROUP_LABEL
 from tests.lab.placements import GPU, placements_of
 from tests.lab.rollouts import PROFILE, in_repository, inventory, kubectl
-from tests.lab.running_pods import pod
+from tests.lab.running_pods import make_runnable, pod
 
 pytestmark = [pytest.mark.long, pytest.mark.vm]
 PATIENCE_S = 600
@@ -251,12 +251,8 @@ def zones(pair: Pair) -> dict[str, list[dict[str, str]]]:
 def gang(pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the PodGroup and the Job of the example, with an image that the lab has."""
     group, job = yaml.safe_load_all((pair.written / "coscheduling/example.yaml").read_text())
-    spec = job["spec"]["template"]["spec"]
-    assert spec["schedulerName"] == NAME
-    own: Any = pod("", {})["spec"]
-    [container] = own.pop("containers")
-    spec |= own
-    spec["containers"][0] |= {key: container[key] for key in ("image", "imagePullPolicy", "command")}
+    assert job["spec"]["template"]["spec"]["schedulerName"] == NAME
+    make_runnable(job)
     return group, job
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.schedulers.fleet import (
-    ServedFleet,
-    Written,
-    example_container,
-    example_job,
-    gang_pod,
-)
+from numaforge.schedulers.fleet import ServedFleet, Written, example_job, gang_template
 
 NAME = "coscheduling"
 WHY = "an example of a gang: it starts when all of its pods can, each the largest that every node takes"
@@ -31,16 +25,9 @@ def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
     A gang that is refused by it waits up to five minutes after there is room: the plugin has the pods tried
     again when pods or PodGroups come, not when pods end or nodes join (pkg/coscheduling, EventsToRegister).
     """
-    count, container = len(fleet.nodes), example_container(gang_pod(fleet))
+    count = len(fleet.nodes)
     group = {"minMember": count, "scheduleTimeoutSeconds": 120}
-    template = {
-        "metadata": {"labels": {GROUP_LABEL: _GANG}},
-        "spec": {
-            "schedulerName": "scheduler-plugins-scheduler",
-            "restartPolicy": "OnFailure",
-            "containers": [container],
-        },
-    }
+    template = gang_template(fleet, {GROUP_LABEL: _GANG}, schedulerName="scheduler-plugins-scheduler")
     return (
         {
             "apiVersion": "scheduling.x-k8s.io/v1alpha1",

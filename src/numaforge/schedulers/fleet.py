@@ -273,6 +273,23 @@ def gang_pod(fleet: ServedFleet) -> dict[str, str]:
     return {name: str(min(int(pod[name]) for pod in largest)) for name in common}
 
 
+def gang_template(fleet: ServedFleet, labels: Mapping[str, str], **spec: Any) -> dict[str, Any]:
+    """Return the template of a gang's pods, told from others by their labels: no two of them share a node.
+
+    A scheduler may see room for a second one where the kubelet would refuse it.
+    """
+    apart = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
+    return {
+        "metadata": {"labels": dict(labels)},
+        "spec": {
+            **spec,
+            "restartPolicy": "OnFailure",
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+            "containers": [example_container(gang_pod(fleet))],
+        },
+    }
+
+
 def gang_resources(fleet: ServedFleet) -> dict[str, str]:
     """Return what all pods of such a gang ask for together."""
     return {name: str(int(amount) * len(fleet.nodes)) for name, amount in gang_pod(fleet).items()}

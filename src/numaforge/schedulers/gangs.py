@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from numaforge.rollout.budget import CLIQUE
-from numaforge.schedulers.fleet import ServedFleet, Written, example_container, example_job, gang_pod
+from numaforge.schedulers.fleet import ServedFleet, Written, example_job, gang_template
 
 NAME = "gangs"
 WHY = "an example of a gang of Kubernetes' own scheduler: its pods are placed together or not at all"
@@ -59,9 +59,6 @@ def _group(fleet: ServedFleet, version: str) -> dict[str, Any]:
 
 
 def _job(fleet: ServedFleet) -> dict[str, Any]:
-    spec = {
-        "schedulingGroup": {"podGroupName": _GANG},
-        "restartPolicy": "OnFailure",
-        "containers": [example_container(gang_pod(fleet))],
-    }
-    return example_job(_GANG, len(fleet.nodes), {"spec": spec})
+    member_of = {"podGroupName": _GANG}
+    template = gang_template(fleet, {"app.kubernetes.io/name": _GANG}, schedulingGroup=member_of)
+    return example_job(_GANG, len(fleet.nodes), template)

@@ -13,9 +13,8 @@ from numaforge.schedulers.fleet import (
     ServedFleet,
     ServedNode,
     Written,
-    example_container,
-    gang_pod,
     gang_resources,
+    gang_template,
 )
 
 NAME = "volcano"
@@ -118,7 +117,6 @@ def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
     policy = {"topologyPolicy": first.policy} if first.policy != "none" else {}
     gang = {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}} if first.clique else {}
     devices = {name: amount for name, amount in gang_resources(fleet).items() if "/" in name}
-    container = example_container(gang_pod(fleet))
     job = {
         "schedulerName": "volcano",
         "queue": "numaforge",
@@ -129,7 +127,7 @@ def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
                 "name": "worker",
                 "replicas": count,
                 **policy,
-                "template": {"spec": {"restartPolicy": "OnFailure", "containers": [container]}},
+                "template": gang_template(fleet, {"app.kubernetes.io/name": "numaforge-example"}),
             }
         ],
     }

@@ -1,0 +1,26 @@
+"""Gangs of Kubernetes' own scheduler, as an API server has them."""
+
+from __future__ import annotations
+
+from lab.api import Api
+
+GATES, VERSION = ("GenericWorkload",), "v1beta1"
+SERVED = (f"scheduling.k8s.io/{VERSION}",)
+GROUPS = f"/apis/scheduling.k8s.io/{VERSION}/namespaces/default/podgroups"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def bound(cluster: Api, job: str) -> list[str]:
+    """Return the nodes of those pods of a Job that have one."""
+    return [
+        pod["spec"]["nodeName"]
+        for pod in cluster.get(f"{PODS}?labelSelector=job-name={job}")["items"]
+        if pod["spec"].get("nodeName")
+    ]
+
+
+def conditions(cluster: Api, group: str) -> dict[str, tuple[str, str]]:
+    """Return status and reason of a PodGroup's conditions, by type."""
+    found = cluster.get(f"{GROUPS}/{group}").get("status") or {}
+    return {each["type"]: (each["status"], each["reason"]) for each in found.get("conditions") or ()}
