@@ -74,6 +74,7 @@ POD_RESOURCES = Component("podresources", (("podresources", "."),))
 _RDMA = "github.com/Mellanox/k8s-rdma-shared-dev-plugin/cmd"
 RDMA_PLUGIN = Component("rdma-plugin", (("k8s-rdma-shared-dp", f"{_RDMA}/k8s-rdma-shared-dp"),))
 RDMA_ORACLE = Component("rdma-oracle", (("oracle", "."),), sources="rdma-plugin")
+CPU_DRIVER = Component("cpu-driver", (("slices", "."),))
 PROMTOOL = Component(
     "promtool",
     (("promtool", "github.com/prometheus/prometheus/cmd/promtool"),),

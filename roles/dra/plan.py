@@ -1,8 +1,8 @@
 """What a node hands out by claims: the CPU driver's half of `kubelet.resource_engine: dra`, and GPUs.
 
 Sources: kubernetes-sigs/dra-driver-cpu v0.2.0 (README: requirements, driverConfig; issues 8, 45, 46, 134 and
-140), kubernetes/website#56232 (the topology manager has no hints of DRA devices), KEP-5004
-(DRAExtendedResource).
+140; pkg/cpuinfo: CPUs that it passes over), kubernetes/website#56232 (the topology manager has no hints of
+DRA devices), KEP-5004 (DRAExtendedResource).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import CpuSet, NodeTopology, Package
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             wish.cpu_group_by or "numanode",
             format_cpulist(decided.cpus.reserved),
         )
+        _refuse_a_driver_without_cpus(machine, driver)
         decisions += _cpu_decisions(profile, driver)
     if wish.gpus == "claims":
         decisions.append(Decision("dra.gpus", "claims", profile.choice("dra.gpus")))
@@ -115,6 +116,32 @@ def claims_of(machine: NodeTopology, plan: NodePlan) -> dict[str, int]:
         return {}
     found = counts_of(inventory_of(machine))
     return {GPU: found[GPU]} if GPU in found else {}
+
+
+def placed_cpus(machine: NodeTopology) -> CpuSet:
+    """Return the online CPUs that the CPU driver knows the place of: it passes over all others.
+
+    Each has a NUMA node, a package that the kernel does not number -1, and a cache (populateTopologyInfo of
+    pkg/cpuinfo). Only the group of the whole machine has other CPUs, too.
+    """
+    on_numa_nodes = {cpu for each in machine.numa_nodes for cpu in each.cpus}
+    in_packages = {cpu for each in driver_packages(machine) if each.id >= 0 for cpu in each.cpus}
+    return frozenset(on_numa_nodes & in_packages & {cpu for each in machine.l3_caches for cpu in each.cpus})
+
+
+def driver_packages(machine: NodeTopology) -> tuple[Package, ...]:
+    """Return the packages as the CPU driver tells them apart, which is by the kernel's ids alone."""
+    return machine.packages if machine.kubelet_packages is None else machine.kubelet_packages
+
+
+def _refuse_a_driver_without_cpus(machine: NodeTopology, driver: CpuDriverPlan) -> None:
+    if (driver.device_mode, driver.group_by) != ("grouped", "machine") and not placed_cpus(machine):
+        raise PlanError(
+            "the CPU driver offers no CPU here: it passes over those of which the kernel does not say the "
+            "NUMA node, the package and the caches",
+            where="kubelet.resource_engine",
+            remedy=f"{_STAY}, or dra.cpu_group_by: machine",
+        )
 
 
 def _refuse_words_of_no_effect(profile: NodeProfile) -> None:

@@ -13,7 +13,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import NumaforgeError
 from numaforge.given import mapping
 from numaforge.quantity import parse_quantity
-from numaforge.roles.dra.plan import CpuDriverPlan
+from numaforge.roles.dra.plan import CpuDriverPlan, driver_packages, placed_cpus
 from numaforge.schedulers.dra import (
     API,
     CPU_CAPACITY,
@@ -106,15 +106,16 @@ def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str,
     if driver.device_mode == "individual":
         yield from _planned_single_cpus(node)
         return
-    sockets = {cpu: each.id for each in node.machine.packages for cpu in each.cpus}
+    sockets = {cpu: each.id for each in driver_packages(node.machine) for cpu in each.cpus}
     for group, cpus in sorted(groups_of(node, driver).items()):
         if not cpus:
             continue
         said = {_NUM_CPUS: len(cpus)}
         if driver.group_by == "numanode":
             said |= _of_numa_node(group)
-        if driver.group_by != "machine":
-            said[_SOCKET] = sockets[min(cpus)]
+        # Of a NUMA node that is in several packages the driver says one that is not foreseen.
+        if driver.group_by != "machine" and len(within := {sockets[cpu] for cpu in cpus}) == 1:
+            said[_SOCKET] = min(within)
         yield {
             "name": _GROUP_NAMES[driver.group_by].format(group),
             "attributes": {name: {"int": value} for name, value in said.items()},
@@ -124,11 +125,14 @@ def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str,
 
 
 def _planned_single_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
-    """Yield a device for each CPU, in the order of cores, whose threads follow each other."""
-    reserved = node.plan.cpus.reserved
+    """Yield a device for each CPU, in the order of cores, whose threads follow each other.
+
+    The driver tells cores by package and core_id: their order is another where dies of a package repeat ids.
+    """
+    free = placed_cpus(node.machine) - node.plan.cpus.reserved
     places = {cpu: each.id for each in node.machine.numa_nodes for cpu in each.cpus}
-    sockets = {cpu: each.id for each in node.machine.packages for cpu in each.cpus}
-    cores = sorted(sorted(core.cpus - reserved) for core in node.machine.cores)
+    sockets = {cpu: each.id for each in driver_packages(node.machine) for cpu in each.cpus}
+    cores = sorted(sorted(core.cpus & free) for core in node.machine.cores)
     for number, cpu in enumerate(cpu for core in cores for cpu in core):
         said = {_CPU_ID: cpu, _SOCKET: sockets[cpu], **_of_numa_node(places[cpu])}
         attributes = {name: {"int": value} for name, value in said.items()}
@@ -157,7 +161,7 @@ def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Devia
 
 def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, Any]]]) -> Iterator[Deviation]:
     reserved = node.plan.cpus.reserved
-    free = {cpu for numa_node in node.machine.numa_nodes for cpu in numa_node.cpus} - reserved
+    free = placed_cpus(node.machine) - reserved
     seen = set()
     for each, device in offered:
         cpu = _value(device, _CPU_ID)
@@ -199,11 +203,12 @@ def _groups(
 
 def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[int]]:
     """Return the CPUs that are for pods, by the group in which the CPU driver offers them."""
-    reserved = node.plan.cpus.reserved
+    reserved, placed = node.plan.cpus.reserved, placed_cpus(node.machine)
     if driver.group_by == "numanode":
-        found = {each.id: frozenset(each.cpus) for each in node.machine.numa_nodes if each.cpus}
+        found = {each.id: placed & each.cpus for each in node.machine.numa_nodes if placed & each.cpus}
     elif driver.group_by == "socket":
-        found = {each.id: frozenset(each.cpus) for each in node.machine.packages}
+        packages = driver_packages(node.machine)
+        found = {each.id: placed & each.cpus for each in packages if placed & each.cpus}
     else:
         found = {0: frozenset(node.machine.online)}
     return {group: cpus - reserved for group, cpus in found.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +21,7 @@ from numaforge.roles.device_plugin.plan import devices_of
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.dra.plan import CpuDriverPlan, DraPlan, claims_of
 from numaforge.roles.node import NodePlan
-from numaforge.topology.model import Containerd, InstalledPackage, NodeTopology, Userland
+from numaforge.topology.model import Containerd, InstalledPackage, NodeTopology, Package, Userland
 from tests.fixtures.machines import KUBEADM_CONFIG, dgx_h100, kubeadm_kubelet, lab_node
 from tests.fixtures.machines import machine as made
 
@@ -252,6 +253,29 @@ def test_without_a_word_nothing_is_handed_out_by_claims() -> None:
 def test_four_threads_to_a_core_are_refused() -> None:
     told = refusal(made(cores_per_numa_node=4, threads=4, kubelet=kubeadm_kubelet()))
     assert "does not start on a machine with 4 threads to a core" in told
+
+
+def without_packages(found: NodeTopology) -> NodeTopology:
+    return replace(found, kubelet_packages=(Package(-1, found.online),))
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        pytest.param(lambda found: replace(found, numa_nodes=()), id="no-NUMA-nodes"),
+        pytest.param(lambda found: replace(found, l3_caches=()), id="no-caches"),
+        pytest.param(without_packages, id="packages-numbered-minus-one"),
+    ],
+)
+def test_a_machine_whose_cpus_the_driver_passes_over_is_refused(
+    lacking: Callable[[NodeTopology], NodeTopology],
+) -> None:
+    found = lacking(lab_node())
+    for wish in ({}, {"cpu_group_by": "socket"}, {"cpu_device_mode": "individual"}):
+        assert "the CPU driver offers no CPU here" in refusal(found, dra=wish)
+    dra = plan(found, dra={"cpu_group_by": "machine"}).dra
+    assert dra is not None
+    assert dra.cpus is not None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import yaml
 
 from numaforge.schedulers.dra import cpus_per_gpu, sick_gpus
 from numaforge.schedulers.fleet import ServedNode
-from numaforge.schedulers.slices import slice_deviations
+from numaforge.schedulers.slices import planned_slices, slice_deviations
 from numaforge.schedulers.systems import generate
 from numaforge.topology.model import RemappedRows
 from tests.unit.schedulers.served import BY_CLAIMS, served
@@ -221,6 +221,39 @@ def test_a_list_of_numa_nodes_is_read() -> None:
     found = gpu_slice()
     _lists(found)
     assert said(cpu_slice(), found) == []
+
+
+@pytest.mark.parametrize(
+    "said_of_cpus",
+    [
+        pytest.param({}, id="by-NUMA-node"),
+        pytest.param({"cpu_group_by": "socket"}, id="by-socket"),
+        pytest.param({"cpu_device_mode": "individual"}, id="one-by-one"),
+    ],
+)
+def test_cpus_that_the_driver_passes_over_are_not_foreseen(said_of_cpus: dict[str, str]) -> None:
+    node = served("dgx-h100", {**BY_CLAIMS, "dra": said_of_cpus})
+    first, second = node.machine.numa_nodes
+    lost = max(first.cpus)
+    partly = replace(first, cpus=first.cpus - {lost})
+    node = replace(node, machine=replace(node.machine, numa_nodes=(partly, second)))
+    [foreseen] = [each for each in planned_slices(node, node.name) if each["spec"]["driver"] == "dra.cpu"]
+    found = foreseen["spec"]["devices"]
+    offered = sum(
+        int(device["capacity"]["dra.cpu/cpu"]["value"]) if "capacity" in device else 1 for device in found
+    )
+    assert offered == len(node.machine.online - node.plan.cpus.reserved) - 1
+    assert said(foreseen, node=node) == []
+
+
+def test_of_a_numa_node_in_two_packages_no_socket_is_foreseen() -> None:
+    node = served("dgx-h100", BY_CLAIMS)
+    first, second = node.machine.numa_nodes
+    whole = replace(first, cpus=first.cpus | second.cpus)
+    node = replace(node, machine=replace(node.machine, numa_nodes=(whole,)))
+    [foreseen] = [each for each in planned_slices(node, node.name) if each["spec"]["driver"] == "dra.cpu"]
+    [device] = foreseen["spec"]["devices"]
+    assert "dra.cpu/socketID" not in device["attributes"]
 
 
 def _offers_reserved(found: dict[str, Any]) -> None:
