@@ -42,8 +42,9 @@ def test_a_holder_is_named_by_its_program_and_not_by_its_arguments(words: list[s
 
 
 def _starts(pid: int) -> bool:
-    """Return whether a process is still `env`, or has not begun."""
-    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "env"
+    """Return whether a process is still `env`, or the kernel has not yet set up its arguments."""
+    process = Path(f"/proc/{pid}")
+    return not (process / "cmdline").read_bytes() or (process / "comm").read_text().strip() == "env"
 
 
 def test_a_process_that_has_ended_is_not_named() -> None:
