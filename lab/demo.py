@@ -42,7 +42,7 @@ def show(lab: Lab) -> None:
     snapshot, picture = out / f"{node.name}.snapshot.json", out / f"{node.name}.svg"
     snapshot.write_text(_captured(node))
     _run("numaforge", "plan", _relative(snapshot))
-    _run("numaforge", "draw", _relative(snapshot), "-o", _relative(picture))
+    _run("numaforge", "draw", _relative(snapshot), "--to", _relative(picture))
     print(f"\nThe node's picture: {picture}")
 
 
