@@ -10,11 +10,12 @@ import subprocess
 import sys
 import time
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ class Lab:
         or an interrupt.
         """
         image = build(baked=self._baked)
-        recipe = self._recipe(image, count)
+        recipe = _recipe(image, machines(count, self._first), self._more)
         with self._locked():
             if self._has_recipe(recipe) and self.running():
                 say("the lab is already running")
@@ -145,7 +146,7 @@ class Lab:
     def prepare(self, count: int) -> None:
         """Have a saved state of `count` workers to return to; a lab that is running is left as it is."""
         image = build(baked=self._baked)
-        recipe = self._recipe(image, count)
+        recipe = _recipe(image, machines(count, self._first), self._more)
         with self._locked():
             if self.running():
                 return
@@ -239,10 +240,6 @@ class Lab:
             }
             for node in self.nodes
         }
-
-    def _recipe(self, image: Image, count: int) -> str:
-        recipe = _recipe(image, machines(count, self._first))
-        return cache.digest([recipe, repr(self._more)]) if any(self._more.values()) else recipe
 
     def _has_recipe(self, recipe: str) -> bool:
         layout = self._read_layout()
@@ -564,13 +561,15 @@ def _copy(saved: Path, place: Path) -> None:
     shutil.copy2(saved / _LAYOUT, place)
 
 
-def _recipe(image: Image, shapes: dict[str, Machine]) -> str:
+def _recipe(image: Image, shapes: dict[str, Machine], more: Mapping[str, tuple[str, ...]]) -> str:
     binaries = [gobuild.key(component) for component in gobuild.COMPONENTS]
     sources = [
         (LAB / name).read_bytes() for name in ("acpi.py", "controlplane.py", "egress.py", "node.py", "pki.py")
     ]
     recorded = [each.name for each in fields(Layout)]
-    return cache.digest([image.folder.name, *binaries, repr(shapes), *recorded, *sources])
+    return cache.digest(
+        [image.folder.name, *binaries, repr(shapes), *recorded, *sources, *chain(*more.values())]
+    )
 
 
 def _is_ready(node: dict[str, Any]) -> bool:

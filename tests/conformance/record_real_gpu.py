@@ -33,7 +33,9 @@ HARDWARE = (
 PROFILE_KINDS = 17
 """The GPU instance profiles that every driver since 570 knows by number; one that is newer has more."""
 
-ASK = f"""
+ASK = (
+    f"PROFILE_KINDS = {PROFILE_KINDS}\n"
+    """
 CALLS = (
     "nvmlDeviceGetName nvmlDeviceGetMinorNumber nvmlDeviceGetIndex nvmlDeviceGetArchitecture "
     "nvmlDeviceGetCudaComputeCapability nvmlDeviceGetPersistenceMode nvmlDeviceGetEccMode "
@@ -57,8 +59,8 @@ def said(call, *arguments):
 def fields(info):
     if isinstance(info, str):
         return info
-    found = {{name: getattr(info, name) for name, _ in info._fields_}}
-    return {{name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}}
+    found = {name: getattr(info, name) for name, _ in info._fields_}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
 
 def fabric():
     info = c_nvmlGpuFabricInfo_v3_t()
@@ -70,8 +72,8 @@ def starts(profile):
     failed = error_of(nvmlDeviceGetGpuInstancePossiblePlacements, gpu, profile, found, byref(count))
     return failed or [[found[index].start, found[index].size] for index in range(count.value)]
 
-versions = [f"nvmlSystemGet{{name}}Version" for name in ("Driver", "NVML", "CudaDriver")]
-found = {{name: said(globals()[name]) for name in versions}}
+versions = [f"nvmlSystemGet{name}Version" for name in ("Driver", "NVML", "CudaDriver")]
+found = {name: said(globals()[name]) for name in versions}
 found["nvmlSystemGetConfComputeState"] = fields(said(nvmlSystemGetConfComputeState))
 found.update((name, said(globals()[name], gpu)) for name in CALLS)
 pci, memory = nvmlDeviceGetPciInfo(gpu), nvmlDeviceGetMemoryInfo(gpu)
@@ -83,18 +85,19 @@ found["nvmlDeviceGetGpuFabricInfoV"] = fabric()
 found["nvmlDeviceGetNvLinkState"] = [said(nvmlDeviceGetNvLinkState, gpu, link) for link in range(18)]
 values = nvmlDeviceGetFieldValues(gpu, [NVML_FI_DEV_NVLINK_LINK_COUNT, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
 found["nvmlDeviceGetFieldValues"] = [[value.nvmlReturn, value.value.uiVal] for value in values]
-for kind in range({PROFILE_KINDS}):
+for kind in range(PROFILE_KINDS):
     info = fields(said(nvmlDeviceGetGpuInstanceProfileInfo, gpu, kind, 2))
-    found[f"nvmlDeviceGetGpuInstanceProfileInfo {{kind}}"] = info
+    found[f"nvmlDeviceGetGpuInstanceProfileInfo {kind}"] = info
     if isinstance(info, dict):
         profile = info["id"]
-        found[f"nvmlDeviceGetGpuInstancePossiblePlacements {{profile}}"] = starts(profile)
+        found[f"nvmlDeviceGetGpuInstancePossiblePlacements {profile}"] = starts(profile)
         left = said(nvmlDeviceGetGpuInstanceRemainingCapacity, gpu, profile)
-        found[f"nvmlDeviceGetGpuInstanceRemainingCapacity {{profile}}"] = left
+        found[f"nvmlDeviceGetGpuInstanceRemainingCapacity {profile}"] = left
         there = said(instances, gpu, profile)
-        found[f"nvmlDeviceGetGpuInstances {{profile}}"] = there if isinstance(there, str) else len(there)
+        found[f"nvmlDeviceGetGpuInstances {profile}"] = there if isinstance(there, str) else len(there)
 answer(found)
 """
+)
 """What NVML is asked, as code on pynvml: of a real GPU and of one that is not there."""
 
 

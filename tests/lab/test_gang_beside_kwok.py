@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,8 @@ import yaml
 from lab import requirements
 from lab.cluster import Lab
 from lab.kwok import KwokNodes
-from tests.lab.gangs import GATES, GROUPS, JOBS, PODS, SERVED, bound, conditions
+from tests.lab.cluster_command import ask
+from tests.lab.gangs import GATES, PODS, SERVED, bound, create_unplaced
 from tests.lab.rollouts import PROFILE, in_repository, inventory
 from tests.lab.running_pods import make_runnable
 
@@ -42,9 +41,7 @@ class Cluster:
 
     def ask(self, *arguments: str) -> str:
         """Ask `numaforge cluster` with the lab's login."""
-        login = (f"--kubeconfig={self.lab.kubeconfig}", f"--kubectl={self.lab.control_plane.kubectl()}")
-        command = [str(Path(sys.executable).with_name("numaforge")), "cluster", *arguments, *login]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = ask(self.lab.control_plane, *arguments)
         return done.stdout + done.stderr
 
 
@@ -84,13 +81,7 @@ def test_a_gang_starts_together_or_not_at_all(cluster: Cluster, tmp_path: Path) 
     group, job = example(cluster, tmp_path)
     name, api = group["metadata"]["name"], cluster.kwok
     cluster.add(PLAYED[0])
-    api.send("POST", GROUPS, group)
-    api.send("POST", JOBS, job)
-    api.wait_until(lambda: len(api.get(PODS)["items"]) == 3, "the Job has not made its pods")
-    api.wait_until(
-        lambda: conditions(api, name).get("PodGroupInitiallyScheduled") == ("False", "Unschedulable"),
-        "the gang is not called unschedulable",
-    )
+    create_unplaced(api, group, job, 1 + len(PLAYED))
     assert bound(api, name) == []
     first = api.get(PODS)["items"][0]["metadata"]["name"]
     said = cluster.ask("explain", f"default/{first}", str(cluster.fleet), "--live")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,8 @@ from lab.kwok import ALLOCATABLE, Fleet
 from numaforge.schedulers.kubectl_get import gang_version
 from numaforge.schedulers.systems import generate
 from numaforge.topology import to_document
-from tests.lab.gangs import GATES, GROUPS, JOBS, PODS, SERVED, VERSION, bound, conditions
+from tests.lab.cluster_command import ask
+from tests.lab.gangs import GATES, JOBS, PODS, SERVED, VERSION, bound, conditions, create_unplaced
 from tests.unit.schedulers.served import served
 
 pytestmark = pytest.mark.lab
@@ -63,13 +62,7 @@ def test_a_gang_starts_together_or_not_at_all_and_is_explained_while_it_waits(
 ) -> None:
     group, job = example(fleet)
     name = group["metadata"]["name"]
-    fleet.send("POST", GROUPS, group)
-    fleet.send("POST", JOBS, job)
-    fleet.wait_until(lambda: len(fleet.get(PODS)["items"]) == 3, "the Job has not made its pods")
-    fleet.wait_until(
-        lambda: conditions(fleet, name).get("PodGroupInitiallyScheduled") == ("False", "Unschedulable"),
-        "the gang is not called unschedulable",
-    )
+    create_unplaced(fleet, group, job, len(NODES))
     assert bound(fleet, name) == []
     said = explained(fleet, tmp_path)
     assert "2 of 3" in said, said
@@ -83,9 +76,5 @@ def explained(fleet: Fleet, folder: Path) -> str:
     for node in NODES:
         (folder / f"{node.name}.json").write_text(json.dumps(to_document(node.machine)))
     pod = fleet.get(PODS)["items"][0]["metadata"]["name"]
-    command = [str(Path(sys.executable).with_name("numaforge")), "cluster", "explain", f"default/{pod}"]
-    login = [f"--kubeconfig={fleet.kubeconfig}", f"--kubectl={fleet.control_plane.kubectl()}"]
-    done = subprocess.run(
-        [*command, str(folder), "--profile", "training", *login], capture_output=True, text=True, check=False
-    )
+    done = ask(fleet.control_plane, "explain", f"default/{pod}", str(folder), "--profile", "training")
     return done.stdout + done.stderr

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from lab.node import Node
 from lab.second_scheduler import CLONES, NAME, PLUGINS, Clones, SecondScheduler, build
 from numaforge.cpulist import format_cpulist
 from numaforge.schedulers.coscheduling import GROUP_LABEL
+from tests.lab.cluster_command import ask
 from tests.lab.placements import GPU, placements_of
 from tests.lab.rollouts import PROFILE, in_repository, inventory, kubectl
 from tests.lab.running_pods import make_runnable, pod
@@ -71,9 +71,7 @@ class Pair:
 
     def cluster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Ask `numaforge cluster` with the lab's login."""
-        login = (f"--kubeconfig={self.lab.kubeconfig}", f"--kubectl={self.lab.control_plane.kubectl()}")
-        command = [str(Path(sys.executable).with_name("numaforge")), "cluster", *arguments, *login]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return ask(self.lab.control_plane, *arguments)
 
     def explained(self, manifest: Path) -> dict[str, Any]:
         """Return what is said of pods that are not there yet, by node."""
