@@ -70,7 +70,8 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
         report = fit_node(scenario, shape)
         resource = _device_resource(scenario, shape)
         shapes = largest_shapes(scenario, resource) if resource else ()
-        unknown = (*not_known(empty := scenario.node(), shape), *claims_not_known(empty, shape))
+        empty = scenario.node()
+        unknown = (*not_known(empty, shape), *claims_not_known(empty, shape))
         node = scenario.topology.hostname or path or "this machine"
         reports.append((node, report))
         if output == "json":
@@ -112,8 +113,9 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
         alike: object = kind_of(scenario)
         if given.claims.slices is not None:
             alike = alike, named  # a ResourceSlice is one node's
+        empty = scenario.node()
         unknown |= dict.fromkeys(
-            note for shape in given.load.shapes for note in claims_not_known(scenario.node(), shape.pod)
+            note for shape in given.load.shapes for note in claims_not_known(empty, shape.pod)
         )
         names = [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
         nodes += [(each, scenario, alike) for each in names]

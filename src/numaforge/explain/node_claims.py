@@ -29,6 +29,7 @@ from numaforge.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.labels import labels_of
 from numaforge.schedulers.slices import BUS_ID, planned_slices
+from numaforge.topology.trays import cliques_of
 
 _HOSTNAME = "kubernetes.io/hostname"
 
@@ -52,7 +53,7 @@ class NodeClaims:
         if not asked:
             return NO_CLAIMS
         said = self.place.allocation(pod.name, claims, served)
-        after = self.place.with_claims(pod.name, claims, served).devices
+        after = self.place.with_allocation(pod.name, claims, said).devices
         devices = dict(self._devices(pod.name, claims, served, after)) if after and not said.refusal else {}
         return JudgedClaims(asked, said.refusal, said.unknown, frozenset(served), devices)
 
@@ -106,8 +107,8 @@ def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[La
     Of claims nothing is known where the plan has none, or there is no plan.
     """
     machine = scenario.topology
-    cliques = {gpu.fabric for gpu in machine.gpus if gpu.fabric}
-    clique = {CLIQUE: cliques.pop()} if len(cliques) == 1 else {}
+    cliques = cliques_of(machine)
+    clique = {CLIQUE: cliques[0]} if len(cliques) == 1 else {}
     if plan is None:
         return clique, NOTHING_KNOWN
     served = ServedNode(machine, plan, scenario.devices or {}, "")

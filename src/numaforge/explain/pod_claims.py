@@ -81,9 +81,15 @@ class Place:
         """Return the node once a pod is there, and has its claims."""
         if self.devices is None or not (claims or served):
             return self
+        return self.with_allocation(pod, claims, self.allocation(pod, claims, served))
+
+    def with_allocation(self, pod: str, claims: Sequence[PodClaim], said: Allocation) -> Place:
+        """Return the node once a pod is there, and has what was found for its claims."""
+        if self.devices is None:
+            return self
         here = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]},)
         devices = self.devices
-        for each in self.allocation(pod, claims, served).claims:
+        for each in said.claims:
             devices = devices.with_claim(replace(each, selector=here))
         for ref in claims:
             held = self.devices.claim(ref.claim) if ref.claim else None

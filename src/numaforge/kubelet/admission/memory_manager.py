@@ -129,7 +129,7 @@ class MemoryManager:
         )
         if complaint:
             raise KubeletConfigError(complaint)
-        fresh = deepcopy(self.nodes)
+        fresh = deepcopy(self.nodes) if running else self.nodes
         for number, saved in state.machine.items():
             node = self.nodes[number]
             node.assignments, node.group = saved["numberOfAssignments"], mask_of(saved["cells"])
