@@ -37,7 +37,7 @@ def numa_notices(topology: MachineShape) -> tuple[Notice, ...]:
     )
 
 
-def two_totals(topology: MachineShape) -> str | None:
+def disagreeing_totals(topology: MachineShape) -> str | None:
     """Say that the kubelet's two sources of the machine's memory disagree, as where memory is hot-plugged."""
     sizes = [node.memory_bytes for node in topology.numa_nodes]
     total, known = topology.memory_bytes, [size for size in sizes if size is not None]
@@ -47,7 +47,7 @@ def two_totals(topology: MachineShape) -> str | None:
 
 
 def _two_totals(topology: MachineShape) -> Iterator[Notice]:
-    if (disagree := two_totals(topology)) is not None:
+    if (disagree := disagreeing_totals(topology)) is not None:
         yield Notice(
             "memory-differs",
             f"{disagree}: "

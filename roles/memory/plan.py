@@ -24,7 +24,7 @@ from numaforge.roles.hugepages.plan import (
     untouched_pools,
 )
 from numaforge.roles.kubelet.existing import ExistingSettings, Setting
-from numaforge.roles.machine.numa_notices import two_totals
+from numaforge.roles.machine.numa_notices import disagreeing_totals
 from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
@@ -483,7 +483,7 @@ def _too_little_room(
         f"{describe_pools(by_id[room.node], hugepages[room.node])} = {format_bytes(room.free_bytes)}"
         for room in rooms
     )
-    if (disagree := two_totals(topology)) is not None:
+    if (disagree := disagreeing_totals(topology)) is not None:
         lines += f"\n  {disagree}: a hypervisor that adds memory later may not have added it yet"
     sentence = (
         f"{format_bytes(total)} of memory are to be reserved, but only {format_bytes(free)} are left on the "
