@@ -30,7 +30,7 @@ from numaforge.topology.memory_mode import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import HugepagePool, NodeTopology
@@ -54,10 +54,11 @@ class GpuMemoryPlan:
 
 
 def plan_gpu_memory(
-    machine: NodeTopology, profile: NodeProfile, previous: GpuMemoryPlan
+    machine: NodeTopology, profile: NodeProfile, previous: Callable[[], GpuMemoryPlan]
 ) -> Reasoned[GpuMemoryPlan]:
     """Return the mode of the GPUs' memory, and what it does to the machine.
 
+    `previous` reads what an earlier plan decided; a machine without such GPUs does without it.
     Raises PlanError where it is asked for on a machine without such GPUs, and of a driver that has no CDMM.
     """
     asked = gpu_memory_asked(profile)
@@ -68,7 +69,7 @@ def plan_gpu_memory(
             where=SUBJECT,
             remedy=f"leave {SUBJECT} out, in a profile for such machines only",
         )
-    mode = asked or (_by_default(machine) if coherent and previous.mode else None)
+    mode = asked or (_by_default(machine) if coherent and previous().mode else None)
     if mode is None:
         return Reasoned(GpuMemoryPlan())
     branch = driver_branch(machine)
@@ -78,7 +79,7 @@ def plan_gpu_memory(
             where=SUBJECT,
             remedy=f"upgrade the driver, or leave {SUBJECT} out",
         )
-    memory = memory_of_gpus(machine) or dict(previous.memory)
+    memory = memory_of_gpus(machine) or dict(previous().memory)
     changes = mode_now(machine) != mode
     waits = changes and profile.maintenance.reboot != "allowed"
     grows = changes and not waits and mode == NUMA and not memory
@@ -214,9 +215,12 @@ class Decided:
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return who manages the memory of GPUs once the plan is carried out."""
-    previous = decided.previous.gpu_memory if decided.previous else GpuMemoryPlan()
-    found = plan_gpu_memory(machine, profile, previous)
+    found = plan_gpu_memory(machine, profile, lambda: _previous(decided))
     return Reasoned(Decided(gpu_memory=found.value), found.decisions, found.notices)
+
+
+def _previous(decided: Decisions) -> GpuMemoryPlan:
+    return decided.previous.gpu_memory if decided.previous else GpuMemoryPlan()
 
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:

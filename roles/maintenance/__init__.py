@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyinfra import host
 
 from numaforge.errors import HostError
-from numaforge.hosts import MAINTENANCE, datum, planned, role, roles_of, seen, show_alone
+from numaforge.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
 from numaforge.maintenance.part import Goal, PartModule
 from numaforge.roles import ROLES
 from numaforge.rollout import events
@@ -62,7 +62,12 @@ def take_part(called: Called, **arguments: Any) -> None:
         if host.name not in _open:
             _carry_out()
 
-    role(called.title, called.called)(called_for)(**arguments)
+    if host.name in _open and not arguments:
+        guarded(
+            called_for, called.called
+        )()  # no operation is within, for which pyinfra would look for its own
+    else:
+        role(called.title, called.called)(called_for)(**arguments)
 
 
 def _tell_nothing_to_do(part: PartModule) -> None:

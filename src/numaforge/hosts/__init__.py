@@ -30,7 +30,7 @@ from numaforge.hosts.patches import (
     guard_output,
     inspect_once,
 )
-from numaforge.hosts.roles import planned, remember, role, roles_of, seen
+from numaforge.hosts.roles import guarded, planned, remember, role, roles_of, seen
 from numaforge.hosts.scripts import reached, reached_anew
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "fault",
     "go_on_without_failed",
     "guard_output",
+    "guarded",
     "host_command",
     "host_operation",
     "inspect_once",

@@ -26,22 +26,28 @@ def role(title: str, name: str | None = None) -> Callable[[Callable[[], None]], 
     """
 
     def decorate(function: Callable[[], None]) -> PyinfraOperation[[]]:
-        @wraps(function)
-        def guarded() -> None:
-            host = current_host
-            if host in host.state.failed_hosts:
-                return
-            _roles.setdefault(host, []).append(name or title.lower())
-            try:
-                function()
-            except NumaforgeError as error:
-                fail_host(host, error)
-            except Exception as error:  # one odd host must not end the run of all
-                fail_host(host, fault(error))
-
-        return deploy(title)(guarded)
+        return deploy(title)(guarded(function, name or title.lower()))
 
     return decorate
+
+
+def guarded(function: Callable[[], None], name: str) -> Callable[[], None]:
+    """Return what carries out a role of this name on the host of the deploy; see `role`."""
+
+    @wraps(function)
+    def on_host() -> None:
+        host = current_host
+        if host in host.state.failed_hosts:
+            return
+        _roles.setdefault(host, []).append(name)
+        try:
+            function()
+        except NumaforgeError as error:
+            fail_host(host, error)
+        except Exception as error:  # one odd host must not end the run of all
+            fail_host(host, fault(error))
+
+    return on_host
 
 
 def remember(host: Host, topology: NodeTopology, plan: NodePlan) -> None:

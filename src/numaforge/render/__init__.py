@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
-from numaforge.memoize import once_per_object, once_per_value
+from numaforge.memoize import once_per, once_per_object, once_per_value, plain
 from numaforge.resources import own_template_dir, template_dir
 from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
@@ -61,7 +61,7 @@ def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | No
     """
     if planned_file.path == PLAN_PATH:
         return _plan_text(plan)
-    return _rendered(_for_templates(plan, planned_file), planned_file, config_text, own_template_dir())
+    return _rendered(plan, planned_file, config_text, own_template_dir())
 
 
 def template_path(file: PlannedFile) -> Path | None:
@@ -83,14 +83,22 @@ def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileCont
 
 def _for_templates(plan: NodePlan, file: PlannedFile) -> NodePlan:
     """Return the plan with what the file's role reads, and without the machine's identity."""
-    reads = {*_reads(file), "profile"}
-    left_out = {name: default for name, default in _defaults().items() if name not in reads}
+    known = {*_reads(_owner(file))}
+    left_out = {name: default for name, default in _defaults().items() if name not in known}
     return replace(_anonymous(plan), hostname="", files=(), decisions=(), notices=(), **left_out)
 
 
-def _reads(file: PlannedFile) -> tuple[str, ...]:
-    module = _owner(file)
-    return tuple(getattr(module, "READS", ()))
+def _reads(module: FilesModule) -> tuple[str, ...]:
+    """Return the fields of a plan that the files of a role say: its READS, and those that every plan has."""
+    return tuple(sorted({*_of_every_plan(), *getattr(module, "READS", ())}))
+
+
+@cache
+def _of_every_plan() -> frozenset[str]:
+    return frozenset(each.name for each in fields(NodePlan)) - {*_defaults(), *_OF_ONE_MACHINE}
+
+
+_OF_ONE_MACHINE = ("hostname", "files", "decisions", "notices")
 
 
 @cache
@@ -143,8 +151,24 @@ def _owner(file: PlannedFile) -> FilesModule:
     raise PlanError(f"there is no template {file.template!r}", where=file.path)
 
 
-@once_per_value
+@once_per_object
+def _fields(plan: NodePlan) -> dict[str, bytes]:
+    """Return each field of a plan without the machine's identity, as it is compared with other machines'."""
+    anonymous = _anonymous(plan)
+    return {each.name: plain(getattr(anonymous, each.name)) for each in fields(plan)}
+
+
+def _what_it_says(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> bytes:
+    found = _fields(plan)
+    return plain((file, config_text, own, [found[name] for name in _reads(_owner(file))]))
+
+
+@once_per(_what_it_says)
 def _rendered(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
+    return _text(_for_templates(plan, file), file, config_text, own)
+
+
+def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
     module: Any = _owner(file)
     template = module.TEMPLATES[file.template] if file.template else None
     text = _from_template(plan, file, template, own) if template else module.text(plan, file, config_text)

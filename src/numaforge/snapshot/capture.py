@@ -33,6 +33,11 @@ def script(root: str = "") -> str:
 
     With `root` it captures the tree below that folder instead and runs none of the host's commands.
     """
+    return asking(_capture(root))
+
+
+@cache
+def _capture(root: str) -> str:
     values = {
         "schema": str(SCHEMA),
         "tools_wanted": " ".join(CAPTURED_WITH),
@@ -74,7 +79,7 @@ def script(root: str = "") -> str:
         "kernel_types": _relative(catalogue.KERNEL_TYPES),
         "probe": _probe(),
     }
-    return asking(shell.assignments(values) + shell.library("programs", "kernel_files", "snapshot/capture"))
+    return shell.assignments(values) + shell.library("programs", "kernel_files", "snapshot/capture")
 
 
 def from_local() -> Snapshot:
@@ -179,12 +184,17 @@ def _numbered(output: bytes) -> dict[str, str]:
     """
     sizes: dict[bytes, int] = {}
     texts: dict[bytes, list[bytes]] = {}
+    begins, held = b"", list[bytes]()  # of the file whose line was the last
     for line in output.split(b"\n")[:-1]:
-        if not texts and b"total" not in sizes and (counted := _SIZE.fullmatch(line)):
+        number, _, rest = line[len(begins) :].partition(b":")
+        if begins and number.isdigit() and line.startswith(begins):
+            held.append(rest + b"\n")
+        elif not texts and b"total" not in sizes and (counted := _SIZE.fullmatch(line)):
             sizes[counted["path"]] = _size(counted["size"].decode(), line.decode("utf-8", "replace"))
         elif numbered := _NUMBERED.fullmatch(line):
             path, text = numbered.groups()
-            texts.setdefault(path, []).append(text + b"\n")
+            begins, held = path + b":", texts.setdefault(path, [])
+            held.append(text + b"\n")
         else:
             raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
     for path, lines in texts.items():

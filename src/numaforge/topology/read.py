@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from numaforge.cpulist import parse_cpulist
 from numaforge.kubelet_paths import ROOT_DIR
@@ -261,9 +262,13 @@ def _cgroup_version(files: Mapping[str, str]) -> int | None:
 
 
 def _os_release(files: Mapping[str, str]) -> dict[str, str]:
-    text = files.get("/etc/os-release") or files.get("/usr/lib/os-release", "")
+    return dict(_assignments(files.get("/etc/os-release") or files.get("/usr/lib/os-release", "")))
+
+
+@lru_cache(maxsize=16)  # a fleet has few systems
+def _assignments(text: str) -> tuple[tuple[str, str], ...]:
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
-    return {name.strip(): _unquoted(value) for name, equals, value in pairs if equals}
+    return tuple((name.strip(), _unquoted(value)) for name, equals, value in pairs if equals)
 
 
 def _unquoted(text: str) -> str:

@@ -142,7 +142,7 @@ def test_a_file_is_the_one_of_the_plan_alone(fleet):
             if file.path == PLAN_PATH:
                 expected = dumps(plan)
             else:
-                expected = render._rendered.__wrapped__(plan, file, config, None)
+                expected = render._text(plan, file, config, None)
             assert render.render_file(plan, file, config) == expected
 
 
