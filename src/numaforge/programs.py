@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 _COREUTILS = (
-    "base64 cat chmod chown cp cut date df dirname env head id ln ls mkdir mv od paste readlink rm rmdir "
+    "base64 cat chmod chown cp cut date dd df dirname env head id ln ls mkdir mv od paste readlink rm rmdir "
     "sha256sum sleep sort stat sync tail tee timeout touch tr uname uniq wc"
 )
 SYSTEMD = ("systemctl", "systemd-run")
