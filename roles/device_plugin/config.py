@@ -154,8 +154,8 @@ class CommonFlags(_CamelCase):
     device_discovery_strategy: Annotated[
         str | None, _one_of("invalid --device-discovery-strategy option ", "auto", "nvml", "tegra")
     ] = None
-    plugin: PluginFlags = PluginFlags()
-    gfd: FeatureFlags = FeatureFlags()
+    plugin: PluginFlags = PluginFlags.unset()
+    gfd: FeatureFlags = FeatureFlags.unset()
 
 
 class SharedResource(_CamelCase):
@@ -255,10 +255,10 @@ class DevicePluginConfig(_CamelCase):
     """A file of the device plugin."""
 
     version: Annotated[str, _one_of("unknown version: ", "v1")] = "v1"
-    flags: CommonFlags = CommonFlags()
-    resources: Resources = Resources()
-    sharing: Sharing = Sharing()
-    imex: Imex = Imex()
+    flags: CommonFlags = CommonFlags.unset()
+    resources: Resources = Resources.unset()
+    sharing: Sharing = Sharing.unset()
+    imex: Imex = Imex.unset()
 
 
 def parse_device_plugin(text: str, place: str) -> DevicePluginConfig:

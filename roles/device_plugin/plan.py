@@ -14,13 +14,13 @@ from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.amd_partitions.plan import plugin_of
 from numaforge.roles.device_plugin.advertised import advertised
 from numaforge.roles.device_plugin.checks import check_config, check_machine, sentence
-from numaforge.roles.device_plugin.config import DevicePluginConfig
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.roles.device_plugin.config import DevicePluginConfig
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.topology.model import NodeTopology
 
@@ -101,6 +101,8 @@ def _wished(profile: NodeProfile, strategy: str) -> DevicePluginPlan:
 
 
 def _config(plan: DevicePluginPlan) -> DevicePluginConfig:
+    from numaforge.roles.device_plugin.config import DevicePluginConfig  # a machine without GPUs needs none
+
     return DevicePluginConfig.model_validate(config_document(plan))
 
 

@@ -16,7 +16,7 @@ from tests.fixtures.processes import opens
 
 
 def program(*arguments: str, **options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "numaforge.cli", *arguments]
+    command = [sys.executable, "-m", "numaforge", *arguments]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

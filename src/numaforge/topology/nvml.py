@@ -20,7 +20,6 @@ from numaforge.topology.model import (
     PciLink,
     RemappedRows,
 )
-from numaforge.topology.nvml_answers import check_answers
 from numaforge.topology.vendors import NVIDIA
 
 _BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
@@ -75,9 +74,15 @@ _CONFIGURATIONS = (
 )
 
 
+def _check(nvml: Mapping[str, Any]) -> None:
+    from numaforge.topology.nvml_answers import check_answers  # a machine without an answer needs none
+
+    check_answers(nvml)
+
+
 def read_nvml_driver(nvml: Mapping[str, Any]) -> NvidiaDriver:
     """Return the driver, and why it did not start where it did not."""
-    check_answers(nvml)
+    _check(nvml)
     cuda = nvml.get("cuda_version")
     _, feature, devtools = nvml.get("confidential_computing") or (None, None, None)
     return NvidiaDriver(
@@ -94,7 +99,7 @@ def read_nvml_gpus(nvml: Mapping[str, Any]) -> Iterator[Gpu]:
 
     Raises TopologyError for answers that are not NVML's.
     """
-    check_answers(nvml)
+    _check(nvml)
     offers: dict[str, tuple[MigProfileOffer, ...]] = {}
     for gpu in nvml.get("gpus", []):
         yield _gpu(gpu, offers)

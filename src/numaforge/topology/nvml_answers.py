@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from numaforge.errors import TopologyError
 from numaforge.mistakes import dotted, path_of, sentence
 
 
-class _OfferAnswer(BaseModel):
+class _Answers(BaseModel):
+    model_config = ConfigDict(defer_build=True)  # one validator is made, that of all answers
+
+
+class _OfferAnswer(_Answers):
     id: int
     name: str | None
     slices: int
@@ -21,21 +25,21 @@ class _OfferAnswer(BaseModel):
     size: int | None
 
 
-class _InstanceAnswer(BaseModel):
+class _InstanceAnswer(_Answers):
     id: int
     profile: int
     start: Annotated[int, Field(ge=0)]
     size: Annotated[int, Field(ge=1)]
 
 
-class _MigDeviceAnswer(BaseModel):
+class _MigDeviceAnswer(_Answers):
     gpu_instance: int | None
     compute_instance: int | None
     uuid: str | None
     slices: int | None
 
 
-class _GpuAnswers(BaseModel):
+class _GpuAnswers(_Answers):
     """What was asked of one GPU; a question that the driver did not answer has null."""
 
     index: int | None = None
@@ -79,7 +83,7 @@ class _GpuAnswers(BaseModel):
     mig_devices: list[_MigDeviceAnswer] | None = None
 
 
-class _NvmlAnswers(BaseModel):
+class _NvmlAnswers(_Answers):
     error: str | None = None
     driver_version: str | None = None
     nvml_version: str | None = None
