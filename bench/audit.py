@@ -48,7 +48,7 @@ def main() -> None:
 
 def measured(fleet: Path, words: list[str]) -> tuple[float, float, float]:
     """Return seconds by the clock, CPU seconds, and MiB."""
-    command = [sys.executable, "-m", "numaforge.cli", "audit", str(fleet), "-q", *words]
+    command = [sys.executable, "-m", "numaforge", "audit", str(fleet), "-q", *words]
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     with peak_memory(process.pid) as peak:

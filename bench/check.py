@@ -39,7 +39,7 @@ def main():
         config, machine = Path(folder, "kubelet.yaml"), Path(folder, "node.json")
         config.write_text(CONFIG)
         machine.write_text(json.dumps(to_document(dgx_h100())))
-        command = [sys.executable, "-m", "numaforge.cli", "check", str(config), "--topology", str(machine)]
+        command = [sys.executable, "-m", "numaforge", "check", str(config), "--topology", str(machine)]
         command += ["--kubelet-version", "1.36", "-o", "json"]
         times = []
         for _ in range(RUNS):

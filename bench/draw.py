@@ -57,7 +57,7 @@ def main() -> None:
         print(
             f"{name:<12}{len(topology.online):>6}{timings[0]:>10.1f}{size:>10.0f}{timings[1]:>13.1f}{timings[2]:>10.1f}"
         )
-    command = [sys.executable, "-m", "numaforge.cli", "--help"]
+    command = [sys.executable, "-m", "numaforge", "--help"]
     help_ms = best_ms(lambda: subprocess.run(command, check=True, capture_output=True))
     print(f"numaforge --help: {help_ms:.0f} ms")
 

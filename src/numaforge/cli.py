@@ -180,7 +180,3 @@ def numaforge() -> None:
     MACHINE is a file saved by `numaforge capture`, the folder of a captured root, a ready machine such as
     dgx-h100, or a host; without one, every command looks at this machine.
     """
-
-
-if __name__ == "__main__":
-    main()

@@ -411,7 +411,7 @@ def test_capture_says_the_same_of_a_key(keys, tmp_path, name, password, message)
     words = ["capture", "127.0.0.1:1", "--data", f"ssh_key={keys / name}"]
     words += ["--data", f"ssh_key_password={password}"] if password else []
     done = subprocess.run(
-        [sys.executable, "-m", "numaforge.cli", *words],
+        [sys.executable, "-m", "numaforge", *words],
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -142,7 +142,7 @@ def test_a_host_that_cannot_be_reached_is_one_message_with_the_reason():
 
 
 def test_a_reader_that_goes_away_is_no_error(saved):
-    command = f"{sys.executable} -m numaforge.cli topology {saved} -o json"
+    command = f"{sys.executable} -m numaforge topology {saved} -o json"
     shell = ["bash", "-c", f"set -o pipefail; {command} | true"]
     answer = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert answer.returncode in (0, 128 + signal.SIGPIPE)
@@ -151,7 +151,7 @@ def test_a_reader_that_goes_away_is_no_error(saved):
 
 def test_a_full_disk_is_said(saved):
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "numaforge.cli", "topology", saved]
+        command = [sys.executable, "-m", "numaforge", "topology", saved]
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
     assert answer.stderr == "numaforge: No space left on device\n"

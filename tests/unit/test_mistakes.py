@@ -406,7 +406,7 @@ def test_a_kubelet_without_a_limit_of_pods_is_refused_with_the_limit(capsys, fol
 
 
 def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "numaforge.cli", *arguments]
+    command = [sys.executable, "-m", "numaforge", *arguments]
     return subprocess.run(command, capture_output=True, timeout=60, check=False, **options)
 
 
@@ -445,7 +445,7 @@ def test_json_for_a_terminal_without_our_characters_says_the_same(folder):
     ],
 )
 def test_output_that_goes_nowhere_is_no_fault(folder, redirection, code, message):
-    command = f"{sys.executable} -m numaforge.cli topology topology.json {redirection}"
+    command = f"{sys.executable} -m numaforge topology topology.json {redirection}"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == code
     assert message in answer.stderr
@@ -457,7 +457,7 @@ def test_output_that_goes_nowhere_is_no_fault(folder, redirection, code, message
 )
 @pytest.mark.parametrize("source", ["nosuch.json", "--nosuch"], ids=["of-ours", "of-click"])
 def test_an_error_that_cannot_be_printed_keeps_its_exit_code(folder, source, redirection):
-    command = f"{sys.executable} -m numaforge.cli topology {source} {redirection}"
+    command = f"{sys.executable} -m numaforge topology {source} {redirection}"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
 
@@ -465,7 +465,7 @@ def test_an_error_that_cannot_be_printed_keeps_its_exit_code(folder, source, red
 def test_an_interrupt_ends_with_its_exit_code_and_one_line(folder):
     """A pipe that a program has open, and into which it writes nothing, keeps the command waiting."""
     os.mkfifo(folder / "pipe")
-    command = [sys.executable, "-m", "numaforge.cli", "topology", "pipe"]
+    command = [sys.executable, "-m", "numaforge", "topology", "pipe"]
     writer = os.open(folder / "pipe", os.O_RDWR)
     waiting = subprocess.Popen(
         command,
@@ -538,7 +538,7 @@ def test_a_document_on_standard_input_that_is_none_is_called_so(folder):
 
 
 def test_closed_input_is_named(folder):
-    command = f"{sys.executable} -m numaforge.cli admit - --topology topology.json --config config.yaml <&-"
+    command = f"{sys.executable} -m numaforge admit - --topology topology.json --config config.yaml <&-"
     answer = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
     assert "standard input: cannot be read: it is closed" in answer.stderr

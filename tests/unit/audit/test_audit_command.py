@@ -81,7 +81,7 @@ def test_an_error_is_wrong(said: Output) -> None:
 
 def test_hosts_that_do_not_answer_are_their_own_answer(fleet: Path) -> None:
     """In another process: this one must not import pyinfra."""
-    words = [sys.executable, "-m", "numaforge.cli", "audit", "fleet", "no-such-host.invalid", "-q"]
+    words = [sys.executable, "-m", "numaforge", "audit", "fleet", "no-such-host.invalid", "-q"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.UNREACHABLE, done.stderr
     assert re.search(r"^NA001 no-such-host\.invalid: ", done.stdout, re.MULTILINE)

@@ -121,7 +121,7 @@ def test_bash_completes_with_the_script(tmp_path):
     if bash is None:
         pytest.skip("no bash here")
     program = tmp_path / "numaforge"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m numaforge.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m numaforge "$@"\n')
     program.chmod(0o755)
     script = tmp_path / "completion"
     script.write_text(

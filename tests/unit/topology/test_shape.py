@@ -139,11 +139,8 @@ def test_a_file_is_the_one_of_the_plan_alone(fleet):
             continue
         config = machine.kubelet.config_text
         for file in plan.files:
-            if file.path == PLAN_PATH:
-                expected = dumps(plan)
-            else:
-                expected = render._text(plan, file, config, None)
-            assert render.render_file(plan, file, config) == expected
+            alone = dumps(plan) if file.path == PLAN_PATH else render._text(plan, file, config, None)
+            assert render.render_file(plan, file, config) == alone
 
 
 STATIC = """\
