@@ -11,11 +11,11 @@ from numaforge.errors import TopologyError
 from numaforge.mistakes import dotted, path_of, sentence
 
 
-class _Answers(BaseModel):
+class _NvmlPart(BaseModel):
     model_config = ConfigDict(defer_build=True)  # one validator is made, that of all answers
 
 
-class _OfferAnswer(_Answers):
+class _OfferAnswer(_NvmlPart):
     id: int
     name: str | None
     slices: int
@@ -25,21 +25,21 @@ class _OfferAnswer(_Answers):
     size: int | None
 
 
-class _InstanceAnswer(_Answers):
+class _InstanceAnswer(_NvmlPart):
     id: int
     profile: int
     start: Annotated[int, Field(ge=0)]
     size: Annotated[int, Field(ge=1)]
 
 
-class _MigDeviceAnswer(_Answers):
+class _MigDeviceAnswer(_NvmlPart):
     gpu_instance: int | None
     compute_instance: int | None
     uuid: str | None
     slices: int | None
 
 
-class _GpuAnswers(_Answers):
+class _GpuAnswers(_NvmlPart):
     """What was asked of one GPU; a question that the driver did not answer has null."""
 
     index: int | None = None
@@ -83,7 +83,7 @@ class _GpuAnswers(_Answers):
     mig_devices: list[_MigDeviceAnswer] | None = None
 
 
-class _NvmlAnswers(_Answers):
+class _NvmlAnswers(_NvmlPart):
     error: str | None = None
     driver_version: str | None = None
     nvml_version: str | None = None
