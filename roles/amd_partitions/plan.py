@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.kubelet.admission.amd_resources import LISTED, AmdPlugin, kinds_of
+from numaforge.ordering import grouped
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.amd_partitions.config_manager import refuse_for_manager
 from numaforge.roles.amd_partitions.instance import AmdGpu, AmdPartitionsPlan
@@ -188,9 +189,7 @@ def _planned(gpu: Gpu, entry: AmdGpus) -> AmdGpu:
 
 
 def _refuse(reasons: Mapping[int, str]) -> None:
-    by_reason: dict[str, list[int]] = {}
-    for index, reason in reasons.items():
-        by_reason.setdefault(reason, []).append(index)
+    by_reason = grouped((reason, index) for index, reason in reasons.items())
     if by_reason:
         lines = [f"GPU {format_cpulist(indices)}: {reason}" for reason, indices in by_reason.items()]
         raise PlanError("\n".join(lines), where="amd_partitions")

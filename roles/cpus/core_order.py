@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.machine import whole_cores
+from numaforge.ordering import grouped
 from numaforge.topology.model import Core, CpuSet, MachineShape
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ def isolated_cpus(topology: MachineShape) -> CpuSet:
 def cores_by_numa_node(topology: MachineShape) -> dict[int, list[Core]]:
     """Return the cores that the kubelet finds, by NUMA node, one L3 group after the other."""
     groups = {cpu: min(cache.cpus) for cache in topology.l3_caches for cpu in cache.cpus}
-    by_node: dict[int, list[Core]] = {}
-    for core in whole_cores(topology):
-        # A kernel without NUMA support exports no nodes: all of its CPUs are together.
-        by_node.setdefault(core.numa_node if core.numa_node is not None else 0, []).append(core)
+    # A kernel without NUMA support exports no nodes: all of its CPUs are together.
+    by_node = grouped(
+        (core.numa_node if core.numa_node is not None else 0, core) for core in whole_cores(topology)
+    )
     return {node: _by_l3_group(cores, groups) for node, cores in sorted(by_node.items())}
 
 

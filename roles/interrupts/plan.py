@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.codec import ByName, CpuSet
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
+from numaforge.ordering import grouped
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.role import Turn
 from numaforge.topology.model import GpuShape, MachineShape, Nic, NumaNodeShape, Nvme
@@ -153,9 +154,7 @@ def _decisions(profile: NodeProfile, plan: InterruptsPlan) -> Iterator[Decision]
 
 def _names_by_cpus(by_name: Mapping[str, CpuSet]) -> str:
     """Return `0,8: eth0, eth1; off: eth2`."""
-    groups: dict[str, list[str]] = {}
-    for name, cpus in by_name.items():
-        groups.setdefault(format_cpulist(cpus) or "off", []).append(name)
+    groups = grouped((format_cpulist(cpus) or "off", name) for name, cpus in by_name.items())
     return "; ".join(f"{cpus}: {', '.join(names)}" for cpus, names in groups.items())
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
+from numaforge.ordering import grouped
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.device_plugin.checks import check_strategy, sentence
 from numaforge.roles.mig.devices import with_profile_names
@@ -66,9 +67,7 @@ def as_planned(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
 
 def _refuse(machine: MachineMigPlan) -> None:
     refused = [one for one in machine.gpus if one.refusal]
-    reasons: dict[str, list[int]] = {}
-    for one in refused:
-        reasons.setdefault(_reason(one), []).append(one.index)
+    reasons = grouped((_reason(one), one.index) for one in refused)
     if not refused:
         return
     lines = [f"GPU {format_cpulist(indices)}: {reason}" for reason, indices in reasons.items()]
@@ -102,9 +101,10 @@ def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
 def _decisions(machine: MachineMigPlan, plan: MigPlan, profile: NodeProfile) -> Iterator[Decision]:
     source = "mig.gpus" if profile.mig.mig_parted is None else "mig.mig_parted"
     asked = profile.choice(source)
-    alike: dict[tuple[str, str], list[int]] = {}
-    for one, gpu in zip(machine.gpus, plan.gpus, strict=True):
-        alike.setdefault((_value(gpu, plan), _mode_words(one)), []).append(one.index)
+    alike = grouped(
+        ((_value(gpu, plan), _mode_words(one)), one.index)
+        for one, gpu in zip(machine.gpus, plan.gpus, strict=True)
+    )
     for (value, mode), indices in alike.items():
         yield Decision(f"mig.gpu[{format_cpulist(indices)}]", value, f"{asked}; {mode}" if mode else asked)
     if not plan.gpus:
@@ -196,11 +196,11 @@ def _dra_driver_notice(topology: NodeTopology, plan: MigPlan) -> Iterator[Notice
 
 
 def _doubts(machine: MachineMigPlan) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for one in machine.gpus:
-        if one.model and one.model.doubt and one.mode == "enabled":
-            found.setdefault(one.model.doubt, []).append(one.index)
-    return found
+    return grouped(
+        (one.model.doubt, one.index)
+        for one in machine.gpus
+        if one.model and one.model.doubt and one.mode == "enabled"
+    )
 
 
 def _with_instances(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:

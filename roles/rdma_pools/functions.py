@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.ordering import natural
+from numaforge.ordering import grouped, natural
 from numaforge.topology.model import MachineShape, Nic, RdmaDevice
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def plugin_functions(topology: MachineShape, *, software_devices: bool = False) 
 
     With `software_devices` the function of its interface stands for an rxe or siw device.
     """
-    nics: dict[str, list[Nic]] = {}
-    for nic in topology.nics:
-        nics.setdefault(nic.pci_address, []).append(nic)
+    nics = grouped((nic.pci_address, nic) for nic in topology.nics)
     devices: dict[str, list[RdmaDevice]] = {}
     for device in topology.rdma_devices:
         address = device.pci_address or (address_of(device, topology.nics) if software_devices else None)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 from numaforge.errors import PlanError
-from numaforge.ordering import natural
+from numaforge.ordering import grouped, natural
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma.pools_section import PLACEHOLDERS, RESOURCE_NAME, RdmaSelection, SharedDevicePlugin
@@ -129,9 +129,9 @@ def _devices_by_resource(
         "machine": lambda _: "",
     }
     key = keys[wish.per or "machine"]
-    keyed: dict[object, list[RdmaDevice]] = {}
-    for device in sorted(offered, key=lambda device: natural(device.name)):
-        keyed.setdefault(key(device), []).append(device)
+    keyed = grouped(
+        (key(device), device) for device in sorted(offered, key=lambda device: natural(device.name))
+    )
     order = sorted(keyed, key=lambda value: natural(str(value)))
     return {_name(wish, value): keyed[value] for value in order}
 

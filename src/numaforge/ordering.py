@@ -1,4 +1,4 @@
-"""Names in the order that people expect."""
+"""Names in the order that people expect, and things together that have something in common."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 from itertools import cycle
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -22,3 +26,11 @@ def first_of(names: Iterable[str], most: int = 3, joint: str = ", ") -> str:
     listed = list(names)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return joint.join(listed[:most]) + more
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values of each key, keys and values in the order in which they come."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

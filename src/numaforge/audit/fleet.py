@@ -12,6 +12,7 @@ from numaforge.audit.peers import Unusual, unusual_of
 from numaforge.audit.racks import RACK_RULES, rack_findings, racks_of
 from numaforge.findings import Finding, Rule, Severity
 from numaforge.kubelet import findings as kubelet
+from numaforge.ordering import grouped
 
 UNREACHABLE = Rule("NA001", Severity.ERROR, "the host does not answer")
 UNREAD = Rule("NA002", Severity.ERROR, "the machine cannot be read")
@@ -60,10 +61,7 @@ class FleetAudit:
     @property
     def by_machine(self) -> dict[str, list[AuditFinding]]:
         """The findings of each machine that has some."""
-        found: dict[str, list[AuditFinding]] = {}
-        for each in self.findings:
-            found.setdefault(each.machine, []).append(each)
-        return found
+        return grouped((each.machine, each) for each in self.findings)
 
     @property
     def open(self) -> list[AuditFinding]:
@@ -81,9 +79,10 @@ class Failed:
 
 def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Failed]) -> FleetAudit:
     """Return what is found of each machine alone, beside its siblings, and in its rack."""
-    makes: dict[Make, list[str]] = {}
-    for name, make in zip(machines, with_lost([each.make for each in machines.values()]), strict=True):
-        makes.setdefault(make, []).append(name)
+    makes = grouped(
+        (make, name)
+        for name, make in zip(machines, with_lost([each.make for each in machines.values()]), strict=True)
+    )
     found = [AuditFinding(name, finding) for name, each in machines.items() for finding in each.findings]
     found += [AuditFinding(name, finding) for name, finding in rack_findings(machines)]
     for names in makes.values():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numaforge.audit.facts import PEER_RULES, PeerRule, text_of
 from numaforge.audit.makes import LEAST_SIBLINGS
 from numaforge.audit.readings import Spread, Values
-from numaforge.ordering import first_of
+from numaforge.ordering import first_of, grouped
 
 _COUNTS = frozenset({"NA120", "NA140"})  # how many devices there are; other facts do not tell it again
 _COMPLETE = frozenset({"NA131", "NA162"})  # what such a fact does not name is not there
@@ -72,9 +72,7 @@ def _held(known: Mapping[str, Values], place: str, *, complete: bool) -> dict[st
 
 def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:
     """Return what more than half of the machines have, at least three; None where there is no such value."""
-    texts: dict[str, list[str | Spread]] = {}
-    for value in values:
-        texts.setdefault(text_of(value), []).append(value)
+    texts = grouped((text_of(value), value) for value in values)
     groups: list[tuple[str, list[str | Spread]]] = []
     for text, alike in sorted(texts.items(), key=lambda each: -len(each[1])):
         group = next((held for first, held in groups if rule.alike(text, first)), None)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from numaforge.audit.facts import text_of
 from numaforge.audit.machine import AuditedMachine
 from numaforge.findings import Finding, Rule, Severity
+from numaforge.ordering import grouped
 from numaforge.topology.trays import by_value, cluster_of
 
 _DRIVER = "NA130"
@@ -30,10 +31,11 @@ _RULE = {rule.id: rule for rule in RACK_RULES}
 
 def racks_of(machines: Mapping[str, AuditedMachine]) -> dict[str, list[str]]:
     """Return the names of the trays of each NVLink domain that has more than one, by its cluster's UUID."""
-    racks: dict[str, list[str]] = {}
-    for name, machine in machines.items():
-        for cluster in dict.fromkeys(cluster_of(fabric) for fabric in machine.fabrics):
-            racks.setdefault(cluster, []).append(name)
+    racks = grouped(
+        (cluster, name)
+        for name, machine in machines.items()
+        for cluster in dict.fromkeys(cluster_of(fabric) for fabric in machine.fabrics)
+    )
     return {cluster: names for cluster, names in racks.items() if len(names) > 1}
 
 
@@ -47,10 +49,7 @@ def rack_findings(machines: Mapping[str, AuditedMachine]) -> Iterator[tuple[str,
         yield from _minority("NA202", single, f"NVLink domain {cluster}", _NMX)
         modes = {name: mode for name in names if (mode := machines[name].gpu_memory)}
         yield from _minority("NA207", modes, f"NVLink domain {cluster}", _ONE_MODE)
-    cliques: dict[str, list[str]] = {}
-    for name, machine in machines.items():
-        for fabric in machine.fabrics:
-            cliques.setdefault(fabric, []).append(name)
+    cliques = grouped((fabric, name) for name, machine in machines.items() for fabric in machine.fabrics)
     for clique, names in cliques.items():
         yield from _clique({name: machines[name] for name in names}, f"NVLink clique {clique}")
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
+from numaforge.ordering import grouped
 from numaforge.topology.gpu_models import MODELS
 from numaforge.topology.model import Gpu, NodeTopology, PciFunction, RdmaDevice
 from numaforge.topology.pcie_lanes import lanes
@@ -92,9 +93,7 @@ def _spread(values: Iterable[tuple[str, object]]) -> Values:
 
 
 def _by_kind(values: Iterable[tuple[str | None, str, object]]) -> Values:
-    kinds: dict[str, list[tuple[str, object]]] = {}
-    for kind, place, value in values:
-        kinds.setdefault(kind or "other", []).append((place, value))
+    kinds = grouped((kind or "other", (place, value)) for kind, place, value in values)
     return {kind: spread[WHOLE] for kind, told in kinds.items() if (spread := _spread(told))}
 
 

@@ -10,6 +10,7 @@ import yaml
 
 from numaforge.convert.draft import Conversion
 from numaforge.convert.rows import Fate
+from numaforge.ordering import grouped
 
 _WIDTH = 110
 _HEADINGS = {
@@ -28,10 +29,7 @@ def as_yaml(conversion: Conversion, place: str) -> str:
 
 def _notes(conversion: Conversion) -> Iterator[str]:
     for fate, heading in _HEADINGS.items():
-        by_text: dict[str, list[str]] = {}
-        for note in conversion.notes:
-            if note.fate is fate:
-                by_text.setdefault(note.text, []).append(note.field)
+        by_text = grouped((note.text, note.field) for note in conversion.notes if note.fate is fate)
         if not by_text:
             continue
         yield "#"

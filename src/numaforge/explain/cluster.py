@@ -24,6 +24,7 @@ from numaforge.explain.workload import (
 )
 from numaforge.given import mapping
 from numaforge.kubelet.admission.pod import CPU, pod_requests
+from numaforge.ordering import grouped
 from numaforge.quantity import parse_quantity
 from numaforge.rollout.cluster import ENDED_PHASES
 from numaforge.schedulers import gangs
@@ -167,10 +168,7 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
 
 def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[str, LiveNode]:
     """Return the nodes with the pods that are on them, in the order in which their kubelets took them."""
-    placed: dict[str, list[LivePod]] = {}
-    for pod in pods:
-        if pod.counts:
-            placed.setdefault(str(pod.node), []).append(pod)
+    placed = grouped((str(pod.node), pod) for pod in pods if pod.counts)
     return {
         name: replace(node, pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))))
         for name, node in nodes.items()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from numaforge.audit.makes import LEAST_SIBLINGS
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.record import Figure, Measurement, OfSiblings
+from numaforge.ordering import grouped
 
 UNSTEADY_SHARE = 0.1
 """The share below which a figure counts against a machine that differs between runs anyway."""
@@ -48,17 +49,11 @@ def with_siblings(machines: Mapping[str, Measurement]) -> dict[str, Measurement]
 
 def names_by_make(machines: Mapping[str, Measurement]) -> dict[str, list[str]]:
     """Return the names of the machines of each make."""
-    makes: dict[str, list[str]] = {}
-    for name, measured in machines.items():
-        makes.setdefault(measured.make, []).append(name)
-    return makes
+    return grouped((measured.make, name) for name, measured in machines.items())
 
 
 def _medians(others: Iterable[Measurement]) -> dict[str, OfSiblings]:
-    values: dict[str, list[float]] = {}
-    for other in others:
-        for figure in other.figures:
-            values.setdefault(figure.key, []).append(figure.median)
+    values = grouped((figure.key, figure.median) for other in others for figure in other.figures)
     return {
         key: OfSiblings(float(f"{statistics.median(held):.5g}"), len(held))
         for key, held in values.items()

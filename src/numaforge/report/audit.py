@@ -11,6 +11,7 @@ from numaforge.audit.facts import PEER_RULE
 from numaforge.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Changes, FleetAudit
 from numaforge.audit.peers import Unusual
 from numaforge.findings import Severity
+from numaforge.ordering import grouped
 from numaforge.report.audit_documents import state_counts, state_of
 from numaforge.report.hostnames import folded, in_short, without_name
 from numaforge.report.terminal import Screen
@@ -66,9 +67,7 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
 
 def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
     failed = [each for each in audit.open if each.finding.id in (UNREACHABLE.id, UNREAD.id)]
-    groups: dict[str, list[AuditFinding]] = {}
-    for each in failed:
-        groups.setdefault(without_name(each.finding.evidence, each.machine), []).append(each)
+    groups = grouped((without_name(each.finding.evidence, each.machine), each) for each in failed)
     for several in sorted(groups.values(), key=len, reverse=True)[:_MOST]:
         names = in_short(each.machine for each in several)
         reason = (
@@ -84,13 +83,11 @@ def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
 
 def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
     """Yield what tells machines from their siblings: those with the most and gravest differences first."""
-    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    differences: dict[str, list[AuditFinding]] = {}
-    for each in audit.open:
-        if each.unusual:
-            differences.setdefault(each.machine, []).append(each)
-    for name, several in differences.items():
-        alike.setdefault(tuple((each.finding.id, _of_one(each)) for each in several), []).append(name)
+    differences = grouped((each.machine, each) for each in audit.open if each.unusual)
+    alike = grouped(
+        (tuple((each.finding.id, _of_one(each)) for each in several), name)
+        for name, several in differences.items()
+    )
 
     def gravity(group: tuple[tuple[tuple[str, str], ...], list[str]]) -> tuple[bool, int]:
         errors = any(PEER_RULE[rule].severity is Severity.ERROR for rule, _ in group[0])
@@ -140,10 +137,11 @@ def _cut(text: str, most: int = 60) -> str:
 
 def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
     """Yield what the rules found, the gravest first: of which machines, and one of the evidences."""
-    groups: dict[str, list[AuditFinding]] = {}
-    for each in audit.open:
-        if not each.unusual and each.finding.id not in (UNREACHABLE.id, UNREAD.id):
-            groups.setdefault(each.finding.id, []).append(each)
+    groups = grouped(
+        (each.finding.id, each)
+        for each in audit.open
+        if not each.unusual and each.finding.id not in (UNREACHABLE.id, UNREAD.id)
+    )
     if groups:
         yield click.style("Found", bold=True)
     shown = [*groups.items()] if whole else [*groups.items()][:_MOST]
@@ -200,9 +198,7 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
 
 
 def _by_text(several: Iterable[Told], text: Callable[[Told], str], name: Callable[[Told], str]) -> list[str]:
-    groups: dict[str, list[str]] = {}
-    for each in several:
-        groups.setdefault(text(each), []).append(name(each))
+    groups = grouped((text(each), name(each)) for each in several)
     ordered: Mapping[str, list[str]] = dict(sorted(groups.items(), key=lambda item: -len(item[1])))
     return [f"{in_short(names)}: {said}" for said, names in ordered.items()]
 

@@ -20,6 +20,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.findings import Severity
 from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.mistakes import shown
+from numaforge.ordering import grouped
 from numaforge.report.hostnames import unfolded
 from numaforge.report.sarif import sarif_log
 from numaforge.report.terminal import plain
@@ -254,9 +255,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 def _suite(
     name: str, found: list[AuditFinding], severities: list[Severity]
 ) -> tuple[str, dict[str, int], list[str]]:
-    by_rule: dict[str, list[AuditFinding]] = {}
-    for each in found:
-        by_rule.setdefault(each.finding.id, []).append(each)
+    by_rule = grouped((each.finding.id, each) for each in found)
     cases, failures, skipped = [], 0, 0
     for rule, several in by_rule.items():
         open_ones = [each for each in several if not each.accepted]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from numaforge import __version__
 from numaforge.audit.fleet import AuditFinding, Changes, FleetAudit
-from numaforge.ordering import first_of
+from numaforge.ordering import first_of, grouped
 from numaforge.report.audit_documents import STATES, state_counts, state_of
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import plain
@@ -253,9 +253,7 @@ def _findings(several: Sequence[AuditFinding]) -> Iterator[str]:
 
 
 def _rules(audit: FleetAudit) -> Iterator[str]:
-    groups: dict[str, list[AuditFinding]] = {}
-    for each in audit.findings:
-        groups.setdefault(each.finding.id, []).append(each)
+    groups = grouped((each.finding.id, each) for each in audit.findings)
     yield '<section aria-labelledby="rules">\n<h2 id="rules">Rules that found something</h2>'
     for rule, several in groups.items():
         finding = several[0].finding

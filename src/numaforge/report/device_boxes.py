@@ -8,6 +8,7 @@ from itertools import combinations, groupby
 from math import ceil
 from typing import TypeAlias
 
+from numaforge.ordering import grouped
 from numaforge.report.boxes import (
     BODY,
     HEADING,
@@ -104,10 +105,7 @@ def _below(
     inner: float,
 ) -> list[Box]:
     """The boxes of the outermost switches that several devices share, then rows of the other devices."""
-    by_switch: dict[str, list[Drawn]] = {}
-    for device in devices:
-        for switch in paths[device.pci_address][:1]:
-            by_switch.setdefault(switch, []).append(device)
+    by_switch = grouped((switch, device) for device in devices for switch in paths[device.pci_address][:1])
     shared = {switch: below for switch, below in by_switch.items() if len(below) > 1}
     columns = max(1, int((inner + _GAP) // (2 * (_LEAST_CHIP_WIDTH + 2 * _GAP))))
     width = (inner - _GAP * (columns - 1)) / columns
@@ -248,10 +246,7 @@ def links_box(topology: NodeTopology, width: float) -> Box | None:
     parts = [
         part for domain in nvlink_domains(topology.gpus) for part in _domain(domain, topology, names, inner)
     ]
-    hives: dict[str, list[Gpu]] = {}
-    for gpu in topology.gpus:
-        if gpu.xgmi_hive is not None:
-            hives.setdefault(gpu.xgmi_hive, []).append(gpu)
+    hives = grouped((gpu.xgmi_hive, gpu) for gpu in topology.gpus if gpu.xgmi_hive is not None)
     parts += [_link_bar(["XGMI"], gpus, names, inner) for gpus in hives.values() if len(gpus) > 1]
     if not parts:
         return None

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from numaforge.ordering import grouped
 from numaforge.preflight import Check, errors
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import Screen
@@ -21,9 +22,7 @@ def doctor_lines(found: Mapping[str, Sequence[Check]], screen: Screen) -> list[s
 
     No word is broken: a path that is longer than the screen is a line of its own.
     """
-    groups: dict[tuple[str, ...], list[Check]] = {}
-    for where, check in _rows(found):
-        groups.setdefault(tuple(where), []).append(check)
+    groups = grouped((tuple(where), check) for where, check in _rows(found))
     results = max(len(str(check.severity or _OK)) for checks in groups.values() for check in checks)
     names = max(len(check.name) for checks in groups.values() for check in checks)
     lines = []

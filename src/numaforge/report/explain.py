@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numaforge.ordering import grouped
 from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.wording import counted, human_bytes, wrapped
 
@@ -243,10 +244,7 @@ def _not_judged(answer: Explanation) -> Iterator[str]:
         yield f"what {about.placing.scheduler} adds to the default filters"
     yield from about.placing.unseen
     yield from answer.workload.notes
-    unseen: dict[str, list[str]] = {}
-    for each in answer.verdicts:
-        for what in each.not_seen:
-            unseen.setdefault(what, []).append(each.node)
+    unseen = grouped((what, each.node) for each in answer.verdicts for what in each.not_seen)
     for what, nodes in unseen.items():
         yield f"{what}, which is not known of {_folded(nodes)}"
 

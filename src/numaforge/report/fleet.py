@@ -12,6 +12,7 @@ import click
 
 from numaforge.errors import ExitCode
 from numaforge.maintenance.bundle import FileChange, diff
+from numaforge.ordering import grouped
 from numaforge.report.hostnames import folded, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen, plain
@@ -122,11 +123,12 @@ def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable
 
 def diff_lines(hosts: Sequence[HostSummary], chosen: Collection[str]) -> list[str]:
     """Return the diffs of the chosen hosts, styled: each once, below the hosts and the file that it is of."""
-    texts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for each in hosts:
-        if each.host in chosen or EVERY_HOST in chosen:
-            for change in each.changed:
-                texts.setdefault((change.path, tuple(diff(change))), []).append(each.host)
+    texts = grouped(
+        ((change.path, tuple(diff(change))), each.host)
+        for each in hosts
+        if each.host in chosen or EVERY_HOST in chosen
+        for change in each.changed
+    )
     lines = []
     for (path, text), names in texts.items():
         lines += ["", click.style(f"{folded(names)}: {path}", bold=True)]

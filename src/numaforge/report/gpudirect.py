@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from numaforge.findings.gpudirect.pairs import Pair, Works
-from numaforge.ordering import natural
+from numaforge.ordering import grouped, natural
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import Screen, plain, screen
 from numaforge.report.wording import counted, wrapped
@@ -78,10 +78,7 @@ def _answer(pair: Pair) -> str:
 
 def _reasons(pairs: Sequence[Pair], width: int) -> list[str]:
     """Return each reason once, as the first pair has it; others may differ from it in their places alone."""
-    alike: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        if pair.reason:
-            alike.setdefault(_PLACE.sub("", _answer(pair)), []).append(pair)
+    alike = grouped((_PLACE.sub("", _answer(pair)), pair) for pair in pairs if pair.reason)
     lines = []
     for found in alike.values():
         too = "; the others likewise" if len({pair.reason for pair in found}) > 1 else ""

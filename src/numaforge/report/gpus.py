@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
+from numaforge.ordering import grouped
 from numaforge.report.slices import parts_of
 from numaforge.report.wording import counted, some_of
 from numaforge.topology.holders import pods_on, uuids_of
@@ -42,9 +43,9 @@ def gpu_names(gpus: Sequence[Gpu]) -> str:
 
 def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
     """Yield what is said, for GPUs of which the same is said together."""
-    said: dict[str, list[Gpu]] = {}
-    for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address):
-        said.setdefault(say(gpu, topology), []).append(gpu)
+    said = grouped(
+        (say(gpu, topology), gpu) for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address)
+    )
     for words, alike in said.items():
         if words:
             numbered = any(gpu.index is not None for gpu in alike)

@@ -13,6 +13,7 @@ from rich.text import Text
 from numaforge.cpulist import format_cpulist
 from numaforge.findings import Severity
 from numaforge.findings.engine import Judgement, Verdict
+from numaforge.ordering import grouped
 from numaforge.report.columns import add_row, columns
 from numaforge.report.hostnames import folded
 from numaforge.report.summary import grouped_by_reason
@@ -69,9 +70,7 @@ def _of_judgements(judgements: Sequence[Judgement]) -> tuple[str, ...]:
 
 
 def _table(headers: Sequence[str], named: Iterable[tuple[str, tuple[str, ...]]]) -> list[RenderableType]:
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for name, cells in named:
-        rows.setdefault(cells, []).append(name)
+    rows = grouped((cells, name) for name, cells in named)
     if not rows:
         return []
     table = columns()

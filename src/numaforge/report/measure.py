@@ -11,6 +11,7 @@ import click
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.record import MEASUREMENT, Figure, Measurement
 from numaforge.measure.siblings import names_by_make, outliers_first, slow_of
+from numaforge.ordering import grouped
 from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.terminal import Screen, plain
 from numaforge.report.wording import counted, wrapped
@@ -93,10 +94,7 @@ def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width:
         yield click.style(
             plain(f"{in_short(names)}: {counted(len(names), 'machine')}, {make}: {state}"), bold=True
         )
-        figures: dict[str, list[Figure]] = {}
-        for name in names:
-            for figure in machines[name].figures:
-                figures.setdefault(figure.key, []).append(figure)
+        figures = grouped((figure.key, figure) for name in names for figure in machines[name].figures)
         for several in figures.values():
             yield from wrapped(plain(_of_many(several)), width)
         reasons = {f"{each.kind}: {each.why}" for name in names for each in machines[name].not_measured}

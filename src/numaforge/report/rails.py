@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
+from numaforge.ordering import grouped
 from numaforge.report.boxes import BODY, PADDING, SMALL, Box, Text, bottom, in_grid, text_width
 from numaforge.report.columns import add_row, columns
 from numaforge.report.device_boxes import SMALL_CHIP, panel, small_chip
@@ -92,10 +93,7 @@ def _row(rail: Rail, gpus: Box, nic_width: float, line_width: float, names: Mapp
 
 def _best_of(topology: NodeTopology) -> dict[str, list[str]]:
     """The GPUs of which each device is the best, by its name."""
-    found: dict[str, list[str]] = {}
-    for gpu, device in best_devices(topology).items():
-        found.setdefault(device.name, []).append(gpu)
-    return found
+    return grouped((device.name, gpu) for gpu, device in best_devices(topology).items())
 
 
 def _ports(device: RdmaDevice) -> str:

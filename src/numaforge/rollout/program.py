@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.errors import HostError, NumaforgeError
+from numaforge.ordering import grouped
 from numaforge.rollout import events
 from numaforge.rollout.forks import Fork, forks
 from numaforge.rollout.shards import SHARD, Shard
@@ -69,11 +70,7 @@ class ProgramRun:
 
     def all_said(self, kind: str) -> dict[str, list[dict[str, Any]]]:
         """Return all events of a kind for each host, in their order."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for event in self.told:
-            if event["kind"] == kind:
-                found.setdefault(event["host"], []).append(event)
-        return found
+        return grouped((event["host"], event) for event in self.told if event["kind"] == kind)
 
     def answered_after(self) -> dict[str, float]:
         """Return how many seconds after the first event each host told its last, by host."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from numaforge.ordering import first_of
+from numaforge.ordering import first_of, grouped
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written
 from numaforge.schedulers.labels import PREFIX, labels_of
 
@@ -19,9 +19,9 @@ _GPU_CLASSES = ("0300", "0302", "1200")  # VGA, 3D, processing accelerators
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the rules: one for nodes that have the same labels and are discovered by the same features."""
-    kinds: dict[str, list[ServedNode]] = {}
-    for node in fleet.nodes:
-        kinds.setdefault(json.dumps([_labels(node), _features(node)], sort_keys=True), []).append(node)
+    kinds = grouped(
+        (json.dumps([_labels(node), _features(node)], sort_keys=True), node) for node in fleet.nodes
+    )
     rules = [_rule(nodes) for nodes in kinds.values()]
     document = {
         "apiVersion": "nfd.k8s-sigs.io/v1alpha1",

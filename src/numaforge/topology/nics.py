@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from numaforge.given import digits
+from numaforge.ordering import grouped
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import Nic, RdmaDevice
 from numaforge.topology.pci import NETWORK, Function, addresses_of, functions
@@ -14,9 +15,7 @@ _ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 
 def read_nics(snapshot: Snapshot, rdma: Iterable[RdmaDevice]) -> tuple[Nic, ...]:
     """Return one entry per network interface of a PCI function, and one for a function that has none."""
-    interfaces: dict[str, list[str]] = {}
-    for name, address in addresses_of(snapshot, NETWORK):
-        interfaces.setdefault(address, []).append(name)
+    interfaces = grouped((address, name) for name, address in addresses_of(snapshot, NETWORK))
     # A device of the function itself stands before software on its interface.
     devices = sorted(rdma, key=lambda device: device.pci_address is None)
     with_rdma = {device.pci_address for device in devices}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from numaforge.given import digits
+from numaforge.ordering import grouped
 from numaforge.snapshot.model import PCI_ADDRESS, Snapshot
 from numaforge.topology.amd import partition_names, with_amdgpu
 from numaforge.topology.model import Accelerator, Gpu, Nvme, PciDevice, PciLink
@@ -187,10 +188,9 @@ def read_nvmes(snapshot: Snapshot) -> tuple[Nvme, ...]:
 
 def addresses_of(snapshot: Snapshot, kind: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     """Yield the devices of a class with the address of the PCI function that each belongs to."""
-    targets: dict[str, list[str]] = {}
-    for link, target in snapshot.links.items():
-        if match := kind.match(link):
-            targets.setdefault(match[1], []).append(target)
+    targets = grouped(
+        (match[1], target) for link, target in snapshot.links.items() if (match := kind.match(link))
+    )
     for name, paths in sorted(targets.items()):
         found = [address for path in paths for address in _ADDRESS.findall(path)[-1:]]
         if found:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from numaforge.given import digits
+from numaforge.ordering import grouped
 from numaforge.snapshot.catalogue import DIRECT_NIC
 from numaforge.snapshot.model import Snapshot
 from numaforge.snapshot.pci_functions import capabilities, extended_capabilities, from_text
@@ -129,10 +130,11 @@ def with_direct_functions(
     The kernel does not join the two: the VPD of both names one card, as rdma-core's rdma_topo has it. The
     devices of a card take its functions in the order of their addresses.
     """
-    direct: dict[str, list[str]] = {}
-    for function in sorted(functions, key=lambda each: each.pci_address):
-        if is_direct_nic(function) and function.card is not None:
-            direct.setdefault(function.card, []).append(function.pci_address)
+    direct = grouped(
+        (function.card, function.pci_address)
+        for function in sorted(functions, key=lambda each: each.pci_address)
+        if is_direct_nic(function) and function.card is not None
+    )
     cards = {function.pci_address: function.card for function in functions}
     found = []
     for device in devices:

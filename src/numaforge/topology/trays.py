@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from numaforge.ordering import grouped
 from numaforge.topology.memory_mode import driver_branch, gpu_memory_mode
 from numaforge.topology.model import NodeTopology
 
@@ -119,9 +120,7 @@ def disagreements(trays: Mapping[str, Tray]) -> tuple[Disagreement, ...]:
 
 def by_value(values: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return who has each value, the value that most have first."""
-    groups: dict[str, list[str]] = {}
-    for host, value in values.items():
-        groups.setdefault(value, []).append(host)
+    groups = grouped((value, host) for host, value in values.items())
     return {value: tuple(hosts) for value, hosts in sorted(groups.items(), key=lambda each: -len(each[1]))}
 
 

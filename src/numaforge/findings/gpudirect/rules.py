@@ -10,6 +10,7 @@ from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpudirect import scope
 from numaforge.findings.gpudirect.access_control import Layout, misconfigured, nics, required_control
 from numaforge.findings.scope import own_gpus
+from numaforge.ordering import grouped
 from numaforge.quantity import format_bytes
 from numaforge.topology.gpu_models import GRACE
 from numaforge.topology.links import gpu_names
@@ -126,9 +127,7 @@ def _translating_nics(machine: NodeTopology) -> Iterator[Seen]:
 def _shared_groups(machine: NodeTopology) -> Iterator[Seen]:
     concerned = {gpu.pci_address for gpu in machine.gpus} | {nic.pci_address for nic in nics(machine)}
     functions = [each for each in machine.pci_functions if each.pci_address in concerned]
-    groups: dict[int | None, list[str]] = {}
-    for function in functions:
-        groups.setdefault(function.iommu_group, []).append(function.pci_address)
+    groups = grouped((function.iommu_group, function.pci_address) for function in functions)
     for group, addresses in groups.items():
         if group is None:
             yield from (Seen("it is in no IOMMU group", address) for address in addresses)

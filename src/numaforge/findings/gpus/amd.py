@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.kubelet.admission.amd_resources import LISTED, kind_of
+from numaforge.ordering import grouped
 from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
 from numaforge.topology.vendors import AMD
 
@@ -57,9 +58,7 @@ def _silent(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _mixed(machine: NodeTopology) -> Iterator[Seen]:
-    hives: dict[str, list[Gpu]] = {}
-    for gpu, _ in _cuttable(machine):
-        hives.setdefault(gpu.xgmi_hive or "", []).append(gpu)
+    hives = grouped((gpu.xgmi_hive or "", gpu) for gpu, _ in _cuttable(machine))
     for gpus in hives.values():
         kinds = Counter(kind for gpu in gpus if (kind := kind_of(gpu)))
         (most, _), *others = kinds.most_common() or [("", 0)]

@@ -8,6 +8,7 @@ from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS
 from numaforge.findings.gpus.nvidia_driver import NVML
+from numaforge.ordering import grouped
 from numaforge.topology.gpu_models import RACK
 from numaforge.topology.model import FabricState, Gpu, NodeTopology
 
@@ -153,10 +154,9 @@ def _with_cliques(machine: NodeTopology) -> Applicability:
 
 
 def _cliques(machine: NodeTopology) -> Iterator[Seen]:
-    members: dict[str, list[str]] = {}
-    for gpu in scope.answering(machine):
-        if gpu.fabric is not None:
-            members.setdefault(gpu.fabric, []).append(gpu.pci_address)
+    members = grouped(
+        (gpu.fabric, gpu.pci_address) for gpu in scope.answering(machine) if gpu.fabric is not None
+    )
     if len(members) > 1:
         of_each = "; ".join(f"{clique} has {', '.join(gpus)}" for clique, gpus in sorted(members.items()))
         yield Seen(f"{len(members)} cliques: {of_each}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from numaforge.kubelet.admission.amd_resources import AMD_PLUGIN, AmdPlugin, amd_devices
 from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
+from numaforge.ordering import grouped
 from numaforge.topology.model import ComputeInstance, ComputeInstanceShape, Gpu, GpuShape, MachineShape
 from numaforge.topology.slices import countable_gpus, mig_devices
 from numaforge.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvml
@@ -76,10 +77,11 @@ def inventory_of(
 
 def _accelerators(topology: MachineShape) -> dict[str, tuple[Device, ...]]:
     """Return the accelerators of the table that the host uses itself, by PCI address."""
-    found: dict[str, list[Device]] = {}
-    for one in topology.accelerators:
-        if one.vendor in ACCELERATORS and one.driver != "vfio-pci":
-            found.setdefault(ACCELERATORS[one.vendor], []).append(Device(one.pci_address, None))
+    found = grouped(
+        (ACCELERATORS[one.vendor], Device(one.pci_address, None))
+        for one in topology.accelerators
+        if one.vendor in ACCELERATORS and one.driver != "vfio-pci"
+    )
     return {resource: tuple(devices) for resource, devices in found.items()}
 
 

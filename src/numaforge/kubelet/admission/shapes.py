@@ -31,6 +31,7 @@ from numaforge.kubelet.minors.options import (
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
 )
+from numaforge.ordering import grouped
 
 MOST_SHAPES = 32
 """How many shapes are placed; of more, those of the most pods."""
@@ -162,9 +163,7 @@ def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
 
 def kinds_of(nodes: Iterable[tuple[str, Scenario, object]]) -> tuple[NodeKind, ...]:
     """Return nodes by what is equal of those that are alike."""
-    found: dict[object, list[tuple[str, Scenario]]] = {}
-    for name, scenario, alike in nodes:
-        found.setdefault(alike, []).append((name, scenario))
+    found = grouped((alike, (name, scenario)) for name, scenario, alike in nodes)
     return tuple(NodeKind(tuple(name for name, _ in each), each[0][1]) for each in found.values())
 
 
