@@ -154,11 +154,11 @@ class Release:
             for name, specs in _entries(_braced(self.features, found.end()))
         }
 
-    def dependencies(self) -> dict[str, tuple[str, ...]]:
-        """Return the gates that a gate needs, where it needs any."""
+    def dependencies(self) -> dict[str, str]:
+        """Return the gates that a gate needs, where it needs any: `GangScheduling GenericWorkload`."""
         names = dict(_NAME.findall(self.features))
         needs = {
-            names[name]: tuple(sorted(names[need] for need in _NEED.findall(body)))
+            names[name]: " ".join(sorted(names[need] for need in _NEED.findall(body)))
             for found in _DEPENDENCY_MAP.finditer(self.features)
             for name, body in _entries(_braced(self.features, found.end()))
         }
@@ -330,13 +330,12 @@ def tables(releases: list[Release]) -> str:
     aliases: dict[str, str] = {}
     for release in releases:
         aliases |= release.aliases()
-    needs = {release.minor: needed for release in releases if (needed := release.dependencies())}
     parts = [
         _HEADER,
         _table("RELEASES", "int, str", {release.minor: f"1.{release.number}" for release in releases}),
         _table("GATES", "str, str", history(releases, Release.gates)),
         _table("REMOVALS", "str, int", releases[-1].removals()),
-        _table("DEPENDENCIES", "int, Mapping[str, tuple[str, ...]]", needs),
+        _table("DEPENDENCIES", "str, str", history(releases, Release.dependencies)),
         _table("FLAGS", "str, str", history(releases, Release.flags)),
         _table("FIELDS", "str, str", history(releases, Release.fields)),
         _table("ALIASES", "str, str", dict(sorted(aliases.items()))),
@@ -356,8 +355,8 @@ _HEADER = '''"""What differs by Kubernetes minor: `python -m lab.minors` reads i
 
 A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate, on by default from
 1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. A flag has how its value parses and
-the field that it sets, a field its Go type, an option its maturity. REMOVALS has the minor in which a gate
-is to go, as the newest minor announces it; some stay longer.
+the field that it sets, a field its Go type, an option its maturity, a gate in DEPENDENCIES those that it
+needs. REMOVALS has the minor in which a gate is to go, as the newest minor announces it; some stay longer.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from numaforge.kubelet.minors.history import state_at
+from numaforge.kubelet.minors.history import state_at, states_at
 from numaforge.kubelet.minors.tables import DEPENDENCIES, GATES
 from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
 
@@ -83,10 +83,10 @@ def enabled(version: KubeletVersion, wanted: Mapping[str, bool], name: str) -> b
 
 def _unmet_dependencies(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str, ...]:
     errors = []
-    for name, needs in sorted(DEPENDENCIES[version.rules_minor].items()):
+    for name, needs in sorted(states_at(DEPENDENCIES, version.rules_minor).items()):
         if not enabled(version, wanted, name):
             continue
-        missing = [need for need in needs if not enabled(version, wanted, need)]
+        missing = [need for need in needs.split() if not enabled(version, wanted, need)]
         if missing:
             errors.append(
                 f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
