@@ -37,7 +37,18 @@ _MANAGERS = {
 }
 
 
-def plan_amd_partitions(topology: NodeTopology, profile: NodeProfile) -> Reasoned[AmdPartitionsPlan]:
+TURN = Turn.FORESEEN
+NEEDS: tuple[str, ...] = ("offline",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of AMD's partitions."""
+
+    amd_partitions: AmdPartitionsPlan = AmdPartitionsPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the modes of each GPU that the profile names.
 
     The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what
@@ -45,10 +56,10 @@ def plan_amd_partitions(topology: NodeTopology, profile: NodeProfile) -> Reasone
     """
     wish = profile.amd_partitions
     nothing = AmdPartitionsPlan((), wish.managed_by, wish.naming, wish.plugin, tuple(wish.may_stop))
-    gpus = amd_gpus(topology)
+    gpus = amd_gpus(machine)
     if wish.gpus and not gpus:
         notice = Notice("no-amd-gpu", "this machine has no AMD GPU: no partitions are planned")
-        return Reasoned(nothing, notices=(notice,))
+        return Reasoned(Decided(amd_partitions=nothing), notices=(notice,))
     chosen = _chosen(gpus, wish.gpus)
     _refuse({index: why for index, entry in chosen.items() if (why := _refusal(gpus[index], entry))})
     planned = {index: _planned(gpus[index], entry) for index, entry in chosen.items()}
@@ -56,11 +67,11 @@ def plan_amd_partitions(topology: NodeTopology, profile: NodeProfile) -> Reasone
     plan = replace(nothing, gpus=tuple(planned.values()))
     if plan.managed_by == "device-config-manager":
         refuse_for_manager(plan, len(gpus))
-    after = as_planned(topology, plan)
+    after = as_planned(machine, plan)
     _refuse_for_plugin(after, plan)
     decisions = tuple(_decisions(gpus, planned, profile))
     notices = (*_costs(chosen), *_doubts(gpus, planned), *_plugin_notices(after, plan))
-    return Reasoned(plan, decisions, notices)
+    return Reasoned(Decided(amd_partitions=plan), decisions, notices)
 
 
 def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
@@ -322,23 +333,6 @@ def _with_modes(gpu: Gpu, wanted: AmdGpu) -> Gpu:
         memory_bytes=each,
     )
     return replace(gpu, partition=changed)
-
-
-TURN = Turn.FORESEEN
-NEEDS: tuple[str, ...] = ("offline",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of AMD's partitions."""
-
-    amd_partitions: AmdPartitionsPlan = AmdPartitionsPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the modes that each GPU is to have."""
-    found = plan_amd_partitions(machine, profile)
-    return Reasoned(Decided(amd_partitions=found.value), found.decisions, found.notices)
 
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:

@@ -51,21 +51,30 @@ _FIRST_MINOR_THAT_INHERITS = 32  # inherit_default_runtime; before, a handler ne
 _IRQBALANCE_OF_APT = "/etc/default/irqbalance"
 
 
-def plan_pod_tuning(
-    topology: NodeTopology, profile: NodeProfile, decided: NodePlan
-) -> Reasoned[PodTuningPlan]:
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ("cpus", "kernel_values", "interrupts", "kubelet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of what pods may ask of CRI-O."""
+
+    pod_tuning: PodTuningPlan = PodTuningPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return what CRI-O is to allow; a notice says what this host cannot do.
 
     Raises PlanError where CRI-O and numaforge would set the same: who comes last would win.
     """
     wish = profile.pod_tuning
     if not wish.allow:
-        return Reasoned(PodTuningPlan())
-    lacks = _lacks(topology)
+        return Reasoned(Decided())
+    lacks = _lacks(machine)
     if lacks:
-        return Reasoned(PodTuningPlan(), notices=(Notice("no-pod-tuning", f"{lacks}: {FIELD} is left out"),))
+        return Reasoned(Decided(), notices=(Notice("no-pod-tuning", f"{lacks}: {FIELD} is left out"),))
     _refuse_two_masters(profile)
-    without = dict(_without(topology))
+    without = dict(_without(machine))
     asked = tuple(name for name in get_args(Ask) if name in wish.allow and name not in without)
     notices = [
         Notice("no-such-pod-tuning", f"{without[name]}: pods may not ask for {name}")
@@ -73,8 +82,8 @@ def plan_pod_tuning(
         if name in without
     ]
     if not asked:
-        return Reasoned(PodTuningPlan(), notices=tuple(notices))
-    debian = bool(topology.userland and topology.userland.package_manager == "apt")
+        return Reasoned(Decided(), notices=tuple(notices))
+    debian = bool(machine.userland and machine.userland.package_manager == "apt")
     plan = PodTuningPlan(
         annotations=tuple(ANNOTATIONS[name] for name in asked),
         runtime_class=wish.runtime_class,
@@ -92,7 +101,7 @@ def plan_pod_tuning(
         f"{profile.choice(FIELD)}, for Guaranteed pods with whole CPUs and the runtime class "
         f"{wish.runtime_class} alone (crio.conf(5), allowed_annotations)"
     )
-    return Reasoned(plan, (Decision(FIELD, ", ".join(asked), reason),), tuple(notices))
+    return Reasoned(Decided(pod_tuning=plan), (Decision(FIELD, ", ".join(asked), reason),), tuple(notices))
 
 
 def runtime_class(plan: NodePlan) -> dict[str, Any]:
@@ -175,20 +184,3 @@ def _refuse_two_masters(profile: NodeProfile) -> None:
             where=FIELD,
             remedy=f"leave tuning.governor out, or governor out of {FIELD}",
         )
-
-
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("cpus", "kernel_values", "interrupts", "kubelet")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of what pods may ask of CRI-O."""
-
-    pod_tuning: PodTuningPlan = PodTuningPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what CRI-O is to allow."""
-    found = plan_pod_tuning(machine, profile, decided)
-    return Reasoned(Decided(pod_tuning=found.value), found.decisions, found.notices)

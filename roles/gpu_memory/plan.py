@@ -30,7 +30,7 @@ from numaforge.topology.memory_mode import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import HugepagePool, NodeTopology
@@ -53,12 +53,20 @@ class GpuMemoryPlan:
     grows: bool = False
 
 
-def plan_gpu_memory(
-    machine: NodeTopology, profile: NodeProfile, previous: Callable[[], GpuMemoryPlan]
-) -> Reasoned[GpuMemoryPlan]:
+TURN = Turn.FORESEEN
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """Who manages the memory of GPUs."""
+
+    gpu_memory: GpuMemoryPlan = GpuMemoryPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the mode of the GPUs' memory, and what it does to the machine.
 
-    `previous` reads what an earlier plan decided; a machine without such GPUs does without it.
     Raises PlanError where it is asked for on a machine without such GPUs, and of a driver that has no CDMM.
     """
     asked = gpu_memory_asked(profile)
@@ -69,9 +77,12 @@ def plan_gpu_memory(
             where=SUBJECT,
             remedy=f"leave {SUBJECT} out, in a profile for such machines only",
         )
-    mode = asked or (_by_default(machine) if coherent and previous().mode else None)
+    # A machine without such GPUs does without the reading of an earlier plan.
+    earlier = decided.previous if coherent else None
+    previous = earlier.gpu_memory if earlier else GpuMemoryPlan()
+    mode = asked or (_by_default(machine) if previous.mode else None)
     if mode is None:
-        return Reasoned(GpuMemoryPlan())
+        return Reasoned(Decided())
     branch = driver_branch(machine)
     if asked == DRIVER and branch is not None and branch < FIRST_DRIVER:
         raise PlanError(
@@ -79,7 +90,7 @@ def plan_gpu_memory(
             where=SUBJECT,
             remedy=f"upgrade the driver, or leave {SUBJECT} out",
         )
-    memory = memory_of_gpus(machine) or dict(previous().memory)
+    memory = memory_of_gpus(machine) or dict(previous.memory)
     changes = mode_now(machine) != mode
     waits = changes and profile.maintenance.reboot != "allowed"
     grows = changes and not waits and mode == NUMA and not memory
@@ -90,7 +101,9 @@ def plan_gpu_memory(
         else f"an earlier plan pinned the mode, this one does not: branch {branch} takes {mode}"
     )
     return Reasoned(
-        plan, (Decision(SUBJECT, mode, reason),), tuple(_notices(machine, plan, profile, changes=changes))
+        Decided(gpu_memory=plan),
+        (Decision(SUBJECT, mode, reason),),
+        tuple(_notices(machine, plan, profile, changes=changes)),
     )
 
 
@@ -200,27 +213,6 @@ def _notices(
 def _cuts_gpus(machine: NodeTopology, profile: NodeProfile) -> bool:
     wished = bool(profile.mig.gpus) or profile.mig.mig_parted is not None
     return wished or any(gpu.mig_mode == "enabled" for gpu in machine.gpus if is_coherent(gpu))
-
-
-TURN = Turn.FORESEEN
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Who manages the memory of GPUs."""
-
-    gpu_memory: GpuMemoryPlan = GpuMemoryPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return who manages the memory of GPUs once the plan is carried out."""
-    found = plan_gpu_memory(machine, profile, lambda: _previous(decided))
-    return Reasoned(Decided(gpu_memory=found.value), found.decisions, found.notices)
-
-
-def _previous(decided: Decisions) -> GpuMemoryPlan:
-    return decided.previous.gpu_memory if decided.previous else GpuMemoryPlan()
 
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:

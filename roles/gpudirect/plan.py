@@ -39,7 +39,18 @@ _SUBJECT = "rdma.gpudirect.acs"
 _VIRTUAL = {"correct": None, "bare-metal": False, "virtual-machines": True}
 
 
-def plan_acs(topology: NodeTopology, profile: NodeProfile) -> Reasoned[AcsPlan]:
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """PCIe access control; not in the document, where `rdma.acs` has it."""
+
+    acs: Annotated[AcsPlan, Working] = AcsPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the masks to set, in values that are as true after the boot as before it.
 
     A machine whose bridges are right without a parameter keeps them. Raises PlanError for a wish that makes
@@ -47,30 +58,30 @@ def plan_acs(topology: NodeTopology, profile: NodeProfile) -> Reasoned[AcsPlan]:
     """
     wish = profile.rdma.gpudirect.acs
     if wish == "keep":
-        return Reasoned(AcsPlan())
-    where = on_metal(topology)
+        return Reasoned(Decided())
+    where = on_metal(machine)
     if not where.applies:
         return _left_alone(Notice("acs-not-here", f"{_SUBJECT}: {where.reason}: there is nothing to set"))
-    required = required_control(topology, _VIRTUAL[wish])
+    required = required_control(machine, _VIRTUAL[wish])
     if required.layout is Layout.DIRECT_NIC and wish != "correct":
         raise PlanError(
             f"{wish} makes no difference with ConnectX-8 Direct", where=_SUBJECT, remedy="say correct or keep"
         )
     if required.unknown:
-        return _as_before(topology, required.unknown)
-    plan = _plan(topology, required)
-    given = "config_acs=" in (topology.kernel_cmdline or "")
-    if not plan.masks or not (given or misconfigured(topology, required)):
-        return Reasoned(AcsPlan(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
-    if not _kernel_has_it(topology):
+        return _as_before(machine, required.unknown)
+    plan = _plan(machine, required)
+    given = "config_acs=" in (machine.kernel_cmdline or "")
+    if not plan.masks or not (given or misconfigured(machine, required)):
+        return Reasoned(Decided(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
+    if not _kernel_has_it(machine):
         return _left_alone(
             Notice(
-                "acs-kernel", f"{_SUBJECT}: Linux {topology.kernel} does not know pci=config_acs= (6.11 does)"
+                "acs-kernel", f"{_SUBJECT}: Linux {machine.kernel} does not know pci=config_acs= (6.11 does)"
             )
         )
     reason = f"{required.layout}{_for_whom(required)}: {profile.choice(_SUBJECT, f'the profile says {wish}')}"
     return Reasoned(
-        plan,
+        Decided(acs=plan),
         (Decision(_SUBJECT, config_acs(plan), reason),),
         (
             Notice(
@@ -95,7 +106,7 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
     return AcsPlan(masks=dict(sorted(masks.items())), bridges=dict(sorted(ids.items())))
 
 
-def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[AcsPlan]:
+def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[Decided]:
     """Keep what an earlier plan has set while it cannot be said what is needed."""
     from numaforge.roles.document import loads  # the type of a plan is made of this module, too
 
@@ -104,7 +115,7 @@ def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[AcsPlan]:
     except PlanError:
         earlier = AcsPlan()
     kept = "what the earlier plan set stays" if earlier.masks else "nothing is set"
-    return Reasoned(earlier, notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {kept}"),))
+    return Reasoned(Decided(acs=earlier), notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {kept}"),))
 
 
 def _kernel_has_it(topology: NodeTopology) -> bool:
@@ -117,22 +128,5 @@ def _for_whom(required: Required) -> str:
     return "" if required.virtual is None else ", for guests" if required.virtual else ", bare metal"
 
 
-def _left_alone(notice: Notice) -> Reasoned[AcsPlan]:
-    return Reasoned(AcsPlan(), notices=(notice,))
-
-
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """PCIe access control; not in the document, where `rdma.acs` has it."""
-
-    acs: Annotated[AcsPlan, Working] = AcsPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what each PCIe bridge is to control."""
-    found = plan_acs(machine, profile)
-    return Reasoned(Decided(acs=found.value), found.decisions, found.notices)
+def _left_alone(notice: Notice) -> Reasoned[Decided]:
+    return Reasoned(Decided(), notices=(notice,))

@@ -19,7 +19,7 @@ from numaforge.topology.runtime import pod_units
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.node import Decisions, NodeProfile
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,33 @@ _WHY_HELD = {
 }
 
 
-def plan_host(topology: NodeTopology, profile: NodeProfile, decided: NodePlan) -> Reasoned[HostPlan]:
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ("kernel_values", "interrupts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the userland."""
+
+    host: HostPlan = HostPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return what the userland is to be; a notice names what this host cannot do, and who else sets what is
     `decided` already.
 
     Raises PlanError for more open files than the kernel allows, and for control groups of version 1.
     """
-    userland = topology.userland or Userland()
-    _refuse_too_many_files(topology, profile)
-    _refuse_cgroup_v1(topology, profile)
+    userland = machine.userland or Userland()
+    _refuse_too_many_files(machine, profile)
+    _refuse_cgroup_v1(machine, profile)
     wish = profile.host
     can_hold = userland.can_hold is True and userland.packages is not None
     services = tuple(unit for unit in userland.swap_units or () if unit.endswith(".service"))
     limits = _asked_limits(profile)
     plan = HostPlan(
         limits=limits,
-        limited_units=pod_units(topology) if limits else (),
+        limited_units=pod_units(machine) if limits else (),
         hold_kinds=wish.hold_packages if can_hold else (),
         holds=_holds(userland, wish.hold_packages) if can_hold else (),
         package_manager=userland.package_manager,
@@ -84,10 +95,10 @@ def plan_host(topology: NodeTopology, profile: NodeProfile, decided: NodePlan) -
         *_clock_notice(userland, plan),
         *(
             Notice("managed-elsewhere", f"{each}: one of them has to let go")
-            for each in contests(topology, decided.tuning, decided.interrupts)
+            for each in contests(machine, decided.tuning, decided.interrupts)
         ),
     )
-    return Reasoned(plan, tuple(_decisions(plan, profile)), notices)
+    return Reasoned(Decided(host=plan), tuple(_decisions(plan, profile)), notices)
 
 
 def _refuse_too_many_files(topology: NodeTopology, profile: NodeProfile) -> None:
@@ -190,20 +201,3 @@ def _pattern(glob: str) -> str:
     """Return a glob as a pattern that is matched from the name's start."""
     text = glob.replace(".", "[.]").replace("*", ".*")
     return text.removesuffix(".*") if glob.endswith("*") else f"{text}$"
-
-
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("kernel_values", "interrupts")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of the userland."""
-
-    host: HostPlan = HostPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what the userland is to be."""
-    found = plan_host(machine, profile, decided)
-    return Reasoned(Decided(host=found.value), found.decisions, found.notices)

@@ -29,14 +29,25 @@ class ImexPlan:
     socket: str | None = None
 
 
-def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]:
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of IMEX."""
+
+    imex: ImexPlan = ImexPlan()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return who runs IMEX.
 
     Raises PlanError for a host without nvidia-imex, and where the DRA driver would run a second daemon.
     """
     wish, install = profile.imex, machine.nvidia_install
     if wish.mode is None:
-        return Reasoned(ImexPlan(), notices=_two_daemons(install))
+        return Reasoned(Decided(), notices=_two_daemons(install))
     looked = install is not None and install.compute_domains is not None
     if looked and install is not None and install.imex_service is None:
         raise PlanError(
@@ -54,7 +65,7 @@ def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]
     decisions = [Decision(SUBJECT, wish.mode, profile.choice(SUBJECT))]
     if plan.nodes:
         decisions.append(Decision("imex.nodes", ", ".join(plan.nodes), profile.choice("imex.nodes")))
-    return Reasoned(plan, tuple(decisions))
+    return Reasoned(Decided(imex=plan), tuple(decisions))
 
 
 def _two_daemons(install: NvidiaInstall | None) -> tuple[Notice, ...]:
@@ -68,20 +79,3 @@ def _two_daemons(install: NvidiaInstall | None) -> tuple[Notice, ...]:
         "which is never ready beside it: say imex.mode driver-managed, or host-managed (NG310)"
     )
     return (Notice("imex-two-daemons", text),)
-
-
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of IMEX."""
-
-    imex: ImexPlan = ImexPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return who runs IMEX."""
-    found = plan_imex(machine, profile)
-    return Reasoned(Decided(imex=found.value), found.decisions, found.notices)

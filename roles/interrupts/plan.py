@@ -16,7 +16,6 @@ from numaforge.topology.model import GpuShape, MachineShape, Nic, NumaNodeShape,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.node import Decisions, NodeProfile
 
 
@@ -47,19 +46,30 @@ _REASONS = {
 }
 
 
-def plan_interrupts(topology: MachineShape, profile: NodeProfile, cpus: CpuPlan) -> Reasoned[InterruptsPlan]:
+TURN = Turn.KIND
+NEEDS: tuple[str, ...] = ("cpus",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of interrupts."""
+
+    interrupts: InterruptsPlan = InterruptsPlan()
+
+
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return which CPUs answer each device.
 
     Raises PlanError where the reserved CPUs are asked for and there are none.
     """
     wish = profile.interrupts
     on_reserved = [name for name in _REASONS if getattr(wish, name) == "reserved"]
-    if on_reserved and not cpus.reserved:
+    if on_reserved and not decided.cpus.reserved:
         raise refuse_without_reserved(f"interrupts.{on_reserved[0]}")
-    places = _ReservedByNode(topology, cpus.reserved)
-    devices = dict(_devices(topology, wish.device_classes)) if wish.devices == "reserved" else {}
+    places = _ReservedByNode(machine, decided.cpus.reserved)
+    devices = dict(_devices(machine, wish.device_classes)) if wish.devices == "reserved" else {}
     nics = (
-        {nic.interface: nic for nic in topology.nics if nic.interface}
+        {nic.interface: nic for nic in machine.nics if nic.interface}
         if wish.rps in ("reserved", "off")
         else {}
     )
@@ -69,15 +79,15 @@ def plan_interrupts(topology: MachineShape, profile: NodeProfile, cpus: CpuPlan)
             name: places.near(nic.numa_node) if wish.rps == "reserved" else frozenset()
             for name, nic in sorted(nics.items())
         },
-        default_affinity=cpus.reserved if wish.default_affinity == "reserved" else frozenset(),
-        workqueues=cpus.reserved if wish.workqueues == "reserved" else frozenset(),
+        default_affinity=decided.cpus.reserved if wish.default_affinity == "reserved" else frozenset(),
+        workqueues=decided.cpus.reserved if wish.workqueues == "reserved" else frozenset(),
         irqbalance=None if wish.irqbalance == "keep" else wish.irqbalance,
-        banned=(topology.online | topology.offline) - cpus.reserved
+        banned=(machine.online | machine.offline) - decided.cpus.reserved
         if wish.irqbalance == "reserved"
         else frozenset(),
     )
-    notices = tuple(_notices(topology, profile, plan, places, devices))
-    return Reasoned(plan, tuple(_decisions(profile, plan)), notices)
+    notices = tuple(_notices(machine, profile, plan, places, devices))
+    return Reasoned(Decided(interrupts=plan), tuple(_decisions(profile, plan)), notices)
 
 
 def refuse_without_reserved(field: str) -> PlanError:
@@ -192,20 +202,3 @@ def _notices(
             "no-such-devices",
             f"this machine has no {' and no '.join(wish.device_classes)}: no interrupt is moved",
         )
-
-
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("cpus",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of interrupts."""
-
-    interrupts: InterruptsPlan = InterruptsPlan()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return which CPUs answer each device."""
-    found = plan_interrupts(machine, profile, decided.cpus)
-    return Reasoned(Decided(interrupts=found.value), found.decisions, found.notices)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import Cpufreq, MachineShape
 
 
@@ -62,31 +62,33 @@ class TuningPlan:
 # (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
 _PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 
-NONE_OFFLINE = OfflinePlan()
-
 # Folders of which a snapshot holds some keys only.
 _LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
 
 
-def plan_tuning(
-    topology: MachineShape,
-    profile: NodeProfile,
-    held: Mapping[str, str],
-    previous: NodePlan | None = None,
-    offline: OfflinePlan = NONE_OFFLINE,
-) -> Reasoned[TuningPlan]:
+TURN = Turn.KIND
+NEEDS: tuple[str, ...] = ("offline",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the values of the running kernel."""
+
+    tuning: TuningPlan = TuningPlan()
+
+
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the settings to write; a notice names each one that this host does not have.
 
-    `held` are the values of sysctls that the kernel has now. A limit that an earlier plan raised stays
-    planned, whatever the host has by now: to raise does no harm. Raises PlanError for a governor and an
-    energy preference that the cpufreq driver refuses together.
+    A limit that an earlier plan raised stays planned, whatever the host has by now: to raise does no harm.
+    Raises PlanError for a governor and an energy preference that the cpufreq driver refuses together.
     """
-    wish = profile.tuning
+    wish, held, previous = profile.tuning, decided.sysctls, decided.previous
     notices: list[Notice] = []
-    _refuse_contradiction(topology.cpufreq, wish)
-    rows = rows_for(topology, held, wish.sysctl_sets, notices)
-    of_sets = {name: value_for(topology, held.get(name, ""), row) for name, (_, row) in rows.items()}
-    asked = _sysctls(topology, wish, of_sets, notices)
+    _refuse_contradiction(machine.cpufreq, wish)
+    rows = rows_for(machine, held, wish.sysctl_sets, notices)
+    of_sets = {name: value_for(machine, held.get(name, ""), row) for name, (_, row) in rows.items()}
+    asked = _sysctls(machine, wish, of_sets, notices)
     refuse_odd_limits(asked)
     ours = {**previous.tuning.sysctls, **previous.tuning.raised_sysctls} if previous else {}
     raised = {name: value for name, value in asked.items() if is_raised_only(name, value)}
@@ -96,14 +98,14 @@ def plan_tuning(
         if name not in ours and has_more(held.get(name), value)
     }
     plan = TuningPlan(
-        governors=_governors(topology, wish, notices),
-        energy_preferences=_energy_preferences(topology, wish, notices),
+        governors=_governors(machine, wish, notices),
+        energy_preferences=_energy_preferences(machine, wish, notices),
         sysctls={name: value for name, value in asked.items() if name not in raised},
         raised_sysctls={name: value for name, value in raised.items() if name not in kept},
         swap_off=wish.swap == "off",
-        idle_states_off=_idle_states_off(topology, wish.cpu_idle, notices),
-        offline=offline,
-        **knob_fields(_knobs(topology, wish, notices)),
+        idle_states_off=_idle_states_off(machine, wish.cpu_idle, notices),
+        offline=decided.offline,
+        **knob_fields(_knobs(machine, wish, notices)),
     )
     reasons = {name: _sysctl_reason(profile, rows, of_sets, name) for name in asked}
     decisions = (
@@ -111,7 +113,7 @@ def plan_tuning(
         *_sysctl_decisions(plan, reasons),
         *_kept_decisions(kept, raised),
     )
-    return Reasoned(plan, decisions, tuple(notices))
+    return Reasoned(Decided(tuning=plan), decisions, tuple(notices))
 
 
 def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
@@ -317,23 +319,6 @@ def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Itera
             f"left as the host has it: the profile asks for {raised[name]}, and this limit is never lowered "
             f"({RAISED_ONLY[name]})",
         )
-
-
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("offline",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of the values of the running kernel."""
-
-    tuning: TuningPlan = TuningPlan()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the values to set."""
-    found = plan_tuning(machine, profile, decided.sysctls, decided.previous, decided.offline)
-    return Reasoned(Decided(tuning=found.value), found.decisions, found.notices)
 
 
 def sysctls(profile: NodeProfile) -> tuple[str, ...]:

@@ -20,9 +20,7 @@ from numaforge.topology.model import MachineShape
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
-    from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.existing import ExistingSettings
-    from numaforge.roles.kubelet.plan import KubeletPlan
     from numaforge.roles.node import Decisions, NodeProfile
 
 
@@ -44,28 +42,36 @@ class LargestPod:
 _LEAST_MEMORY = 2**30  # of a pod that has all GPUs; its CPUs are one core
 
 
-def plan_largest_pods(
-    topology: MachineShape,
-    existing: ExistingSettings,
-    hugepages: WantedPages,
-    kubelet: KubeletPlan | None,
-    devices: Inventory,
-) -> Reasoned[tuple[LargestPod, ...]]:
+TURN = Turn.KIND
+NEEDS: tuple[str, ...] = ("installed", "hugepages", "kubelet", "devices")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of the largest pods."""
+
+    largest_pods: tuple[LargestPod, ...] = ()
+
+
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the largest pod of one container for each number of GPUs; without GPUs, the largest of all.
 
     Of MIG devices and of replicas it is the largest pod with one: no program joins several MIG devices, and
-    several replicas are no more than one. A machine whose memory or
-    NUMA nodes are not known has none. A notice says where no pod of one core may have all GPUs.
+    several replicas are no more than one. A machine whose memory or NUMA nodes are not known has none, nor
+    one whose kubelet is handed back. A notice says where no pod of one core may have all GPUs.
     """
-    if kubelet is None or not topology.memory_bytes or not topology.numa_nodes:
-        return Reasoned(())
-    config = _effective(existing, kubelet.settings)
+    kubelet, devices = decided.kubelet, decided.devices
+    if profile.kubelet.state == "absent" or kubelet is None:
+        return Reasoned(Decided())
+    if not machine.memory_bytes or not machine.numa_nodes:
+        return Reasoned(Decided())
+    config = _effective(decided.existing, kubelet.settings)
     whole = whole_gpus(devices)
     try:
-        node = Node(with_pools(topology, by_path(hugepages)), config, devices, version=kubelet.version)
+        node = Node(with_pools(machine, by_path(decided.pools)), config, devices, version=kubelet.version)
     except KubeletConfigError:
         # What keeps a kubelet from starting is for `check` to say.
-        return Reasoned(())
+        return Reasoned(Decided())
     rows: list[LargestPod] = []
     notices: list[Notice] = []
     for resource in devices or ("",):
@@ -76,7 +82,7 @@ def plan_largest_pods(
         ]
         if resource in whole and not empty.too_many_sets(empty.devices) and not admits_all(empty):
             notices.append(_refused(empty, resource, config))
-    return Reasoned(tuple(rows), notices=tuple(notices))
+    return Reasoned(Decided(largest_pods=tuple(rows)), notices=tuple(notices))
 
 
 def admits_all_devices(topology: MachineShape, config: Mapping[str, Any], devices: Inventory) -> bool:
@@ -135,21 +141,3 @@ def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[
             {**held, **value} if isinstance(value, Mapping) and isinstance(held, Mapping) else value
         )
     return merged
-
-
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("installed", "hugepages", "kubelet", "devices")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of the largest pods."""
-
-    largest_pods: tuple[LargestPod, ...] = ()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the largest pods that the empty node admits."""
-    told = None if profile.kubelet.state == "absent" else decided.kubelet
-    found = plan_largest_pods(machine, decided.existing, decided.pools, told, decided.devices)
-    return Reasoned(Decided(largest_pods=found.value), found.decisions, found.notices)

@@ -38,7 +38,18 @@ def rdma_modules(profile: NodeProfile) -> tuple[str, ...]:
     return MLX5 if asked == "mlx5" else asked
 
 
-def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
+TURN = Turn.KIND
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What a plan says of kernel modules."""
+
+    modules: ModulesPlan = ModulesPlan()
+
+
+def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the modules of the sections `modules` and `rdma.host`, and what `gpu_memory` and `imex` mean.
 
     Raises PlanError where they contradict each other.
@@ -67,7 +78,7 @@ def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
             remedy="take it out of modules.blocked, or leave rdma.host.modules and rdma.host.netns out",
         )
     plan = ModulesPlan(load, {name: options[name] for name in sorted(options) if options[name]}, wish.blocked)
-    return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(_notices(plan, profile)))
+    return Reasoned(Decided(modules=plan), tuple(_decisions(plan, profile)), tuple(_notices(plan, profile)))
 
 
 def gpu_memory_asked(profile: NodeProfile) -> Literal["numa", "driver"] | None:
@@ -135,20 +146,3 @@ def _notices(plan: ModulesPlan, profile: NodeProfile) -> list[Notice]:
             "RAM disk obeys only once that is rebuilt (update-initramfs -u, dracut -f)",
         )
     ]
-
-
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of kernel modules."""
-
-    modules: ModulesPlan = ModulesPlan()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the modules to load, their options, and those to keep out."""
-    found = plan_modules(profile)
-    return Reasoned(Decided(modules=found.value), found.decisions, found.notices)

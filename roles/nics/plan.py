@@ -14,7 +14,6 @@ from numaforge.topology.networks import DEFAULT_ROUTE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import Nic, NodeTopology
 
@@ -36,26 +35,35 @@ class NicSetting:
     value: str
 
 
-def plan_nic_queues(
-    topology: NodeTopology, profile: NodeProfile, cpus: CpuPlan
-) -> Reasoned[tuple[NicSetting, ...]]:
+TURN = Turn.MACHINE
+NEEDS: tuple[str, ...] = ("cpus",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """How many queues NICs get; not in the document, where `rdma.host.nics` has them."""
+
+    nic_queues: Annotated[tuple[NicSetting, ...], Working] = ()
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the settings that give NICs the number of their queues.
 
     Raises PlanError for a NIC that the machine does not have, and where no CPU is reserved.
     """
     wish = profile.nic_queues
     if wish.combined is None:
-        return Reasoned(())
-    if wish.combined == "reserved" and not cpus.reserved:
+        return Reasoned(Decided())
+    if wish.combined == "reserved" and not decided.cpus.reserved:
         raise refuse_without_reserved(_FIELD)
-    count = str(len(cpus.reserved) if wish.combined == "reserved" else wish.combined)
+    count = str(len(decided.cpus.reserved) if wish.combined == "reserved" else wish.combined)
     notices: list[Notice] = []
-    names = _named(topology, wish.nics) if wish.nics else _unasked(topology, notices)
+    names = _named(machine, wish.nics) if wish.nics else _unasked(machine, notices)
     if not names:
-        return Reasoned((), notices=tuple(notices))
+        return Reasoned(Decided(), notices=tuple(notices))
     settings = tuple(NicSetting(name, CHANNELS, count) for name in names)
     reason = f"{profile.choice(_FIELD)}, on {', '.join(names)}: one queue for each CPU that serves them"
-    return Reasoned(settings, (Decision(_FIELD, count, reason),))
+    return Reasoned(Decided(nic_queues=settings), (Decision(_FIELD, count, reason),))
 
 
 def _named(topology: NodeTopology, wanted: Sequence[str]) -> tuple[str, ...]:
@@ -112,20 +120,3 @@ def _unasked(topology: NodeTopology, notices: list[Notice]) -> tuple[str, ...]:
             )
         )
     return tuple(dict.fromkeys(chosen))
-
-
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("cpus",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """How many queues NICs get; not in the document, where `rdma.host.nics` has them."""
-
-    nic_queues: Annotated[tuple[NicSetting, ...], Working] = ()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the number of queues of each NIC."""
-    found = plan_nic_queues(machine, profile, decided.cpus)
-    return Reasoned(Decided(nic_queues=found.value), found.decisions, found.notices)

@@ -48,12 +48,24 @@ _BOOT_CPU = 0
 Group = TypeVar("Group", Core, L3Cache, Package, IdleState)
 
 
-def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[OfflinePlan]:
-    """Return which CPUs are to be offline, of a machine as it is without numaforge.
+TURN = Turn.FORESEEN
+NEEDS: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decided:
+    """Which CPUs are offline; not in the document, where `tuning` has them."""
+
+    offline: Annotated[OfflinePlan, Working]
+
+
+def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+    """Return which CPUs are to be offline, of the machine as it is without numaforge.
 
     Raises PlanError for CPUs that do not exist or that the kernel keeps online, for a NUMA node with devices
     that would lose all its CPUs, and under cgroup version 1.
     """
+    machine = as_before(machine)
     smt, named = profile.cpus.smt == "off", parse_cpulist(profile.cpus.offline or "")
     siblings = frozenset(cpu for core in machine.cores for cpu in core.cpus - {min(core.cpus)} if smt)
     notices = [_no_smt(machine)] if smt and not siblings else []
@@ -73,7 +85,7 @@ def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Offlin
         machine.kubelet_cores or () if taken else (),
         machine.kubelet_packages or () if taken else (),
     )
-    return Reasoned(plan, tuple(_decisions(profile, siblings, named)), tuple(notices))
+    return Reasoned(Decided(offline=plan), tuple(_decisions(profile, siblings, named)), tuple(notices))
 
 
 def as_before(machine: NodeTopology) -> NodeTopology:
@@ -272,23 +284,6 @@ def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterato
         yield Decision(_SMT, "off", reason)
     if named:
         yield Decision(_OFFLINE, format_cpulist(named), profile.choice(_OFFLINE))
-
-
-TURN = Turn.FORESEEN
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Which CPUs are offline; not in the document, where `tuning` has them."""
-
-    offline: Annotated[OfflinePlan, Working]
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return which CPUs are to be offline, of the machine as it is without numaforge."""
-    found = plan_offline(as_before(machine), profile)
-    return Reasoned(Decided(offline=found.value), found.decisions, found.notices)
 
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:

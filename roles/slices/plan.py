@@ -13,8 +13,6 @@ from numaforge.roles.interrupts.plan import refuse_without_reserved
 from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
-    from numaforge.roles.cpus.plan import CpuPlan
-    from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import MachineShape
 
@@ -29,45 +27,6 @@ class SystemPlan:
 _FIELD = "system.daemons"
 
 
-def plan_system(
-    topology: MachineShape, profile: NodeProfile, cpus: CpuPlan, existing: ExistingSettings
-) -> Reasoned[SystemPlan]:
-    """Return the CPUs of each slice.
-
-    reservedSystemCPUs confines no daemon: the kubelet only leaves these CPUs out when it gives CPUs to
-    pods (kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources). Raises PlanError for a host
-    with cgroup v1, without reserved CPUs, and where pods live below one of the slices.
-    """
-    wish = profile.system
-    if wish.daemons != "reserved":
-        return Reasoned(SystemPlan())
-    if not cpus.reserved:
-        raise refuse_without_reserved(_FIELD)
-    if topology.cgroup_version == 1:
-        raise PlanError(
-            "needs cgroup v2: systemd has no AllowedCPUs on cgroup v1",
-            where=_FIELD,
-            remedy="boot with systemd.unified_cgroup_hierarchy=1, or say keep",
-        )
-    root = str(existing.effective.get("cgroupRoot") or "")
-    # With the systemd driver the kubelet makes "system.slice" of "/system".
-    above = {part if "." in part else f"{part}.slice" for part in root.split("/") if part}
-    below = next((name for name in wish.slices if name in above), None)
-    if below:
-        raise PlanError(
-            f"would confine pods as well: the kubelet's cgroupRoot is {root}",
-            where=f"system.slices: {below}",
-            remedy="move cgroupRoot elsewhere, or leave this slice out",
-        )
-    plan = SystemPlan(dict.fromkeys(sorted(wish.slices), cpus.reserved))
-    reason = (
-        f"{profile.choice(_FIELD)}: reservedSystemCPUs confines no daemon, only AllowedCPUs keeps them on "
-        "these CPUs (systemd.resource-control(5))"
-    )
-    value = f"{format_cpulist(cpus.reserved)}: {', '.join(plan.slices)}"
-    return Reasoned(plan, (Decision(_FIELD, value, reason),))
-
-
 TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("cpus", "installed")
 
@@ -80,6 +39,37 @@ class Decided:
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the CPUs of each slice."""
-    found = plan_system(machine, profile, decided.cpus, decided.existing)
-    return Reasoned(Decided(system=found.value), found.decisions, found.notices)
+    """Return the CPUs of each slice.
+
+    reservedSystemCPUs confines no daemon: the kubelet only leaves these CPUs out when it gives CPUs to
+    pods (kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources). Raises PlanError for a host
+    with cgroup v1, without reserved CPUs, and where pods live below one of the slices.
+    """
+    wish = profile.system
+    if wish.daemons != "reserved":
+        return Reasoned(Decided())
+    if not decided.cpus.reserved:
+        raise refuse_without_reserved(_FIELD)
+    if machine.cgroup_version == 1:
+        raise PlanError(
+            "needs cgroup v2: systemd has no AllowedCPUs on cgroup v1",
+            where=_FIELD,
+            remedy="boot with systemd.unified_cgroup_hierarchy=1, or say keep",
+        )
+    root = str(decided.existing.effective.get("cgroupRoot") or "")
+    # With the systemd driver the kubelet makes "system.slice" of "/system".
+    above = {part if "." in part else f"{part}.slice" for part in root.split("/") if part}
+    below = next((name for name in wish.slices if name in above), None)
+    if below:
+        raise PlanError(
+            f"would confine pods as well: the kubelet's cgroupRoot is {root}",
+            where=f"system.slices: {below}",
+            remedy="move cgroupRoot elsewhere, or leave this slice out",
+        )
+    plan = SystemPlan(dict.fromkeys(sorted(wish.slices), decided.cpus.reserved))
+    reason = (
+        f"{profile.choice(_FIELD)}: reservedSystemCPUs confines no daemon, only AllowedCPUs keeps them on "
+        "these CPUs (systemd.resource-control(5))"
+    )
+    value = f"{format_cpulist(decided.cpus.reserved)}: {', '.join(plan.slices)}"
+    return Reasoned(Decided(system=plan), (Decision(_FIELD, value, reason),))

@@ -11,7 +11,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
 from numaforge.roles.document import dumps, loads
-from numaforge.roles.modules.plan import ModulesPlan, plan_modules
+from numaforge.roles.modules.plan import ModulesPlan, decide
+from tests.fixtures.decided import decided
 from tests.fixtures.machines import lab_node
 
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
@@ -45,7 +46,7 @@ def profile(section: dict[str, Any] | None = None, **host: Any) -> Any:
     ],
 )
 def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
-    assert plan_modules(wish).value == planned
+    assert decide(lab_node(), wish, decided(wish)).value.modules == planned
 
 
 @pytest.mark.parametrize(
@@ -97,5 +98,5 @@ def test_the_files_say_what_the_plan_says() -> None:
 @pytest.mark.parametrize("reboot", ["never", "allowed"])
 def test_what_a_boot_brings_is_said(reboot: str) -> None:
     wish = load_profile({"modules": {"blocked": ["nouveau"]}, "maintenance": {"reboot": reboot}})
-    (notice,) = plan_modules(wish).notices
+    (notice,) = decide(lab_node(), wish, decided(wish)).notices
     assert ("the node reboots for it" in notice.message) is (reboot == "allowed")

@@ -18,8 +18,9 @@ from numaforge.roles.labels import plan as labels
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.plan import as_planned
-from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.topology.model import NodeTopology
+from tests.fixtures.decided import decided
 from tests.fixtures.machines import dgx_h100
 
 SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
@@ -47,14 +48,14 @@ def with_device_plugin(base: NodePlan, machine: NodeTopology, wish: NodeProfile)
     """Return a plan as the roles `device_plugin`, `allocatable` and `labels` go on from it."""
     machine = as_planned(machine, base.mig)
     values = {field.name: getattr(base, field.name) for field in fields(base)}
-    plugin = device_plugin.decide(machine, wish, Decisions(values, None, None, wish.name))
-    decided = Decisions({**values, **vars(plugin.value)}, None, None, wish.name)
-    labelled = labels.decide(machine, wish, decided)
+    plugin = device_plugin.decide(machine, wish, decided(wish, **values))
+    with_plugin = decided(wish, **{**values, **vars(plugin.value)})
+    labelled = labels.decide(machine, wish, with_plugin)
     assert base.allocatable is not None
     return replace(
         base,
         device_plugin=plugin.value.device_plugin,
-        allocatable=replace(base.allocatable, devices=devices_of(base.allocatable.devices, decided)),
+        allocatable=replace(base.allocatable, devices=devices_of(base.allocatable.devices, with_plugin)),
         labels=labelled.value.labels,
         decisions=(*base.decisions, *plugin.decisions, *labelled.decisions),
         notices=(*base.notices, *plugin.notices),
