@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.errors import PlanError
 from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.roles.device_plugin.announced import MOST_BYTES, announced_bytes
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
-from numaforge.roles.mig.models import model_of
+from numaforge.roles.mig.models import known_model
 from numaforge.topology.vendors import NOT_LISTED
 
 if TYPE_CHECKING:
@@ -118,16 +117,10 @@ def _is_one_kind(gpus: Iterable[Gpu]) -> bool:
     for gpu in gpus:
         memory = {offer.name: offer.memory_bytes for offer in gpu.mig_profiles}
         for name in mig_device_names(gpu) or ():
-            kinds.add((_model_key(gpu), name))
+            model = known_model(gpu)
+            kinds.add((model.key if model else gpu.device, name))
             sizes.add(memory.get(name.rpartition("c.")[2]))
     return len(kinds) <= 1 and len(sizes - {None}) <= 1
-
-
-def _model_key(gpu: Gpu) -> str:
-    try:
-        return model_of(gpu).key
-    except PlanError:
-        return gpu.device
 
 
 def _is_part(profile: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.reasons import Notice
-from numaforge.roles.mig.models import MigModel, model_named, model_of
+from numaforge.roles.mig.models import known_model, model_named
 from numaforge.topology.vendors import NVIDIA
 
 if TYPE_CHECKING:
@@ -108,17 +108,11 @@ def _named(gpus: Mapping[int, Gpu], entry: MigGpus, where: str) -> Sequence[int]
         wanted = model_named(entry.model)
     except PlanError as error:
         raise error.at(f"{where}.model") from error
-    found = [index for index, gpu in gpus.items() if _is_of(gpu, wanted)]
+    models = {index: known_model(gpu) for index, gpu in gpus.items()}
+    found = [index for index, model in models.items() if model and model.key == wanted.key]
     if not found:
         raise PlanError(f"no GPU is a {wanted.key}", where=f"{where}.model", remedy=_there(gpus))
     return found
-
-
-def _is_of(gpu: Gpu, wanted: MigModel) -> bool:
-    try:
-        return model_of(gpu).key == wanted.key
-    except PlanError:
-        return False
 
 
 def _with_indices(gpus: Mapping[int, Gpu], indices: Sequence[int], where: str) -> Sequence[int]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numaforge.errors import PlanError
 from numaforge.roles.mig.choice import nvidia_gpus
 from numaforge.roles.mig.instance import MigInstance
-from numaforge.roles.mig.models import model_of
+from numaforge.roles.mig.models import known_model
 from numaforge.topology.model import Gpu, GpuInstance, MigProfileOffer, NodeTopology
 from numaforge.topology.slices import mig_devices
 from numaforge.topology.vendors import listed_by_nvml
@@ -42,11 +41,8 @@ def with_profile_names(gpu: Gpu) -> Gpu:
     unnamed = {one for one in used if one not in told or told[one].name is None}
     if not unnamed:
         return gpu
-    try:
-        known = model_of(gpu).profiles
-    except PlanError:
-        return gpu
-    for profile in known:
+    model = known_model(gpu)
+    for profile in model.profiles if model else ():
         if profile.id in unnamed:
             blank = MigProfileOffer(profile.id, None, profile.slices, profile.limit, None, profile.size)
             told[profile.id] = replace(told.get(profile.id, blank), name=profile.name)

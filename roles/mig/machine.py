@@ -12,7 +12,7 @@ from numaforge.roles.mig.advice import Collision
 from numaforge.roles.mig.choice import GpuWish, Wishes, choose_by_config, choose_by_profile, nvidia_gpus
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.difference import NOTHING, Difference, LiveInstance, difference
-from numaforge.roles.mig.models import UNKNOWN, MigModel, mode_needs_boot, model_of, own_name
+from numaforge.roles.mig.models import UNKNOWN, MigModel, known_model, mode_needs_boot, model_of, own_name
 from numaforge.roles.mig.names import parse_profile_name
 from numaforge.roles.mig.request import WantedInstance, placed_instances, wanted_instances
 from numaforge.topology.model import Gpu, GpuInstance, NodeTopology
@@ -190,10 +190,7 @@ def _refuse_unreachable(gpu: Gpu) -> None:
 def _model_for(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
     """Return the model; one that turns MIG off needs not be known."""
     if mode == _OFF:
-        try:
-            return model_of(gpu)
-        except PlanError:
-            return None
+        return known_model(gpu)
     if gpu.mig_capable is False:
         raise PlanError("its driver says that it has no MIG")
     confidential = topology.nvidia and topology.nvidia.confidential_computing

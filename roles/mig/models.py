@@ -33,23 +33,10 @@ _DEVICE_ID = re.compile(r"(?:10de:|0x)?(?P<device>[0-9a-f]{4})(?:10de)?")
 
 
 @dataclass(frozen=True)
-class MigProfile:
-    """A kind of GPU instance that a model offers.
+class MigProfile(ProfileRow):
+    """A kind of GPU instance that a model offers."""
 
-    `id` is NVML's profile id, as in `nvidia-smi mig -cgi`. `size` and `starts` are in memory slices, `slices`
-    in compute slices. At most `limit` of them exist at once. All GPU instances share the model's video
-    `decoders` and its one OFA, the engine for optical flow.
-    """
-
-    name: str
-    id: int
-    slices: int
-    size: int
-    starts: tuple[int, ...]
-    limit: int
-    attributes: str = ""
-    decoders: int = 0
-    ofas: int = 0
+    name: str = ""
 
     def at(self, start: int, compute_instances: tuple[int, ...] | None = None) -> MigInstance:
         """Return the GPU instance of this kind at a start; undivided without `compute_instances`."""
@@ -101,14 +88,20 @@ def model_of(gpu: Gpu) -> MigModel:
     return offered or _in_table(gpu.vendor, gpu.device, gpu.memory_bytes)
 
 
+def known_model(gpu: Gpu) -> MigModel | None:
+    """Return the model of a GPU; None for one that `model_of` refuses."""
+    try:
+        return model_of(gpu)
+    except PlanError:
+        return None
+
+
 def mode_needs_boot(gpu: Gpu) -> bool:
     """Say whether only a boot changes the MIG mode: a guest cannot reset a GPU passed through to it."""
     if gpu.virtualization != "passthrough":
         return False
-    try:
-        return model_of(gpu).reset_for_mode
-    except PlanError:
-        return True  # a GPU whose MIG is only turned off may be of a model that is not known
+    model = known_model(gpu)
+    return model is None or model.reset_for_mode  # one whose MIG is only turned off needs not be known
 
 
 def model_named(text: str) -> MigModel:
@@ -239,7 +232,6 @@ def _profile_offered(offer: MigProfileOffer, known: MigProfile | None) -> MigPro
     except NumaforgeError:
         return None
     return MigProfile(
-        name,
         offer.id,
         offer.slices,
         offer.size,
@@ -248,6 +240,7 @@ def _profile_offered(offer: MigProfileOffer, known: MigProfile | None) -> MigPro
         attributes,
         decoders=known.decoders if known else 0,
         ofas=known.ofas if known else int(attributes.startswith("+me")),
+        name=name,
     )
 
 
@@ -274,15 +267,4 @@ def _model_of_row(row: ModelRow) -> MigModel:
 def _profile(row: ProfileRow, gigabytes: int, memory_slices: int) -> MigProfile:
     """Return a profile with its name: its share of the memory, rounded (go-nvlib, getMigMemorySizeGB)."""
     rounded = (2 * row.size * gigabytes + memory_slices) // (2 * memory_slices)
-    name = f"{row.slices}g.{rounded}gb{row.attributes}"
-    return MigProfile(
-        name,
-        row.id,
-        row.slices,
-        row.size,
-        row.starts,
-        row.limit,
-        row.attributes,
-        row.decoders,
-        row.ofas,
-    )
+    return MigProfile(**vars(row), name=f"{row.slices}g.{rounded}gb{row.attributes}")

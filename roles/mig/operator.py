@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numaforge.errors import PlanError
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.machine import nvidia_gpus
-from numaforge.roles.mig.models import model_of
+from numaforge.roles.mig.models import known_model
 from numaforge.roles.mig.plan import as_planned
 from numaforge.topology.vendors import NVIDIA
 
@@ -68,7 +68,7 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
 
 
 def _require_known(index: int, gpu: Gpu) -> None:
-    if gpu.mig_mode == "disabled" or (gpu.mig_mode is None and not _has_mig(gpu)):
+    if gpu.mig_mode == "disabled" or (gpu.mig_mode is None and known_model(gpu) is None):
         return
     known = gpu.mig_mode == "enabled" and mig_device_names(gpu) is not None
     if not known or not all(one.compute_instances for one in gpu.gpu_instances or ()):
@@ -77,14 +77,6 @@ def _require_known(index: int, gpu: Gpu) -> None:
             where=f"GPU {index}",
             remedy="name it in the profile; mig-parted asserts a config only where it names every GPU",
         )
-
-
-def _has_mig(gpu: Gpu) -> bool:
-    try:
-        model_of(gpu)
-    except PlanError:
-        return False
-    return True
 
 
 def _entry(

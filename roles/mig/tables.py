@@ -13,7 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """A profile of a family; the fields of `MigProfile` without the name."""
+    """A profile of a family, which has no name yet.
+
+    `id` is NVML's profile id, as in `nvidia-smi mig -cgi`. `size` and `starts` are in memory slices, `slices`
+    in compute slices. At most `limit` of them exist at once. All GPU instances share the model's video
+    `decoders` and its one OFA, the engine for optical flow.
+    """
 
     id: int
     slices: int

@@ -123,3 +123,17 @@ def stacked(boxes: Sequence[Box], gap: float) -> list[Box]:
 
 def bottom(boxes: Sequence[Box]) -> float:
     return max((box.y + box.height for box in boxes), default=0.0)
+
+
+def panel(label: str, content: Sequence[Box], width: float) -> Box:
+    """Return a box with a heading, and below it the content as it is placed."""
+    top = PADDING + HEADING * LINE
+    heading = fitted([label], width - 2 * PADDING, HEADING, bold=True)
+    return Box(
+        ("package",),
+        width,
+        top + bottom(content) + PADDING,
+        title=label,
+        texts=(Text(heading, PADDING, PADDING + HEADING - 1, HEADING, bold=True),),
+        children=tuple(box.at(box.x + PADDING, box.y + top) for box in content),
+    )

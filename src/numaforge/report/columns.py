@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rich.table import Table
 from rich.text import Text
 
 
-def columns(*headers: str, show_footer: bool = False) -> Table:
-    """Return an empty table; cells under `headers` stay on one line."""
+def columns(
+    *headers: str, right: Collection[str] = (), wraps: Collection[str] = (), show_footer: bool = False
+) -> Table:
+    """Return an empty table; cells stay on one line but for those below headers that are in `wraps`."""
     table = Table(
         box=None,
         padding=(0, 2, 0, 0),
@@ -17,7 +21,7 @@ def columns(*headers: str, show_footer: bool = False) -> Table:
         footer_style="bold",
     )
     for header in headers:
-        table.add_column(header, no_wrap=True)
+        table.add_column(header, justify="right" if header in right else "left", no_wrap=header not in wraps)
     return table
 
 

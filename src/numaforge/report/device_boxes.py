@@ -11,7 +11,6 @@ from typing import TypeAlias
 from numaforge.ordering import grouped
 from numaforge.report.boxes import (
     BODY,
-    HEADING,
     LINE,
     PADDING,
     SMALL,
@@ -20,6 +19,7 @@ from numaforge.report.boxes import (
     bottom,
     fitted,
     in_grid,
+    panel,
     stacked,
     text_width,
 )
@@ -250,21 +250,7 @@ def links_box(topology: NodeTopology, width: float) -> Box | None:
     parts += [_link_bar(["XGMI"], gpus, names, inner) for gpus in hives.values() if len(gpus) > 1]
     if not parts:
         return None
-    return panel("Links between GPUs", parts, width)
-
-
-def panel(label: str, parts: Sequence[Box], width: float) -> Box:
-    """Return a box as wide as the machine, with a heading and parts below each other."""
-    top = PADDING + HEADING * LINE
-    content = stacked(parts, 2 * _GAP)
-    return Box(
-        ("package",),
-        width,
-        top + bottom(content) + PADDING,
-        title=label,
-        texts=(Text(label, PADDING, PADDING + HEADING - 1, HEADING, bold=True),),
-        children=tuple(box.at(box.x + PADDING, box.y + top) for box in content),
-    )
+    return panel("Links between GPUs", stacked(parts, 2 * _GAP), width)
 
 
 def _domain(

@@ -24,6 +24,7 @@ from numaforge.report.boxes import (
     broken,
     fitted,
     in_grid,
+    panel,
     stacked,
     text_width,
 )
@@ -354,19 +355,7 @@ def _ragged_rows(packages: Sequence[Box]) -> int:
 
 def _package(label: str, nodes: Sequence[Box], columns: int) -> Box:
     grid = in_grid("numa-nodes", nodes, columns, _GAP)
-    top = PADDING + HEADING * LINE
-    children = tuple(child.at(child.x + PADDING, child.y + top) for child in grid.children)
-    width = grid.width + 2 * PADDING
-    text = Text(
-        fitted([label], grid.width, HEADING, bold=True),
-        PADDING,
-        PADDING + HEADING - 1,
-        HEADING,
-        bold=True,
-    )
-    return Box(
-        ("package",), width, top + grid.height + PADDING, title=label, texts=(text,), children=children
-    )
+    return panel(label, grid.children, grid.width + 2 * PADDING)
 
 
 def _numa_node(
@@ -684,16 +673,4 @@ def _devices_elsewhere(
     devices = devices_box(elsewhere, topology, inner, gpus)
     if devices is None:
         return None
-    label = "Devices of no known NUMA node"
-    text = Text(
-        fitted([label], inner, HEADING, bold=True), PADDING, PADDING + HEADING - 1, HEADING, bold=True
-    )
-    top = PADDING + HEADING * LINE
-    return Box(
-        ("package",),
-        width,
-        top + devices.height + PADDING,
-        title=label,
-        texts=(text,),
-        children=(devices.at(PADDING, top),),
-    )
+    return panel("Devices of no known NUMA node", [devices], width)

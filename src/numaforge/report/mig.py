@@ -19,13 +19,13 @@ from numaforge.report.slices import (
     before_and_after,
     instance_parts,
     instances_in,
-    known_model,
     row_text,
     unit_width,
     within,
 )
 from numaforge.report.wording import counted, gpu_label
 from numaforge.roles.mig.geometry import counted_names
+from numaforge.roles.mig.models import known_model
 
 if TYPE_CHECKING:
     from numaforge.roles.mig.advice import Collision
@@ -60,7 +60,9 @@ def profile_table(model: MigModel) -> RenderableType:
 
 def model_document(model: MigModel) -> Document:
     """Return a model and its profiles for programs."""
-    profiles = [{**asdict(profile), "media": profile.ofas > 0} for profile in model.profiles]
+    profiles = [
+        {"name": profile.name, **asdict(profile), "media": profile.ofas > 0} for profile in model.profiles
+    ]
     return {"schema": _SCHEMA, **asdict(model), "profiles": profiles}
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 
 from numaforge.ordering import grouped
-from numaforge.report.boxes import BODY, PADDING, SMALL, Box, Text, bottom, in_grid, text_width
+from numaforge.report.boxes import BODY, PADDING, SMALL, Box, Text, bottom, in_grid, panel, text_width
 from numaforge.report.columns import add_row, columns
-from numaforge.report.device_boxes import SMALL_CHIP, panel, small_chip
+from numaforge.report.device_boxes import SMALL_CHIP, small_chip
 from numaforge.report.wording import counted, joined, rdma_roles
 from numaforge.topology.links import gpu_names
 from numaforge.topology.rails import Rail, best_devices, rails
@@ -24,16 +24,9 @@ _LEAST_NIC_CHIP = 92.0
 
 def rail_table(topology: NodeTopology) -> RenderableType:
     """Return a row for each RDMA device: those on rails with their GPUs, then what is on none."""
-    table = columns()
-    table.add_column("Rail", justify="right")
-    table.add_column("RDMA", no_wrap=True)
-    table.add_column("GPUs")
-    table.add_column("Distance")
-    table.add_column("Best of")
-    table.add_column("Ports")
     names, roles = gpu_names(topology.gpus), rdma_roles(topology)
-    if roles:
-        table.add_column("Role")
+    headers = ("Rail", "RDMA", "GPUs", "Distance", "Best of", "Ports", *(["Role"] if roles else []))
+    table = columns(*headers, right=("Rail",), wraps={*headers} - {"RDMA"})
     best, listed = _best_of(topology), rails(topology)
     others = [one for one in topology.rdma_devices if one.name not in {rail.device.name for rail in listed}]
     for rail in listed:

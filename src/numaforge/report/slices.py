@@ -14,12 +14,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from numaforge.errors import PlanError
 from numaforge.report.wording import counted, human_bytes
 from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partitions
 from numaforge.roles.amd_partitions.plan import as_planned as amd_as_planned
 from numaforge.roles.mig.devices import as_instance
-from numaforge.roles.mig.models import MigModel, model_of
+from numaforge.roles.mig.models import known_model
 from numaforge.roles.mig.plan import as_planned as mig_as_planned
 from numaforge.topology.slices import partitions_of
 
@@ -88,14 +87,6 @@ def instances_in(gpu: Gpu | None) -> list[MigInstance]:
     names = {profile.id: profile.name for profile in model.profiles} if model else {}
     found = gpu.gpu_instances or ()
     return [as_instance(one, names.get(one.profile_id, f"id {one.profile_id}")) for one in found]
-
-
-def known_model(gpu: Gpu) -> MigModel | None:
-    """Return what MIG makes of a GPU; None for one that it does not know."""
-    try:
-        return model_of(gpu)
-    except PlanError:
-        return None
 
 
 def within(units: int, instances: Iterable[MigInstance]) -> bool:

@@ -190,14 +190,8 @@ def _empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopolog
 
 
 def _numa_node_table(topology: NodeTopology) -> RenderableType:
-    table = columns()
-    table.add_column("NUMA", justify="right")
-    table.add_column("Package")
-    table.add_column("CPUs", no_wrap=True)
-    table.add_column("Cores", justify="right")
-    table.add_column("L3", no_wrap=True)
-    table.add_column("Memory", justify="right", no_wrap=True)
-    table.add_column("Hugepages", no_wrap=True)
+    headers = ("NUMA", "Package", "CPUs", "Cores", "L3", "Memory", "Hugepages")
+    table = columns(*headers, right=("NUMA", "Cores", "Memory"), wraps=("NUMA", "Package", "Cores"))
     names, memory_of = gpu_names(topology.gpus), gpu_memory_nodes(topology)
     of_gpus = nodes_of_gpus(topology)
     for node in topology.numa_nodes:
@@ -298,21 +292,16 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
     ]
     headers = ("GPU", "PCI" if numbered else "GPU", "NUMA", "Model", "Memory", "Slices", "Link", "NVLinks")
     shown = [place for place in range(len(headers)) if any(row[place] for row in rows)]
-    table = columns()
-    for place in shown:
-        right = place == 0 or headers[place] in ("NUMA", "Memory", "NVLinks")
-        table.add_column(headers[place], justify="right" if right else "left", no_wrap=True)
+    number = "GPU" if numbered else ""
+    table = columns(*(headers[place] for place in shown), right=(number, "NUMA", "Memory", "NVLinks"))
     for row in rows:
         add_row(table, *(row[place] for place in shown))
     return table
 
 
 def _accelerator_table(accelerators: Sequence[Accelerator]) -> RenderableType:
-    table = columns()
-    table.add_column("Accelerator", no_wrap=True)
-    table.add_column("NUMA", justify="right")
-    table.add_column("Device")
-    table.add_column("Driver")
+    headers = ("Accelerator", "NUMA", "Device", "Driver")
+    table = columns(*headers, right=("NUMA",), wraps=headers[1:])
     for one in sorted(accelerators, key=lambda accelerator: accelerator.pci_address):
         add_row(
             table, one.pci_address, _numa_node_number(one.numa_node), accelerator_label(one), one.driver or ""
@@ -321,13 +310,8 @@ def _accelerator_table(accelerators: Sequence[Accelerator]) -> RenderableType:
 
 
 def _nic_table(nics: Sequence[Nic]) -> RenderableType:
-    table = columns()
-    table.add_column("NIC", no_wrap=True)
-    table.add_column("NUMA", justify="right")
-    table.add_column("Interface")
-    table.add_column("RDMA")
-    table.add_column("Rate")
-    table.add_column("Driver")
+    headers = ("NIC", "NUMA", "Interface", "RDMA", "Rate", "Driver")
+    table = columns(*headers, right=("NUMA",), wraps=headers[1:])
     for nic in sorted(nics, key=lambda nic: nic.pci_address):
         add_row(
             table,
@@ -422,11 +406,8 @@ def _allocatable(allocatable: PredictedAllocatable) -> Text:
 
 def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
     """The largest pod of an empty node, numbers of devices with the same answer in one row."""
-    table = columns()
-    table.add_column("Largest pod with", no_wrap=True)
-    table.add_column("CPUs", justify="right")
-    table.add_column("Memory", justify="right", no_wrap=True)
-    table.add_column("Hugepages", no_wrap=True)
+    headers = ("Largest pod with", "CPUs", "Memory", "Hugepages")
+    table = columns(*headers, right=("CPUs", "Memory"), wraps=("CPUs",))
     for _, alike in groupby(pods, key=lambda pod: replace(pod, devices=0)):
         group = list(alike)
         counts = format_cpulist(pod.devices for pod in group)
