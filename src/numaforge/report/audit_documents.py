@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from numaforge.audit.fleet import (
     AuditFinding,
@@ -233,51 +233,40 @@ def junit(audit: FleetAudit, fail_on: str) -> str:
     Findings from `fail_on` on are failures, those that a baseline accepts are skipped.
     """
     severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
-    suites = [_suite(name, audit.by_machine.get(name, []), severities) for name in _names(audit)]
-    total = {what: sum(suite[1][what] for suite in suites) for what in ("tests", "failures", "skipped")}
-    lines = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuites name="numaforge audit" {_counts(total)}>',
-    ]
-    for name, counts, cases in suites:
-        lines += [f"  <testsuite name={_attribute(name)} {_counts(counts)}>", *cases, "  </testsuite>"]
-    return "\n".join([*lines, "</testsuites>"]) + "\n"
+    suites = ET.Element("testsuites", name="numaforge audit")
+    for name in _names(audit):
+        suite = ET.SubElement(suites, "testsuite", name=_in_one_line(name))
+        by_rule = grouped((each.finding.id, each) for each in audit.by_machine.get(name, []))
+        for several in by_rule.values():
+            _add_case(suite, several, severities)
+        if not by_rule:
+            ET.SubElement(suite, "testcase", classname=_in_one_line(name), name="nothing found")
+    for each in (suites, *suites):
+        for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
+            each.set(count, str(sum(1 for _ in each.iter(tag))))
+    ET.indent(suites)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
 
 
 def _names(audit: FleetAudit) -> tuple[str, ...]:
     return (*audit.machines, *audit.failed)
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    return " ".join(f'{what}="{count}"' for what, count in counts.items())
-
-
-def _suite(
-    name: str, found: list[AuditFinding], severities: list[Severity]
-) -> tuple[str, dict[str, int], list[str]]:
-    by_rule = grouped((each.finding.id, each) for each in found)
-    cases, failures, skipped = [], 0, 0
-    for rule, several in by_rule.items():
-        open_ones = [each for each in several if not each.accepted]
-        head = (
-            f"    <testcase classname={_attribute(name)} name={_attribute(f'{rule} {several[0].rule.title}')}"
-        )
-        told = "\n".join(_told(each) for each in open_ones or several)
-        if not open_ones:
-            skipped += 1
-            cases.append(f'{head}><skipped message="the baseline has it"/></testcase>')
-        elif open_ones[0].finding.severity in severities:
-            failures += 1
-            message = _attribute(open_ones[0].finding.evidence)
-            kind = open_ones[0].finding.severity
-            cases.append(
-                f'{head}><failure type="{kind}" message={message}>{_text(told)}</failure></testcase>'
-            )
-        else:
-            cases.append(f"{head}><system-out>{_text(told)}</system-out></testcase>")
-    if not cases:
-        cases = [f'    <testcase classname={_attribute(name)} name="nothing found"/>']
-    return name, {"tests": len(cases), "failures": failures, "skipped": skipped}, cases
+def _add_case(suite: ET.Element, several: Sequence[AuditFinding], severities: Sequence[Severity]) -> None:
+    first = several[0]
+    title = _in_one_line(f"{first.finding.id} {first.rule.title}")
+    case = ET.SubElement(suite, "testcase", classname=_in_one_line(first.machine), name=title)
+    open_ones = [each for each in several if not each.accepted]
+    if not open_ones:
+        ET.SubElement(case, "skipped", message="the baseline has it")
+        return
+    finding = open_ones[0].finding
+    if finding.severity in severities:
+        message = _in_one_line(finding.evidence)
+        told = ET.SubElement(case, "failure", type=str(finding.severity), message=message)
+    else:
+        told = ET.SubElement(case, "system-out")
+    told.text = plain("\n".join(map(_told, open_ones)))
 
 
 def _told(each: AuditFinding) -> str:
@@ -285,12 +274,8 @@ def _told(each: AuditFinding) -> str:
     return f"{each.finding.severity}: {where}{each.finding.evidence}\n  {each.finding.remedy}"
 
 
-def _text(text: str) -> str:
-    return escape(plain(text))
-
-
-def _attribute(text: str) -> str:
-    return quoteattr(plain(text).replace("\n", " "))
+def _in_one_line(text: str) -> str:
+    return plain(text).replace("\n", " ")
 
 
 # ---- Prometheus ----
