@@ -79,6 +79,7 @@ _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
 _RUN = "failed to run Kubelet: "
+_CREATE = f"{_RUN}failed to create kubelet: "
 _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
 
 
@@ -264,23 +265,25 @@ def _run(
     _create_kubelet(configuration, version)
 
 
+def _refusal(
+    configuration: Configuration, rule: str, path: str, text: str, remedy: str, before: str = _RUN
+) -> StartError:
+    """Return the end of a start whose text, without what the kubelet says `before` it, is the evidence."""
+    return StartError(f"{before}{text}", configuration.places.finding(rule, text, remedy, path, text))
+
+
 def _require_tls(configuration: Configuration, version: KubeletVersion) -> None:
     complaint = tls_complaint(configuration.settings, version)
     if complaint:
-        finding = configuration.places.finding(
-            "NF219", complaint.text, complaint.remedy, complaint.path, complaint.text
-        )
-        raise StartError(f"failed to construct kubelet dependencies: {complaint.text}", finding)
+        before = "failed to construct kubelet dependencies: "
+        raise _refusal(configuration, "NF219", complaint.path, complaint.text, complaint.remedy, before)
 
 
 def _require_authorization_mode(configuration: Configuration) -> None:
     mode = configuration.settings["authorization"]["mode"]
     if mode not in ("AlwaysAllow", "Webhook"):
         text = f"unknown authorization mode {mode}"
-        finding = configuration.places.finding(
-            "NF219", text, "use Webhook or AlwaysAllow", "authorization.mode", text
-        )
-        raise StartError(f"{_RUN}{text}", finding)
+        raise _refusal(configuration, "NF219", "authorization.mode", text, "use Webhook or AlwaysAllow")
 
 
 def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozenset[int]:
@@ -290,14 +293,9 @@ def _reserved_cpus(configuration: Configuration, machine: MachineInfo) -> frozen
     if reserved <= online:
         return reserved
     error = f"reserved-cpus: {text} is not a subset of online-cpus: {format_cpulist(online)}"
-    finding = configuration.places.finding(
-        "NF201",
-        error,
-        f"remove {format_cpulist(reserved - online)}, or bring these CPUs online before the kubelet starts",
-        "reservedSystemCPUs",
-        error,
-    )
-    raise StartError(f"{_RUN}{error}", finding)
+    absent = format_cpulist(reserved - online)
+    remedy = f"remove {absent}, or bring these CPUs online before the kubelet starts"
+    raise _refusal(configuration, "NF201", "reservedSystemCPUs", error, remedy)
 
 
 def _parsed_reserved(
@@ -340,10 +338,8 @@ def _require_qos_reserved(configuration: Configuration) -> None:
         complaint = _qos_complaint(name, share)
         if complaint:
             text = f"--qos-reserved value failed to parse: {complaint}"
-            finding = configuration.places.finding(
-                "NF219", text, 'reserve memory only, as a percentage: "50%"', f"qosReserved.{name}", text
-            )
-            raise StartError(f"{_RUN}{text}", finding)
+            remedy = 'reserve memory only, as a percentage: "50%"'
+            raise _refusal(configuration, "NF219", f"qosReserved.{name}", text, remedy)
 
 
 def _qos_complaint(name: str, share: str) -> str | None:
@@ -371,20 +367,15 @@ def _require_option_gates(configuration: Configuration, version: KubeletVersion)
             f"CPU Manager policy options {shown_map(cpu)} require feature gates "
             '"CPUManager", "CPUManagerPolicyOptions" enabled'
         )
-        _refuse_option_gate(configuration, text, "cpuManagerPolicyOptions", "CPUManagerPolicyOptions")
+        remedy = "do not switch the feature gate CPUManagerPolicyOptions off"
+        raise _refusal(configuration, "NF207", "cpuManagerPolicyOptions", text, remedy)
     if topology is not None and not enabled(version, gates, "TopologyManagerPolicyOptions"):
         text = (
             f"topology manager policy options {shown_map(topology)} require feature gates "
             '"TopologyManagerPolicyOptions" enabled'
         )
-        _refuse_option_gate(
-            configuration, text, "topologyManagerPolicyOptions", "TopologyManagerPolicyOptions"
-        )
-
-
-def _refuse_option_gate(configuration: Configuration, text: str, path: str, gate_name: str) -> None:
-    remedy = f"do not switch the feature gate {gate_name} off"
-    raise StartError(f"{_RUN}{text}", configuration.places.finding("NF207", text, remedy, path, text))
+        remedy = "do not switch the feature gate TopologyManagerPolicyOptions off"
+        raise _refusal(configuration, "NF207", "topologyManagerPolicyOptions", text, remedy)
 
 
 def _require_swap(configuration: Configuration, version: KubeletVersion, topology: MachineShape) -> None:
@@ -398,10 +389,8 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         and enabled(version, configuration.gates, "NodeSwap")
     ):
         text = "swap feature is enabled and LimitedSwap but it is only supported with cgroupv2"
-        finding = configuration.places.finding(
-            "NF204", text, "boot the host with cgroup v2, or use NoSwap", "memorySwap.swapBehavior", text
-        )
-        raise StartError(f"{_RUN}{text}", finding)
+        remedy = "boot the host with cgroup v2, or use NoSwap"
+        raise _refusal(configuration, "NF204", "memorySwap.swapBehavior", text, remedy)
     if not topology.swap_bytes or not settings.get("failSwapOn"):
         return
     text = "running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"
@@ -409,14 +398,8 @@ def _require_swap(configuration: Configuration, version: KubeletVersion, topolog
         text = (
             "running with swap on is not supported, please disable swap! or set --fail-swap-on flag to false."
         )
-    finding = configuration.places.finding(
-        "NF204",
-        text,
-        "switch swap off (swapoff -a, and in /etc/fstab), or set failSwapOn: false",
-        "failSwapOn",
-        text,
-    )
-    raise StartError(f"{_RUN}{text}", finding)
+    remedy = "switch swap off (swapoff -a, and in /etc/fstab), or set failSwapOn: false"
+    raise _refusal(configuration, "NF204", "failSwapOn", text, remedy)
 
 
 def _runs_memory_manager(configuration: Configuration, version: KubeletVersion) -> bool:
@@ -440,8 +423,8 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
     settings, places = configuration.settings, configuration.places
     if parse_duration(settings["syncFrequency"]).nanoseconds <= 0:
         text = f"invalid sync frequency {parse_duration(settings['syncFrequency']).nanoseconds}"
-        finding = places.finding("NF219", text, "set a positive duration, such as 1m", "syncFrequency", text)
-        raise StartError(f"{_RUN}failed to create kubelet: {text}", finding)
+        remedy = "set a positive duration, such as 1m"
+        raise _refusal(configuration, "NF219", "syncFrequency", text, remedy, _CREATE)
     soft, grace = settings.get("evictionSoft") or {}, settings.get("evictionSoftGracePeriod") or {}
     reclaims = settings.get("evictionMinimumReclaim") or {}
     try:
@@ -455,14 +438,10 @@ def _create_kubelet(configuration: Configuration, version: KubeletVersion) -> No
             ),
             "evictionMinimumReclaim",
         )
-        raise StartError(
-            f"{_RUN}failed to create kubelet: {error}", _eviction_finding(error, name, places)
-        ) from error
+        raise StartError(f"{_CREATE}{error}", _eviction_finding(error, name, places)) from error
     complaint = _creation_complaint(settings, version.rules_minor)
     if complaint:
-        path, text, remedy = complaint
-        finding = places.finding("NF219", text, remedy, path, text)
-        raise StartError(f"{_RUN}failed to create kubelet: {text}", finding)
+        raise _refusal(configuration, "NF219", *complaint, _CREATE)
 
 
 def _creation_complaint(settings: Mapping[str, Any], minor: int) -> tuple[str, str, str] | None:
