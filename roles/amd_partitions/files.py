@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numaforge.file_content import PLAN_PATH, PlannedFile
 from numaforge.roles.amd_partitions.worker import source
-from numaforge.template import Both, Template, program_template, starts
+from numaforge.template import program_template, unit_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
@@ -18,17 +16,13 @@ AMD_UNIT_PATH = "/etc/systemd/system/numaforge-amd-partitions.service"
 AMD_WORKER_PATH = "/usr/local/lib/numaforge/amd_partitions.py"
 
 
-def _paths(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"worker_path": AMD_WORKER_PATH, "plan_path": PLAN_PATH}
-
-
-def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return starts(text), [f"ExecStart=python3 -BEs {AMD_WORKER_PATH} boot {PLAN_PATH}"]
-
-
 TEMPLATES = {
     "amd_partitions/amd_partitions.py.j2": program_template(lambda _: source()),
-    "amd_partitions/amd_partitions.service.j2": Template(_read_unit, _paths),
+    "amd_partitions/amd_partitions.service.j2": unit_template(
+        lambda _: f"python3 -BEs {AMD_WORKER_PATH} boot {PLAN_PATH}",
+        worker_path=AMD_WORKER_PATH,
+        plan_path=PLAN_PATH,
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numaforge.file_content import PlannedFile
 from numaforge.roles.interrupts.paths import affinity_lines
 from numaforge.shell import library
-from numaforge.template import Both, Template, lines, program, starts
+from numaforge.template import Both, Template, lines, program, unit_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +41,6 @@ def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return program(text).rpartition("\n\n")[0], _affinity()
 
 
-def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return starts(text), [f"ExecStart=/bin/sh {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}"]
-
-
 def _rules(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     found = lines(text)
     return [line for line in found if line.endswith(f'restart {INTERRUPTS_UNIT}"')], found
@@ -58,7 +54,9 @@ READS = ("interrupts",)
 TEMPLATES = {
     "interrupts/interrupts.conf.j2": Template(_configuration, _values),
     "interrupts/interrupts.sh.j2": Template(_read_script, _values),
-    "interrupts/interrupts.service.j2": Template(_read_unit),
+    "interrupts/interrupts.service.j2": unit_template(
+        lambda _: f"/bin/sh {INTERRUPTS_SCRIPT_PATH} {INTERRUPTS_PATH}"
+    ),
     "interrupts/interrupts.rules.j2": Template(_rules),
     "interrupts/irqbalance.conf.j2": Template(_irqbalance_off),
 }

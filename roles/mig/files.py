@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numaforge.file_content import PLAN_PATH, PlannedFile
 from numaforge.roles.mig.worker import source
 from numaforge.snapshot.nvml_library import library_source
-from numaforge.template import Both, Template, program_template, starts
+from numaforge.template import program_template, unit_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.roles.mig.instance import MigPlan
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
@@ -21,18 +19,14 @@ MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
 MIG_LIBRARY_PATH = "/usr/local/lib/numaforge/pynvml.py"
 
 
-def _paths(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"worker_path": MIG_WORKER_PATH, "plan_path": PLAN_PATH}
-
-
-def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return starts(text), [f"ExecStart=python3 -BEs {MIG_WORKER_PATH} boot {PLAN_PATH}"]
-
-
 TEMPLATES = {
     "mig/mig.py.j2": program_template(lambda _: source()),
     "mig/pynvml.py.j2": program_template(lambda _: library_source(source())),
-    "mig/mig.service.j2": Template(_read_unit, _paths),
+    "mig/mig.service.j2": unit_template(
+        lambda _: f"python3 -BEs {MIG_WORKER_PATH} boot {PLAN_PATH}",
+        worker_path=MIG_WORKER_PATH,
+        plan_path=PLAN_PATH,
+    ),
 }
 
 

@@ -3,19 +3,17 @@
 # link below multi-user.target.wants) and MIG_BOOT_LINK_TARGET (empty: the link has to go) are settings. Without
 # planned.json only the link changes.
 
-mig_worker() { worker "$1"; } # VERB
-mig_worker_keep() { worker_keep; }
-mig_keep() { keep_link "$MIG_BOOT_LINK" && mig_worker_keep; }
+mig_keep() { keep_link "$MIG_BOOT_LINK" && worker_keep; }
 mig_apply() {
     why="$MIG_BOOT_LINK could not be written"
-    link_unit "$MIG_BOOT_LINK" "$MIG_BOOT_LINK_TARGET" && mig_worker apply
+    link_unit "$MIG_BOOT_LINK" "$MIG_BOOT_LINK_TARGET" && worker apply
 }
 mig_prove() { worker_prove "$1"; } # NEW|OLD
 mig_undo() {
     why="$MIG_BOOT_LINK could not be put back"
-    link_unit_back "$MIG_BOOT_LINK" && mig_worker undo && return
+    link_unit_back "$MIG_BOOT_LINK" && worker undo && return
     why="not every GPU is cut as it was: $why"
     return 2
 }
 mig_notes() { worker_notes; }
-mig_by_hand() { mig_worker by-hand; }
+mig_by_hand() { worker by-hand; }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numaforge.file_content import PlannedFile
 from numaforge.shell import library
-from numaforge.template import Both, Template, lines, program_template, starts
+from numaforge.template import Both, Template, lines, program_template, unit_template
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
@@ -24,18 +22,11 @@ def _nics(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return lines(text), [f"{each.nic} {each.name} {each.value}" for each in plan.rdma.host.nics]
 
 
-def _nics_command(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
-    return {"command": f"/bin/sh {NICS_SCRIPT_PATH} apply {NICS_PATH}"}
-
-
 READS = ("rdma",)
 TEMPLATES = {
     "rdma/nics.j2": Template(_nics),
     "rdma/nics.sh.j2": program_template(lambda _: library("roles/nics/values", "roles/nics/at_boot")),
-    "rdma/nics.service.j2": Template(
-        lambda plan, file, text: (starts(text), [f"ExecStart={_nics_command(plan, file)['command']}"]),
-        _nics_command,
-    ),
+    "rdma/nics.service.j2": unit_template(lambda _: f"/bin/sh {NICS_SCRIPT_PATH} apply {NICS_PATH}"),
 }
 
 

@@ -19,7 +19,7 @@ from numaforge.roles.rdma.paths import (
     RDMA_GATE_UNIT_PATH,
 )
 from numaforge.shell import library
-from numaforge.template import Both, Template, program_template, starts, xml_comment
+from numaforge.template import Both, Template, program_template, unit_template, xml_comment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology
 
 
-def _gate_command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
+def _gate_command(plan: NodePlan) -> str:
     gate = plan.rdma.host.gate
     wishes = [*gate.devices, *(f"{a}={n}" for a, n in sorted(gate.virtual_functions.items()))] if gate else []
-    words = ("/bin/sh", RDMA_GATE_SCRIPT_PATH, str(gate.seconds if gate else 0), *wishes)
-    return {"command": " ".join(words)}
+    return " ".join(("/bin/sh", RDMA_GATE_SCRIPT_PATH, str(gate.seconds if gate else 0), *wishes))
 
 
 def _conf(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
@@ -77,10 +76,7 @@ def _read_topology(plan: NodePlan, _: PlannedFile, text: str) -> Both:
 READS = ("rdma",)
 TEMPLATES = {
     "rdma/gate.sh.j2": program_template(lambda _: library("roles/rdma/at_boot")),
-    "rdma/gate.service.j2": Template(
-        lambda plan, file, text: (starts(text), [f"ExecStart={_gate_command(plan, file)['command']}"]),
-        _gate_command,
-    ),
+    "rdma/gate.service.j2": unit_template(_gate_command),
     "rdma/nccl.conf.j2": Template(_read_conf, _conf),
     "rdma/rails.env.j2": Template(_read_variables, _quoted_variables),
     "rdma/nccl-topology.xml.j2": Template(_read_topology, _topology),

@@ -9,7 +9,7 @@ from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
 from numaforge.maintenance.bundle import checksum
 from numaforge.roles.watch.configuration import configuration
 from numaforge.shell import library
-from numaforge.template import Both, Template, header, lines, program, starts
+from numaforge.template import Both, Template, header, lines, program, unit_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +41,6 @@ def _read_script(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return program(text), f'{_source()}\n\n"$@"'
 
 
-def _read_unit(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
-    return starts(text), [f"ExecStart=/bin/sh {WATCH_SCRIPT_PATH} watch {WATCH_CONF_PATH}"]
-
-
 def _read_timer(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     found = [line for line in lines(text) if line.startswith("OnUnitInactiveSec=")]
     return found, [f"OnUnitInactiveSec={PERIOD_SECONDS}"]
@@ -53,7 +49,7 @@ def _read_timer(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
 READS = ("watch",)
 TEMPLATES = {
     "watch/watch.sh.j2": Template(_read_script, _program),
-    "watch/watch.service.j2": Template(_read_unit),
+    "watch/watch.service.j2": unit_template(lambda _: f"/bin/sh {WATCH_SCRIPT_PATH} watch {WATCH_CONF_PATH}"),
     "watch/watch.timer.j2": Template(_read_timer),
 }
 

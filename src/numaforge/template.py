@@ -37,6 +37,14 @@ def program_template(source: Callable[[PlannedFile], str]) -> Template:
     )
 
 
+def unit_template(command: Callable[[NodePlan], str], **values: str) -> Template:
+    """Return how a unit is written that starts one program; `values` are others that its template takes."""
+    return Template(
+        lambda plan, _file, text: (starts(text), [f"ExecStart={command(plan)}"]),
+        lambda plan, _file: {"command": command(plan), **values},
+    )
+
+
 def header(plan: NodePlan) -> str:
     """Return the line that every written file begins with, as a comment."""
     return f"Written by numaforge from the profile {plan.profile}. Do not edit: change that and run again."

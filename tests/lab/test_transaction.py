@@ -91,7 +91,7 @@ def test_a_transaction_whose_unit_is_killed_undoes_itself(fresh: Node) -> None:
     transaction = change(fresh, STATIC)
     begin(fresh, transaction)
     until(fresh, f"grep -qx 'prove kubelet again' {transaction.folder}/state")
-    fresh.run(f"systemctl kill -s KILL {transaction.systemd_unit}")
+    fresh.run(f"systemctl kill -s KILL numaforge-{transaction.id}.service")
     result = ended(fresh)
     assert result.outcome == "rolled-back", result
     assert result.reason.startswith('the transaction was broken off during "prove kubelet again"; ')

@@ -44,8 +44,7 @@ def check(
     Example:
       numaforge device-plugin check inference.yaml dgx-h100
     """
-    from numaforge.report.device_plugin import as_text
-    from numaforge.report.findings import has_errors, plugin_document
+    from numaforge.report.findings import has_errors, plugin_document, plugin_text
     from numaforge.roles.device_plugin.advertised import advertised, as_listed
     from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
     from numaforge.roles.device_plugin.config import parse_device_plugin
@@ -65,7 +64,8 @@ def check(
     if output == "json":
         show_json(plugin_document("starts", findings, counts))
     else:
-        echo_text(as_text(findings, counts))
+        refusal = "the device plugin does not start"
+        echo_text(plugin_text("the device plugin", findings, counts, refusal))
     return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 

@@ -64,8 +64,7 @@ def check(
     Example:
       numaforge rdma check config.json --machine dgx-h100
     """
-    from numaforge.report.findings import has_errors, plugin_document
-    from numaforge.report.rdma_plugin import as_text
+    from numaforge.report.findings import has_errors, plugin_document, plugin_text
     from numaforge.roles.rdma.plan import as_planned
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
@@ -83,7 +82,8 @@ def check(
     if output == "json":
         show_json(plugin_document("right", findings, counts))
     else:
-        echo_text(as_text(findings, counts))
+        plugin, worse = "the shared RDMA device plugin", "not a configuration to deploy"
+        echo_text(plugin_text(plugin, findings, counts, worse))
     return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 

@@ -65,11 +65,6 @@ class LivePod:
         """Whether it is on a node and has not ended."""
         return self.node is not None and self.phase not in ENDED_PHASES
 
-    @property
-    def of_daemon(self) -> bool:
-        """Whether it is on its node because every node has one, or because its kubelet was given it."""
-        return self.owner in (_DAEMON, "Node")
-
 
 @dataclass(frozen=True)
 class LiveNode:

@@ -89,11 +89,6 @@ class Transaction:
         """Where the transaction keeps its journal, its backup and its result on the node."""
         return _folder(self.id)
 
-    @property
-    def systemd_unit(self) -> str:
-        """The transient unit that runs it."""
-        return f"numaforge-{self.id}.service"
-
     def begins_like(self, other: Transaction) -> bool:
         """Say whether both were planned on the same node in the same state: nothing has changed between."""
         was, now = self.planned_on, other.planned_on

@@ -96,6 +96,23 @@ def plugin_document(
     }
 
 
+def plugin_text(
+    plugin: str, findings: Sequence[Finding], advertised: Mapping[str, int] | None, refusal: str
+) -> str:
+    """Return the same for a terminal, errors first; `refusal` is said where nothing is advertised for them.
+
+    `advertised` is None where what the node advertises is not known.
+    """
+    lines = finding_lines(findings, "the plugin", lambda finding: finding.where)
+    if has_errors(findings) and not advertised:
+        lines.append(click.style(refusal, fg="red", bold=True))
+    elif advertised is None:
+        lines.append(click.style(f"{plugin} takes it", fg="green", bold=True))
+    else:
+        lines += ["advertised:", *(f"  {count:>4} {name}" for name, count in advertised.items())]
+    return "\n".join(lines)
+
+
 def has_errors(findings: Iterable[Finding]) -> bool:
     """Say whether one of the findings is an error."""
     return any(finding.severity is Severity.ERROR for finding in findings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from textwrap import wrap
@@ -231,9 +231,6 @@ def root_of(machine: NodeTopology, address: str) -> str | None:
     """Return the PCIe root of a device as sysfs has it, `pci0000:15`; None where it is not known."""
     path = machine.pci_paths.get(address) or ()
     return path[0] if path and path[0].startswith("pci") else None
-
-
-Documents = Callable[[ServedFleet], Iterator[Written]]
 
 
 def node_patch(node: ServedNode, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
