@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from numaforge.roles.hugepages.paths import pool_pages
 from numaforge.roles.hugepages.plan import pools_of
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, value_is
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
-    from numaforge.verification.live import VerifiedNode
 
 
 def hugepages(plan: NodePlan) -> Table:
@@ -22,13 +21,8 @@ def hugepages(plan: NodePlan) -> Table:
     }
 
 
-def _hugepages(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, pages = expected
-    assert node.value(path) == pages, path
-
-
 POOLS = (
     "/sys/devices/system/node/node*/hugepages/*/nr_hugepages",
     "/sys/kernel/mm/hugepages/*/nr_hugepages",
 )
-PROMISES = (Promise("hugepages", hugepages, _hugepages, patterns=POOLS),)
+PROMISES = (Promise("hugepages", hugepages, value_is, patterns=POOLS),)

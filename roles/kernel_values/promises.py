@@ -9,7 +9,7 @@ from numaforge import shell
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.roles.kernel_values.sysctls import reaches
-from numaforge.verification.promise import Promise, Table, values_of
+from numaforge.verification.promise import Promise, Table, value_is, values_of
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -72,21 +72,6 @@ def _asks(_plan: NodePlan) -> tuple[str, ...]:
     return (shell.call("tell_swap"),)
 
 
-def _governor(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, governor = expected
-    assert node.value(path) == governor, path
-
-
-def _energy_preference(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, preference = expected
-    assert node.value(path) == preference, path
-
-
-def _idle_state_is_off(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, disabled = expected
-    assert node.value(path) == disabled, path
-
-
 def _kernel_value(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, chosen = expected
     offered = node.value(path) or ""
@@ -113,19 +98,19 @@ PROMISES = (
     Promise(
         "governor",
         governors,
-        _governor,
+        value_is,
         patterns=("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",),
     ),
     Promise(
         "energy_preference",
         energy_preferences,
-        _energy_preference,
+        value_is,
         patterns=("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/energy_performance_preference",),
     ),
     Promise(
         "idle_state_is_off",
         idle_states,
-        _idle_state_is_off,
+        value_is,
         patterns=("/sys/devices/system/cpu/cpu[0-9]*/cpuidle/state[0-9]*/disable",),
     ),
     Promise("kernel_value", kernel_values, _kernel_value, values=values_of(kernel_values)),

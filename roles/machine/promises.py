@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
-from numaforge.verification.promise import Promise, Table, values_of
+from numaforge.verification.promise import Promise, Table, value_is, values_of
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
-    from numaforge.verification.live import VerifiedNode
 
 HOSTNAME = "/proc/sys/kernel/hostname"
 ONLINE = "/sys/devices/system/cpu/online"
@@ -30,16 +29,11 @@ def machine(plan: NodePlan) -> Table:
     }
 
 
-def _the_machine_is_the_one_of_the_plan(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    path, planned = expected
-    assert node.value(path) == planned, path
-
-
 PROMISES = (
     Promise(
         "the_machine_is_the_one_of_the_plan",
         machine,
-        _the_machine_is_the_one_of_the_plan,
+        value_is,
         values=values_of(machine),
     ),
 )

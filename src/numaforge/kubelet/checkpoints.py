@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -177,6 +178,16 @@ class StateFileRemoval:
     reason: str
 
 
+@contextmanager
+def _restoring(manager: str, path: str) -> Iterator[None]:
+    """Say of what is wrong with a manager's state file that it was not restored, and what to do."""
+    try:
+        yield
+    except CheckpointError as error:
+        instruction = _DRAIN.format(manager=manager, path=f'"{path}"')
+        raise CheckpointError(f"could not restore state from checkpoint: {error}, {instruction}") from error
+
+
 def restore_cpu_state(
     text: str, policy: str, version: KubeletVersion, path: str, *, by_pod: bool = False
 ) -> CpuState:
@@ -184,10 +195,15 @@ def restore_cpu_state(
 
     Raises CheckpointError with the text that follows `start cpu manager error: `.
     """
-    try:
-        return _restored_cpu_state(text, policy, version, by_pod=by_pod)
-    except CheckpointError as error:
-        raise CheckpointError(_restore_error(error, "CPU manager", path)) from error
+    minor = version.rules_minor
+    with _restoring("CPU manager", path):
+        checkpoint = _from_data(text, _CPU_TYPES, *_CPU_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
+        nested = True
+        if checkpoint is None:
+            formats = _cpu_formats(minor, by_pod=by_pod)
+            checkpoint, read = _from_fields(text, formats, _CPU_TYPES, _cpu_dump)
+            nested = read.nested
+        return _cpu_state(checkpoint, policy, version, nested=nested, by_pod=by_pod)
 
 
 def restore_memory_state(
@@ -197,10 +213,32 @@ def restore_memory_state(
 
     Raises CheckpointError with the text that follows `start memory manager error: `.
     """
-    try:
-        return _restored_memory_state(text, policy, version, by_pod=by_pod)
-    except CheckpointError as error:
-        raise CheckpointError(_restore_error(error, "memory manager", path)) from error
+    minor = version.rules_minor
+    with _restoring("memory manager", path):
+        checkpoint = (
+            _from_data(text, _MEMORY_TYPES, *_MEMORY_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
+        )
+        if checkpoint is None:
+            formats = _memory_formats(minor, by_pod=by_pod)
+            checkpoint, _ = _from_fields(text, formats, _MEMORY_TYPES, _memory_dump)
+        written = checkpoint.get("policyName", "")
+        if written != policy:
+            raise CheckpointError(
+                f"[memorymanager] configured policy {quoted(policy)} differs from state checkpoint policy "
+                f"{quoted(written)}"
+            )
+    # To Go a null map or list is an empty one.
+    assignments = {
+        pod: {container: blocks or [] for container, blocks in (containers or {}).items()}
+        for pod, containers in (checkpoint.get("entries") or {}).items()
+    }
+    pods = (checkpoint.get("podEntries") or {}) if by_pod else {}
+    return MemoryState(
+        policy,
+        checkpoint.get("machineState") or {},
+        assignments,
+        {pod: entry.get("memoryBlocks") or [] for pod, entry in pods.items()},
+    )
 
 
 def check_cpu_state(
@@ -373,11 +411,6 @@ def _sorted_reservations(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     )
 
 
-def _restore_error(error: CheckpointError, manager: str, path: str) -> str:
-    instruction = _DRAIN.format(manager=manager, path=f'"{path}"')
-    return f"could not restore state from checkpoint: {error}, {instruction}"
-
-
 @dataclass(frozen=True)
 class _Format:
     """A format in which a checkpoint may be written; `pods`: what pods hold as a whole is in it.
@@ -415,17 +448,6 @@ def _memory_formats(minor: int, *, by_pod: bool) -> tuple[_Format, ...]:
     if minor >= _FIRST_MINOR_OF_MEMORY_FORMATS:
         return (_MEMORY_V1,)
     return (_Format("MemoryManagerCheckpoint", bare=False),)
-
-
-def _restored_cpu_state(text: str, policy: str, version: KubeletVersion, *, by_pod: bool) -> CpuState:
-    minor = version.rules_minor
-    checkpoint = _from_data(text, _CPU_TYPES, *_CPU_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
-    nested = True
-    if checkpoint is None:
-        formats = _cpu_formats(minor, by_pod=by_pod)
-        checkpoint, read = _from_fields(text, formats, _CPU_TYPES, _cpu_dump)
-        nested = read.nested
-    return _cpu_state(checkpoint, policy, version, nested=nested, by_pod=by_pod)
 
 
 def _from_fields(
@@ -532,32 +554,6 @@ def _container_cpus(pod: str, containers: Mapping[str, str]) -> dict[str, frozen
                 f"{quoted(pod)}: {error}"
             ) from error
     return cpus
-
-
-def _restored_memory_state(text: str, policy: str, version: KubeletVersion, *, by_pod: bool) -> MemoryState:
-    minor = version.rules_minor
-    checkpoint = _from_data(text, _MEMORY_TYPES, *_MEMORY_DATA) if minor >= _FIRST_MINOR_WITH_DATA else None
-    if checkpoint is None:
-        formats = _memory_formats(minor, by_pod=by_pod)
-        checkpoint, _ = _from_fields(text, formats, _MEMORY_TYPES, _memory_dump)
-    written = checkpoint.get("policyName", "")
-    if written != policy:
-        raise CheckpointError(
-            f"[memorymanager] configured policy {quoted(policy)} differs from state checkpoint policy "
-            f"{quoted(written)}"
-        )
-    # To Go a null map or list is an empty one.
-    assignments = {
-        pod: {container: blocks or [] for container, blocks in (containers or {}).items()}
-        for pod, containers in (checkpoint.get("entries") or {}).items()
-    }
-    pods = (checkpoint.get("podEntries") or {}) if by_pod else {}
-    return MemoryState(
-        policy,
-        checkpoint.get("machineState") or {},
-        assignments,
-        {pod: entry.get("memoryBlocks") or [] for pod, entry in pods.items()},
-    )
 
 
 def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:

@@ -45,6 +45,12 @@ def values_of(table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterab
     return lambda plan: [path for path, _ in table(plan).values()]
 
 
+def value_is(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
+    """Hold a file of the kernel to its first line."""
+    path, value = expected
+    assert node.value(path) == value, path
+
+
 def unit_state(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None:
     """Hold a unit to the states that it may be in."""
     state = node.live.of("active").get(name)
