@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from numaforge.cpulist import format_cpulist
-from numaforge.kubelet.admission import Admission
 from numaforge.topology.model import Core, HugepagePool, L3Cache, NodeTopology, NumaNode, Package
 
 VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors"))
@@ -84,26 +82,3 @@ def node_topology(machine: Mapping[str, Any]) -> NodeTopology:
         cores=tuple(core for core, _ in cores),
         l3_caches=tuple(L3Cache(frozenset(cpus), None) for _, cpus in sorted(caches.items())),
     )
-
-
-def outcome(admission: Admission, pod: Mapping[str, Any], *, cpus_key: str) -> dict[str, Any]:
-    """An admission in the words of the recordings."""
-    if not admission.admitted:
-        return {
-            "name": admission.name,
-            "admit": False,
-            "reason": admission.reason,
-            "message": admission.message,
-        }
-    containers: dict[str, Any] = {}
-    for container in [*pod.get("initContainers", []), *pod["containers"]]:
-        name = container["name"]
-        got: dict[str, Any] = {}
-        if name in admission.cpus:
-            got[cpus_key] = format_cpulist(admission.cpus[name])
-        if admission.memory.get(name):
-            got["memory"] = sorted(map(str, admission.memory[name]))
-        if admission.devices.get(name):
-            got["devices"] = {resource: list(ids) for resource, ids in admission.devices[name].items()}
-        containers[name] = got
-    return {"name": admission.name, "admit": True, "containers": containers}

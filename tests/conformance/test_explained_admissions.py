@@ -12,7 +12,8 @@ import pytest
 
 from numaforge.explain.candidates import KnownKubelet
 from numaforge.kubelet.admission import Admission, Node, Pod
-from tests.conformance.recordings import cases, node_topology, outcome, recording
+from tests.conformance.recordings import cases, node_topology, recording
+from tests.fixtures.admitted import outcome
 
 
 def answers(

@@ -21,7 +21,8 @@ from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import MergePolicy
 from numaforge.topology.model import NodeTopology
-from tests.conformance.recordings import VECTORS, cases, node_topology, outcome, recording
+from tests.conformance.recordings import VECTORS, cases, node_topology, recording
+from tests.fixtures.admitted import outcome
 
 
 def replay(node: Node, operations: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Admission]]:
@@ -147,7 +148,7 @@ def test_admits_what_the_live_kubelet_admitted(scenario: dict[str, Any], live_ma
     unserved = [operation["name"] for operation in pods if ran_without_its_devices(operation, recorded)]
     node = Node(live_machine, scenario["config"], {} if unserved else document["devices"])
     for operation, admission in replay(node, scenario["ops"]):
-        got = outcome(admission, operation["pod"], cpus_key="cpus")
+        got = outcome(admission, operation["pod"])
         if admission.admitted:
             got["qos"] = admission.qos
         else:

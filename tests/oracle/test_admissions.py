@@ -9,8 +9,9 @@ import pytest
 from lab.oracle import Answer, Oracle
 from lab.progress import say
 from numaforge.kubelet.admission import Node
+from tests.fixtures.admitted import outcome
 from tests.oracle.admissions import PODS, sequence
-from tests.oracle.admitted import node_of, outcome
+from tests.oracle.admitted import node_of
 from tests.oracle.case import Case
 from tests.oracle.comparison import Comparison
 from tests.oracle.scale import ASKED, SCALE, oracle_of, share

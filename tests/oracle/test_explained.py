@@ -10,8 +10,9 @@ from lab.oracle import Answer, Oracle
 from lab.progress import say
 from numaforge.explain.candidates import KnownKubelet
 from numaforge.kubelet.admission import Node, Pod
+from tests.fixtures.admitted import outcome
 from tests.oracle.admissions import PODS, sequence
-from tests.oracle.admitted import node_of, outcome
+from tests.oracle.admitted import node_of
 from tests.oracle.case import Case
 from tests.oracle.comparison import Comparison
 from tests.oracle.scale import ASKED, SCALE, oracle_of, share
