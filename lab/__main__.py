@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from lab import cluster, gobuild, interrupts, requirements
+from lab import cluster, drivers, gobuild, interrupts, requirements
 from lab import demo as demonstration
 from lab import kubelets as real_kubelets
 from lab.cluster import Lab
@@ -143,6 +143,21 @@ def kubectl(arguments: tuple[str, ...]) -> None:
     program = str(lab.control_plane.kubectl())
     environment = os.environ | {"KUBECONFIG": str(lab.kubeconfig)}
     os.execve(program, [program, *arguments], environment)  # noqa: S606
+
+
+@main.command(context_settings=PASS_THROUGH)
+@click.argument("name", metavar="cpu|gpu", type=click.Choice(list(drivers.DRIVERS)))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def driver(name: str, arguments: tuple[str, ...]) -> None:
+    """Run a DRA driver on the first node with these arguments, or end it: driver cpu --group-by=socket."""
+    lab = Lab()
+    lab.require_running()
+    chosen = drivers.DRIVERS[name]
+    if arguments == ("stop",):
+        drivers.stop(lab, lab.nodes[0], chosen)
+        return
+    drivers.start(lab, lab.nodes[0], chosen, *arguments)
+    click.echo(f"{chosen.unit} runs on {lab.nodes[0].name}")
 
 
 @main.command()

@@ -74,7 +74,10 @@ POD_RESOURCES = Component("podresources", (("podresources", "."),))
 _RDMA = "github.com/Mellanox/k8s-rdma-shared-dev-plugin/cmd"
 RDMA_PLUGIN = Component("rdma-plugin", (("k8s-rdma-shared-dp", f"{_RDMA}/k8s-rdma-shared-dp"),))
 RDMA_ORACLE = Component("rdma-oracle", (("oracle", "."),), sources="rdma-plugin")
-CPU_DRIVER = Component("cpu-driver", (("slices", "."),))
+_CPU_DRIVER = "github.com/kubernetes-sigs/dra-driver-cpu/cmd"
+CPU_DRIVER = Component("cpu-driver", (("dracpu", f"{_CPU_DRIVER}/dracpu"),))
+CPU_SLICES = Component("cpu-slices", (("slices", "."),), sources="cpu-driver")
+GPU_DRIVER = Component("gpu-driver", (("gpudriver", "."),))
 PROMTOOL = Component(
     "promtool",
     (("promtool", "github.com/prometheus/prometheus/cmd/promtool"),),

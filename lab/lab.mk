@@ -8,7 +8,7 @@ SEED ?= 1
 FUZZ ?= 120
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance images roots fuzz
+PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -38,7 +38,7 @@ lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 kubelets: setup ## build kubelets 1.30 to 1.37
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance images roots fuzz")
+test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
 test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
@@ -70,6 +70,9 @@ test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler
 
 test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss
 	@$(LONG) tests/lab/test_image.py
+
+test-claims: setup ## the drivers of dynamic resource allocation on the live kubelet: what they publish, what pods with claims get
+	@$(LONG) tests/lab/test_dra_live.py
 
 test-roots: setup ## what is written, read by the programs of Debian 12 and 13, Ubuntu 22.04, 24.04 and 26.04; a kernel with config_acs
 	@$(LONG) tests/roots

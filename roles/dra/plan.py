@@ -48,6 +48,7 @@ class DraPlan:
     gpus: bool = False
 
 
+CPU_DRIVER = "dra.cpu"
 FIRST_MINOR_WITH_EXTENDED_RESOURCES = 36  # DRAExtendedResource is on: KEP-5004, beta in 1.36, locked in 1.37
 _STAY = "set kubelet.resource_engine: kubelet"
 _FIRST_CONTAINERD = 2
@@ -75,6 +76,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     cpus = by_claims(profile.kubelet) and decided.kubelet is not None
     if not by_claims(profile.kubelet):
         _refuse_words_of_no_effect(profile)
+        _refuse_static_cpus_beside_the_driver(machine, decided)
     if not cpus and wish.gpus != "claims":
         return Reasoned(Decided())
     decisions: list[Decision] = []
@@ -151,6 +153,19 @@ def _refuse_words_of_no_effect(profile: NodeProfile) -> None:
             "has no effect: the kubelet hands out the CPUs, and no CPU driver",
             where=f"dra.{said[0]}",
             remedy=f"set kubelet.resource_engine: dra, or leave dra.{said[0]} out",
+        )
+
+
+def _refuse_static_cpus_beside_the_driver(machine: NodeTopology, decided: Decisions) -> None:
+    settings = decided.kubelet.settings if decided.kubelet else {}
+    registered = machine.userland.claim_drivers if machine.userland else None
+    if settings.get("cpuManagerPolicy") == "static" and CPU_DRIVER in (registered or ()):
+        raise PlanError(
+            f"the CPU driver {CPU_DRIVER} has registered, and the kubelet would hand out "
+            "the same CPUs by its static policy",
+            where="kubelet.resource_engine",
+            remedy="remove the driver from the node, and with it its socket in "
+            "/var/lib/kubelet/plugins_registry; or set kubelet.resource_engine: dra",
         )
 
 

@@ -199,6 +199,11 @@ def format_bytes(count: int) -> str:
     return str(count)
 
 
+def format_amount(amount: Fraction) -> str:
+    """Return a quantity in its shortest exact form, to thousandths: `3`, `80Gi`, `500m`."""
+    return format_bytes(int(amount)) if amount.denominator == 1 else format_millis(ceil(amount * 1000))
+
+
 def format_millis(count: int) -> str:
     """Return thousandths as the shortest exact quantity: `8`, `7500m`."""
     return f"{count}m" if count % 1000 else str(count // 1000)

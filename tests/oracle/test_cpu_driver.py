@@ -17,8 +17,8 @@ from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.roles.dra.plan import placed_cpus
-from numaforge.schedulers.dra import CPU_DRIVER, NUMA_NODE
+from numaforge.roles.dra.plan import CPU_DRIVER, placed_cpus
+from numaforge.schedulers.dra import NUMA_NODE
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.slices import planned_slices, slice_deviations
 from numaforge.snapshot import Snapshot
@@ -149,7 +149,7 @@ def by_cpu(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_plans_foresee_the_devices_that_the_driver_publishes_and_verify_takes_them(
     way: str, laid_out: dict[str, LaidOut]
 ) -> None:
-    program = gobuild.build(gobuild.CPU_DRIVER) / "slices"
+    program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     nodes = {}
     for name, laid in laid_out.items():
         with contextlib.suppress(PlanError):
@@ -170,7 +170,7 @@ def test_plans_foresee_the_devices_that_the_driver_publishes_and_verify_takes_th
 def test_a_machine_of_which_the_driver_offers_no_cpu_is_refused(
     way: str, laid_out: dict[str, LaidOut]
 ) -> None:
-    program = gobuild.build(gobuild.CPU_DRIVER) / "slices"
+    program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     refused = {}
     for name, laid in laid_out.items():
         with contextlib.suppress(PlanError):
@@ -187,7 +187,7 @@ def test_a_machine_of_which_the_driver_offers_no_cpu_is_refused(
 def test_a_driver_that_is_told_other_reserved_cpus_is_named(
     way: str, reserved: str, laid_out: dict[str, LaidOut]
 ) -> None:
-    program = gobuild.build(gobuild.CPU_DRIVER) / "slices"
+    program = gobuild.build(gobuild.CPU_SLICES) / "slices"
     laid = laid_out["epyc-9654-nps4"]
     node = planned(laid.machine, way)
     [answer] = answered(program, [question(node, laid.root, reservedCPUs=reserved)])

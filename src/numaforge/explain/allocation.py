@@ -33,7 +33,8 @@ class RequestCount:
     """Of one request of a claim, how many devices of a node match it, and how many of these are free.
 
     `claim` is the pod's own name of it, or that of a claim that several pods share. `asked` is None for all
-    devices. `unsure` might match: a selector or an attribute is not known.
+    devices. `unsure` might match: a selector or an attribute is not known. `capacity` is what is asked of
+    each device, by name; free are those that have as much left.
     """
 
     claim: str
@@ -43,6 +44,7 @@ class RequestCount:
     match: int
     free: int
     unsure: int = 0
+    capacity: tuple[tuple[str, Fraction], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,11 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
     if found is None:
         return Allocation(False, refusal, counts=counts)
     return Allocation(True, claims=_held(specs, found, holder), counts=counts)
+
+
+def short_name(claim: str) -> str:
+    """Return the pod's own name of a claim, or that of one that several pods share."""
+    return claim.rpartition("/")[2]
 
 
 def _held(
@@ -136,6 +143,7 @@ class _Matches:
     def counts(self, specs: Sequence[ClaimSpec]) -> Iterator[RequestCount]:
         """Yield for each request how many devices match, and how many of these no claim has."""
         taken = {each.device for each in self._devices.taken if each.consumed is None}
+        shares = _shares_of(self._devices)
         for spec in specs:
             for name, ways in spec.requests:
                 for wish in ways:
@@ -147,18 +155,27 @@ class _Matches:
                             continue
                     matching = [device for matches, device in said if matches]
                     yield RequestCount(
-                        spec.name.rpartition("/")[2],
+                        short_name(spec.name),
                         name if len(ways) == 1 else f"{name}/{wish.name}",
                         wish.device_class,
                         None if wish.takes_all else wish.count,
                         len(matching),
-                        sum(_is_free(device, wish, taken) for device in matching),
+                        sum(_is_free(device, wish, taken, shares) for device in matching),
                         sum(matches is None for matches, _ in said),
+                        tuple(sorted(wish.capacity.items())),
                     )
 
 
-def _is_free(device: OfferedDevice, wish: DeviceWish, taken: set[DeviceId]) -> bool:
-    return device.id not in taken and not _is_tainted(device, wish)
+def _is_free(
+    device: OfferedDevice,
+    wish: DeviceWish,
+    taken: set[DeviceId],
+    shares: Mapping[DeviceId, Mapping[str, Fraction]],
+) -> bool:
+    if device.id in taken or _is_tainted(device, wish):
+        return False
+    share = _share(device, wish)
+    return share is not None and _has_left(device, share, shares.get(device.id, {}))
 
 
 def _is_tainted(device: OfferedDevice, wish: DeviceWish) -> bool:
@@ -182,12 +199,10 @@ class _Search:
         self.met_doubts = False
         self._whole = {each.device for each in devices.taken if each.consumed is None}
         self._chosen_for: dict[DeviceId, set[int]] = {}
-        self._shares: dict[DeviceId, dict[str, Fraction]] = {}
+        self._shares = _shares_of(devices)
         self._counters = {key: dict(amounts) for key, amounts in devices.counters.items()}
         seen: set[DeviceId] = set()
         for each in devices.taken:
-            if each.consumed is not None:
-                _add(self._shares.setdefault(each.device, {}), each.consumed)
             if each.device in devices.by_id and each.device not in seen:
                 seen.add(each.device)
                 self._count(devices.by_id[each.device], -1)
@@ -306,10 +321,7 @@ class _Search:
             return None
         if device.seen.several:
             consumed = share
-            used = self._shares.get(device.id, {})
-            if any(
-                used.get(name, 0) + amount > device.capacity[name].value for name, amount in consumed.items()
-            ):
+            if not _has_left(device, consumed, self._shares.get(device.id, {})):
                 return None
         counts = not (device.seen.several and device.id in self._shares)
         if counts and not self._has_counters(device):
@@ -393,6 +405,22 @@ def _binds(requests: frozenset[str], own: str) -> bool:
 
 def _is_same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
+
+
+def _shares_of(devices: NodeDevices) -> dict[DeviceId, dict[str, Fraction]]:
+    """Return what claims have of each device that they share."""
+    found: dict[DeviceId, dict[str, Fraction]] = {}
+    for each in devices.taken:
+        if each.consumed is not None:
+            _add(found.setdefault(each.device, {}), each.consumed)
+    return found
+
+
+def _has_left(device: OfferedDevice, share: Mapping[str, Fraction], used: Mapping[str, Fraction]) -> bool:
+    """Say whether a share of a device is left; one that is not shared has all."""
+    return not device.seen.several or all(
+        used.get(name, 0) + amount <= device.capacity[name].value for name, amount in share.items()
+    )
 
 
 def _share(device: OfferedDevice, wish: DeviceWish) -> dict[str, Fraction] | None:

@@ -11,14 +11,16 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.explain.allocation import Allocation, RequestCount
+from numaforge.explain.allocation import Allocation, RequestCount, short_name
 from numaforge.explain.claims import NOTHING_KNOWN, ClaimWorld
 from numaforge.explain.cluster import LiveNode, LivePod
 from numaforge.explain.devices import HeldClaim, NodeDevices, devices_on
+from numaforge.explain.node_claims import claimed_device, places_of
 from numaforge.explain.placing import HostPort, Labels, keeps_away
 from numaforge.explain.pod_claims import Place
 from numaforge.explain.workload import GangPod
 from numaforge.kubelet.admission import Admission, Node, Pod
+from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
@@ -64,13 +66,15 @@ class SaidOfPod:
 
     `reasons` are the scheduler's against the node, none where it may send the pod. `kubelet` is None where it
     is not known how the kubelet would answer, for the reason `unknown`. `requests` are those of the pod's
-    claims.
+    claims. `devices` are those that the scheduler would give each claim that has none yet, where that is
+    known; a claim is called as in `requests`.
     """
 
     reasons: tuple[str, ...]
     kubelet: Admission | None
     unknown: str = ""
     requests: tuple[RequestCount, ...] = ()
+    devices: tuple[tuple[str, tuple[ClaimedDevice, ...]], ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -179,11 +183,12 @@ class Candidate:
         claims = self._claims(member)
         reasons = (*self._reasons(member), *([claims.refusal] if claims.refusal else []))
         if self.kubelet is None:
-            return SaidOfPod(reasons, None, self.why_unknown, claims.counts)
+            return SaidOfPod(reasons, None, self.why_unknown, claims.counts, self._given(claims))
         try:
-            return SaidOfPod(reasons, self.kubelet.answer(member.pod), requests=claims.counts)
+            answer = self.kubelet.answer(member.pod)
+            return SaidOfPod(reasons, answer, requests=claims.counts, devices=self._given(claims))
         except KubeletHangError as hang:
-            return SaidOfPod(reasons, None, hang.message, claims.counts)
+            return SaidOfPod(reasons, None, hang.message, claims.counts, self._given(claims))
 
     def placed(self, member: GangPod) -> Candidate:
         """Return the node once a pod is there that both have taken."""
@@ -297,6 +302,20 @@ class Candidate:
             self.devices.answers[key] = self._allocation(member)
         found: Allocation = self.devices.answers[key]
         return found
+
+    def _given(self, claims: Allocation) -> tuple[tuple[str, tuple[ClaimedDevice, ...]], ...]:
+        """Return by claim the devices that it gets here, with the NUMA nodes that they are on."""
+        if not (claims.fits and claims.claims) or self.devices is None:
+            return ()
+        near = places_of(self.scenario.topology) if self.scenario else {}
+        by_id = self.devices.by_id
+        return tuple(
+            (
+                short_name(each.name),
+                tuple(claimed_device(by_id.get(one.device) or one.device, near) for one in each.devices),
+            )
+            for each in claims.claims
+        )
 
     @property
     def place(self) -> Place:

@@ -31,19 +31,24 @@ Document = Mapping[str, Any]
 class PodClaim(ClaimRef):
     """An entry of a pod's `resourceClaims`, and how a change that is tried has it.
 
-    A change has other `counts` for some requests, and is `without` the constraints on some attributes.
+    A change has other `counts` for some requests, or asks for another `capacity` of each device, by request
+    and name; it is `without` the constraints on some attributes.
     """
 
     counts: tuple[tuple[str, int], ...] = ()
+    capacity: tuple[tuple[str, str, Fraction], ...] = ()
     without: tuple[str, ...] = ()
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
         """Return what the claim asks for once it is changed."""
         counts = dict(self.counts)
-        requests = tuple(
-            (name, tuple(replace(wish, count=counts.get(name, wish.count)) for wish in ways))
-            for name, ways in spec.requests
-        )
+
+        def changed(request: str, wish: DeviceWish) -> DeviceWish:
+            of_device = {name: amount for own, name, amount in self.capacity if own == request}
+            count = counts.get(request, wish.count)
+            return replace(wish, count=count, capacity={**wish.capacity, **of_device})
+
+        requests = tuple((name, tuple(changed(name, wish) for wish in ways)) for name, ways in spec.requests)
         kept = tuple(each for each in spec.constraints if each.attribute not in self.without)
         return replace(spec, requests=requests, constraints=kept)
 

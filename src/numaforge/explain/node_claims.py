@@ -28,7 +28,8 @@ from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.labels import labels_of
-from numaforge.schedulers.slices import BUS_ID, planned_slices
+from numaforge.schedulers.slices import BUS_ID, LEGACY_NUMA_NODES, planned_slices
+from numaforge.topology.model import NodeTopology
 from numaforge.topology.trays import cliques_of
 
 _HOSTNAME = "kubernetes.io/hostname"
@@ -89,16 +90,27 @@ class NodeClaims:
             if pod in held.holders:
                 name = names.get(held.name, held.name.removeprefix(f"{pod}/"))
                 found = (after.by_id.get(each.device) or each.device for each in held.devices)
-                yield name, tuple(map(self._claimed, found))
+                yield name, tuple(claimed_device(each, self.near) for each in found)
 
-    def _claimed(self, device: OfferedDevice | DeviceId) -> ClaimedDevice:
-        if not isinstance(device, OfferedDevice):
-            return ClaimedDevice(*device)
-        said = device.attribute(NUMA_NODE)
+
+def claimed_device(device: OfferedDevice | DeviceId, near: Mapping[str, int]) -> ClaimedDevice:
+    """Return a device with the NUMA nodes that its driver says; else that of its PCI function (`near`)."""
+    if not isinstance(device, OfferedDevice):
+        return ClaimedDevice(*device)
+    for name in (NUMA_NODE, *LEGACY_NUMA_NODES):
+        said = device.attribute(name)
         places = said if isinstance(said, list) else [said]
-        near = frozenset(each for each in places if type(each) is int and each >= 0)
-        at = self.near.get(str(device.attribute(BUS_ID) or "").lower())
-        return ClaimedDevice(*device.id, near or frozenset({at} if at is not None else ()))
+        if found := frozenset(each for each in places if type(each) is int and each >= 0):
+            return ClaimedDevice(*device.id, found)
+    at = near.get(str(device.attribute(BUS_ID) or "").lower())
+    return ClaimedDevice(*device.id, frozenset({at} if at is not None else ()))
+
+
+def places_of(machine: NodeTopology) -> dict[str, int]:
+    """Return the NUMA node of each PCI function of GPUs and NICs, by its address in small letters."""
+    places = {each.pci_address: each.numa_node for each in machine.gpus}
+    places |= {each.pci_address: each.numa_node for each in machine.nics}
+    return {address.lower(): place for address, place in places.items() if place is not None}
 
 
 def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[Labels, ClaimWorld]:
@@ -155,9 +167,6 @@ def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given: Cla
         devices, why = None, "which devices its pods have is not known: no ResourceClaims are given"
     if devices is None:
         world = replace(world, why_unknown=why)
-    places = {each.pci_address: each.numa_node for each in machine.gpus}
-    places |= {each.pci_address: each.numa_node for each in machine.nics}
-    near = {address.lower(): place for address, place in places.items() if place is not None}
     minor = KubeletVersion.parse(scenario.version).minor if scenario.version else LATEST_MINOR
     extended = minor >= FIRST_MINOR_WITH_EXTENDED_RESOURCES
-    return NodeClaims(Place(name, labels, devices, world), extended, near)
+    return NodeClaims(Place(name, labels, devices, world), extended, places_of(machine))

@@ -27,7 +27,7 @@ from numaforge.kubelet.minors.options import (
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
 )
-from numaforge.quantity import format_bytes, parse_bytes
+from numaforge.quantity import format_amount, format_bytes, parse_bytes
 
 _MOST_TRIALS = 128
 """How many amounts of CPUs are tried; more are tried in even steps."""
@@ -131,6 +131,7 @@ class _Trial:
         """Yield the smallest change of each sort to the pod that does not fit, and to those like it."""
         yield from self._first(self._elsewhere())
         yield from self._first(self._fewer_claimed())
+        yield from self._first(self._smaller_shares())
         yield from self._first(self._unbound())
         for container in self._largest():
             yield from self._first(self._cpus(container, up=True))
@@ -198,6 +199,20 @@ class _Trial:
                     changed = replace(claim, counts=((request, count),))
                     change = f"{count} instead of {asked} in the request {request} of its claim {claim.name}"
                     yield change, self._with_claim(claim, changed)
+
+    def _smaller_shares(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with less of a capacity of each device in one request of a claim."""
+        for claim, spec in self._claimed():
+            for request, ways in spec.requests:
+                if len(ways) > 1:
+                    continue
+                for name, asked in ways[0].capacity.items():
+                    grain = max(1, int(asked) // self._most_trials())
+                    for amount in range(int(ceil(asked) - 1) // grain * grain, 0, -grain):
+                        changed = replace(claim, capacity=((request, name, Fraction(amount)),))
+                        less = f"{format_amount(Fraction(amount))} instead of {format_amount(asked)} {name}"
+                        change = f"{less} of each device in the request {request} of its claim {claim.name}"
+                        yield change, self._with_claim(claim, changed)
 
     def _unbound(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod without what binds the devices of a claim to one value of an attribute."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from numaforge.ordering import grouped
+from numaforge.quantity import format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.wording import counted, human_bytes, wrapped
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numaforge.explain.explanation import Explanation, OfNode
     from numaforge.explain.remedies import Remedy
     from numaforge.kubelet.admission import Admission, Pod
+    from numaforge.kubelet.admission.claims import ClaimedDevice
     from numaforge.kubelet.admission.hints import Opinion
 
 _WIDTH = 80
@@ -142,8 +144,8 @@ def _details(answer: Explanation) -> Iterator[str]:
         if judged.reasons and not judged.requests:
             continue
         yield click.style(_folded(each.node for each in group), bold=True)
-        for request in judged.requests:
-            yield from wrapped(_request(request), _WIDTH)
+        for line in (*map(_request, judged.requests), *_given(group)):
+            yield from wrapped(line, _WIDTH)
         if judged.reasons:
             continue
         if judged.kubelet is None:
@@ -164,9 +166,31 @@ def _details(answer: Explanation) -> Iterator[str]:
 def _request(request: RequestCount) -> str:
     """Say how many devices a request asks for, how many match it, and how many of these are free."""
     asked = "all" if request.asked is None else str(request.asked)
-    said = f"{request.claim}: {request.request} asks for {asked} of {request.device_class}; "
-    said += f"{request.match} match, {request.free} of them free"
+    share = " and ".join(f"{format_amount(amount)} {name}" for name, amount in request.capacity)
+    said = f"{request.claim}: {request.request} asks for {asked} of {request.device_class}"
+    said += f" with {share} each; " if share else "; "
+    said += f"{request.match} match, {request.free} of them "
+    said += "with as much left" if share else "free"
     return f"{said}; {request.unsure} might match" if request.unsure else said
+
+
+def _given(group: Sequence[OfNode]) -> Iterator[str]:
+    """Yield what each claim gets on a node, or on all of these if it is the same."""
+    told = {tuple(_given_on(each.judgement)) for each in group}
+    if len(told) == 1:
+        yield from told.pop()
+
+
+def _given_on(judged: SaidOfPod) -> Iterator[str]:
+    for claim, devices in judged.devices:
+        said = ", ".join(f"{each.driver}/{each.name}{_near(each)}" for each in devices)
+        yield f"{claim} gets: {said or 'no devices'}"
+
+
+def _near(device: ClaimedDevice) -> str:
+    from numaforge.cpulist import format_cpulist
+
+    return f" (NUMA {format_cpulist(device.numa_nodes)})" if device.numa_nodes else ""
 
 
 def _disagreement(answer: Explanation) -> Iterator[str]:
@@ -302,9 +326,11 @@ def _node_document(verdict: OfNode) -> dict[str, Any]:
                 "match": each.match,
                 "free": each.free,
                 "unsure": each.unsure,
+                "capacity": {name: format_amount(amount) for name, amount in each.capacity},
             }
             for each in judged.requests
         ],
+        "devices": {claim: list(map(str, devices)) for claim, devices in judged.devices},
         "unknown": judged.unknown or None,
         "not_seen": list(verdict.not_seen),
         "doubts": list(verdict.doubts),

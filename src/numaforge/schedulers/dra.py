@@ -19,6 +19,7 @@ from numaforge.findings.engine import judge
 from numaforge.findings.gpus.rules import RULES
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.roles.dra.plan import CPU_DRIVER
 from numaforge.schedulers.fleet import (
     MANAGED_BY,
     ServedFleet,
@@ -35,7 +36,6 @@ NAME = "dra"
 WHY = "claims for GPUs and NICs that share a PCIe root, the CPU driver's values, and GPUs to be left alone"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE = "resource.kubernetes.io/numaNode"
-CPU_DRIVER = "dra.cpu"
 CPU_CAPACITY = "dra.cpu/cpu"
 TAINT = "numaforge.io/sick"
 
@@ -110,28 +110,32 @@ def _values_of(node: ServedNode) -> str:
 
 def _claims(fleet: ServedFleet) -> Iterator[Written]:
     shapes: set[Shape] = set()
+    alone: list[dict[str, Any]] = []
     for node in fleet.nodes:
         if not (node.plan.dra and node.plan.dra.gpus):
             continue
         own = {*roots(node.machine).values()}
         shapes |= own
         if node.machine.gpus and not own:
+            alone += _alone(node)
             fleet.left_out[node.name] = (
-                "no GPU of it shares a PCIe root with an RDMA device, as far as is known"
+                "its claims have no NIC: no GPU of it shares a PCIe root with an RDMA device, as far as is "
+                "known"
             )
-    if not shapes:
+    if not shapes and not alone:
         return
-    why = "RDMA devices as DRANET has them; GPUs have their driver's class"
-    yield Written("classes.yaml", why, (_device_class(NIC_CLASS, _OF_NICS, dict(MANAGED_BY)),))
+    if shapes:
+        why = "RDMA devices as DRANET has them; GPUs have their driver's class"
+        yield Written("classes.yaml", why, (_device_class(NIC_CLASS, _OF_NICS, dict(MANAGED_BY)),))
     templates = {each["metadata"]["name"]: each for shape in sorted(shapes) for each in _templates(shape)}
-    for node in fleet.nodes:
-        for each in _with_cpus(node):
-            templates.setdefault(each["metadata"]["name"], each)
+    for each in (*alone, *(one for node in fleet.nodes for one in _with_cpus(node))):
+        templates.setdefault(each["metadata"]["name"], each)
     yield Written(
         "claims.yaml",
-        "each asks for devices below one PCIe root, as many as the rails of these nodes have there; those "
-        "with CPUs are for one container, which also requests as many CPUs, and need drivers whose devices "
-        "have resource.kubernetes.io/numaNode: the CPU driver after 0.2.0",
+        "each asks for devices below one PCIe root, as many as the rails of these nodes have there, or of "
+        "one NUMA node; those with CPUs are for one container, which also requests as many CPUs. What is "
+        "bound to a NUMA node needs drivers whose devices have resource.kubernetes.io/numaNode: the CPU "
+        "driver after 0.2.0",
         tuple(templates.values()),
     )
 
@@ -185,24 +189,50 @@ def _templates(shape: Shape) -> Iterator[dict[str, Any]]:
         yield _template(_name(vendor, count, rail_count), requests, constraints)
 
 
+def _alone(node: ServedNode) -> Iterator[dict[str, Any]]:
+    """Yield a claim for a GPU, one for those of a NUMA node, and one for a GPU with its share of the CPUs.
+
+    Beside NUMA nodes of the GPUs' own memory a GPU's NUMA node is not that of its CPUs.
+    """
+    vendors = {gpu.vendor for gpu in node.machine.gpus}
+    if len(vendors) > 1 or not (vendors & GPU_CLASSES.keys()):
+        return
+    [vendor] = vendors
+    device_class = GPU_CLASSES[vendor]
+    yield _template(_name(vendor, 1), [_request("gpu", device_class, 1)])
+    counts = Counter(gpu.numa_node for gpu in node.machine.gpus)
+    if None in counts or not all(each.cpus for each in node.machine.numa_nodes):
+        return
+    together = [{"requests": ["gpu"], "matchAttribute": NUMA_NODE}]
+    if (count := min(counts.values())) > 1:
+        yield _template(_name(vendor, count), [_request("gpu", device_class, count)], together)
+    if cpus := _cpus_to_claim(node):
+        requests = [_request("gpu", device_class, 1), _cpu_request(cpus)]
+        constraints = [{"requests": ["gpu", "cpus"], "matchAttribute": NUMA_NODE}]
+        yield _template(f"{_name(vendor, 1)}-cpu-{cpus}", requests, constraints)
+
+
+def _cpus_to_claim(node: ServedNode) -> int:
+    """Return how many CPUs a claim asks for with each GPU; 0 where no group of the CPU driver is for that."""
+    driver = node.plan.dra.cpus if node.plan.dra else None
+    if driver is None or (driver.device_mode, driver.group_by) != ("grouped", "numanode"):
+        return 0
+    return cpus_per_gpu(node)
+
+
+def _cpu_request(count: int) -> dict[str, Any]:
+    capacity = {"requests": {CPU_CAPACITY: str(count)}}
+    return {"name": "cpus", "exactly": {"deviceClassName": CPU_DRIVER, "capacity": capacity}}
+
+
 def _with_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
     """Yield a claim for a GPU with its rail and its share of the CPUs of its NUMA node."""
-    driver = node.plan.dra.cpus if node.plan.dra else None
     found = roots(node.machine)
-    cpus = cpus_per_gpu(node)
-    if driver is None or not (node.plan.dra and node.plan.dra.gpus and found and cpus):
-        return
-    if (driver.device_mode, driver.group_by) != ("grouped", "numanode"):
+    cpus = _cpus_to_claim(node)
+    if not (node.plan.dra and node.plan.dra.gpus and found and cpus):
         return
     vendor = next(iter(found.values()))[0]
-    requests = [
-        _request("gpu", GPU_CLASSES[vendor], 1),
-        _request("nic", NIC_CLASS, 1),
-        {
-            "name": "cpus",
-            "exactly": {"deviceClassName": CPU_DRIVER, "capacity": {"requests": {CPU_CAPACITY: str(cpus)}}},
-        },
-    ]
+    requests = [_request("gpu", GPU_CLASSES[vendor], 1), _request("nic", NIC_CLASS, 1), _cpu_request(cpus)]
     constraints = [
         {"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT},
         {"requests": ["gpu", "cpus"], "matchAttribute": NUMA_NODE},
@@ -221,9 +251,9 @@ def cpus_per_gpu(node: ServedNode) -> int:
     return least - least % threads
 
 
-def _name(vendor: str, gpus: int, nics: int) -> str:
+def _name(vendor: str, gpus: int, nics: int = 0) -> str:
     maker = {NVIDIA: "nvidia", AMD: "amd"}[vendor]
-    return f"numaforge-{maker}-gpu-{gpus}-nic-{nics}"
+    return f"numaforge-{maker}-gpu-{gpus}" + (f"-nic-{nics}" if nics else "")
 
 
 def _request(name: str, device_class: str, count: int) -> dict[str, Any]:
@@ -231,13 +261,14 @@ def _request(name: str, device_class: str, count: int) -> dict[str, Any]:
 
 
 def _template(
-    name: str, requests: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]]
+    name: str, requests: Sequence[Mapping[str, Any]], constraints: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
+    bound = {"constraints": list(constraints)} if constraints else {}
     return {
         "apiVersion": API,
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": name, "namespace": "default", "labels": dict(MANAGED_BY)},
-        "spec": {"spec": {"devices": {"requests": list(requests), "constraints": list(constraints)}}},
+        "spec": {"spec": {"devices": {"requests": list(requests), **bound}}},
     }
 
 

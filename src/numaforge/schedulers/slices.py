@@ -13,11 +13,10 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import NumaforgeError
 from numaforge.given import mapping
 from numaforge.quantity import parse_quantity
-from numaforge.roles.dra.plan import CpuDriverPlan, driver_packages, placed_cpus
+from numaforge.roles.dra.plan import CPU_DRIVER, CpuDriverPlan, driver_packages, placed_cpus
 from numaforge.schedulers.dra import (
     API,
     CPU_CAPACITY,
-    CPU_DRIVER,
     GPU_CLASSES,
     NIC_DRIVER,
     NUMA_NODE,
@@ -36,7 +35,7 @@ _CPU_ID = "dra.cpu/cpuID"
 _SOCKET = "dra.cpu/socketID"
 _NUM_CPUS = "dra.cpu/numCPUs"
 _LEGACY_NUMA_NODE = "dra.cpu/numaNodeID"
-_LEGACY_NUMA_NODES = (_LEGACY_NUMA_NODE, "dra.net/numaNode")
+LEGACY_NUMA_NODES = (_LEGACY_NUMA_NODE, "dra.net/numaNode")
 """What v0.2.0 has in place of the standard attribute, and later releases beside it."""
 _GROUP_NAMES = {"numanode": "cpudevnuma{:03}", "socket": "cpudevsocket{:03}", "machine": "cpudevmachine"}
 _DEVICES = ("spec", "devices")
@@ -49,6 +48,7 @@ def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> It
     for node in nodes:
         own = [each for each in slices if _spec(each).get("nodeName") == node.name]
         yield from _cpu_deviations(node, [each for each in own if _spec(each).get("driver") == CPU_DRIVER])
+        yield from _gpus_not_offered(node, own)
         for each in own:
             for device in _devices(each):
                 yield from _place_deviations(node, each, device)
@@ -140,7 +140,7 @@ def _planned_single_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
 
 
 def _of_numa_node(number: int) -> dict[str, int]:
-    return dict.fromkeys((NUMA_NODE, *_LEGACY_NUMA_NODES), number)
+    return dict.fromkeys((NUMA_NODE, *LEGACY_NUMA_NODES), number)
 
 
 def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Deviation]:
@@ -157,6 +157,26 @@ def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Devia
         yield from _single_cpus(node, offered)
     else:
         yield from _groups(node, driver, offered)
+
+
+def _gpus_not_offered(node: ServedNode, own: Sequence[Slice]) -> Iterator[Deviation]:
+    """Yield the planned GPUs that their driver does not offer, in whole or in part.
+
+    Nothing is said where a driver does not name the PCI addresses of its devices.
+    """
+    for planned in planned_slices(node, node.name):
+        driver = _spec(planned)["driver"]
+        if driver not in GPU_CLASSES.values():
+            continue
+        slices = [each for each in own if _spec(each).get("driver") == driver]
+        addresses = [_value(device, BUS_ID) for each in slices for device in _devices(each)]
+        wanted = {str(_value(device, BUS_ID)): str(device["name"]) for device in _devices(planned)}
+        if not slices:
+            said = f"{len(wanted)} GPUs"
+            yield Deviation(_KIND, f"of {driver} for {node.name}", "", said, None)
+        elif None not in addresses:
+            for address in sorted(wanted.keys() - {str(each).lower() for each in addresses}):
+                yield _deviation(slices[0], f"spec.devices[{BUS_ID} {address}]", wanted[address], None)
 
 
 def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, Any]]]) -> Iterator[Deviation]:

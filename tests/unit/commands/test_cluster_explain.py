@@ -221,6 +221,7 @@ def test_a_claim_is_judged_by_what_a_plan_foresees(
         "match": 8,
         "free": 8,
         "unsure": 0,
+        "capacity": {},
     }
 
 

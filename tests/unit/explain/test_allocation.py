@@ -469,6 +469,22 @@ def test_the_counts_say_what_matches_and_what_of_it_is_free() -> None:
     assert (count.asked, count.match, count.unsure) == (None, 0, 8)
 
 
+@pytest.mark.parametrize(
+    ("asked", "free"),
+    [
+        pytest.param("14", 2, id="as-much-as-is-left"),
+        pytest.param("15", 1, id="more-than-is-left-of-one"),
+        pytest.param("55", 0, id="more-than-one-has"),
+    ],
+)
+def test_of_devices_that_are_shared_those_with_as_much_left_count_as_free(asked: str, free: int) -> None:
+    used = [held((CPU, "cpus-0"), consumed={"dra.cpu/cpu": "40"}, shareID="s")]
+    [count] = said(
+        [CPUS], claim(request("c", CPU, capacity={"requests": {"dra.cpu/cpu": asked}})), claims=used
+    ).counts
+    assert (count.match, count.free, count.capacity) == (2, free, (("dra.cpu/cpu", int(asked)),))
+
+
 def test_a_search_without_an_end_is_given_up() -> None:
     many = a_slice(GPU, *(gpu(number, f"pci{number % 16}") for number in range(128)))
     spec = claim(

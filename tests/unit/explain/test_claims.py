@@ -218,6 +218,42 @@ def test_a_pod_that_runs_is_judged_without_its_own_claim() -> None:
     assert [(each.match, each.free) for each in answer.verdicts[0].judgement.requests] == [(2, 2)]
 
 
+def cpu_groups(*sizes: int) -> dict[str, Any]:
+    """Return what the CPU driver publishes in its release 0.2.0, without the standard attribute."""
+    devices = [
+        {
+            "name": f"cpudevnuma{number:03}",
+            "allowMultipleAllocations": True,
+            "attributes": {"dra.cpu/numaNodeID": {"int": number}, "dra.net/numaNode": {"int": number}},
+            "capacity": {"dra.cpu/cpu": {"value": str(size)}},
+        }
+        for number, size in enumerate(sizes)
+    ]
+    pool = {"name": "one", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "dra.cpu", "nodeName": "one", "pool": pool, "devices": devices}
+    return {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": "cpus"}, "spec": spec}
+
+
+def some_cpus(count: int) -> dict[str, Any]:
+    exactly = {"deviceClassName": "dra.cpu", "capacity": {"requests": {"dra.cpu/cpu": str(count)}}}
+    return {"name": "c", "exactly": exactly}
+
+
+def test_a_claim_gets_the_device_that_has_enough_with_its_numa_node() -> None:
+    objects = (*CLASSES, cpu_groups(2, 4), template("cpus", some_cpus(3)))
+    [verdict] = explained(nodes_of(node("one"), *objects), pod("p", claiming("cpus"))).verdicts
+    [(name, [device])] = verdict.judgement.devices
+    assert (name, str(device), device.numa_nodes) == ("gpu", "dra.cpu/one/cpudevnuma001", {1})
+
+
+def test_a_smaller_share_of_a_device_is_tried() -> None:
+    objects = (*CLASSES, cpu_groups(2, 4), template("cpus", some_cpus(6)))
+    answer = explained(nodes_of(node("one"), *objects), pod("p", claiming("cpus")))
+    assert answer.verdicts[0].judgement.devices == ()
+    changes = [each.change for each in answer.remedies]
+    assert changes[0] == "4 instead of 6 dra.cpu/cpu of each device in the request c of its claim gpu"
+
+
 ROOT = "resource.kubernetes.io/pcieRoot"
 
 

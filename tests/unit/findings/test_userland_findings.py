@@ -377,7 +377,7 @@ def test_drivers_of_claims_are_judged_where_there_are_some(drivers, verdict):
 
 
 def test_a_configuration_that_cannot_be_read_leaves_the_engine_unknown():
-    built = worker()
+    built = worker(claim_drivers=("dra.cpu",))
     assert built.kubelet is not None
     unread = replace(built, kubelet=replace(built.kubelet, config_text=None))
     assert judged(unread)["NH401"].verdict is Verdict.UNKNOWN

@@ -55,6 +55,32 @@ def with_crio(version: str) -> NodeTopology:
     )
 
 
+STATIC = {"cpu_manager_policy": "static"}
+
+
+@pytest.mark.parametrize(
+    ("drivers", "kubelet", "refused"),
+    [
+        pytest.param(("dra.cpu",), STATIC, True, id="static-beside-the-CPU-driver"),
+        pytest.param(("gpu.nvidia.com",), STATIC, False, id="static-beside-a-driver-for-GPUs"),
+        pytest.param((), STATIC, False, id="static-alone"),
+        pytest.param(None, STATIC, False, id="drivers-are-not-known"),
+        pytest.param(("dra.cpu",), {"cpu_manager_policy": "none"}, False, id="no-policy-beside-it"),
+        pytest.param(("dra.cpu",), ENGINE, False, id="the-engine-that-it-belongs-to"),
+    ],
+)
+def test_the_static_policy_is_refused_beside_a_cpu_driver_that_runs(
+    drivers: tuple[str, ...] | None, kubelet: dict[str, str], refused: bool
+) -> None:
+    node = replace(lab_node(), userland=Userland(claim_drivers=drivers))
+    profile = load_profile({"kubelet": kubelet})
+    if not refused:
+        assert plan_node(node, profile, "1.36.2").kubelet
+        return
+    with pytest.raises(PlanError, match=r"dra\.cpu has registered(?s:.*)remove the driver"):
+        plan_node(node, profile, "1.36.2")
+
+
 @pytest.mark.parametrize(
     "profile",
     [

@@ -104,10 +104,37 @@ def test_gpus_of_another_maker_have_its_class() -> None:
     assert devices(template)["requests"][0]["exactly"]["deviceClassName"] == "gpu.amd.com"
 
 
-def test_gpus_that_share_no_root_with_a_nic_are_named() -> None:
+def test_gpus_that_share_no_root_with_a_nic_are_named_and_claimed_alone() -> None:
     node = served("gb200", GPUS_ALONE)
-    assert "claims.yaml" not in files(node)
+    [(name, claim)] = objects(files(node)["claims.yaml"]).items()
+    assert name == "numaforge-nvidia-gpu-1"
+    assert devices(claim) == {
+        "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}]
+    }
     assert "shares a PCIe root" in left_out(node)[node.name]
+
+
+def without_rails(profile: object = BY_CLAIMS) -> ServedNode:
+    node = served("dgx-h100", profile)
+    return replace(node, machine=replace(node.machine, rdma_devices=()))
+
+
+def test_without_rails_gpus_of_a_numa_node_are_claimed_together_and_one_with_its_cpus() -> None:
+    node = without_rails()
+    templates = objects(files(node)["claims.yaml"])
+    both = f"numaforge-nvidia-gpu-1-cpu-{cpus_per_gpu(node)}"
+    assert templates.keys() == {"numaforge-nvidia-gpu-1", "numaforge-nvidia-gpu-4", both}
+    assert devices(templates["numaforge-nvidia-gpu-4"])["constraints"] == [
+        {"requests": ["gpu"], "matchAttribute": "resource.kubernetes.io/numaNode"}
+    ]
+    assert devices(templates[both])["constraints"] == [
+        {"requests": ["gpu", "cpus"], "matchAttribute": "resource.kubernetes.io/numaNode"}
+    ]
+
+
+def test_without_a_cpu_driver_no_claim_asks_for_cpus() -> None:
+    templates = objects(files(without_rails(GPUS_ALONE))["claims.yaml"])
+    assert templates.keys() == {"numaforge-nvidia-gpu-1", "numaforge-nvidia-gpu-4"}
 
 
 def test_nothing_is_written_where_nothing_is_handed_out_by_claims() -> None:
@@ -319,6 +346,32 @@ def test_a_cpu_driver_that_offers_nothing_is_missing() -> None:
     assert said(gpu_slice()) == [f"ResourceSlice of dra.cpu for {NODE.name} is missing"]
 
 
+def test_a_driver_of_gpus_that_offers_nothing_is_missing() -> None:
+    assert said(cpu_slice()) == [f"ResourceSlice of gpu.nvidia.com for {NODE.name} is missing"]
+
+
+def test_a_gpu_that_its_driver_does_not_offer_is_named() -> None:
+    found = gpu_slice()
+    lost = found["spec"]["devices"].pop()
+    [line] = said(cpu_slice(), found)
+    address = attribute(lost, "pciBusID")["string"]
+    assert f"spec.devices[resource.kubernetes.io/pciBusID {address}] is missing, and planned gpu-7" in line
+
+
+def test_parts_of_a_gpu_count_as_offered() -> None:
+    found = gpu_slice()
+    whole = found["spec"]["devices"].pop()
+    found["spec"]["devices"] += [{**whole, "name": f"gpu-7-mig-{number}"} for number in range(2)]
+    assert said(cpu_slice(), found) == []
+
+
+def test_of_a_driver_that_names_no_addresses_no_gpu_is_missed() -> None:
+    found = gpu_slice()
+    for device in found["spec"]["devices"]:
+        del device["attributes"]
+    assert said(cpu_slice(), found) == []
+
+
 def _single(cpus: Iterator[int]) -> dict[str, Any]:
     return a_slice(
         "dra.cpu", [{"name": f"cpudev{cpu}", "attributes": {"dra.cpu/cpuID": {"int": cpu}}} for cpu in cpus]
@@ -328,8 +381,8 @@ def _single(cpus: Iterator[int]) -> dict[str, Any]:
 def test_a_reserved_cpu_that_is_offered_by_itself_is_named() -> None:
     node = served("dgx-h100", {**BY_CLAIMS, "dra": {"gpus": "claims", "cpu_device_mode": "individual"}})
     free = sorted(node.machine.online - node.plan.cpus.reserved)
-    assert said(_single(iter(free)), node=node) == []
-    [line] = said(_single(iter([min(node.plan.cpus.reserved), *free])), node=node)
+    assert said(_single(iter(free)), gpu_slice(), node=node) == []
+    [line] = said(_single(iter([min(node.plan.cpus.reserved), *free])), gpu_slice(), node=node)
     assert "which is reserved, which no plan has" in line
 
 
