@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.ssh.sandbox import SSHD, Sandbox, free_port
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """An sshd that listens on every address of loopback."""
+
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of all sessions that have ended."""
+        deadline = time.monotonic() + 20
+        while Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text():
+            if time.monotonic() > deadline:
+                raise RuntimeError("a session goes on")
+            time.sleep(0.02)
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / TICK
 
 
 def address(number: int) -> str:
@@ -14,8 +37,8 @@ def address(number: int) -> str:
     return f"127.1.{number // 250}.{number % 250 + 1}"
 
 
-def listening(sandbox: Sandbox, count: int, name: str, more: str = "") -> int:
-    """Start an sshd for so many hosts and return its port; its configuration has a name, and more lines."""
+def listening(sandbox: Sandbox, count: int, name: str, more: str = "") -> Listener:
+    """Start an sshd for so many hosts, with more lines for its configuration, which has a name."""
     port = free_port()
     sandbox.path(f"/etc/ssh/{name}").write_text(
         sandbox.path("/etc/ssh/sandbox_config")
@@ -31,15 +54,17 @@ def listening(sandbox: Sandbox, count: int, name: str, more: str = "") -> int:
     while time.monotonic() < deadline:
         for child in children(sandbox.pid):
             if name.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
-                return port
+                return Listener(port, child)
         time.sleep(0.05)
     raise RuntimeError(f"no sshd on port {port}")
 
 
-def know(sandbox: Sandbox, port: int, count: int) -> None:
+def know(sandbox: Sandbox, listeners: Iterable[Listener], count: int) -> None:
     """Have the hosts' keys known to who logs in."""
     known = (sandbox.keys / "host.pub").read_text()
-    lines = (f"[{address(number)}]:{port} {known}" for number in range(1, count + 1))
+    lines = (
+        f"[{address(number)}]:{each.port} {known}" for each in listeners for number in range(1, count + 1)
+    )
     (sandbox.keys / "known_hosts").write_text("".join(lines))
 
 

@@ -89,9 +89,9 @@ def test_ten_faults_on_300_hosts_are_found_and_no_eleventh(
     start_sandbox: StartSandbox, tmp_path: Path
 ) -> None:
     sandbox = start_sandbox({**machine(), "/usr/local/bin/answer": ANSWER})
-    port = listening(sandbox, sum(COUNTS.values()), "many_config", "ForceCommand /usr/local/bin/answer\n")
-    know(sandbox, port, sum(COUNTS.values()))
-    data = {**sandbox.data(), "ssh_port": port}
+    listener = listening(sandbox, sum(COUNTS.values()), "many_config", "ForceCommand /usr/local/bin/answer\n")
+    know(sandbox, [listener], sum(COUNTS.values()))
+    data = {**sandbox.data(), "ssh_port": listener.port}
     changes, nodes = {fault.host: fault.change for fault in FAULTS}, []
     sandbox.path("/srv/answers").mkdir(parents=True)
     for number, (name, make) in enumerate(fleet_of(**COUNTS, trimmed=True).items(), 1):
