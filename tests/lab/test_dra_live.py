@@ -457,7 +457,11 @@ def half(world: World) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cpus", "half")
-def test_static_cpus_beside_the_cpu_driver_are_found(world: World) -> None:
+def test_static_cpus_beside_the_cpu_driver_are_found_and_pin_nothing(world: World) -> None:
     found = program("numaforge", "host", "check", str(world.capture()))
     assert found.returncode == 1, found.stdout
     assert "error NH401  the CPU driver and the static CPU manager hand out the same CPUs" in found.stdout
+    world.create(pod("exclusive", {"cpu": "2", "memory": "32Mi"}))
+    uid = uid_of_running(world.lab, "exclusive")
+    state = json.loads(world.node.run(f"cat {rollouts.CPU_STATE}"))
+    assert parse_cpulist(state["entries"][uid]["work"]) < cpus_of(world, "exclusive")
