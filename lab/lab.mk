@@ -1,6 +1,7 @@
 # The lab: a virtual GPU node and the Kubernetes it joins. `make lab-ssh CMD="uptime"`, `make lab-kubectl CMD="get pods"`.
 LAB_NODES ?= 1
 NODE ?= numaforge-lab-1
+DRIVER ?= cpu
 ADMISSIONS ?= 1000
 KUBELETS ?= all
 EXPLAINED ?= 2000
@@ -12,7 +13,7 @@ PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance imag
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
-.PHONY: test-all $(PARTS:%=test-%) test-second-scheduler kubelets lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl
+.PHONY: test-all $(PARTS:%=test-%) test-second-scheduler kubelets lab-build lab-up lab-down lab-reset lab-status lab-ssh lab-kubectl lab-driver
 
 lab-build: setup ## build the lab's binaries and image without starting anything
 	@$(PYTHON) -m lab build
@@ -34,6 +35,9 @@ lab-ssh: setup ## log in to a node of the lab (NODE=numaforge-lab-1 CMD="...")
 
 lab-kubectl: setup ## run kubectl against the lab's cluster (CMD="get nodes")
 	@$(PYTHON) -m lab kubectl $(CMD)
+
+lab-driver: setup ## run a driver of claims on the first node, or end it (DRIVER=gpu, DRIVER=cpu ARGUMENTS="--group-by=socket", ARGUMENTS=stop)
+	@$(PYTHON) -m lab driver $(DRIVER) $(ARGUMENTS)
 
 kubelets: setup ## build kubelets 1.30 to 1.37
 	@$(PYTHON) -m lab kubelets

@@ -44,6 +44,7 @@ PROFILE: dict[str, Any] = {
 }
 PLUGIN = "lab-deviceplugin.service"
 WITHIN_S = 240
+HALF = "/etc/kubernetes/kubelet.conf.d/99-half.conf"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CPU_GROUP = "cpudevnuma{:03}"
 """As the CPU driver calls those of a NUMA node."""
@@ -433,3 +434,34 @@ def test_static_cpus_are_refused_beside_the_cpu_driver(world: World) -> None:
     assert run.returncode == 1, run.stdout
     assert "the CPU driver dra.cpu has registered" in " ".join(run.stdout.split())
     assert rollouts.policy(world.node) == "none"
+
+
+@pytest.fixture
+def half(world: World) -> Iterator[None]:
+    """The kubelet's static policy, by a file of the admin's, beside what is planned."""
+
+    def restarted(policy: str) -> None:
+        world.node.run(f"systemctl stop kubelet; rm -f {rollouts.CPU_STATE}; systemctl start kubelet")
+        world.node.run(rollouts.HEALTHY)
+        state = f"cat {rollouts.CPU_STATE}"
+        until(
+            lambda: f'"policyName":"{policy}"' in world.node.try_run(state).stdout, f"the policy is {policy}"
+        )
+
+    header = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    world.node.run(f"cat >{HALF}", input_text=json.dumps({**header, "cpuManagerPolicy": "static"}))
+    restarted("static")
+    yield
+    world.node.run(f"rm {HALF}")
+    restarted("none")
+
+
+@pytest.mark.usefixtures("cpus", "half")
+def test_static_cpus_beside_the_cpu_driver_are_found_and_pin_nothing(world: World) -> None:
+    found = program("numaforge", "host", "check", str(world.capture()))
+    assert found.returncode == 1, found.stdout
+    assert "error NH401  the CPU driver and the static CPU manager hand out the same CPUs" in found.stdout
+    world.create(pod("exclusive", {"cpu": "2", "memory": "32Mi"}))
+    uid = uid_of_running(world.lab, "exclusive")
+    state = json.loads(world.node.run(f"cat {rollouts.CPU_STATE}"))
+    assert parse_cpulist(state["entries"][uid]["work"]) < cpus_of(world, "exclusive")

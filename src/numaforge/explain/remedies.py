@@ -304,7 +304,8 @@ class _Trial:
         found: dict[str, Fraction] = {}
         if container.whole_cpus:
             step = self._step()
-            found[CPU] = Fraction(max(step, int(container.whole_cpus * share) // step * step))
+            fewer = max(step, int(container.whole_cpus * share) // step * step)
+            found[CPU] = Fraction(min(container.whole_cpus, fewer))
         for resource, size in container.requests.items():
             if resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX):
                 page = _page_of(resource)
