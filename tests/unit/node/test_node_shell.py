@@ -52,11 +52,9 @@ SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 
 def test_a_part_that_calls_another_is_not_composed_without_it() -> None:
-    with pytest.raises(
-        ValueError, match="the script of mig_mode lacks mig_prove, mig_worker, mig_worker_keep"
-    ):
+    with pytest.raises(ValueError, match="the script of mig_mode lacks mig_prove$"):
         node_script(("mig_mode",))
-    assert "mig_worker()" in node_script(("mig_mode", "mig"))
+    assert "mig_prove()" in node_script(("mig_mode", "mig"))
 
 
 @pytest.mark.parametrize("verb", ["apply", "undo"])

@@ -24,11 +24,11 @@ from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.machine.promises import HOSTNAME, ONLINE
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import IdleState
-from numaforge.verification import promise, suite
+from numaforge.verification import promise, suite, test_node
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, probe, read_live
 from numaforge.verification.login import Login, login, ssh_config
-from numaforge.verification.promise import entries
+from numaforge.verification.promise import all_promises, entries
 from tests.fixtures import machines
 
 PROFILE = {
@@ -424,3 +424,11 @@ def test_a_part_of_the_suite_does_not_pass_on_a_host_without_a_plan(tmp_path):
     run = run_suite(tmp_path, "-k", "governor")
     assert run.returncode == pytest.ExitCode.USAGE_ERROR
     assert "has no /etc/numaforge/plan.json" in run.stderr
+
+
+@pytest.mark.parametrize("name", sorted({promise.name for _, promise in all_promises()}))
+def test_a_test_of_the_suite_holds_its_own_promise_alone(name: str) -> None:
+    """One function may hold several promises; those of one name, which are one test, have one function."""
+    marks = getattr(test_node, f"test_{name}").pytestmark
+    assert [mark.kwargs for mark in marks if mark.name == "expects"] == [{"name": name}]
+    assert len({promise.holds for _, promise in all_promises() if promise.name == name}) == 1
