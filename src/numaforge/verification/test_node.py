@@ -17,7 +17,7 @@ def test_the_host_has_a_plan_that_promises_something(node: VerifiedNode) -> None
 
 
 def _test(promise: promises.Promise) -> Callable[..., None]:
-    """Return the promise's own test: a mark stays on its function, and one function holds several promises."""
+    """Return the promise's own test: a mark stays on its function, which may hold several promises."""
 
     @pytest.mark.expects(name=promise.name)
     @wraps(promise.holds)

@@ -52,7 +52,7 @@ SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 
 def test_a_part_that_calls_another_is_not_composed_without_it() -> None:
-    with pytest.raises(ValueError, match="the script of mig_mode lacks mig_prove$"):
+    with pytest.raises(ValueError, match=r"the script of mig_mode lacks mig_prove$"):
         node_script(("mig_mode",))
     assert "mig_prove()" in node_script(("mig_mode", "mig"))
 
