@@ -19,12 +19,12 @@ def test_the_host_has_a_plan_that_promises_something(node: VerifiedNode) -> None
 def _test(promise: promises.Promise) -> Callable[..., None]:
     """Return the promise's own test: a mark stays on its function, which may hold several promises."""
 
-    @pytest.mark.expects(name=promise.name)
     @wraps(promise.holds)
     def holds(**given: Any) -> None:
         promise.holds(**given)
 
-    return holds
+    marked: Callable[..., None] = pytest.mark.expects(name=promise.name)(holds)
+    return marked
 
 
 for _role, _promise in promises.all_promises():
