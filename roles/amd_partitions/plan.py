@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,13 @@ def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
 
 
 def plugin_of(plan: AmdPartitionsPlan) -> AmdPlugin:
-    """Return how AMD's device plugin runs, as a plan has it."""
+    """Return how AMD's device plugin runs, as a plan has it; raises PlanError for one of no release."""
+    if not re.fullmatch(r"[0-9]{1,4}([.][0-9]{1,4}){1,3}", plan.plugin):
+        raise PlanError(
+            f"{plan.plugin[:40]!r} is no release of AMD's device plugin, such as 1.31.0.10",
+            where="plan.amd_partitions.plugin",
+            remedy="plan the host again with this version of numaforge",
+        )
     return AmdPlugin(plan.naming, tuple(map(int, plan.plugin.split("."))))
 
 

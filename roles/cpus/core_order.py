@@ -53,7 +53,12 @@ def isolated_cpus(topology: MachineShape) -> CpuSet:
 
 def cores_by_numa_node(topology: MachineShape) -> dict[int, list[Core]]:
     """Return the cores that the kubelet finds, by NUMA node, one L3 group after the other."""
-    groups = {cpu: min(cache.cpus) for cache in topology.l3_caches for cpu in cache.cpus}
+    groups = {
+        cpu: first
+        for cache in topology.l3_caches
+        for first in [min(cache.cpus, default=0)]
+        for cpu in cache.cpus
+    }
     # A kernel without NUMA support exports no nodes: all of its CPUs are together.
     by_node = grouped(
         (core.numa_node if core.numa_node is not None else 0, core) for core in whole_cores(topology)

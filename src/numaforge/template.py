@@ -87,7 +87,7 @@ def written_values(text: str) -> dict[str, str]:
     """Read tmpfiles.d(5) `w` lines back: path -> value."""
     values: dict[str, str] = {}
     for line in lines(text):
-        kind, path, *rest = line.split(maxsplit=6)
-        if kind == "w" and rest[:4] == ["-"] * 4:
-            values[path] = rest[4].replace("%%", "%")
+        match line.split(maxsplit=6):
+            case ["w", path, "-", "-", "-", "-", value]:
+                values[path] = value.replace("%%", "%")
     return values

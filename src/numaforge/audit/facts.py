@@ -37,8 +37,11 @@ class PeerRule(Rule):
         least = self.roughly
         if one == other or least is None or _NUMBER.sub("", one) != _NUMBER.sub("", other):
             return one == other
-        pairs = zip(*(map(float, _NUMBER.findall(text)) for text in (one, other)), strict=True)
-        return all(a == b or (min(a, b) >= least and abs(a - b) <= _SAME_SHARE * max(a, b)) for a, b in pairs)
+        ours, others = ([*map(float, _NUMBER.findall(text))] for text in (one, other))
+        return len(ours) == len(others) and all(
+            a == b or (min(a, b) >= least and abs(a - b) <= _SAME_SHARE * max(a, b))
+            for a, b in zip(ours, others, strict=True)
+        )
 
 
 def facts_of(machine: NodeTopology, settings: Mapping[str, Any]) -> dict[str, Values]:

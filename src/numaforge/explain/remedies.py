@@ -29,6 +29,10 @@ from numaforge.kubelet.minors.options import (
 )
 from numaforge.quantity import format_amount, format_bytes, parse_bytes
 
+_MOST_CLAIMED = 1024
+"""Devices of a resource that claims serve on a node: its slices have 128 each."""
+_MOST_ADVERTISED = 2**31
+"""More are a mistake of who wrote the Node."""
 _MOST_TRIALS = 128
 """How many amounts of CPUs are tried; more are tried in even steps."""
 _MOST_TRIALS_OF_GANGS = 16
@@ -285,12 +289,18 @@ class _Trial:
         if best:
             yield best
 
+    def _most_devices(self, resource: str) -> int:
+        """Return how many devices may be worth a trial: what a node advertises, or what claims may serve."""
+        advertised = max((each.allocatable.get(resource, 0) for each in self.nodes), default=0)
+        return min(max(advertised, _MOST_CLAIMED), _MOST_ADVERTISED)
+
     def _fewer_devices(self, *, in_proportion: bool) -> Iterator[tuple[str, GangPod]]:
         for container in self.about.pod.containers:
             for resource, amount in container.limits.items():
                 if not is_extended(resource) or amount < 2:
                     continue
-                for count in _evenly(list(range(int(amount) - 1, 0, -1)), self._most_trials()):
+                fewer = range(min(int(amount) - 1, self._most_devices(resource)), 0, -1)
+                for count in _evenly(fewer, self._most_trials()):
                     share = Fraction(count, int(amount))
                     values = {resource: Fraction(count)}
                     if in_proportion:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numaforge.topology.model import Accelerator, Gpu, MachineShape, Nic, NodeTopology, PciLink
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_MOST = 2**63  # of a quantity of Kubernetes
 ELLIPSIS = "…"
 
 
@@ -24,6 +25,8 @@ def human_bytes(count: int | None) -> str:
     """Return a size in three or four significant digits: `512 MiB`, `1.9 GiB`; `unknown` for None."""
     if count is None:
         return "unknown"
+    if count >= _MOST:
+        return f"{_MOST >> 50} PiB or more"
     size, unit = float(count), 0
     while round(size) >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1

@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
+from numaforge.errors import PlanError
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.kubelet_paths import ROOT_DIR
@@ -123,7 +124,13 @@ class ServedNode:
     def _zones(self) -> Iterator[Zone]:
         planned = {node.id: node for node in self.plan.numa_nodes}
         for node in self.machine.numa_nodes:
-            share = planned[node.id]
+            share = planned.get(node.id)
+            if share is None:
+                raise PlanError(
+                    f"says nothing of NUMA node {node.id}, which the machine {self.name} has",
+                    where="plan.numa_nodes",
+                    remedy="plan the host again, or give the machine that the plan was made for",
+                )
             pages = {
                 size: int(count * parse_quantity(size))
                 for size, count in {**share.other_hugepages, **share.hugepages}.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -135,6 +136,7 @@ TOPOLOGY = DocumentKind(
     remedy="write it with `numaforge topology -o json` of this version",
 )
 
+_DEVICE_ID = re.compile("[0-9a-f]{1,4}")
 _STATES = [each.name for each in fields(CpuStates)]
 _OLDER = ("turbo", "transparent_hugepages", "ksm")
 _APART = ("cpus", "nvlink_domains", "gpu_memory_mode", "kernel_values", *_OLDER)
@@ -208,7 +210,31 @@ def _require_whole(read: TopologyDocument) -> None:
             raise _refusal(f"cores[{number}].numa_node", f"there is no NUMA node {core.numa_node}")
     _require_apart("kubelet_cores", read.kubelet_cores or (), online)
     _require_apart("kubelet_packages", read.kubelet_packages or (), online)
+    known = online | read.cpus.offline
+    for number, cache in enumerate(read.l3_caches):
+        if strange := cache.cpus - known:
+            raise _refusal(f"l3_caches[{number}].cpus", f"there is no CPU {min(strange)}")
+    _require_distances(read.numa_nodes)
+    _require_devices(read)
     _require_sizes(read)
+
+
+def _require_distances(nodes: Sequence[NumaNode]) -> None:
+    """Refuse distances to some NUMA nodes that leave others out."""
+    for number, node in enumerate(nodes):
+        left_out = [other.id for other in nodes if node.distances and other.id not in node.distances]
+        if left_out:
+            raise _refusal(f"numa_nodes[{number}].distances", f"says nothing of NUMA node {left_out[0]}")
+
+
+def _require_devices(read: TopologyDocument) -> None:
+    """Refuse a GPU without its PCI id, and an RDMA device below no function that is no software device."""
+    for number, gpu in enumerate(read.gpus):
+        if not _DEVICE_ID.fullmatch(gpu.device):
+            raise _refusal(f"gpus[{number}].device", f"{gpu.device[:40]!r} is no PCI device id, such as 2330")
+    for number, device in enumerate(read.rdma_devices):
+        if device.pci_address == "":
+            raise _refusal(f"rdma_devices[{number}].pci_address", "names no PCI function; null: it has none")
 
 
 def _require_sizes(read: TopologyDocument) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -476,15 +477,15 @@ def _fill_up(node: Node, pods: Mapping[str, Pod]) -> None:
     node.settle()
 
 
-def _size(node: Node, pod: Pod) -> float:
+def _size(node: Node, pod: Pod) -> Fraction:
     """Return the largest share of a node that a pod takes of any resource."""
     request = request_of(pod, pod_level=True)
     shares = (
-        asked / node.allocatable.amount(name)
+        Fraction(asked) / node.allocatable.amount(name)
         for name, asked in request.items()
         if node.allocatable.amount(name)
     )
-    return max(shares, default=0.0)
+    return max(shares, default=Fraction(0))
 
 
 def _is_aligned(node: Node, pod: Pod, answer: Admission) -> bool:
