@@ -356,7 +356,7 @@ def _weights(kinds: Sequence[NodeKind], load: Load) -> dict[str, float]:
     found = {}
     for shape in load.shapes:
         sizes = [_size(node, shape.pod) for node in nodes if not unschedulable(node, shape.pod)]
-        found[shape.name] = min([1.0, *(size for size in sizes if size)]) if sizes else 1.0
+        found[shape.name] = float(min([Fraction(1), *filter(None, sizes)]))
     return found
 
 
