@@ -228,9 +228,9 @@ def _require_distances(nodes: Sequence[NumaNode]) -> None:
 
 
 def _require_devices(read: TopologyDocument) -> None:
-    """Refuse a GPU without its PCI id, and an RDMA device below no function that is no software device."""
+    """Refuse a PCI id that is none ("": it is not known), and a function without an address."""
     for number, gpu in enumerate(read.gpus):
-        if not _DEVICE_ID.fullmatch(gpu.device):
+        if gpu.device and not _DEVICE_ID.fullmatch(gpu.device):
             raise _refusal(f"gpus[{number}].device", f"{gpu.device[:40]!r} is no PCI device id, such as 2330")
     for number, device in enumerate(read.rdma_devices):
         if device.pci_address == "":

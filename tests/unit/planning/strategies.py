@@ -59,16 +59,18 @@ def shuffled(draw: st.DrawFn, topology: NodeTopology) -> NodeTopology:
 
 
 def _with_memory_only_node(topology: NodeTopology, memory_bytes: int) -> NodeTopology:
+    own = max(node.id for node in topology.numa_nodes) + 3
     node = NumaNode(
-        id=max(node.id for node in topology.numa_nodes) + 3,
+        id=own,
         cpus=frozenset(),
         memory_bytes=memory_bytes,
-        distances={node.id: 40 for node in topology.numa_nodes},
+        distances={**{node.id: 40 for node in topology.numa_nodes}, own: 10},
         hugepages={"2Mi": HugepagePool(0, 0)},
     )
+    others = (replace(each, distances={**each.distances, own: 40}) for each in topology.numa_nodes)
     return replace(
         topology,
-        numa_nodes=(*topology.numa_nodes, node),
+        numa_nodes=(*others, node),
         memory_bytes=(topology.memory_bytes or 0) + memory_bytes,
     )
 

@@ -40,9 +40,14 @@ def has_hbm(gpu: Gpu) -> bool:
 
 def has_open_module(gpu: Gpu) -> bool:
     """Say whether the open kernel module knows the GPU: Turing and later."""
-    return int(gpu.device, 16) >= _FIRST_TURING
+    return _chip(gpu) >= _FIRST_TURING
 
 
 def needs_open_module(gpu: Gpu) -> bool:
     """Say whether only the open kernel module drives the GPU: Grace boards, Blackwell and later."""
-    return gpu.device in GRACE or int(gpu.device, 16) >= _FIRST_BLACKWELL
+    return gpu.device in GRACE or _chip(gpu) >= _FIRST_BLACKWELL
+
+
+def _chip(gpu: Gpu) -> int:
+    """Return the device id as a number, 0 where it is not known: nothing is said of such a GPU."""
+    return int(gpu.device or "0", 16)
