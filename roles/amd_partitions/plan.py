@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from numaforge.roles.amd_partitions.models import (
     model_named,
     partitions,
 )
+from numaforge.roles.amd_partitions.section import RELEASE
 from numaforge.roles.role import Turn
 from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
 from numaforge.topology.slices import partitions_in
@@ -83,7 +83,7 @@ def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
 
 def plugin_of(plan: AmdPartitionsPlan) -> AmdPlugin:
     """Return how AMD's device plugin runs, as a plan has it; raises PlanError for one of no release."""
-    if not re.fullmatch(r"[0-9]{1,4}([.][0-9]{1,4}){1,3}", plan.plugin):
+    if not RELEASE.fullmatch(plan.plugin):
         raise PlanError(
             f"{plan.plugin[:40]!r} is no release of AMD's device plugin, such as 1.31.0.10",
             where="plan.amd_partitions.plugin",

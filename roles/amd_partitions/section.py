@@ -11,16 +11,17 @@ from numaforge.roles.mig.section import Numbers, UnitName
 from numaforge.sections.section import ProfileKey, Section, at_most_one_of, given
 from numaforge.sections.values import as_text
 
-_RELEASE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
+RELEASE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
+"""A release of AMD's device plugin, in profiles and plans."""
 
 
 def _release(value: str) -> str:
-    if not _RELEASE.fullmatch(value):
+    if not RELEASE.fullmatch(value):
         raise ValueError(f"{value!r} is no release of AMD's device plugin; write for example 1.31.0.10")
     return value
 
 
-PluginRelease = Annotated[str, AfterValidator(_release), as_text("release", f"^{_RELEASE.pattern}$")]
+PluginRelease = Annotated[str, AfterValidator(_release), as_text("release", f"^{RELEASE.pattern}$")]
 
 
 class AmdGpus(Section):
