@@ -16,7 +16,6 @@ import socket
 import socketserver
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +31,7 @@ from lab.kwok import ALLOCATABLE, LEASE_SECONDS, MANAGED, NODE_INFO, ZONE
 from lab.paths import LAB
 from lab.ports import LOOPBACK, Reserved, reserve, started_on_free_ports
 from lab.process import Daemon, end_living
+from lab.waiting import wait_until
 
 ROLE = "node-role.kubernetes.io/control-plane"
 ADDRESSES = {"cp-1": "192.0.2.11", "cp-2": "192.0.2.12", "cp-3": "192.0.2.13"}
@@ -188,11 +188,7 @@ class ControlPlanes(Api):
         self, holds: Callable[[], bool], otherwise: str, patience_s: float = START_SECONDS
     ) -> None:
         """Return when something holds; raise LabError when it does not in time."""
-        deadline = time.monotonic() + patience_s
-        while not self._holds(holds):
-            if time.monotonic() > deadline:
-                raise LabError(f"{otherwise} after {patience_s:.0f} s", where=str(self.state))
-            time.sleep(0.1)
+        wait_until(lambda: self._holds(holds), otherwise, patience_s, where=str(self.state))
 
     def is_ready(self, name: str) -> bool:
         """Say whether the API server of a node is ready, as it says itself."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,10 +16,10 @@ import yaml
 from lab import gobuild, pki
 from lab.api import Api
 from lab.controlplane import PORT_NAMES, ControlPlane
-from lab.errors import LabError
 from lab.paths import LAB
 from lab.ports import LOOPBACK, Reserved, reserve, started_on_free_ports
 from lab.process import Daemon, end_living
+from lab.waiting import wait_until
 
 ZONE = "topology.kubernetes.io/zone"
 MANAGED = "kwok.x-k8s.io/node"
@@ -146,12 +145,12 @@ class KwokNodes(Api):
 
     def wait_until(self, holds: Callable[[], bool], otherwise: str, patience_s: float = 240) -> None:
         """Return when something holds; raise LabError when it does not in time."""
-        deadline = time.monotonic() + patience_s
-        while not holds():
+
+        def holds_while_kwok_lives() -> bool:
             self._kwok.require_alive()
-            if time.monotonic() > deadline:
-                raise LabError(f"{otherwise} after {patience_s:.0f} s", where=f"the fleet in {self.state}")
-            time.sleep(0.1)
+            return holds()
+
+        wait_until(holds_while_kwok_lives, otherwise, patience_s, where=f"the fleet in {self.state}")
 
     def clear(self) -> None:
         """Delete every node and what the tests have made of namespaced objects."""

@@ -15,8 +15,9 @@ from lab.errors import LabError
 from lab.image import Image
 from lab.machines import MANAGEMENT_MAC, MEMORY_BLOCK_MIB, Machine, NumaNode
 from lab.process import Daemon
-from lab.qmp import Monitor, connect
+from lab.qmp import Monitor, connect, listens
 from lab.requirements import command
+from lab.waiting import wait_until
 
 SAVED_STATE = "ready"
 MACHINE_ARGUMENTS = "machine-arguments"
@@ -137,12 +138,11 @@ class Node:
         ]
 
     def _await_monitor(self, patience_s: float = 30) -> None:
-        deadline = time.monotonic() + patience_s
-        while not (self.folder / "qmp.sock").exists():
+        def opened() -> bool:
             self.daemon.require_alive()
-            if time.monotonic() > deadline:
-                raise LabError(f"QEMU opened no monitor within {patience_s:.0f} s", where=self.name)
-            time.sleep(0.02)
+            return listens(self.folder / "qmp.sock")
+
+        wait_until(opened, "QEMU opened no monitor", patience_s, every_s=0.02, where=self.name)
 
     def power_off(self) -> None:
         """End QEMU at once; the saved state stays."""

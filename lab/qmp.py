@@ -30,6 +30,15 @@ def connect(path: Path, timeout_s: float) -> socket.socket:
     return connection
 
 
+def listens(path: Path) -> bool:
+    """Say whether a unix socket takes connections; its file is there a moment before."""
+    try:
+        connect(path, timeout_s=30).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    return True
+
+
 class Monitor:
     """A connection to one QEMU, used as a context manager.
 

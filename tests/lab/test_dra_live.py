@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from lab.cluster import GPU_RESOURCE, Lab
 from lab.drivers import CPUS, GPUS
 from lab.node import Node
 from lab.paths import REPOSITORY
+from lab.waiting import wait_until
 from numaforge.cpulist import parse_cpulist
 from numaforge.file_content import PLAN_PATH
 from numaforge.roles.document import loads
@@ -43,7 +43,7 @@ PROFILE: dict[str, Any] = {
     "dra": {"gpus": "claims"},
 }
 PLUGIN = "lab-deviceplugin.service"
-WITHIN_S = 240
+PLUGIN_STAYS = "Allocatable has the device plugin's GPUs"
 HALF = "/etc/kubernetes/kubelet.conf.d/99-half.conf"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CPU_GROUP = "cpudevnuma{:03}"
@@ -128,15 +128,8 @@ class World:
                 "PodScheduled" in conditions and conditions["PodScheduled"].get("reason") == "Unschedulable"
             )
 
-        until(refused, f"{name} is refused")
+        wait_until(refused, f"{name} is not refused")
         return str(conditions["PodScheduled"]["message"])
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {WITHIN_S} s: {what}"
-        time.sleep(0.3)
 
 
 def advertised(lab: Lab, node: Node) -> str:
@@ -151,7 +144,7 @@ def world(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]
     node = lab.nodes[0]
     node.run(rollouts.HEALTHY)
     node.run(f"systemctl disable --now {PLUGIN}")
-    until(lambda: advertised(lab, node) == "0", "the device plugin's GPUs leave Allocatable")
+    wait_until(lambda: advertised(lab, node) == "0", PLUGIN_STAYS)
     world = World(lab, node, tmp_path_factory.mktemp("claims"))
     world.profile.write_text(yaml.safe_dump(PROFILE))
     run = site(world, PROFILE)
@@ -222,7 +215,7 @@ def gpus(world: World) -> Iterator[None]:
 def _no_pod_stays(world: World) -> Iterator[None]:
     yield
     world.lab.kubectl("delete", "pods", "--all", "--namespace=default")
-    until(lambda: not world.lab.control_plane.get(CLAIMS)["items"], "no claim is left")
+    wait_until(lambda: not world.lab.control_plane.get(CLAIMS)["items"], "there are claims")
 
 
 def template(name: str, *requests: Mapping[str, Any]) -> dict[str, Any]:
@@ -412,13 +405,13 @@ def test_a_device_plugin_beside_the_driver_breaks_the_promise(world: World) -> N
     world.node.run(f"systemctl start {PLUGIN}")
     try:
         offered = str(len(world.machine.gpus))
-        until(lambda: advertised(world.lab, world.node) == offered, "the device plugin offers GPUs")
+        wait_until(lambda: advertised(world.lab, world.node) == offered, "the device plugin offers no GPUs")
         broken = held(world, file)
         assert broken.returncode == 1, broken.stdout
         assert "hands out by claims, too: remove it" in " ".join(broken.stdout.split())
     finally:
         world.node.run(f"systemctl stop {PLUGIN}")
-        until(lambda: advertised(world.lab, world.node) == "0", "the device plugin's GPUs leave Allocatable")
+        wait_until(lambda: advertised(world.lab, world.node) == "0", PLUGIN_STAYS)
 
 
 def held(world: World, inventory: Path) -> subprocess.CompletedProcess[str]:
@@ -444,9 +437,7 @@ def half(world: World) -> Iterator[None]:
         world.node.run(f"systemctl stop kubelet; rm -f {rollouts.CPU_STATE}; systemctl start kubelet")
         world.node.run(rollouts.HEALTHY)
         state = f"cat {rollouts.CPU_STATE}"
-        until(
-            lambda: f'"policyName":"{policy}"' in world.node.try_run(state).stdout, f"the policy is {policy}"
-        )
+        wait_until(lambda: f'"policyName":"{policy}"' in world.node.try_run(state).stdout, f"is not {policy}")
 
     header = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
     world.node.run(f"cat >{HALF}", input_text=json.dumps({**header, "cpuManagerPolicy": "static"}))

@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from lab import pki
 from lab.kwok import Fleet
 from lab.paths import REPOSITORY
 from lab.process import Daemon
+from lab.waiting import wait_until
 from numaforge.rollout import kubectl
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
@@ -48,10 +48,7 @@ class KubectlWorld(World):
         self.cluster = cluster
 
     def until(self, holds):
-        deadline = time.monotonic() + 240
-        while not holds():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(holds, "does not come about", every_s=0.05)
 
     def run(self, kind, name, replicas, *, finalizers=()):
         labels = {"app": name}

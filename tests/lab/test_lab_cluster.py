@@ -15,18 +15,10 @@ import pytest
 
 from lab.cluster import Lab
 from lab.process import daemons
+from lab.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 CONTAINERS = "ctr -n k8s.io containers ls"
-
-
-def wait_until(holds, patience_s=240):
-    """Poll for a state of the cluster, which announces itself to nobody."""
-    deadline = time.monotonic() + patience_s
-    while not (found := holds()):
-        assert time.monotonic() < deadline, f"not within {patience_s} s"
-        time.sleep(0.2)
-    return found
 
 
 def pod(name, command, **limits):
@@ -76,7 +68,7 @@ def test_a_scheduled_pod_gets_a_gpu_and_its_log_is_read_through_the_api(pristine
     lab.kubectl(
         "create", "-f", "-", input_text=pod("gpu", "echo $NVIDIA_VISIBLE_DEVICES", **{"nvidia.com/gpu": "1"})
     )
-    wait_until(lambda: phase(lab, "gpu") == "Succeeded")
+    wait_until(lambda: phase(lab, "gpu") == "Succeeded", "the pod has not ended well")
     assert lab.kubectl("logs", "gpu").strip() == "0000:21:00.0"
 
 
@@ -89,8 +81,11 @@ def test_the_api_server_reaches_the_kubelets_own_configuration(lab, node):
 def test_gpus_come_back_after_a_restart_of_the_kubelet(lab, node):
     node.run("systemctl restart kubelet")
     registered = "journalctl -u lab-deviceplugin --since=-60s --output=cat | grep -c 'registered 8'"
-    wait_until(lambda: node.try_run(registered).returncode == 0)
-    wait_until(lambda: lab.get("node", node.name)["status"]["allocatable"]["nvidia.com/gpu"] == "8")
+    wait_until(lambda: node.try_run(registered).returncode == 0, "the plugin is not registered")
+    wait_until(
+        lambda: lab.get("node", node.name)["status"]["allocatable"]["nvidia.com/gpu"] == "8",
+        "eight GPUs are not Allocatable",
+    )
 
 
 @pytest.mark.long
@@ -99,7 +94,7 @@ def test_reset_brings_a_dirty_node_back(pristine, node):
     pool = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
     node.run(f"touch /etc/dirty; echo 16 >{pool}")
     lab.kubectl("create", "-f", "-", input_text=pod("dirty", "sleep 1000"))
-    wait_until(lambda: phase(lab, "dirty") == "Running")
+    wait_until(lambda: phase(lab, "dirty") == "Running", "the pod does not run")
     assert "busybox" in node.run(CONTAINERS)
     lab.reset()
     assert node.try_run("test -e /etc/dirty").returncode == 1
@@ -138,7 +133,7 @@ def test_down_leaves_no_process_and_up_restores_the_node(lab, node):
 def test_up_clears_away_what_a_crash_has_left(lab):
     victim = next(daemon for daemon in daemons(lab.state) if daemon.name == "etcd")
     os.kill(victim.pid(), 9)
-    wait_until(lambda: victim.pid() is None)
+    wait_until(lambda: victim.pid() is None, "it has not ended")
     orphans = [daemon.pid() for daemon in daemons(lab.state) if daemon.pid()]
     lab.up(len(lab.nodes))
     assert orphans

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from lab import gobuild
+from lab.qmp import listens
+from lab.waiting import wait_until
 from numaforge.snapshot.pod_resources_probe import FIRST_WINDOW, answer, exchange
 
 pytestmark = pytest.mark.lab
-STARTED_WITHIN_S = 20
 
 
 @contextmanager
@@ -23,9 +23,7 @@ def serving(folder: Path, *arguments: str) -> Iterator[str]:
     program, path = gobuild.build(gobuild.POD_RESOURCES) / "podresources", folder / "kubelet.sock"
     process = subprocess.Popen([program, path, *arguments])
     try:
-        begun = time.monotonic()
-        while not path.exists() and time.monotonic() < begun + STARTED_WITHIN_S:
-            time.sleep(0.02)
+        wait_until(lambda: listens(path), "the server takes no connection", where=str(path))
         yield str(path)
     finally:
         process.kill()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from lab import gobuild, requirements
 from lab.cluster import Lab
 from lab.node import Node
 from lab.second_scheduler import CLONES, NAME, PLUGINS, Clones, SecondScheduler, build
+from lab.waiting import wait_until
 from numaforge.cpulist import format_cpulist
 from numaforge.schedulers.coscheduling import GROUP_LABEL
 from tests.lab.cluster_command import ask
@@ -81,13 +81,6 @@ class Pair:
 
     def create(self, manifest: dict[str, Any]) -> None:
         kubectl(self.lab, "create", "-f", "-", manifest=manifest)
-
-    def until(self, holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-        """Return when something holds."""
-        deadline = time.monotonic() + patience_s
-        while not holds():
-            assert time.monotonic() < deadline, f"not yet: {what}"
-            time.sleep(0.5)
 
     def pod(self, name: str) -> dict[str, Any]:
         return dict(self.lab.get("pod", name))
@@ -282,7 +275,7 @@ def test_a_gang_starts_together_or_not_at_all(pair: Pair) -> None:
     try:
         pair.create(group)
         pair.create(job)
-        pair.until(lambda: len(refusals(pair, name)) == 2, "both pods of the gang are refused with it")
+        wait_until(lambda: len(refusals(pair, name)) == 2, "two pods are not refused", PATIENCE_S)
         placed = len(placed_on(pair, name))
     finally:
         pair.lab.kubectl("uncordon", pair.small.name)
@@ -301,6 +294,6 @@ def test_a_gang_is_tried_again_when_a_pod_ends(pair: Pair) -> None:
     fill(pair, pair.small, "full", FULL)
     pair.create(group)
     pair.create(job)
-    pair.until(lambda: len(refusals(pair, name)) == 2, "both pods of the gang are refused with it")
+    wait_until(lambda: len(refusals(pair, name)) == 2, "two pods are not refused", PATIENCE_S)
     pair.lab.kubectl("delete", "pod/full", "--wait", WITHIN)
-    pair.until(lambda: len(placed_on(pair, name)) == 2, "the gang is placed", UNTRIED_S)
+    wait_until(lambda: len(placed_on(pair, name)) == 2, "the gang is not placed", UNTRIED_S)

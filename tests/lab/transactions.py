@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Callable, Iterable
 
 from lab.cluster import Lab
 from lab.node import Node
+from lab.waiting import wait_until
 from numaforge.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.part import Part
@@ -171,7 +171,4 @@ def _hand(node: Node, script: str, *, check: bool) -> None:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "the node does not come to be what the test needs"
-        time.sleep(1)
+    wait_until(holds, "is not what the test needs", PATIENCE_SECONDS, every_s=1)
