@@ -355,7 +355,8 @@ def test_a_person_who_comes_later_is_not_ended_either(node: Sandbox, port: int) 
         node,
         "apply mig",
         f"setsid sh -c 'exec 3< {DEVICES}/nvidia1; exec sleep 1000' > /dev/null 2>&1 8>&- &\n"
-        f"echo '0::{PERSON}' > /run/cgroups/$!; mount --bind /run/cgroups/$! /proc/$!/cgroup; sleep 0.2",
+        f"echo '0::{PERSON}' > /run/cgroups/$!; mount --bind /run/cgroups/$! /proc/$!/cgroup\n"
+        f"until [ /proc/$!/fd/3 -ef {DEVICES}/nvidia1 ]; do sleep 0.01; done",
     )
     result = run(node, change(port))
     assert result.outcome == "rolled-back"

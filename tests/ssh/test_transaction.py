@@ -187,7 +187,8 @@ def test_a_kubelet_that_does_not_come_up_gets_everything_back(
 
 def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node: Sandbox, port: int) -> None:
     node.path(DROP_IN).write_text("idle\n")
-    node.run("systemctl stop kubelet.service; systemctl start kubelet.service; sleep 0.5")
+    node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
+    node.run(f"until curl -fs http://127.0.0.1:{port}/healthz; do sleep 0.05; done")
     begun = time.monotonic()
     assert run(node, transaction(port, "idle again", stable_seconds=2)).outcome == "applied"
     assert time.monotonic() - begun >= 2 * 2
