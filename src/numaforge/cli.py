@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from numaforge import __version__, lean_classes
+from numaforge import __version__, lean_classes, lean_process
 from numaforge.commands.completion import COMPLETE, complete
 from numaforge.commands.options import LazyGroup
 from numaforge.errors import ExitCode, NumaforgeError
@@ -61,10 +62,10 @@ _EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: a fault of numaforge itself, never an answer
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 yes, 1 the answer is no, 2 bad input."""
     lean_classes.begin()
-    sys.exit(run(arguments))
+    lean_process.run(lambda: run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import multiprocessing
 import os
@@ -246,11 +245,6 @@ def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
         return Failed(f"this is a fault of numaforge itself: {type(fault).__name__}: {fault}")
 
 
-def _set_up_reader() -> None:
-    """Look for circles of objects seldom, which takes a seventh of the time otherwise."""
-    gc.set_threshold(200_000)
-
-
 def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
     """Return what is read of each file; one that ends its process is read again alone, and costs one line."""
     unique = list(dict.fromkeys(paths))
@@ -267,7 +261,7 @@ def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
 def _together(paths: Sequence[str], processes: int) -> dict[str, AuditedMachine | Failed]:
     """Return what so many processes read; nothing of those that were left when one of them was ended."""
     found: dict[str, AuditedMachine | Failed] = {}
-    with ProcessPoolExecutor(processes, _FORK, _set_up_reader) as pool:
+    with ProcessPoolExecutor(processes, _FORK) as pool:
         # They are forked here, before a thread turns the spinner.
         running = {path: pool.submit(_read_file, path) for path in paths}
         with progress(f"reading {counted(len(paths), 'machine')}") as show_far:
