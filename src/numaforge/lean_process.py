@@ -1,0 +1,49 @@
+"""What Python does beside a program, for a process that ends soon: little of it.
+
+Python looks for circles of objects after each 700 new ones, which are two or three classes. When it ends, it
+looks through all there are, and takes them apart one by one, for an operating system that takes the memory
+back at once. Of a run with one host that is a fifth of a second of CPU.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+_OBJECTS = 200_000
+"""For how many new objects the garbage collector waits: a run with one host makes half as many that stay."""
+
+
+def begin() -> None:
+    """Have the garbage collector look seldom, and not when the process ends."""
+    gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
+    atexit.register(gc.freeze)
+
+
+def run(program: Callable[[], int]) -> NoReturn:
+    """Run a program, and end the process with the exit code that it returns.
+
+    Threads are waited for, what is registered with `atexit` is called, and output is written before. Where
+    something is registered already, as by a profiler, the process ends as Python ends it.
+    """
+    ended: list[int] = []
+    if not atexit._ncallbacks():  # what is registered first is called last
+        atexit.register(_end, ended)
+    begin()
+    ended.append(program())
+    sys.exit(ended[0])
+
+
+def _end(ended: list[int]) -> None:
+    """End the process as it is; where an error has ended the program, or output is lost, Python says so."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    if ended:
+        os._exit(ended[0])
