@@ -49,11 +49,11 @@ from numaforge.hosts.inventories import (
     refuse_ansibles,
     why_no_host,
 )
+from numaforge.hosts.meanwhile import get_ready
 from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.patches import inventory_groups, list_connectors_once
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
-from numaforge.roles.document import PLAN
 from numaforge.rollout import events
 from numaforge.rollout.options import PLACE
 from numaforge.rollout.shards import Shard, shard_here
@@ -157,6 +157,7 @@ def connect_all(state: State) -> None:
     inspect_once()
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
     refuse(state)
+    get_ready()
     connect_to_all(state)
 
 
@@ -213,7 +214,7 @@ def prepare() -> None:
         import_module(f"{roles.__name__}.{role.name}")
     import_module(f"{roles.__name__}.maintenance.rollout")
     import_module("pyinfra_cli.main")
-    PLAN.prepare()
+    import_module(f"{roles.__name__}.document").PLAN.prepare()
     script()
 
 

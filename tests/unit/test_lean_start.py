@@ -51,6 +51,37 @@ def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts
     assert not modules & (ROLLS_OUT | OF_FEW_HOSTS)
 
 
+PLANS = {
+    f"numaforge.{name}"
+    for name in (
+        "maintenance.parts",
+        "planning.node",
+        "render",
+        "roles.node",
+        "topology.model",
+        "profile.load",
+    )
+}
+
+
+def test_what_plans_a_host_is_imported_while_hosts_are_waited_for() -> None:
+    program = "from numaforge import lean_start; lean_start.begin(); import numaforge.site_run"
+    assert not loaded(program) & PLANS
+    waiting = "from numaforge.hosts import meanwhile; import gevent; meanwhile.get_ready(); gevent.wait()"
+    assert not PLANS - loaded(f"{program}; {waiting}")
+
+
+def test_those_that_ask_hosts_do_not_wait_for_more_than_a_step() -> None:
+    program = (
+        "from numaforge import lean_start; lean_start.begin(); from numaforge.hosts import meanwhile\n"
+        "import gevent, sys\n"
+        "meanwhile.get_ready()\n"
+        "for _ in range(3): gevent.sleep(0)\n"
+        "print('numaforge.kubelet.config.loading' in sys.modules, 'numaforge.planning.node' in sys.modules)"
+    )
+    assert said(program) == "True False"
+
+
 def test_a_section_makes_no_validator_of_its_own() -> None:
     """That of a profile has theirs: one more for each section doubles what a profile costs."""
     program = (

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyinfra.api import Host
 
 from numaforge.hosts.overview import overview
-from numaforge.maintenance.transaction import Transaction
 from numaforge.reasons import Notice
 from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted
+
+if TYPE_CHECKING:
+    from numaforge.maintenance.transaction import Transaction
 
 
 def announce(host: Host, lines: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from pyinfra import host as current_host
@@ -13,8 +13,10 @@ from pyinfra.api.arguments_typed import PyinfraOperation
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import fail_host, fault
-from numaforge.roles.node import NodePlan
-from numaforge.topology.model import NodeTopology
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
 
 _roles: WeakKeyDictionary[Host, list[str]] = WeakKeyDictionary()
 
@@ -70,7 +72,7 @@ def planned(host: Host) -> NodePlan:
 def seen(host: Host) -> NodeTopology:
     """Return the host's topology as the role `topology` found it."""
     planned(host)
-    return cast(NodeTopology, host.data.numaforge_topology)
+    return cast("NodeTopology", host.data.numaforge_topology)
 
 
 def roles_of(host: Host) -> tuple[str, ...]:

@@ -1,0 +1,35 @@
+"""What a run needs once its hosts have answered, imported and made while it waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+
+import gevent  # type: ignore[import-untyped]
+
+
+def get_ready() -> None:
+    """Begin; each step is short, and between two of them go those that ask the hosts."""
+    gevent.spawn(_get_ready)
+
+
+def _get_ready() -> None:
+    for step in _steps():
+        gevent.sleep(0)
+        step()
+
+
+def _steps() -> Iterator[Callable[[], object]]:
+    from numaforge.roles import ROLES
+
+    for name in ("kubelet.config.loading", "topology", "template", "sections.strict_yaml"):
+        yield partial(import_module, f"numaforge.{name}")
+    for kind in ("section", "plan", "files", "part"):
+        for role in ROLES:
+            yield partial(getattr, role, kind)
+    for name in ("planning.node", "profile", "roles.topology", "roles.maintenance.operations"):
+        yield partial(import_module, f"numaforge.{name}")
+    from numaforge.roles.document import PLAN
+
+    yield PLAN.prepare
