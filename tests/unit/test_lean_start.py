@@ -53,14 +53,7 @@ def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts
 
 PLANS = {
     f"numaforge.{name}"
-    for name in (
-        "maintenance.parts",
-        "planning.node",
-        "render",
-        "roles.node",
-        "topology.model",
-        "profile.load",
-    )
+    for name in ("maintenance.parts", "planning.node", "render", "roles.node", "profile.load")
 }
 
 
