@@ -16,12 +16,20 @@ from typing import NoReturn
 
 _OBJECTS = 200_000
 """For how many new objects the garbage collector waits: a run with one host makes half as many that stay."""
+_OF_A_HOST = 20_000
+"""The same while hosts are asked: what is left of one is not to stay until others are through."""
 
 
 def begin() -> None:
     """Have the garbage collector look seldom, and not when the process ends."""
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
+
+
+def settle() -> None:
+    """Keep what is there for good, and look for garbage among what comes from now on, as of hosts."""
+    gc.freeze()
+    gc.set_threshold(_OF_A_HOST, *gc.get_threshold()[1:])
 
 
 def run(program: Callable[[], int]) -> NoReturn:

@@ -8,6 +8,8 @@ from importlib import import_module
 
 import gevent  # type: ignore[import-untyped]
 
+from numaforge import lean_process
+
 
 def get_ready() -> None:
     """Begin; each step is short, and between two of them go those that ask the hosts."""
@@ -18,6 +20,7 @@ def _get_ready() -> None:
     for step in _steps():
         gevent.sleep(0)
         step()
+    lean_process.settle()
 
 
 def _steps() -> Iterator[Callable[[], object]]:
