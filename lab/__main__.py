@@ -24,7 +24,13 @@ from lab.errors import LabError
 from lab.paths import REPOSITORY
 from numaforge.errors import NumaforgeError
 
-PASS_THROUGH = {"ignore_unknown_options": True, "help_option_names": []}
+
+class HandsOn(click.Command):
+    """A command that hands its arguments on as they are, a `--` among them, to another program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read no options: click takes the first `--` away, which is this one."""
+        return super().parse_args(ctx, ["--", *args])
 
 
 @click.group()
@@ -122,7 +128,7 @@ def demo() -> None:
     demonstration.show(lab)
 
 
-@main.command(context_settings=PASS_THROUGH)
+@main.command(cls=HandsOn)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def ssh(arguments: tuple[str, ...]) -> None:
     """Log in to a node as root, or run a command there: ssh [NODE] [-- COMMAND...]."""
@@ -134,7 +140,7 @@ def ssh(arguments: tuple[str, ...]) -> None:
     os.execv(line[0], [*line, *arguments[named:]])  # noqa: S606
 
 
-@main.command(context_settings=PASS_THROUGH)
+@main.command(cls=HandsOn)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def kubectl(arguments: tuple[str, ...]) -> None:
     """Run kubectl against the lab's cluster."""
@@ -145,7 +151,7 @@ def kubectl(arguments: tuple[str, ...]) -> None:
     os.execve(program, [program, *arguments], environment)  # noqa: S606
 
 
-@main.command(context_settings=PASS_THROUGH)
+@main.command(cls=HandsOn)
 @click.argument("name", metavar="cpu|gpu", type=click.Choice(list(drivers.DRIVERS)))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def driver(name: str, arguments: tuple[str, ...]) -> None:
