@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,6 +133,20 @@ def test_more_numa_nodes_than_allowed_are_refused() -> None:
         Node(topology, {"topologyManagerPolicy": "restricted"}, {})
     options = {"max-allowable-numa-nodes": str(len(topology.numa_nodes))}
     Node(topology, {"topologyManagerPolicy": "none", "topologyManagerPolicyOptions": options}, {})
+
+
+@pytest.mark.parametrize("distances", [{}, {0: 10}], ids=["no distances", "not to all NUMA nodes"])
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+def test_prefer_closest_needs_the_distances_of_every_numa_node(
+    policy: str, distances: dict[int, int]
+) -> None:
+    near, other = SMALL.numa_nodes
+    blind = replace(SMALL, numa_nodes=(near, replace(other, distances=distances)))
+    options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
+    with pytest.raises(KubeletConfigError, match="error getting NUMA distances from cadvisor"):
+        Node(blind, {"topologyManagerPolicy": policy, **options}, {})
+    Node(blind, {"topologyManagerPolicy": "none", **options}, {})
+    Node(SMALL, {"topologyManagerPolicy": policy, **options}, {})
 
 
 def test_an_l3_cache_of_a_whole_numa_node_is_no_uncore_cache() -> None:

@@ -64,6 +64,16 @@ def test_a_policy_that_the_kubelet_would_not_start_with_says_so() -> None:
     assert errors["restricted"] is None
 
 
+def test_closest_numa_nodes_without_distances_fit_under_no_policy_but_none() -> None:
+    options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
+    given = scenario(topologyManagerPolicy="none", **options)
+    nodes = tuple(replace(node, distances={}) for node in given.topology.numa_nodes)
+    blind = replace(given, topology=replace(given.topology, numa_nodes=nodes))
+    errors = {each.policy: each.error for each in fit(blind, pod(2, 1)).alternatives}
+    assert errors.pop("none") is None
+    assert {*errors.values()} == {"cannot discover NUMA topology: error getting NUMA distances from cadvisor"}
+
+
 def test_a_pod_that_the_kubelet_would_never_answer_does_not_fit_and_the_way_out_is_offered() -> None:
     half_cores = Scenario(
         machine(packages=4, cores_per_numa_node=3, numa_memory_bytes=16 * GIB, siblings="near"),

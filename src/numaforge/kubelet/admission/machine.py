@@ -156,6 +156,12 @@ class MachineInfo:
         """Return the bitmask of all NUMA nodes, those without CPUs included."""
         return mask_of(node.id for node in self.nodes)
 
+    @property
+    def tells_distances(self) -> bool:
+        """Whether the distance from each NUMA node to each is known (topologymanager, NewNUMAInfo)."""
+        ids = {node.id for node in self.nodes}
+        return all(ids <= node.distances.keys() for node in self.nodes)
+
     @classmethod
     def from_topology(cls, topology: MachineShape) -> MachineInfo:
         """Read a MachineShape as cadvisor reads the same machine.

@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 NONE = "none"
 STATIC = "static"
+NO_DISTANCES = "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
+NO_DISTANCES_REMEDY = f"remove {PREFER_CLOSEST_NUMA}: the kernel gives no distances for some NUMA node"
 _MEMORY_SIGNAL = "memory.available"
 _DEFAULT_MAX_PODS = 110
 
@@ -244,6 +246,13 @@ def _prefers_closest(config: Mapping[str, Any], machine: MachineInfo) -> bool:
     if (config.get("topologyManagerPolicy") or NONE) == NONE:
         return False
     options = config.get("topologyManagerPolicyOptions") or {}
+    closest = _boolean(options.get(PREFER_CLOSEST_NUMA, "false"), "topologyManagerPolicyOptions")
+    if closest and not machine.tells_distances:
+        raise KubeletConfigError(
+            NO_DISTANCES,
+            where=f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}",
+            remedy=NO_DISTANCES_REMEDY,
+        )
     limit = int(options.get(MAX_ALLOWABLE_NUMA_NODES, DEFAULT_MAX_NUMA_NODES))
     if len(machine.nodes) > limit:
         raise KubeletConfigError(
@@ -254,7 +263,7 @@ def _prefers_closest(config: Mapping[str, Any], machine: MachineInfo) -> bool:
                 f"{len(machine.nodes)} or more"
             ),
         )
-    return _boolean(options.get(PREFER_CLOSEST_NUMA, "false"), "topologyManagerPolicyOptions")
+    return closest
 
 
 def _max_pods(config: Mapping[str, Any], machine: MachineInfo) -> int:

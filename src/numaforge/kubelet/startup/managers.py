@@ -14,6 +14,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import bits
+from numaforge.kubelet.admission.settings import NO_DISTANCES, NO_DISTANCES_REMEDY
 from numaforge.kubelet.checkpoints import FreshTable
 from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet.minors.options import (
@@ -92,12 +93,9 @@ def set_up_topology_manager(
         elif name == MAX_ALLOWABLE_NUMA_NODES:
             limit = _node_limit(text, path)
     nodes = machine.nodes
-    if closest and any(not node.distances for node in nodes):
+    if closest and not machine.tells_distances:
         raise ManagerError(
-            "cannot discover NUMA topology: error getting NUMA distances from cadvisor",
-            "NF210",
-            f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}",
-            f"remove {PREFER_CLOSEST_NUMA}: the kernel gives no distances for some NUMA node",
+            NO_DISTANCES, "NF210", f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}", NO_DISTANCES_REMEDY
         )
     if len(nodes) > limit:
         raise ManagerError(
