@@ -108,13 +108,19 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 def claims_of(machine: NodeTopology, plan: NodePlan) -> dict[str, int]:
-    """Return the extended resources that claims serve with no device plugin, with how many devices have them.
-
-    NVIDIA's class gpu.nvidia.com has the extended resource nvidia.com/gpu, of whole GPUs alone.
-    """
+    """Return the extended resources that claims serve as planned, with how many devices have them."""
     if not (plan.dra and plan.dra.gpus and plan.kubelet):
         return {}
-    if KubeletVersion.parse(plan.kubelet.version).minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
+    return served_by_claims(machine, KubeletVersion.parse(plan.kubelet.version).minor)
+
+
+def served_by_claims(machine: NodeTopology, minor: int) -> dict[str, int]:
+    """Return the extended resources that claims serve where a DRA driver has the GPUs, no device plugin.
+
+    `minor` is that of Kubernetes. NVIDIA's class gpu.nvidia.com has the extended resource nvidia.com/gpu, of
+    whole GPUs alone.
+    """
+    if minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
         return {}
     found = counts_of(inventory_of(machine))
     return {GPU: found[GPU]} if GPU in found else {}
@@ -158,8 +164,7 @@ def _refuse_words_of_no_effect(profile: NodeProfile) -> None:
 
 def _refuse_static_cpus_beside_the_driver(machine: NodeTopology, decided: Decisions) -> None:
     settings = decided.kubelet.settings if decided.kubelet else {}
-    registered = machine.userland.claim_drivers if machine.userland else None
-    if settings.get("cpuManagerPolicy") == "static" and CPU_DRIVER in (registered or ()):
+    if settings.get("cpuManagerPolicy") == "static" and CPU_DRIVER in machine.claim_drivers:
         raise PlanError(
             f"the CPU driver {CPU_DRIVER} has registered, and the kubelet would hand out "
             "the same CPUs by its static policy",

@@ -14,9 +14,10 @@ from numaforge.errors import ArgumentError, KubeletConfigError, NumaforgeError
 from numaforge.explain.claims import NOTHING_KNOWN
 from numaforge.explain.node_claims import with_claims
 from numaforge.findings import Finding
-from numaforge.kubelet.admission import Admission, Pod, inventory_of
+from numaforge.kubelet.admission import Admission, Pod
 from numaforge.kubelet.admission.fit import FitReport, Scenario
 from numaforge.kubelet.admission.fit import fit as fit_node
+from numaforge.kubelet.admission.inventory import inventory_as_it_is
 from numaforge.kubelet.admission.pod import UNNAMED
 from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.kubelet.config.loading import below
@@ -196,4 +197,5 @@ def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | N
         flags=own.flags if own else (),
     )
     require_start(report, machine.hostname)
-    return Scenario(machine, report.effective, inventory_of(machine), version=report.version)
+    scenario = Scenario(machine, report.effective, inventory_as_it_is(machine), version=report.version)
+    return with_claims(scenario, None, NOTHING_KNOWN)

@@ -276,13 +276,13 @@ def _as_it_is(
 ) -> GivenMachine:
     from numaforge.audit.drift import saved_plan
     from numaforge.commands.inputs import read_config
-    from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.kubelet.admission.inventory import inventory_as_it_is
     from numaforge.roles.device_plugin.plan import devices_of
 
     report = read_config(None, None, (), kubelet_version, machine)
     plan = saved_plan(machine)
-    devices = devices_of(machine, plan) if plan else inventory_of(machine)
+    devices = devices_of(machine, plan) if plan else inventory_as_it_is(machine)
     scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version)
     return _given(name, scenario, plan)
 

@@ -79,8 +79,8 @@ def scenario_of(
     """
     from numaforge.commands.inputs import read_config, read_devices, read_state
     from numaforge.explain.node_claims import with_claims, without_plugins
-    from numaforge.kubelet.admission import inventory_of
     from numaforge.kubelet.admission.fit import Scenario
+    from numaforge.kubelet.admission.inventory import inventory_as_it_is
     from numaforge.kubelet.findings import require_start
 
     require_machine(topology, profile, plan, live=live)
@@ -96,7 +96,7 @@ def scenario_of(
         scenario = Scenario(node.machine, node.kubelet.effective, offered, held, node.kubelet.version)
         return with_claims(scenario, node.plan, objects)
     report = read_config(config, drop_in, flags, kubelet_version, machine)
-    own = without_plugins(inventory_of(machine), objects)
+    own = without_plugins(inventory_as_it_is(machine), objects)
     scenario = Scenario(
         topology=machine,
         config=dict(report.effective),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from numaforge.explain.claims import (
     NOTHING_KNOWN,
@@ -22,13 +23,13 @@ from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.config.flags import registered_name
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
-from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of
+from numaforge.roles.dra.plan import FIRST_MINOR_WITH_EXTENDED_RESOURCES, claims_of, served_by_claims
 from numaforge.roles.node import NodePlan
 from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers.dra import NUMA_NODE, planned_classes
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.labels import labels_of
-from numaforge.schedulers.slices import BUS_ID, LEGACY_NUMA_NODES, planned_slices
+from numaforge.schedulers.slices import BUS_ID, LEGACY_NUMA_NODES, planned_slices, registered_slices
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.trays import cliques_of
 
@@ -116,19 +117,33 @@ def places_of(machine: NodeTopology) -> dict[str, int]:
 def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[Labels, ClaimWorld]:
     """Return what a node of this name has once its plan is carried out: labels, and the objects of claims.
 
-    Of claims nothing is known where the plan has none, or there is no plan.
+    Without a plan the claims are those of the drivers that have registered. Nothing is known of claims where
+    there is neither.
     """
     machine = scenario.topology
     cliques = cliques_of(machine)
     clique = {CLIQUE: cliques[0]} if len(cliques) == 1 else {}
     if plan is None:
-        return clique, NOTHING_KNOWN
+        return clique, claim_world(_registered(name, scenario))
     served = ServedNode(machine, plan, scenario.devices or {}, "")
     labels = {**labels_of(served), **clique}
     if plan.dra is None:
         return labels, NOTHING_KNOWN
     classes = planned_classes(claims_of(machine, plan))
     return labels, claim_world([*classes, *planned_slices(served, name)])
+
+
+def _registered(name: str, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    """Yield what the drivers that have registered offer, and the classes of these drivers."""
+    slices = [*registered_slices(scenario.topology, name)]
+    drivers = {each["spec"]["driver"] for each in slices}
+    classes = planned_classes(served_by_claims(scenario.topology, _minor(scenario)))
+    yield from (each for each in classes if each["metadata"]["name"] in drivers)
+    yield from slices
+
+
+def _minor(scenario: Scenario) -> int:
+    return KubeletVersion.parse(scenario.version).minor if scenario.version else LATEST_MINOR
 
 
 def with_claims(scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) -> Scenario:
@@ -141,7 +156,7 @@ def with_claims(scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) ->
 def without_plugins(offered: Inventory, given: ClaimWorld) -> Inventory:
     """Return what a machine's GPUs offer by device plugins, without what the given objects serve by claims.
 
-    Which of both a node has is not seen on the machine, so what is given counts.
+    What is given counts before what has registered on the machine.
     """
     if given.slices is None:
         return offered
@@ -167,6 +182,5 @@ def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given: Cla
         devices, why = None, "which devices its pods have is not known: no ResourceClaims are given"
     if devices is None:
         world = replace(world, why_unknown=why)
-    minor = KubeletVersion.parse(scenario.version).minor if scenario.version else LATEST_MINOR
-    extended = minor >= FIRST_MINOR_WITH_EXTENDED_RESOURCES
+    extended = _minor(scenario) >= FIRST_MINOR_WITH_EXTENDED_RESOURCES
     return NodeClaims(Place(name, labels, devices, world), extended, places_of(machine))

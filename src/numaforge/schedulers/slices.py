@@ -24,7 +24,7 @@ from numaforge.schedulers.dra import (
 )
 from numaforge.schedulers.fleet import ServedNode, root_of
 from numaforge.schedulers.live import Deviation, writer_of
-from numaforge.topology.model import Gpu
+from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.rails import rails
 from numaforge.topology.slices import countable_gpus
 from numaforge.topology.vendors import NVIDIA, listed_by_nvml
@@ -62,20 +62,36 @@ def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
     """
     if node.plan.dra is None:
         return
-    offered: dict[str, list[dict[str, Any]]] = {}
-    if node.plan.dra.gpus:
-        for gpu in countable_gpus(node.machine.gpus):
-            whole = gpu.mig_mode != "enabled" and (gpu.vendor != NVIDIA or listed_by_nvml(gpu))
-            if gpu.vendor in GPU_CLASSES and whole and isinstance(gpu, Gpu):
-                offered.setdefault(GPU_CLASSES[gpu.vendor], []).append(_planned_gpu(node, gpu))
-        for rail in rails(node.machine):
-            if address := rail.device.pci_address:
-                attributes = {"rdma": {"bool": True}, **_at(node, address)}
-                offered.setdefault(NIC_DRIVER, []).append(
-                    {"name": rail.device.name, "attributes": attributes}
-                )
+    offered = _gpus_and_nics(node.machine) if node.plan.dra.gpus else {}
     if driver := node.plan.dra.cpus:
         offered[CPU_DRIVER] = [*_planned_cpus(node, driver)]
+    yield from _slices(offered, name)
+
+
+def registered_slices(machine: NodeTopology, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the same of the drivers of GPUs and NICs that have registered on a machine without a plan.
+
+    How the CPU driver is set up is not seen there.
+    """
+    offered = _gpus_and_nics(machine)
+    yield from _slices({each: offered[each] for each in offered if each in machine.claim_drivers}, name)
+
+
+def _gpus_and_nics(machine: NodeTopology) -> dict[str, list[dict[str, Any]]]:
+    """Return the devices that follow from the machine, by their drivers."""
+    offered: dict[str, list[dict[str, Any]]] = {}
+    for gpu in countable_gpus(machine.gpus):
+        whole = gpu.mig_mode != "enabled" and (gpu.vendor != NVIDIA or listed_by_nvml(gpu))
+        if gpu.vendor in GPU_CLASSES and whole and isinstance(gpu, Gpu):
+            offered.setdefault(GPU_CLASSES[gpu.vendor], []).append(_planned_gpu(machine, gpu))
+    for rail in rails(machine):
+        if address := rail.device.pci_address:
+            attributes = {"rdma": {"bool": True}, **_at(machine, address)}
+            offered.setdefault(NIC_DRIVER, []).append({"name": rail.device.name, "attributes": attributes})
+    return offered
+
+
+def _slices(offered: Mapping[str, list[dict[str, Any]]], name: str) -> Iterator[dict[str, Any]]:
     for driver_name, devices in offered.items():
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": driver_name, "nodeName": name, "pool": pool, "devices": devices}
@@ -83,8 +99,8 @@ def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
         yield {"apiVersion": API, "kind": _KIND, "metadata": metadata, "spec": spec}
 
 
-def _planned_gpu(node: ServedNode, gpu: Gpu) -> dict[str, Any]:
-    attributes = _at(node, gpu.pci_address)
+def _planned_gpu(machine: NodeTopology, gpu: Gpu) -> dict[str, Any]:
+    attributes = _at(machine, gpu.pci_address)
     if gpu.vendor == NVIDIA:
         attributes["type"] = {"string": "gpu"}
         said = {"uuid": gpu.uuid, "productName": gpu.name}
@@ -95,9 +111,9 @@ def _planned_gpu(node: ServedNode, gpu: Gpu) -> dict[str, Any]:
     }
 
 
-def _at(node: ServedNode, address: str) -> dict[str, Any]:
+def _at(machine: NodeTopology, address: str) -> dict[str, Any]:
     """Return where a device is, as the drivers of GPUs and NICs say it."""
-    root = root_of(node.machine, address)
+    root = root_of(machine, address)
     return {BUS_ID: {"string": address}} | ({PCIE_ROOT: {"string": root}} if root else {})
 
 

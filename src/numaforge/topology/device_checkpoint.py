@@ -1,4 +1,4 @@
-"""The kubelet's checkpoint of devices: which containers have which."""
+"""The kubelet's checkpoint of devices: which containers have which, and which resources have any."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from numaforge.errors import KubeletConfigError
+from numaforge.given import NotJsonError, mapping, parse_json
 
 DEVICE_STATE = "kubelet_internal_checkpoint"
 
@@ -23,3 +24,17 @@ def read_device_state(text: str) -> dict[str, dict[str, dict[str, set[str]]]]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise KubeletConfigError(f"not a device manager checkpoint: {error}", where=DEVICE_STATE) from error
     return held
+
+
+def read_plugin_resources(text: str) -> tuple[str, ...] | None:
+    """Return the resources that device plugins offer with devices (RegisteredDevices); None: not known.
+
+    Of a plugin that has gone no devices are left.
+    """
+    try:
+        data = mapping(parse_json(text)).get("Data")
+    except NotJsonError:
+        return None
+    if not isinstance(data, Mapping):
+        return None
+    return tuple(sorted(name for name, devices in mapping(data.get("RegisteredDevices")).items() if devices))

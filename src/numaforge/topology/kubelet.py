@@ -14,6 +14,7 @@ from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
+from numaforge.topology.device_checkpoint import read_plugin_resources
 from numaforge.topology.model import KubeletInstall
 
 _VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
@@ -70,6 +71,9 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
         problem=problem,
         distribution=distribution,
         login=_login(snapshot, distribution),
+        plugin_resources=read_plugin_resources(
+            snapshot.files.get(posixpath.join(root_dir, catalogue.DEVICE_CHECKPOINT), "")
+        ),
     )
 
 

@@ -658,6 +658,8 @@ class KubeletInstall(InPlace, KubeletInstallShape):
     state_files: Annotated[Mapping[str, str], After("root_dir")] = field(default_factory=dict)
     # "INODE SIZE MTIME PATH" of the program, another one after every upgrade
     binary: Annotated[str | None, After("running")] = None
+    # extended resources of which device plugins have devices, by its checkpoint; None: not known
+    plugin_resources: tuple[str, ...] | None = None
 
 
 def why_no_version(kubelet: KubeletInstallShape | None) -> str:
@@ -818,6 +820,11 @@ class NodeTopology(MachineShape):
     kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values
     # text of /etc/numaforge/plan.json, which tells our settings from the admin's
     previous_plan: str | None = None
+
+    @property
+    def claim_drivers(self) -> tuple[str, ...]:
+        """The drivers of dynamic resource allocation that have registered, as far as is known."""
+        return (self.userland.claim_drivers if self.userland else None) or ()
 
     @property
     def kubelet_config(self) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from numaforge.errors import ExitCode
 from numaforge.kubelet.admission import Pod
 from numaforge.kubelet.admission.pod import PodError
 from numaforge.topology.document import to_document
-from tests.fixtures.machines import dgx_h100
+from tests.fixtures.machines import dgx_h100, kubeadm_kubelet
+from tests.fixtures.workers import SOUND
 
 API = "resource.k8s.io/v1"
 GPU = "nvidia.com/gpu"
@@ -234,6 +236,67 @@ def test_requests_and_claims_take_from_the_same_gpus_of_a_plan(files: Path) -> N
     code, found = judged(files, template(), *pods, plan=True)
     assert [each["admitted"] for each in found["admissions"]] == [True, True, False]
     assert code == ExitCode.NO
+
+
+def with_drivers(files: Path, *drivers: str, plugins: tuple[str, ...] | None = ()) -> None:
+    """Have drivers of claims, and device plugins of these resources, registered on the machine."""
+    kubelet = replace(kubeadm_kubelet(), plugin_resources=plugins)
+    built = replace(dgx_h100(), kubelet=kubelet, userland=replace(SOUND, claim_drivers=drivers))
+    (files / "dgx.json").write_text(json.dumps(to_document(built)))
+
+
+NEW, OLD = ("--kubelet-version", "1.36"), ("--kubelet-version", "1.35")
+
+
+@pytest.mark.parametrize(
+    ("drivers", "plugins", "version", "of_claims", "of_plugin"),
+    [
+        pytest.param([CLASS], (), NEW, 4, 0, id="a driver alone"),
+        pytest.param([CLASS], None, NEW, 4, 0, id="a driver, and no checkpoint of devices"),
+        pytest.param([CLASS], (), OLD, 0, 0, id="a driver alone, before claims serve requests"),
+        pytest.param([CLASS], (GPU,), NEW, 0, 4, id="a driver and a device plugin"),
+        pytest.param(["dra.cpu", "gpu.amd.com"], (), NEW, 0, 4, id="drivers of other devices"),
+        pytest.param([], (), NEW, 0, 4, id="no driver: the plugin is yet to come"),
+    ],
+)
+def test_without_a_plan_gpus_are_those_of_the_driver_that_has_registered(
+    files: Path,
+    drivers: list[str],
+    plugins: tuple[str, ...] | None,
+    version: tuple[str, ...],
+    of_claims: int,
+    of_plugin: int,
+) -> None:
+    with_drivers(files, *drivers, plugins=plugins)
+    code, found = judged(files, pod("one", gpus=4), options=version)
+    [one] = found["admissions"]
+    claims, containers = one["scheduler"]["claims"] or {"devices": {}}, one["containers"]
+    assert code == (ExitCode.YES if of_claims or of_plugin else ExitCode.NO)
+    assert len(claims["devices"].get(GPU, ())) == of_claims
+    assert len(containers.get("main", {}).get("devices", {}).get(GPU, ())) == of_plugin
+    fits = judged(files, pod("one", gpus=3), command=fit, options=version)[1]
+    assert fits["pods"] == (2 if of_claims or of_plugin else 0)
+    all_of_them = judged(files, pod("one", gpus=8), command=fit, options=version)[1]
+    assert all_of_them["pods"] == bool(of_claims), "the kubelet aligns nothing with claims"
+
+
+def test_a_template_s_claim_finds_the_gpus_of_the_driver_that_has_registered(files: Path) -> None:
+    with_drivers(files, CLASS, "dra.cpu")
+    six, cpus = template(count=6), template(device_class="dra.cpu", name="cpus")
+    by_cpus = pod("three", {"resourceClaimTemplateName": "cpus"})
+    code, found = judged(files, six, cpus, pod("one", OF_TEMPLATE), pod("two", OF_TEMPLATE), by_cpus)
+    answers = of_pods(found)
+    assert code == ExitCode.NO
+    assert len(answers["one"][1]["devices"]["own"]) == 6
+    assert answers["two"][1]["refusal"] == LEFT
+    assert answers["three"][1]["not_known"] == ["DeviceClass dra.cpu is not given"]
+
+
+def test_slices_that_are_given_count_before_those_of_a_driver_that_has_registered(files: Path) -> None:
+    with_drivers(files, CLASS)
+    code, found = judged(files, *WORLD, *(pod(name, OF_TEMPLATE) for name in "abc"))
+    assert code == ExitCode.NO
+    assert [each["admitted"] for each in found["admissions"]] == [True, True, False]
 
 
 def test_devices_far_from_the_pod_s_cpus_are_named(files: Path) -> None:

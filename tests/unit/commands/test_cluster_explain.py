@@ -18,6 +18,8 @@ from numaforge.roles.document import dumps
 from numaforge.schedulers.dra import planned_classes
 from numaforge.topology.document import to_document
 from numaforge.topology.ready import ready_machine
+from tests.fixtures.machines import kubeadm_kubelet
+from tests.fixtures.workers import SOUND
 
 FITS = """\
 metadata: {name: fits, namespace: ml}
@@ -307,6 +309,19 @@ def test_a_node_is_known_by_the_name_under_which_its_kubelet_registers(folder: P
     (folder / "machine.json").write_text(json.dumps(to_document(replace(machine, kubelet=kubelet))))
     code, text = said(capsys, "fits.yaml", "machine.json", *TRAINING)
     assert (code, "gpu-a  may send it  admits" in text) == (ExitCode.YES, True)
+
+
+def test_a_machine_without_a_plan_has_what_its_drivers_of_claims_offer(folder: Path, capsys: Any) -> None:
+    (folder / "gpus.yaml").write_text(
+        "spec: {containers: [{name: a, resources: {limits: {nvidia.com/gpu: 8}}}]}\n"
+    )
+    built = replace(ready_machine("dgx-h100"), kubelet=kubeadm_kubelet())
+    for drivers, devices in ((("gpu.nvidia.com",), 8), (("dra.net",), 0)):
+        machine = replace(built, userland=replace(SOUND, claim_drivers=drivers))
+        (folder / "machine.json").write_text(json.dumps(to_document(machine)))
+        code, text = said(capsys, "gpus.yaml", "machine.json")
+        assert (code, "dgx-01  may send it  admits" in text) == (ExitCode.YES, True)
+        assert text.count("gpu.nvidia.com/gpu-") == devices
 
 
 def test_nodes_of_a_kind_share_a_row(folder: Path, capsys: Any) -> None:

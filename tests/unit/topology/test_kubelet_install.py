@@ -49,6 +49,30 @@ def test_the_running_process_is_believed_before_the_unit():
     assert kubelet.running
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "resources"),
+    [
+        pytest.param(
+            '{"Data": {"RegisteredDevices": {"nvidia.com/gpu": ["GPU-0"], "rdma/hca": ["0", "1"]}}}',
+            ("nvidia.com/gpu", "rdma/hca"),
+            id="those with devices",
+        ),
+        pytest.param(
+            '{"Data": {"RegisteredDevices": {"nvidia.com/gpu": [], "amd.com/gpu": null}}}',
+            (),
+            id="none of a plugin that has gone",
+        ),
+        pytest.param('{"Data": {"PodDeviceEntries": null, "RegisteredDevices": null}}', (), id="no plugin"),
+        pytest.param("", None, id="no checkpoint"),
+        pytest.param('{"Da', None, id="torn"),
+        pytest.param("[]", None, id="foreign"),
+    ],
+)
+def test_the_checkpoint_of_devices_says_which_resources_device_plugins_have(checkpoint, resources):
+    files = {"/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint}
+    assert install(KUBEADM | files).plugin_resources == resources
+
+
 def test_a_process_that_only_asks_for_the_version_is_no_kubelet():
     process = {
         "/proc/5/cmdline": "kubelet\0--version\0",

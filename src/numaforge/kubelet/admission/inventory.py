@@ -14,7 +14,14 @@ from numaforge.kubelet.admission.amd_resources import AMD_PLUGIN, AmdPlugin, amd
 from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
 from numaforge.ordering import grouped
-from numaforge.topology.model import ComputeInstance, ComputeInstanceShape, Gpu, GpuShape, MachineShape
+from numaforge.topology.model import (
+    ComputeInstance,
+    ComputeInstanceShape,
+    Gpu,
+    GpuShape,
+    MachineShape,
+    NodeTopology,
+)
 from numaforge.topology.slices import countable_gpus, mig_devices
 from numaforge.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvml
 
@@ -73,6 +80,19 @@ def inventory_of(
         found.setdefault(name, []).append((gpu, device))
     counted = dict(_advertised(resource, devices, shared) for resource, devices in found.items())
     return counted | _accelerators(topology)
+
+
+def inventory_as_it_is(machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
+    """Return what device plugins advertise on a machine as it is: no GPUs that a DRA driver has instead.
+
+    A driver that has registered has its vendor's GPUs where the kubelet knows no device plugin of theirs.
+    """
+    plugins = (machine.kubelet.plugin_resources if machine.kubelet else None) or ()
+    return {
+        resource: devices
+        for resource, devices in inventory_of(machine).items()
+        if resource in plugins or f"gpu.{resource.partition('/')[0]}" not in machine.claim_drivers
+    }
 
 
 def _accelerators(topology: MachineShape) -> dict[str, tuple[Device, ...]]:
