@@ -60,9 +60,10 @@ def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output
 def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
-    from numaforge.kubelet.admission.scheduler import claims_not_known, not_known
+    from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
 
     shape, known = _only_pod(pod)
+    is_bound = False
     documents: list[dict[str, Any]] = []
     reports: list[tuple[str, FitReport]] = []
     for path in topologies or (None,):
@@ -71,6 +72,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
         resource = _device_resource(scenario, shape)
         shapes = largest_shapes(scenario, resource) if resource else ()
         empty = scenario.node()
+        is_bound = is_bound or bool(bound_claims(empty, shape))
         unknown = (*not_known(empty, shape), *claims_not_known(empty, shape))
         node = scenario.topology.hostname or path or "this machine"
         reports.append((node, report))
@@ -85,11 +87,13 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
             )
         else:
             show(fit_tables(node, shape.name, report, resource, shapes, unknown))
-    total = sum(report.configured.pods for _, report in reports)
+    counts = [report.configured.pods for _, report in reports]
+    together = [max(counts)] if is_bound else counts
+    total = sum(together)
     if output == "json":
         show_json({"schema": 1, "pod": shape.name, "pods": total, "nodes": documents})
     elif len(topologies) > 1:
-        show(hosts_table(reports, shape.name))
+        show(hosts_table(reports, shape.name, together))
     return ExitCode.YES if total else ExitCode.NO
 
 

@@ -102,9 +102,9 @@ def claimed_device(device: OfferedDevice | DeviceId, near: Mapping[str, int]) ->
         said = device.attribute(name)
         places = said if isinstance(said, list) else [said]
         if found := frozenset(each for each in places if type(each) is int and each >= 0):
-            return ClaimedDevice(*device.id, found)
+            return ClaimedDevice(*device.id, found, device.is_local)
     at = near.get(str(device.attribute(BUS_ID) or "").lower())
-    return ClaimedDevice(*device.id, frozenset({at} if at is not None else ()))
+    return ClaimedDevice(*device.id, frozenset({at} if at is not None else ()), device.is_local)
 
 
 def places_of(machine: NodeTopology) -> dict[str, int]:

@@ -88,8 +88,13 @@ def fit_tables(
     return Group(*parts, Text(""))
 
 
-def hosts_table(reports: Iterable[tuple[str, FitReport]], pod: str) -> RenderableType:
-    """Return the nodes beside each other, the one with room for most pods first, and what all hold."""
+def hosts_table(
+    reports: Iterable[tuple[str, FitReport]], pod: str, together: Sequence[int]
+) -> RenderableType:
+    """Return the nodes beside each other, the one with room for most pods first, and what all hold.
+
+    `together` has how many pods run on each of the nodes that run some at once.
+    """
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -108,9 +113,8 @@ def hosts_table(reports: Iterable[tuple[str, FitReport]], pod: str) -> Renderabl
             str(best.pods) if best else "",
             best.change if best else "",
         )
-    total = sum(report.configured.pods for _, report in ordered)
-    room = sum(bool(report.configured.pods) for _, report in ordered)
-    said = f"all {len(ordered)} nodes together: {total} pods of {pod}, on {room} of them"
+    room = sum(map(bool, together))
+    said = f"all {len(ordered)} nodes together: {sum(together)} pods of {pod}, on {room} of them"
     return Group(Text("Nodes compared", style="bold"), table, Text(said))
 
 

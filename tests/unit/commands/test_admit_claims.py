@@ -337,13 +337,54 @@ def test_fit_names_claims_of_which_nothing_is_known(files: Path) -> None:
     )
 
 
-def test_shapes_of_a_fleet_wait_for_claims_too(files: Path) -> None:
-    shapes = [template(), {"name": "one", "count": 20, "pod": pod("x", OF_TEMPLATE)}]
-    (files / "shapes.yaml").write_text(json.dumps(shapes))
-    given = ["--shapes", str(files / "shapes.yaml"), "--machine", f"{files / 'dgx.json'}=2"]
-    given += ["--profile", str(files / "claims.yaml"), "-o", "json"]
-    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
-    assert json.loads(result.output)["configured"]["pods"] == 16
+def network(node: str = "") -> dict[str, Any]:
+    """Return the slice of a device that all nodes reach."""
+    pool = {"name": "network", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": CLASS, "allNodes": True, "pool": pool, "devices": [{"name": "storage"}]}
+    return named("ResourceSlice", "network", spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("objects", "by", "how", "pods"),
+    [
+        pytest.param((template(),), OF_TEMPLATE, ("--profile", "claims.yaml"), 16, id="each pod's own"),
+        pytest.param((claim(),), SHARED, ("--profile", "claims.yaml"), 110, id="one that is on one node"),
+        pytest.param(
+            (claim(), device_class(), network()),
+            SHARED,
+            ("--config", "kubelet.yaml"),
+            200,
+            id="one of a device that all nodes reach",
+        ),
+        pytest.param((), SHARED, ("--config", "kubelet.yaml"), 200, id="one of which nothing is known"),
+    ],
+)
+def test_shapes_of_a_fleet_wait_for_claims_too(
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    objects: tuple[Any, ...],
+    by: Mapping[str, str],
+    how: tuple[str, str],
+    pods: int,
+) -> None:
+    monkeypatch.chdir(files)
+    Path("other.json").write_text(json.dumps(to_document(replace(dgx_h100(), memory_bytes=2**41))))
+    Path("shapes.yaml").write_text(
+        json.dumps([*objects, {"name": "one", "count": 200, "pod": pod("x", by, cpu="1")}])
+    )
+    for machines in (["dgx.json=2"], ["dgx.json", "other.json"]):
+        named = [word for machine in machines for word in ("--machine", machine)]
+        given = ["--shapes", "shapes.yaml", *named, *how, "-o", "json"]
+        result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
+        assert json.loads(result.stdout)["configured"]["pods"] == pods
+
+
+def test_pods_that_share_a_claim_are_counted_on_one_node(files: Path) -> None:
+    twice = ("--machine", str(files / "dgx.json"))
+    alone = judged(files, claim(), pod("one", SHARED), command=fit, plan=True, options=twice)[1]
+    assert [len(alone["nodes"]), alone["pods"]] == [2, 110]
+    each = judged(files, template(), pod("one", OF_TEMPLATE), command=fit, plan=True, options=twice)[1]
+    assert each["pods"] == 16
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,16 @@ from numaforge.kubelet.admission.pod import Pod
 
 @dataclass(frozen=True)
 class ClaimedDevice:
-    """A device that a claim has; `numa_nodes` is empty where it is near none, or that is not known."""
+    """A device that a claim has; `numa_nodes` is empty where it is near none, or that is not known.
+
+    `is_local` says that it is one node's alone.
+    """
 
     driver: str
     pool: str
     name: str
     numa_nodes: frozenset[int] = frozenset()
+    is_local: bool = True
 
     def __str__(self) -> str:
         """Return it as it is written in a claim's status, in one word."""

@@ -56,6 +56,17 @@ def unserved(node: Node, pod: Pod) -> Admission | None:
     return unschedulable(node, pod) if node.judged_claims(pod).refusal else None
 
 
+def bound_claims(node: Node, pod: Pod) -> frozenset[str]:
+    """Return the claims that exist by name and are allocated on this node with the pod, so on no other one.
+
+    With a device of one node alone a claim's nodeSelector has that node (structured, createNodeSelector).
+    """
+    shared = {each.name: each.claim for each in pod.claims if each.claim}
+    devices = node.judged_claims(pod).devices if shared else {}
+    local = (name for name in shared if any(device.is_local for device in devices.get(name, ())))
+    return frozenset(claim for name in local if (claim := shared[name]))
+
+
 def is_counted(resource: str) -> bool:
     """Say whether a resource is one of the GPUs and slices of which a machine shows all that it has."""
     return bool(GPU_RESOURCE.fullmatch(resource) or _OF_OTHER_VENDORS.fullmatch(resource))

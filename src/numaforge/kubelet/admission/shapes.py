@@ -22,7 +22,7 @@ from numaforge.kubelet.admission.masks import bits, fewest, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.predicates import request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
-from numaforge.kubelet.admission.scheduler import is_counted, unschedulable, unserved
+from numaforge.kubelet.admission.scheduler import bound_claims, is_counted, unschedulable, unserved
 from numaforge.kubelet.admission.settings import NONE, STATIC, Settings
 from numaforge.kubelet.minors.options import (
     DISTRIBUTE_ACROSS_NUMA,
@@ -308,14 +308,14 @@ def _placed(
 ) -> SettingOutcome:
     left = Counter({shape.name: shape.count for shape in load.shapes})
     admitted, aligned, refused = Counter[str](), Counter[str](), Counter[str]()
-    devices, outcomes = 0, []
+    devices, outcomes, bound = 0, [], set[str]()
     never = {shape.name for shape in load.shapes}
     for kind in _cheap_first(kinds):
         changed = settings(kind.scenario)
         own = replace(kind.scenario, config={**kind.scenario.config, **(changed or {})})
         before = left.copy()
         never -= {shape.name for shape in load.shapes if shape.name in never and _takes(own, shape.pod)}
-        arrangements = [*_arranged(own, len(kind.names), load, left, filled_up=filled_up)]
+        arrangements = [*_arranged(own, len(kind.names), load, left, bound, filled_up=filled_up)]
         for times, one in arrangements:
             for total, more in ((admitted, one.admitted), (aligned, one.aligned), (refused, one.refused)):
                 total.update({name: count * times for name, count in more.items()})
@@ -367,40 +367,46 @@ def _cheap_first(kinds: Sequence[NodeKind]) -> list[NodeKind]:
 
 @dataclass
 class _Arrangement:
-    """One node with the pods that it has admitted."""
+    """One node with the pods that it has admitted; `bound` are claims by name that no other node can have."""
 
     admitted: Counter[str] = field(default_factory=Counter)
     aligned: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     devices: int = 0
+    bound: set[str] = field(default_factory=set)
     free: Free | None = None
     no_more_pods: bool = False
 
 
 def _arranged(
-    scenario: Scenario, nodes: int, load: Load, left: Counter[str], *, filled_up: bool
+    scenario: Scenario, nodes: int, load: Load, left: Counter[str], bound: set[str], *, filled_up: bool
 ) -> Iterator[tuple[int, _Arrangement]]:
     """Fill the nodes of a kind, and yield each arrangement with the number of nodes that have it.
 
-    `left` are the pods that wait, from which those that run are taken.
+    `left` are the pods that wait, from which those that run are taken. `bound` are the claims by name that
+    nodes have by now: a pod that names one runs on no further node.
     """
-    pods = {shape.name: shape.pod for shape in load.shapes}
     empty = scenario.node()
-    largest_first = sorted(pods, key=lambda name: _size(empty, pods[name]), reverse=True)
+    largest_first = sorted(load.shapes, key=lambda shape: _size(empty, shape.pod), reverse=True)
     number = 0
     while nodes and sum(left.values()):
+        pods = {
+            shape.name: shape.pod
+            for shape in largest_first
+            if bound.isdisjoint(each.claim for each in shape.pod.claims)
+        }
         # The orders are the same for each setting: half of the nodes are filled as they are after a drain.
         random = None if number % 2 == 0 else Random(f"{number}/{nodes}")  # noqa: S311
-        share = [name for name in largest_first for _ in range(-(-left[name] // nodes))]
+        share = [name for name in pods for _ in range(-(-left[name] // nodes))]
         if random is not None:
             random.shuffle(share)
         one = _filled(scenario, load.everywhere, pods, left, share, filled_up=filled_up)
         if not one.admitted:
             yield nodes, one
             return
-        times = min(
-            -(-nodes // _SHARE_OF_NODES), *(left[name] // count for name, count in one.admitted.items())
-        )
+        bound |= one.bound
+        most = 1 if one.bound else -(-nodes // _SHARE_OF_NODES)
+        times = min(most, *(left[name] // count for name, count in one.admitted.items()))
         for name, count in one.admitted.items():
             left[name] -= count * times
         yield times, one
@@ -421,7 +427,7 @@ def _filled(
     node, found = scenario.node(), _Arrangement()
     for number, pod in enumerate(everywhere):
         node.admit(pod, f"{number} everywhere")
-    waiting = +left
+    waiting = Counter({name: count for name, count in left.items() if count and name in pods})
     closed = {name for name in waiting if unschedulable(node, pods[name])}
     for name in share:
         if name not in closed and waiting[name]:
@@ -444,6 +450,7 @@ def _give(
     if node.short_of(pod) or unserved(node, pod):
         closed.add(name)
         return
+    bound = bound_claims(node, pod)
     try:
         answer = node.admit(pod, f"{name} {found.admitted[name]}")
     except KubeletHangError:
@@ -454,6 +461,7 @@ def _give(
         found.refused[name] += 1
         return
     waiting[name] -= 1
+    found.bound |= bound
     found.admitted[name] += 1
     found.aligned[name] += _is_aligned(node, pod, answer)
     found.devices += sum(
