@@ -112,11 +112,12 @@ def _claims(fleet: ServedFleet) -> Iterator[Written]:
     shapes: set[Shape] = set()
     alone: list[dict[str, Any]] = []
     for node in fleet.nodes:
-        if not (node.plan.dra and node.plan.dra.gpus):
+        if not (node.plan.dra and node.plan.dra.gpus and node.machine.gpus):
+            alone += _cpus_alone(fleet, node)
             continue
         own = {*roots(node.machine).values()}
         shapes |= own
-        if node.machine.gpus and not own:
+        if not own:
             alone += _alone(node)
             fleet.left_out[node.name] = (
                 "its claims have no NIC: no GPU of it shares a PCIe root with an RDMA device, as far as is "
@@ -218,6 +219,22 @@ def _cpus_to_claim(node: ServedNode) -> int:
     if driver is None or (driver.device_mode, driver.group_by) != ("grouped", "numanode"):
         return 0
     return cpus_per_gpu(node)
+
+
+def _cpus_alone(fleet: ServedFleet, node: ServedNode) -> Iterator[dict[str, Any]]:
+    """Yield a claim for CPUs where no GPU is claimed: for a GPU's share, else for what every NUMA node has.
+
+    An allocation has 32 devices at most, so single CPUs are no claim for such a number.
+    """
+    driver = node.plan.dra.cpus if node.plan.dra else None
+    if driver is None:
+        return
+    if driver.device_mode != "grouped":
+        fleet.leave_out(node, "there is no claim for it: its CPU driver offers a device for each CPU")
+        return
+    least = min(filter(None, (len(zone.cpus - zone.reserved) for zone in node.zones)), default=0)
+    if cpus := cpus_per_gpu(node) or least:
+        yield _template(f"numaforge-cpu-{cpus}", [_cpu_request(cpus)])
 
 
 def _cpu_request(count: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from numaforge.topology.model import RemappedRows
 from tests.unit.schedulers.served import BY_CLAIMS, served
 
 GPUS_ALONE = {"extends": "training", "dra": {"gpus": "claims"}}
+CPUS_ALONE = {"extends": "training", "kubelet": {"resource_engine": "dra"}}
 
 
 def files(*nodes: ServedNode) -> dict[str, str]:
@@ -137,6 +138,31 @@ def test_without_a_cpu_driver_no_claim_asks_for_cpus() -> None:
     assert templates.keys() == {"numaforge-nvidia-gpu-1", "numaforge-nvidia-gpu-4"}
 
 
+@pytest.mark.parametrize(
+    ("machine", "more", "cpus"),
+    [
+        pytest.param("dgx-h100", {}, 26, id="a GPU's share"),
+        pytest.param("dgx-h100", {"dra": {"cpu_group_by": "socket"}}, 26, id="of groups by socket, too"),
+        pytest.param("epyc-nps4", {"extends": "cpu-only"}, 42, id="without GPUs what every NUMA node has"),
+    ],
+)
+def test_where_cpus_alone_come_by_claims_there_is_a_claim_to_apply(
+    machine: str, more: Mapping[str, Any], cpus: int
+) -> None:
+    found = files(served(machine, {**CPUS_ALONE, **more}))
+    assert [*yaml.safe_load(found["kustomization.yaml"])["resources"]] == ["claims.yaml"]
+    [(name, template)] = objects(found["claims.yaml"]).items()
+    assert name == f"numaforge-cpu-{cpus}"
+    asked = {"deviceClassName": "dra.cpu", "capacity": {"requests": {"dra.cpu/cpu": str(cpus)}}}
+    assert devices(template) == {"requests": [{"name": "cpus", "exactly": asked}]}
+
+
+def test_of_single_cpus_no_claim_is_written_and_that_is_said() -> None:
+    node = served("dgx-h100", {**CPUS_ALONE, "dra": {"cpu_device_mode": "individual"}})
+    assert [*files(node)] == ["dra-driver-cpu.values.yml"]
+    assert "a device for each CPU" in left_out(node)[node.name]
+
+
 def test_nothing_is_written_where_nothing_is_handed_out_by_claims() -> None:
     assert files(served("dgx-h100")) == {}
     assert "dra" not in {each.name for each in generate([served("dgx-h100")])}
@@ -172,7 +198,7 @@ def test_healthy_gpus_have_no_taint() -> None:
 
 
 def test_gpus_of_a_device_plugin_have_no_taint() -> None:
-    assert "taints.yaml" not in files(with_sick_gpu({"kubelet": {"resource_engine": "dra"}}))
+    assert "taints.yaml" not in files(with_sick_gpu(CPUS_ALONE))
 
 
 NODE = served("dgx-h100", BY_CLAIMS)
