@@ -11,6 +11,7 @@ import pytest
 from numaforge import api
 from numaforge.api import NodePlan, NodeTopology
 from tests.fixtures.machines import dgx_h100
+from tests.fixtures.workers import SOUND
 
 UNSET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 LIMITS = {"cpu": "28", "memory": "64Gi", "nvidia.com/gpu": "1"}
@@ -33,6 +34,13 @@ def test_pods_are_judged_as_the_plan_makes_the_node_and_as_it_is() -> None:
     answers = api.admit(machine(), [POD] * 8, plan=plan())
     assert [answer.admitted for answer in answers] == [True] * 7 + [False]
     assert len(answers[0].cpus["main"]) == 28
+
+
+def test_gpus_of_a_driver_that_has_registered_are_counted_by_claims() -> None:
+    by_claims = replace(machine(), userland=replace(SOUND, claim_drivers=("gpu.nvidia.com",)))
+    [answer] = api.admit(by_claims, [POD], config_text=UNSET)
+    assert (answer.admitted, answer.devices) == (True, {})
+    assert api.fit(by_claims, POD, config_text=UNSET).configured.runs_out == ("nvidia.com/gpu",)
 
 
 def test_a_difference_has_a_path_and_both_sides() -> None:
