@@ -20,6 +20,7 @@ pytestmark = pytest.mark.lab
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 PODS = "/api/v1/namespaces/default/pods"
 STANDARD = "resource.kubernetes.io"
 
@@ -126,15 +127,28 @@ def allocated(fleet: Fleet, name: str) -> Mapping[str, str]:
     return {each["request"]: each["device"] for each in results}
 
 
+def apply(fleet: Fleet, node: ServedNode, folder: Path) -> None:
+    """Apply what is written for claims."""
+    [written] = generate([node], ["dra"])
+    for name, text in written.texts():
+        (folder / name).write_text(text)
+    applied = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(folder))
+    assert applied.returncode == 0, applied.stderr
+
+
+def test_the_folder_of_a_plan_with_nothing_but_cpus_by_claims_is_applied(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    node = served("dgx-h100", {"extends": "training", "kubelet": {"resource_engine": "dra"}})
+    apply(fleet, node, tmp_path)
+    assert fleet.get(f"{TEMPLATES}/numaforge-cpu-{cpus_per_gpu(node)}")
+
+
 def test_the_scheduler_gives_a_pod_a_gpu_with_its_rail_and_cpus_of_its_numa_node(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     node = served("dgx-h100", BY_CLAIMS)
-    [folder] = generate([node], ["dra"])
-    for name, text in folder.texts():
-        (tmp_path / name).write_text(text)
-    applied = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
-    assert applied.returncode == 0, applied.stderr
+    apply(fleet, node, tmp_path)
     fleet.add_node(node.name)
     for driver in ("gpu.nvidia.com", "dra.cpu"):
         fleet.send("POST", CLASSES, device_class(driver))
