@@ -533,8 +533,13 @@ def _started_if_it_does(
 
 def kind_of(scenario: Scenario) -> bytes:
     """Return what is equal for nodes whose kubelets answer alike while nothing runs there."""
+    machine = scenario.topology
     return _digest(
-        shape_of(scenario.topology), dict(scenario.config), _anonymous(scenario.devices), scenario.version
+        shape_of(machine),
+        machine.claim_drivers,
+        dict(scenario.config),
+        _anonymous(scenario.devices),
+        scenario.version,
     )
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from numaforge.errors import NumaforgeError
-from numaforge.explain.candidates import Candidate, GivenMachine, candidates
+from numaforge.explain.candidates import Candidate, GivenMachine, candidates, kind_of
 from numaforge.explain.cluster import GROUPS, LiveCluster, group_stubs, read_cluster
 from numaforge.explain.explanation import Explanation, explain
 from numaforge.explain.workload import Group, group_name, group_of, workloads_of
+from numaforge.topology.model import Userland
 from tests.fixtures.scenarios import scenario
 
 GPU = "nvidia.com/gpu"
@@ -25,6 +26,12 @@ NUMA = "numaforge.io/numa-policy"
 def offline(*names: str, **config: Any) -> tuple[Candidate, ...]:
     labels = {NUMA: "single-numa-node"}
     return candidates([GivenMachine(name, scenario(**config), labels) for name in names or ("one",)], None)
+
+
+def test_nodes_with_other_drivers_of_claims_are_of_another_kind() -> None:
+    without = scenario()
+    machine = replace(without.topology, userland=Userland(claim_drivers=("dra.net",)))
+    assert kind_of(replace(without, topology=machine)) != kind_of(without) == kind_of(scenario())
 
 
 def limits(cpu: object, gpus: int = 0, memory: str = "1Gi") -> dict[str, Any]:
