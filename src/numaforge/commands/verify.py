@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from numaforge.verification.login import Login
     from numaforge.verification.suite import CaseResult
 
-ROLES = (
-    *("topology", "tuning", "host", "interrupts", "system"),
-    *("modules", "hugepages", "mig", "rdma", "kubelet"),
-)
-"""What deploys call, and a plan's parts are named after."""
 _ANSWERS = (ExitCode.YES, ExitCode.NO, ExitCode.UNREACHABLE)
 _HOSTS_OF_PROCESS = 8  # so many take as long as a process to begin
 
@@ -123,9 +118,13 @@ def _check(kubeconfig: str | None, roles: str | None) -> None:
     """Refuse a kubeconfig and names of roles that there are not."""
     if kubeconfig and not Path(kubeconfig).expanduser().is_file():
         raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
-    if unknown := [name for name in (roles or "").split(",") if roles and name not in ROLES]:
+    if roles is None:
+        return
+    from numaforge.verification.promise import choices
+
+    if unknown := [name for name in roles.split(",") if name not in choices()]:
         raise click.BadParameter(
-            f"{unknown[0]!r} is no role; write some of {','.join(ROLES)}", param_hint="--roles"
+            f"{unknown[0]!r} is no role; write some of {','.join(choices())}", param_hint="--roles"
         )
 
 

@@ -68,6 +68,11 @@ def all_promises() -> tuple[tuple[Role, Promise], ...]:
     return tuple((role, promise) for role in ROLES if role.promises for promise in role.promises.PROMISES)
 
 
+def choices() -> tuple[str, ...]:
+    """Return the names that promises are chosen by: what deploys call, and what goes with it."""
+    return tuple(dict.fromkeys([*_ALWAYS, *(role.called for role, _ in all_promises())]))
+
+
 def entries(plan: NodePlan, name: str, roles: Sequence[str] | None = None) -> Table:
     """Return what a plan promises under a test's name; `roles` are those that were called, None for all."""
     part = of_roles(plan, roles)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,7 +30,7 @@ from numaforge.verification import promise, suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, probe, read_live
 from numaforge.verification.login import Login, login, ssh_config
-from numaforge.verification.promise import all_promises, entries
+from numaforge.verification.promise import all_promises, choices, entries
 from tests.fixtures import machines
 
 PROFILE = {
@@ -446,3 +447,15 @@ def test_each_test_of_the_suite_holds_its_own_promise_alone() -> None:
         **{f"test_{name}": [{"name": name}] for name in names},
     }
     assert all(promise.holds is names[promise.name] for _, promise in all_promises())
+
+
+def test_promises_are_chosen_by_every_role_that_a_deploy_calls() -> None:
+    """As after deploys/amd_partitions.py: `verify --roles topology,amd_partitions,kubelet`."""
+    deploys = Path(__file__).parents[3] / "deploys"
+    called = {
+        name
+        for file in deploys.glob("[a-z]*.py")
+        for name in re.findall(r"^(?:    )?(\w+)\(\)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert called - {*choices()} == {"record", "removal", "forget", "image"}  # these leave no plan on a node
+    assert {"tuning", "amd_partitions", "imex"} <= called
