@@ -10,11 +10,12 @@ from dataclasses import MISSING, dataclass, field, fields, make_dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, Field, create_model
 
 from numaforge.codec import NOTHING_ELSE
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, PlannedFile
+from numaforge.mistakes import shown
 from numaforge.reasons import Decision, Notice
 from numaforge.roles import ROLES
 from numaforge.roles.role import Working
@@ -23,11 +24,22 @@ from numaforge.sections.section import Section
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_LONGEST_NAME = 255  # as that of a file, after which a profile without a name is called
+
+
+def _one_line(name: str) -> str:
+    """Return a name that files and tables can carry."""
+    if not name.isprintable():
+        raise ValueError(f"{shown(name)} is not printable, in one line")
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"{shown(name)} is longer than {_LONGEST_NAME} characters")
+    return name
+
 
 class ProfileHead(Section):
     """What a profile says of itself."""
 
-    name: str = Field(
+    name: Annotated[str, AfterValidator(_one_line)] = Field(
         default="unnamed", description="The profile's name, which the plan carries.", examples=["h100-train"]
     )
     description: str = Field(

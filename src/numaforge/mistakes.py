@@ -7,6 +7,7 @@ from typing import Any
 
 _LONGEST_VALUE = 80
 
+_TRUTHS = "YAML reads on, off, yes and no as true and false: "
 _KINDS = {
     "int_type": "is not a whole number",
     "int_parsing": "is not a whole number",
@@ -37,6 +38,9 @@ def dotted(path: tuple[str | int, ...]) -> str:
 def sentence(detail: Mapping[str, Any]) -> str:
     """Return what is wrong with a value, and what would be accepted, for one of pydantic's error details."""
     value = shown(detail["input"])
+    quoted = f"{_TRUTHS if isinstance(detail['input'], bool) else ''}write it in quotes"
+    if detail["type"] == "string_type" and isinstance(detail["input"], bool):
+        return f"{value} is not a text; {quoted}"
     if kind := _KINDS.get(detail["type"]):
         return f"{value} {kind}"
     match detail["type"]:
@@ -50,6 +54,8 @@ def sentence(detail: Mapping[str, Any]) -> str:
             return str(detail["ctx"]["error"])
         case "greater_than_equal":
             return f"{value} is too small; write {detail['ctx']['ge']} or more"
+        case "invalid_key":
+            return f"{value} is no key; {quoted}"
         case "json_invalid":
             return f"not JSON: {detail['ctx']['error']}"
         case _:

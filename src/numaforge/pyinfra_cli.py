@@ -47,6 +47,7 @@ from numaforge.hosts.inventories import (
     InventoryError,
     noticing,
     refuse_ansibles,
+    refuse_no_text,
     why_no_host,
 )
 from numaforge.hosts.meanwhile import get_ready
@@ -109,7 +110,8 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
         raise InventoryError(f"there is no inventory {inventory}; name a file, a folder or a host")
     source = str(file) if file.is_file() else inventory
     refuse_ansibles(source)
-    with _mistakes_in_one_line():
+    refuse_no_text(source)
+    with _mistakes_in_one_line(source):
         made = make_inventory(source, *args, **options)
     if not len(made):
         _no_host.append(why_no_host(source))
@@ -118,13 +120,17 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
 
 
 @contextmanager
-def _mistakes_in_one_line() -> Iterator[None]:
+def _mistakes_in_one_line(inventory: str) -> Iterator[None]:
     """Say what is wrong in a file of an inventory with its place, where pyinfra prints its own traceback."""
     try:
         yield
     except SyntaxError as error:
-        remedy = "" if str(error.filename).endswith(".py") else f"; an inventory is Python: {FROM_ANSIBLE}"
-        raise InventoryError(f"{error.filename}, line {error.lineno}: {error.msg}{remedy}") from error
+        name = error.filename or inventory
+        place = f"{name}, line {error.lineno}" if error.lineno else name
+        remedy = "" if name.endswith(".py") else f"; an inventory is Python: {FROM_ANSIBLE}"
+        raise InventoryError(f"{place}: {error.msg}{remedy}") from error
+    except SystemExit as error:
+        raise InventoryError(f"{inventory}: ends the program, and names no host") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InventoryError(str(error)) from error
     except UnexpectedExternalError as error:
@@ -174,7 +180,7 @@ def introduce(state: State) -> None:
         hosts = [host for host in hosts if shard.of(host.name, canaries) == shard.index]
         state.limit_hosts = hosts
     found = {host.name: host.data.get(PLACE) for host in hosts}
-    events.record("inventory", "", hosts=found, shards=present)
+    events.record("inventory", "", hosts=found, shards=present, why=_no_host[-1] if _no_host else None)
     events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
 

@@ -69,6 +69,7 @@ def replaced(document: object, path: tuple[object, ...], value: object) -> str:
     return json.dumps(document)
 
 
+PLANNED = plan_document(plan_node(machines.lab_node(), load_profile("training")))
 CUT = to_document(machines.cut_into(("1c.3g.40gb", "1g.10gb"), None))
 INSTANCE = ("gpus", 0, "gpu_instances", 0)
 ROCKET = '[settings.kubernetes]\ncpu-manager-policy = "static"\n[settings.boot.kernel-parameters]\n'
@@ -244,6 +245,120 @@ MISTAKES = {
     "a section twice": Mistake(PLAN, "cpus: {}\ncpus: {}\n", "written twice"),
     "a profile as a list": Mistake(PLAN, "- cpus: {}\n", "list"),
     "a profile of Ansible": Mistake(PLAN, "- hosts: all\n  roles: [numaforge]\n", "list"),
+    "a CPU in octal": Mistake(PLAN, "cpus: {offline: 010}\n", "line 1: 010 is octal in YAML; write 8, or"),
+    "pages in octal": Mistake(PLAN, "hugepages:\n- {size: 2Mi, count: 0o10}\n", "is not a whole number"),
+    "pages with a leading zero": Mistake(PLAN, "hugepages:\n- {size: 2Mi, count: -010}\n", "line 2: -010 is"),
+    "pages with an exponent": Mistake(PLAN, "hugepages: [{size: 2Mi, count: 1e3}]\n", "'1e3' is not a whole"),
+    "pages and a half": Mistake(PLAN, "hugepages: [{size: 2Mi, count: 4.0}]\n", "4.0 is not a whole number"),
+    "a date for CPUs": Mistake(PLAN, "cpus: {offline: 2024-01-01}\n", "'2024-01-01' is not a cpulist"),
+    "a time for CPUs": Mistake(PLAN, "cpus: {offline: 1:30}\n", "'1:30' is not a cpulist"),
+    "a name that is no": Mistake(PLAN, "name: no\n", "False is not a text; YAML reads on, off, yes and no"),
+    "a key that is on": Mistake(PLAN, "on: 2\n", "True is no key; YAML reads on, off, yes and no"),
+    "a key that is a number": Mistake(PLAN, "1: 2\n", "1 is no key; write it in quotes"),
+    "a key that is nothing": Mistake(PLAN, "~: 2\n", "None is no key; write it in quotes"),
+    "a key that is a list": Mistake(
+        PLAN, "? [a]\n: 2\n", "line 1: not valid YAML: while constructing a mapping"
+    ),
+    "a tab before a key": Mistake(
+        PLAN, "cpus:\n\toffline: 1\n", "line 2: not valid YAML: indented with a tab"
+    ),
+    "a name of two lines": Mistake(PLAN, 'name: "a\\nb"\n', "name: 'a\\nb' is not printable, in one line"),
+    "a name that colours": Mistake(PLAN, 'name: "a\\e[31m"\n', "is not printable, in one line"),
+    "a name of 5,000 letters": Mistake(PLAN, f"name: {'a' * 5000}\n", "is longer than 255 characters"),
+    "a name in another script": Mistake(PLAN, "name: 日本\n", "profile 日本", ExitCode.YES),
+    "lines that end as in Windows": Mistake(
+        PLAN, "name: x\r\nextends: training\r\n", "profile x", ExitCode.YES
+    ),
+    "a byte order mark": Mistake(PLAN, "\ufeffname: x\n", "profile x", ExitCode.YES),
+    "a character of no text": Mistake(PLAN, "name: x\0\n", "line 1: is not a text: it holds U+0000"),
+    "two profiles in a file": Mistake(PLAN, "name: a\n---\nname: b\n", "holds 2 documents"),
+    "an anchor as a key of ours": Mistake(
+        PLAN, "a: &x {cores_per_numa_node: 1}\ncpus: {reserved: *x}\n", "a: unknown key"
+    ),
+    "a version that is a number": Mistake(
+        PLAN, "kubelet: {version: 1.30}\n", 'which turns 1.30 into 1.3; write it in quotes: "1.36"'
+    ),
+    "two profiles to extend": Mistake(PLAN, "extends: [training, cpu-only]\n", "is not a profile's name"),
+    "a profile that extends itself": Mistake(PLAN, "extends: ./file.yaml\n", "goes in a circle"),
+    "a profile at an address": Mistake(PLAN, "extends: https://a/b.yaml\n", "No such file or directory"),
+    "a percentage of memory": Mistake(PLAN, "memory: {kube_reserved: 10%}\n", "'10%' is not a Kubernetes"),
+    "memory with a comma": Mistake(PLAN, 'memory: {kube_reserved: "1,5Gi"}\n', "'1,5Gi' is not a Kubernetes"),
+    "memory in small letters": Mistake(PLAN, "memory: {kube_reserved: 2gi}\n", "'2gi' is not a Kubernetes"),
+    "memory below zero": Mistake(PLAN, "memory: {kube_reserved: -1Gi}\n", "'-1Gi' is not a whole, positive"),
+    "a pod for a profile": Mistake(PLAN, POD % "cpu: 1", "is a Pod, and no profile"),
+    "the kubelet's settings for a profile": Mistake(
+        PLAN, CONFIG, "is a KubeletConfiguration, and no profile"
+    ),
+    "a topology for a profile": Mistake(
+        "plan topology.json --profile topology.json", "", "topology.json: is a topology, and no profile"
+    ),
+    "a plan for a profile": Mistake(
+        "plan topology.json --profile plan.json", "", "plan.json: is a plan, and no profile"
+    ),
+    # pods
+    "a GPU without its maker": Mistake(ADMIT, POD % "gpu: 1", "gpu is no resource of Kubernetes"),
+    "memory of GiB": Mistake(ADMIT, POD % "memory: 1GiB", "'1GiB' is not a Kubernetes quantity"),
+    "memory with an exponent": Mistake(ADMIT, POD % "memory: 1e3Gi", "'1e3Gi' is not a Kubernetes quantity"),
+    "a list of pods that is empty": Mistake(ADMIT, "kind: List\nitems: []\n", "holds no pod"),
+    "nothing but a remark": Mistake(ADMIT, "# nothing\n", "holds no pod"),
+    "replicas below zero": Mistake(
+        ADMIT,
+        "kind: Deployment\nspec: {replicas: -1, template: {spec: {containers: [{name: x}]}}}\n",
+        "spec.replicas: -1 is not a number of pods",
+    ),
+    "two containers of one name": Mistake(
+        ADMIT, "kind: Pod\nspec: {containers: [{name: x}, {name: x}]}\n", "two containers have the same name"
+    ),
+    "a request above its limit": Mistake(
+        ADMIT,
+        "kind: Pod\nspec: {containers: [{name: x, resources: {requests: {cpu: 4}, limits: {cpu: 2}}}]}\n",
+        "requests cpu 4, more than its limit of 2",
+    ),
+    "the same pod twice": Mistake(f"{ADMIT} FILE", POD % "cpu: 1", "is admitted already"),
+    "a plan for a pod": Mistake(
+        "admit plan.json --machine topology.json --config config.yaml", "", "document holds no pod"
+    ),
+    # machines and plans that were edited
+    "a NUMA node twice": Mistake(
+        "topology FILE",
+        replaced(CUT, ("numa_nodes",), [*CUT["numa_nodes"], CUT["numa_nodes"][0]]),
+        "numa_nodes[4].id: NUMA node 0 is listed twice",
+    ),
+    "no NUMA node": Mistake("topology FILE", replaced(CUT, ("numa_nodes",), []), "there is no NUMA node 0"),
+    "a plan that reserves a CPU that is not there": Mistake(
+        "fit pod.yaml --machine topology.json --plan FILE",
+        replaced(PLANNED, ("cpus", "reserved"), "0,900"),
+        "file.yaml: reserves CPU 900, which the machine has not",
+        files={"pod.yaml": POD % "cpu: 1"},
+    ),
+    "a plan with a list of CPUs": Mistake(
+        "plan FILE",
+        replaced(PLANNED, ("cpus", "reserved"), [0, 1]),
+        "plan.cpus.reserved: [0, 1] is not a text",
+    ),
+    "a plan of a later release": Mistake("plan FILE", replaced(PLANNED, ("schema",), 2), "upgrade numaforge"),
+    "a plan of no release": Mistake("plan FILE", replaced(PLANNED, ("schema",), 0), "schema 0, not 1"),
+    "a plan with a remark": Mistake(
+        "plan FILE", replaced(PLANNED, ("comment",), "mine"), "plan.comment: unknown key"
+    ),
+    "a plan that names no template of ours": Mistake(
+        "render FILE", replaced(PLANNED, ("files", 1, "template"), "../x"), "there is no template '../x'"
+    ),
+    "the plan of another machine": Mistake(
+        "admit FILE --machine dgx-h100 --plan plan.json",
+        POD % "cpu: 1",
+        "is the plan of node1, and the machine is dgx-01",
+    ),
+    "a pod for a plan": Mistake(
+        "admit FILE --machine topology.json --plan FILE",
+        POD % "cpu: 1",
+        "give what `numaforge capture`, or `topology` or `plan` with -o json, has written",
+    ),
+    "a plan that is not there": Mistake(
+        "admit FILE --machine topology.json --plan nosuch.json",
+        POD % "cpu: 1",
+        "nosuch.json: there is no such file\n  give what `numaforge plan -o json` has written",
+    ),
 }
 
 
@@ -252,9 +367,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "topology.json").write_text(json.dumps(to_document(machines.lab_node())))
     (tmp_path / "gpus.json").write_text(json.dumps(to_document(machines.dgx_h100())))
     (tmp_path / "config.yaml").write_text(CONFIG)
-    (tmp_path / "plan.json").write_text(
-        json.dumps(plan_document(plan_node(machines.lab_node(), load_profile("training"))))
-    )
+    (tmp_path / "plan.json").write_text(json.dumps(PLANNED))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -295,11 +408,36 @@ INVENTORIES = {
     "numbers": ("inventory.py", "nodes = [1]\n", "nodes holds 1, which is no name of a host"),
     "a tuple of names": ("inventory.py", 'nodes = ("a", "b")\n', "is no list, and no pair"),
     "a pair of one": ("inventory.py", 'nodes = [("a",)]\n', "is no pair of a name and its data"),
-    "Ansible's YAML": ("hosts.yaml", "all:\n  hosts:\n    gpu-01:\n", "one of Ansible; docs/from-ansible.md"),
-    "Ansible's INI": ("hosts.ini", "[gpu]\ngpu-01\n", "one of Ansible; docs/from-ansible.md"),
-    "Ansible's INI without a suffix": ("hosts", "[gpu]\ngpu-01\n", "one of Ansible; docs/from-ansible.md"),
+    "Ansible's YAML": (
+        "hosts.yaml",
+        "all:\n  hosts:\n    gpu-01:\n",
+        "docs/from-ansible.md shows one of Ansible",
+    ),
+    "Ansible's INI": ("hosts.ini", "[gpu]\ngpu-01\n", "docs/from-ansible.md shows one of Ansible"),
+    "Ansible's INI without a suffix": (
+        "hosts",
+        "[gpu]\ngpu-01\n",
+        "docs/from-ansible.md shows one of Ansible",
+    ),
     "names alone": ("hosts", "gpu-01 gpu-02\n", "an inventory is Python: docs/from-ansible.md"),
     "a typing error": ("inventory.py", "nodes = [\n", "inventory.py, line 1"),
+    "a file that ends Python": ("inventory.py", "raise SystemExit(0)\n", "inventory.py: ends the program"),
+    "a character of no text": (
+        "inventory.py",
+        'nodes = ["a"]\n\0',
+        "inventory.py: source code string cannot",
+    ),
+    "UTF-16": ("inventory.py", b"\xff\xfen\0", "inventory.py: is not UTF-8 text"),
+    "a host twice": (
+        "inventory.py",
+        'nodes = [("a", {"ssh_port": 2}), ("a", {"ssh_port": 3})]\n',
+        "nodes: names a twice, with other data",
+    ),
+    "numaforge's profile": (
+        "nodes.yaml",
+        "extends: training\n",
+        "nodes.yaml: an inventory is Python, and this",
+    ),
 }
 
 
@@ -325,7 +463,7 @@ def pyinfra(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 )
 def test_an_inventory_without_hosts_ends_with_the_reason(tmp_path, mode, case):
     name, text, message = INVENTORIES[case]
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     done = pyinfra(tmp_path, mode, name, "deploy.py")
     said = done.stdout + done.stderr
     assert done.returncode == BAD, said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -89,9 +90,11 @@ def plan_for(
         installed = machine.kubelet is not None and machine.kubelet.version is not None
         newest = None if installed else f"1.{LATEST_MINOR}"
         return plan_with(machine, str(profile), kubelet_version or newest)
+    remedy = "give what `numaforge plan -o json` has written"
+    if plan != "-" and not Path(plan).exists():
+        raise NumaforgeError("there is no such file", where=plan, remedy=remedy)
     found = plan_or_machine(plan)
     if not isinstance(found, NodePlan):
-        remedy = "give what `numaforge plan -o json` has written"
         raise NumaforgeError("is no plan", where=plan, remedy=remedy)
     if machine.hostname and found.hostname != machine.hostname:
         raise NumaforgeError(
@@ -99,6 +102,8 @@ def plan_for(
             where=plan,
             remedy="give the plan and the snapshot of one host",
         )
+    if strange := found.cpus.reserved - machine.online - machine.offline:
+        raise NumaforgeError(f"reserves CPU {min(strange)}, which the machine has not", where=plan)
     return found
 
 

@@ -13,12 +13,14 @@ from typing import Any
 
 from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
 
-from numaforge.errors import ExitCode
+from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.given import read_text
 from numaforge.mistakes import shown
 
 EXAMPLE = 'write nodes = ["gpu-01", "gpu-02"]'
 FROM_ANSIBLE = "docs/from-ansible.md shows the same as inventory.py"
 _MOST_BYTES = 2**16
+_MOST_MIB = 4
 _ANSIBLE = (".yaml", ".yml", ".ini", ".cfg", ".json", ".toml")
 _YAML_OR_INI = re.compile(r"---|\[[\w.:-]+\]\s*(#.*)?$|\w[\w.-]*:\s*(#.*)?$|\S+\s+ansible_\w+=")
 _passed_over: list[str] = []
@@ -35,8 +37,19 @@ def refuse_ansibles(inventory: str) -> None:
     file = Path(inventory)
     if file.suffix != ".py" and file.is_file() and is_ansibles(file):
         raise InventoryError(
-            f"{inventory}: an inventory is Python, and this is one of Ansible; {FROM_ANSIBLE}"
+            f"{inventory}: an inventory is Python, and this is YAML, INI or JSON; "
+            "docs/from-ansible.md shows one of Ansible as inventory.py"
         )
+
+
+def refuse_no_text(inventory: str) -> None:
+    """Refuse a file that is no text, or is too large for pyinfra to read; a pipe is read once."""
+    file = Path(inventory)
+    if file.exists() and not file.is_dir() and not file.is_fifo():
+        try:
+            read_text(file, most_mib=_MOST_MIB)
+        except NumaforgeError as error:
+            raise InventoryError(str(error)) from error
 
 
 def is_ansibles(file: Path) -> bool:
@@ -85,16 +98,20 @@ def _reason(name: str, value: object) -> str | None:
 
 
 def _odd_host(value: object) -> str | None:
-    """Return what pyinfra would read letter by letter, or end with a traceback for."""
+    """Return what pyinfra would read letter by letter, take the last of, or end with a traceback for."""
     if isinstance(value, tuple) and value:
         if len(value) != 2 or not isinstance(value[0], list) or not isinstance(value[1], dict):
             return (
                 f'{shown(value)} is no list, and no pair of a list and its data; write ["gpu-01", "gpu-02"]'
             )
         value = value[0]
+    data: dict[str, object] = {}
     for each in value if isinstance(value, list) else ():
         if isinstance(each, tuple) and not (
             len(each) == 2 and isinstance(each[0], str) and isinstance(each[1], dict)
         ):
             return f'{shown(each)} is no pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
+        name, its = each if isinstance(each, tuple) else (each, {})
+        if isinstance(name, str) and data.setdefault(name, its) != its:
+            return f"names {name} twice, with other data"
     return None

@@ -33,6 +33,11 @@ _REPLACES = {
 # `state` of a section that takes nothing from the profile below.
 _ABSENT = "absent"
 
+# Keys of other documents that are taken for a profile, and what these are.
+_OTHERS = {"kind": "a {kind}", "decisions": "a plan", "packages": "a topology"}
+
+_BEGIN = "begin a profile with a key such as `extends: training` or `cpus:`"
+
 # Keys of a profile that are no wishes: what it starts from, and where an editor finds the schema.
 _READ_HERE = ("extends", "$schema")
 
@@ -111,7 +116,7 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
             where=where,
             remedy=error.remedy or f"name a YAML file, or a ready profile: {named_profiles()}",
         ) from error
-    document = read_yaml(text, str(path), ProfileError)
+    document = read_yaml(text, str(path), ProfileError, octal=False)
     if document is None:
         raise ProfileError(
             "is empty, and says nothing of what the node is for",
@@ -122,8 +127,10 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
         raise ProfileError(
             f"a profile is a mapping, not a {type(document).__name__}",
             where=str(path),
-            remedy="begin with a key such as `extends: training` or `cpus:`",
+            remedy=_BEGIN,
         )
+    if other := next((what for key, what in _OTHERS.items() if key in document), None):
+        raise ProfileError(f"is {other.format(**document)}, and no profile", where=str(path), remedy=_BEGIN)
     return document
 
 

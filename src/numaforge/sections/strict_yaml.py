@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ _TEXT = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
 _TEXTS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")  # what YAML makes of 2025-02-28 and =
+_OCTAL = re.compile("[+-]?0[0-7_]+")
+_INDENTED_WITH_TAB = re.compile(" *\t")
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -68,14 +71,31 @@ _StrictLoader.add_constructor(_INTEGER, _StrictLoader.construct_number)
 _StrictLoader.add_constructor(_FLOAT, _StrictLoader.construct_number)
 
 
-def read_yaml(text: str, place: str, error: type[NumaforgeError] = NumaforgeError) -> Any:
+class _DecimalLoader(_StrictLoader):
+    """A loader that refuses 010, which is 8 to YAML 1.1 and 10 to YAML 1.2."""
+
+    def construct_decimal(self, node: yaml.ScalarNode) -> int | float | str:
+        number = self.construct_number(node)
+        if isinstance(number, int) and _OCTAL.fullmatch(node.value):
+            plain = node.value.replace("0", "", 1)
+            raise _NotAcceptedError(f"{node.value} is octal in YAML; write {number}, or {plain}", _line(node))
+        return number
+
+
+_DecimalLoader.add_constructor(_INTEGER, _DecimalLoader.construct_decimal)
+
+
+def read_yaml(
+    text: str, place: str, error: type[NumaforgeError] = NumaforgeError, *, octal: bool = True
+) -> Any:
     """Return what a YAML text of one document holds, None where it holds nothing.
 
     Raises `error`, with `place` and the line, for what is not YAML, and for what is refused here: a key that
     is written twice, tags, aliases that contain themselves or unfold to too much, numbers beyond 64 bits,
-    more than 100 levels.
+    more than 100 levels; without `octal` a number that begins with 0.
     """
-    documents = [each for each in read_yaml_documents(text, place, error) if each is not None]
+    loader = _StrictLoader if octal else _DecimalLoader
+    documents = [each for each in read_yaml_documents(text, place, error, loader) if each is not None]
     if len(documents) > 1:
         raise error(
             f"holds {len(documents)} documents", where=place, remedy="put each in a file, and name one"
@@ -83,18 +103,25 @@ def read_yaml(text: str, place: str, error: type[NumaforgeError] = NumaforgeErro
     return documents[0] if documents else None
 
 
-def read_yaml_documents(text: str, place: str, error: type[NumaforgeError] = NumaforgeError) -> Iterator[Any]:
+def read_yaml_documents(
+    text: str,
+    place: str,
+    error: type[NumaforgeError] = NumaforgeError,
+    loader: type[_StrictLoader] = _StrictLoader,
+) -> Iterator[Any]:
     """Yield what each document of a YAML text holds; raises as `read_yaml` does."""
     if len(text) > MOST_MIB * 2**20:
         raise error(f"is larger than {MOST_MIB} MiB, which is the most that is read of YAML", where=place)
     try:
         _check_shape(text)
-        yield from yaml.load_all(text, Loader=_StrictLoader)
+        yield from yaml.load_all(text, Loader=loader)
     except _NotAcceptedError as refused:
         raise _located(error, str(refused), place, refused.line) from refused
     except yaml.MarkedYAMLError as mistake:
         mark = mistake.problem_mark or mistake.context_mark
         said = ", ".join(filter(None, (mistake.context, mistake.problem)))
+        if mark and any(map(_INDENTED_WITH_TAB.match, text.split("\n")[mark.line : mark.line + 1])):
+            said = "indented with a tab, where YAML takes blanks"
         raise _located(error, f"not valid YAML: {said}", place, mark.line + 1 if mark else None) from mistake
     except yaml.reader.ReaderError as mistake:
         line = text.encode()[: mistake.position].count(b"\n") + 1

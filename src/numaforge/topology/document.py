@@ -220,8 +220,10 @@ def _require_whole(read: TopologyDocument) -> None:
 
 
 def _require_distances(nodes: Sequence[NumaNode]) -> None:
-    """Refuse distances to some NUMA nodes that leave others out."""
+    """Refuse a NUMA node that is listed twice, and distances to some that leave others out."""
     for number, node in enumerate(nodes):
+        if node.id in {other.id for other in nodes[:number]}:
+            raise _refusal(f"numa_nodes[{number}].id", f"NUMA node {node.id} is listed twice")
         left_out = [other.id for other in nodes if node.distances and other.id not in node.distances]
         if left_out:
             raise _refusal(f"numa_nodes[{number}].distances", f"says nothing of NUMA node {left_out[0]}")

@@ -18,6 +18,7 @@ CPU = "cpu"
 MEMORY = "memory"
 UNNAMED = "pod"  # what a manifest without a name is called
 _POD_LEVEL = (CPU, MEMORY)
+_STANDARD = (CPU, MEMORY, "ephemeral-storage")
 
 Quantities = Mapping[str, Fraction]
 
@@ -275,9 +276,9 @@ def _pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[
             break
         spec = inner.get("spec")
     if not isinstance(spec, Mapping) or "containers" not in spec:
-        kind = manifest.get("kind", "document")
+        named = f" {name!r}" if (name := metadata.get("name")) else ""
         raise PodError(
-            f"{kind} {metadata.get('name', '')!r} holds no pod: there is no spec.containers and no pod "
+            f"{manifest.get('kind', 'document')}{named} holds no pod: there is no spec.containers and no pod "
             "template",
             remedy="give a Pod, a Deployment, a StatefulSet, a DaemonSet, a Job or a CronJob",
         )
@@ -340,6 +341,13 @@ def _quantity(value: Any, where: str) -> Fraction:
 
 def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
     """Refuse what the API server refuses (pkg/apis/core/validation, ValidateResourceRequirements)."""
+    for resource in (*requests, *limits):
+        if "/" not in resource and resource not in _STANDARD and not resource.startswith(HUGEPAGES_PREFIX):
+            raise PodError(
+                f"{resource} is no resource of Kubernetes",
+                where=where,
+                remedy="write that of a device plugin with its domain, such as nvidia.com/gpu",
+            )
     for resource, request in requests.items():
         limit = limits.get(resource)
         if is_extended(resource) and limit is None:
