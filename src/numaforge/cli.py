@@ -58,6 +58,7 @@ _INTERRUPTED = 130  # as a shell reports SIGINT
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 _ESCAPED = "numaforge.escaped"
 _WRITTEN = ("-o", "--output", "--to")  # where - is standard output
+_NAMED_BY = {"--machine": "a machine", "--host": "a host", "--deploy": "a deploy"}
 _EMPTY_OPTION = re.compile(r"--[a-z-]+=")
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: a fault of numaforge itself, never an answer
 
@@ -80,7 +81,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), error.exit_code)
     except click.ClickException as error:
         with suppress(OSError):
-            error.show()
+            _located(error).show()
         return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         return _complain("interrupted", _INTERRUPTED)
@@ -124,6 +125,15 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors=_ESCAPED)
 
 
+def _located(error: click.ClickException) -> click.ClickException:
+    """Return an error; that of an argument too many with the options that take what it may be."""
+    if "unexpected extra argument" not in error.message or not isinstance(error, click.UsageError):
+        return error
+    offered = {name for each in error.ctx.command.params for name in each.opts} if error.ctx else {}
+    named = [f"{option} names {what}" for option, what in _NAMED_BY.items() if option in offered]
+    return click.UsageError("; ".join([error.message, *named]), ctx=error.ctx)
+
+
 def _escape(error: UnicodeError) -> tuple[str, int]:
     r"""Return characters as `\u2026`, which JSON reads back and people can look up."""
     if not isinstance(error, UnicodeEncodeError):
@@ -165,7 +175,8 @@ def _in_words(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"a file is not UTF-8 text: {error.reason} at byte {error.start}"
     reason = error.strerror or str(error)
-    return f"{error.filename}: {reason}" if error.filename else reason
+    place = error.filename or (error.errno == errno.ENOSPC and "standard output")
+    return f"{place}: {reason}" if place else reason
 
 
 @click.group(

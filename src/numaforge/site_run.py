@@ -33,7 +33,9 @@ from numaforge.hosts.overview import FORGET, MAINTENANCE, Overview, collect
 from numaforge.hosts.pyinfra_errors import of_file
 from numaforge.pyinfra_cli import adapt, connect_all, read_inventory
 from numaforge.report.fleet import HostSummary
+from numaforge.rollout.program import none_chosen
 
+_NO_INVENTORY = "is neither an inventory file"  # of what names no host, as the error says
 _NOTHING_LEFT = "No hosts remaining"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PYINFRAS_OWN = re.compile(r"-->|\[[^]]*\] (nested)? *(Connected|Ready:|Success|No changes|noop:)|Loading: ")
@@ -135,8 +137,7 @@ def _prepare(state: State, run: Run) -> None:
     ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
     chosen = _chosen(inventory, run.limits) if run.limits else None
     if chosen == []:
-        limits = " ".join(run.limits)
-        raise HostError(f"the inventory names no host that --limit {limits} chooses", where=run.inventory)
+        raise none_chosen(run.inventory, run.limits)
     state.init(inventory, config, initial_limit=chosen)
     state.set_stage(StateStage.Connect)
     with _what_is_left():
@@ -203,7 +204,7 @@ def _worth_reading(state: State, *, quiet: bool) -> Callable[[logging.LogRecord]
 
     def is_worth_reading(record: logging.LogRecord) -> bool:
         stage: Any = state.current_stage
-        if stage == StateStage.Connect:
+        if stage == StateStage.Connect or _NO_INVENTORY in record.getMessage():
             return False
         if quiet or stage != StateStage.Execute:
             return record.levelno >= logging.WARNING

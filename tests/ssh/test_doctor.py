@@ -142,7 +142,7 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(
     ("arguments", "message"),
     [
         (["doctor", "nosuch.py"], "nosuch.py: there is no such inventory"),
-        (["doctor", "empty.py"], "empty.py: the inventory names no host\n"),
+        (["doctor", "empty.py"], "empty.py names no host: nodes is empty; write nodes ="),
         (
             ["doctor", "one.py", "--limit", "two"],
             "one.py: the inventory names no host that --limit two chooses",

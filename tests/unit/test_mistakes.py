@@ -251,6 +251,21 @@ ARGUMENTS = (
     ("rollout status --kubeconfig nosuch", "nosuch: the kubeconfig cannot be read"),
     ("rollout status extra", "unexpected extra argument"),
     ("schema nosuch", "'nosuch' is not one of"),
+    ("fit pod.yaml dgx-h100", "unexpected extra argument (dgx-h100); --machine names a machine"),
+    ("check config.yaml dgx-h100", "unexpected extra argument (dgx-h100); --machine names a machine"),
+    ("init new --host gpu-1 gpu-2", "unexpected extra argument (gpu-2); --host names a host"),
+    ("apply --dry inventory.py deploys/site.py", "(deploys/site.py); --deploy names a deploy"),
+    (
+        "admit pod.yaml dgx-h100 --live",
+        "dgx-h100: cannot be read: No such file or directory\n  --machine names",
+    ),
+    ("topology broken.json", "broken.json: cannot be read: No such file or directory"),
+    ("topology broken", "broken: cannot be read: No such file or directory"),
+    ("topology loop", "loop: cannot be read: Too many levels of symbolic links"),
+    ("render topology.json --profile training --to pod.yaml", "pod.yaml: is a file\n  name a folder"),
+    ("render topology.json --profile training --to .", ".: the folder is not empty"),
+    ("verify nosuch", "nosuch is neither a file nor a name that resolves"),
+    ("verify inventory.py --limit a,b", "that --limit a,b chooses\n  give --limit once for each"),
 )
 
 
@@ -267,6 +282,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "plan.json").write_text(PLAN)
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
     (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.json").symlink_to("nowhere")
+    (tmp_path / "broken").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -416,12 +434,17 @@ def program(*arguments: str, **options: object) -> subprocess.CompletedProcess[b
         ("nosuch.py", "there is no inventory nosuch.py; name a file, a folder or a host"),
         ("nosuch/inventory.py", "there is no inventory nosuch/inventory.py"),
         ("inventory.py --deploy nosuch", "nosuch: there is no such deploy"),
+        ("/dev/zero", "/dev/zero: is larger than 4 MiB"),
+        ("/dev/null", "/dev/null names no host"),
+        ("nosuch", "numaforge: nosuch is neither a file nor a name that resolves"),
+        ("inventory.py --limit a,b", "that --limit a,b chooses\n  give --limit once for each"),
     ],
 )
 def test_a_path_that_apply_does_not_find_is_one_message(folder, words, message):
     answer = program("apply", "--dry", *words.split())
     assert (answer.returncode, answer.stdout) == (ExitCode.BAD_INPUT, b"")
     assert message in answer.stderr.decode()
+    assert answer.stderr.startswith(b"numaforge: ")
     assert b"Traceback" not in answer.stderr
 
 
@@ -441,7 +464,7 @@ def test_json_for_a_terminal_without_our_characters_says_the_same(folder):
     ("redirection", "code", "message"),
     [
         pytest.param(">&-", ExitCode.YES, "", id="closed-output"),
-        pytest.param(">/dev/full", ExitCode.BAD_INPUT, "No space left on device", id="a-full-disk"),
+        pytest.param(">/dev/full", ExitCode.BAD_INPUT, "standard output: No space left", id="a-full-disk"),
     ],
 )
 def test_output_that_goes_nowhere_is_no_fault(folder, redirection, code, message):
@@ -515,6 +538,8 @@ def test_a_file_on_a_full_disk_is_named_and_what_was_there_stays(folder, small_d
     assert f"{small_disk / 'fleet'}: cannot be written: No space left" in complaint(
         capsys, "init", str(small_disk / "fleet")
     )
+    words = ("render", "topology.json", "--profile", "training", "--to", str(small_disk / "made"))
+    assert "made: cannot be written: No space left" in complaint(capsys, *words)
     assert sorted(path.name for path in small_disk.iterdir()) == ["fill", "kept.yaml"]
     assert (small_disk / "kept.yaml").read_text() == "kept"
 

@@ -89,15 +89,17 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
     if place.exists() and not place.is_dir():
         raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
     from numaforge.commands.over_inventory import ask_all
+    from numaforge.report.hostnames import folded, grouped_by_reason
     from numaforge.roles.topology import CAPTURED
 
     function = "numaforge.roles.topology.capture"
     out = f"out={json.dumps(str(place.absolute()))}"
     answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", ("--data", out))
+    failed = {name: why.removeprefix(f"{name}: ") for name, why in answers.failed.items()}
+    for why, names in grouped_by_reason(failed):
+        click.echo(plain(f"{folded(names)}: {why}"), err=True)
     for name in answers.settings:
-        if name in answers.failed:
-            click.echo(plain(f"{name}: {answers.failed[name].removeprefix(f'{name}: ')}"), err=True)
-        else:
+        if name not in failed:
             remark(f"wrote {place / Path(answers.told[name]['file']).name}")
     captured = len(answers.settings) - len(answers.failed)
     remark(f"{captured} of {counted(len(answers.settings), 'host')} captured")
@@ -136,11 +138,10 @@ def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, st
 
 
 def _why(reasons: Sequence[str]) -> str:
-    from numaforge.hosts.host_keys import why_refused
+    from numaforge.hosts.host_keys import HOST_KEY, why_refused
 
-    said = " ".join(reasons)
-    refused = why_refused(said)  # another text where the host was reached, and its host key refused
-    return refused if refused != said else f"cannot be reached: {said}"
+    said = why_refused(" ".join(reasons))
+    return said if HOST_KEY in said else f"cannot be reached: {said}"
 
 
 @contextmanager

@@ -156,6 +156,11 @@ def _operations(
     from numaforge.kubelet.admission.pod import UNNAMED
 
     for path in paths:
+        if path != "-" and not Path(path).exists():
+            what = "cannot be read: No such file or directory"
+            raise NumaforgeError(
+                what, where=path, remedy="--machine names a machine, an argument a file with pods"
+            )
         for number, document in enumerate(_unfolded(path)):
             if isinstance(document, Mapping) and is_of_claims(document):
                 objects.append(document)

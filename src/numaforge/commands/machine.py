@@ -250,7 +250,7 @@ def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB
 
 def is_file(source: str) -> bool:
     """Say whether a machine is named by its file. Raises NumaforgeError for a file that is not there."""
-    if source == "-" or (Path(source).exists() and not Path(source).is_dir()):
+    if source == "-" or (os.path.lexists(source) and not Path(source).is_dir()):
         return True
     if not Path(source).is_dir() and _names_a_file(source):
         raise NumaforgeError(

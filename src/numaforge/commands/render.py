@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numaforge.commands.capture import asked_of
+from numaforge.commands.init import write_folder
 from numaforge.commands.machine import (
     kubelet_version_option,
     machine_and_plan,
@@ -107,18 +108,9 @@ def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
             raise NumaforgeError(
                 f"{file.path!r} with the mode {file.mode!r} is no file of a plan", remedy=remedy
             )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            remedy = "name a folder that is not there yet"
-            raise NumaforgeError("is not empty", where=str(folder), remedy=remedy)
-        for file in files:
-            path = folder / file.path.lstrip("/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(file.text, encoding="utf-8")
-            path.chmod(int(file.mode, 8))
-    except OSError as error:
-        raise NumaforgeError(error.strerror or str(error), where=str(error.filename or folder)) from error
+    write_folder(folder, {file.path.lstrip("/"): file.text for file in files})
+    for file in files:
+        (folder / file.path.lstrip("/")).chmod(int(file.mode, 8))
 
 
 def _show_changes(

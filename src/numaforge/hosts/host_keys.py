@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,7 @@ SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 HOST_KEY = "host key"
 """Is part of every message about one."""
 
+_NUMBERED = re.compile(r"\[Errno (-?\d+|None)\] ")
 _HASHED = "|1|"
 _REFUSED_BY = (None, "ask", "yes")
 _SshClient: Any = client.SSHClient
@@ -33,10 +35,13 @@ _append_host_key: Any = client.append_hostkey
 
 
 def why_refused(said: str) -> str:
-    """Return what pyinfra says of a connection that failed, without its word for every error of SSH."""
+    """Return what pyinfra says of a connection that failed, without its word for every error of SSH.
+
+    The number of an error goes, too, and so does the text for one that has none.
+    """
     if HOST_KEY in said:  # the host was reached: no address, port or user is wrong
         return said.removeprefix("SSH error ").removeprefix("(").removesuffix(")")
-    return said
+    return _NUMBERED.sub("", said)
 
 
 class StrictClient(_SshClient):  # type: ignore[misc]

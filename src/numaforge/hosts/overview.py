@@ -21,6 +21,7 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
 from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.hosts.host_keys import why_refused
 from numaforge.hosts.patches import command_line
 from numaforge.hosts.processes import hosts_of
 from numaforge.report.fleet import (
@@ -148,7 +149,7 @@ class _Follower(BaseStateCallback):
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
         if (mine := overview()) is not None and state.current_stage == StateStage.Connect:
-            mine.unreachable(host, str(error))
+            mine.unreachable(host, why_refused(str(error)))
 
     @staticmethod
     def operation_host_start(_: State, host: Host, *_more: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import click
 from numaforge.errors import ExitCode
 from numaforge.maintenance.bundle import FileChange, diff
 from numaforge.ordering import grouped
-from numaforge.report.hostnames import folded, without_name
+from numaforge.report.hostnames import alike, folded, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import Screen, plain
 from numaforge.report.wording import counted, wrapped
@@ -45,7 +44,6 @@ _SHOWN_GROUPS = 12
 _LINES_OF_FILES = 2
 _LINES_OF_VALUES = 5
 _LINES_OF_REASON = 8
-_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
 _LISTS = ("sentences", "moves", "changed", "pending")
@@ -175,7 +173,7 @@ def _alike(hosts: Iterable[HostSummary]) -> list[list[HostSummary]]:
     """Return hosts by what is said of them; the gravest first, then the most hosts."""
     groups: dict[object, list[HostSummary]] = {}
     for each in hosts:
-        reason = _ADDRESS.sub("ADDRESS", without_name(each.reason, each.host))
+        reason = alike(each.reason, each.host)
         told = (*each.sentences, *each.pending, *(text for _, text in each.notices))
         said = tuple(without_name(text, each.host) for text in told)
         does = (each.state, each.drains, each.reboots, each.moves, tuple(each.files.items()))

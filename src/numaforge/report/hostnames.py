@@ -14,6 +14,7 @@ MOST_NAMES = 10_000
 
 _RANGE = re.compile(r"(.*?)\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*)\](.*)")
 _HOST = "HOST"
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _LONGEST = 60  # of 80 columns, beside what is said of them
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
@@ -67,6 +68,11 @@ def in_short(names: Iterable[str]) -> str:
 def without_name(reason: str, host: str) -> str:
     """Return a reason that names its host as one that many hosts may share."""
     return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", _HOST, reason)
+
+
+def alike(reason: str, host: str) -> str:
+    """Return a reason as hosts share it that each name themselves, and their addresses, in it."""
+    return _ADDRESS.sub("ADDRESS", without_name(reason, host))
 
 
 def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:

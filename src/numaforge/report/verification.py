@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from numaforge.errors import ExitCode
-from numaforge.report.hostnames import folded
+from numaforge.report.hostnames import alike, folded
 from numaforge.report.terminal import Screen
 from numaforge.report.wording import counted, wrapped
 from numaforge.verification.suite import CaseResult, failures
@@ -75,7 +75,7 @@ def _alike(found: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]
     of_host: dict[str, list[CaseResult]] = {each.host: [] for each in found if each.host}
     for each in failures(found):
         of_host.setdefault(each.host, []).append(each)
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = {}
     for host, failed in of_host.items():
         state = (
             "as planned"
@@ -85,9 +85,15 @@ def _alike(found: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]
             else "not as planned"
         )
         said = tuple(dict.fromkeys(_difference(each) for each in failed))
-        groups.setdefault((state, said), []).append(_name(host))
+        name = _name(host)
+        shared = tuple(alike(text, name) for text in said)
+        groups.setdefault((state, shared), {})[name] = said
     gravity = list(_STATES)
-    return sorted(groups.items(), key=lambda group: (gravity.index(group[0][0]), -len(group[1])))
+    ordered = sorted(groups.items(), key=lambda group: (gravity.index(group[0][0]), -len(group[1])))
+    return [
+        ((state, next(iter(hosts.values())) if len(hosts) == 1 else shared), [*hosts])
+        for (state, shared), hosts in ordered
+    ]
 
 
 def _difference(failed: CaseResult) -> str:

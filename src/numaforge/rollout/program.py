@@ -104,9 +104,11 @@ class ProgramRun:
         if hosts is None:
             raise self.broken_off("the inventory cannot be read")
         if not hosts and not self.shards:
-            limits = self.command.limits
-            chosen = f" that --limit {' '.join(limits)} chooses" if limits else ""
-            raise HostError(f"the inventory names no host{chosen}", where=self.command.inventory)
+            if self.command.limits:
+                raise none_chosen(self.command.inventory, self.command.limits)
+            if why := self._introduced("why"):
+                raise HostError(why)
+            raise HostError("the inventory names no host", where=self.command.inventory)
         return dict(hosts)
 
     def broken_off(self, what: str) -> HostError:
@@ -120,6 +122,15 @@ class ProgramRun:
 
     def _introduced(self, what: str) -> Any:
         return next((event.get(what) for event in self.told if event["kind"] == "inventory"), None)
+
+
+def none_chosen(inventory: str, limits: Sequence[str]) -> HostError:
+    """Return the error that `--limit` leaves no host."""
+    return HostError(
+        f"the inventory names no host that --limit {' '.join(limits)} chooses",
+        where=inventory,
+        remedy="give --limit once for each host, group or pattern, such as 'gpu-0*'",
+    )
 
 
 def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:

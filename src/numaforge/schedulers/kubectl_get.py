@@ -15,6 +15,7 @@ from numaforge.schedulers import gangs
 Identity = tuple[str, str, str, str]
 """API version, kind, namespace and name."""
 _SECONDS = 120
+_LOGGED = re.compile(r"[IWE]\d{4} ")
 _NO_SUCH_RESOURCE = "the server doesn't have a resource type"
 _NOT_FOUND = "(NotFound)"
 _SLICES = "resourceslices.resource.k8s.io"
@@ -53,7 +54,7 @@ def live_objects(
         if done.returncode == 0:
             return _found(done.stdout), tuple(unserved)
         if not missing:
-            raise HostUnreachableError(f"kubectl cannot get the objects: {done.stderr.strip()[-500:]}")
+            raise HostUnreachableError(f"kubectl cannot get the objects: {_said(done.stderr)}")
         unserved += [each for each in dict.fromkeys(missing) if each not in unserved]
     return {}, tuple(unserved)
 
@@ -67,7 +68,7 @@ def listed(
     """
     done = _run(_command(("get", resources, "-A", "-o", "json"), kubeconfig, context, kubectl), "")
     if done.returncode:
-        raise HostUnreachableError(f"kubectl cannot get {resources}: {done.stderr.strip()[-500:]}")
+        raise HostUnreachableError(f"kubectl cannot get {resources}: {_said(done.stderr)}")
     return _objects(done.stdout)
 
 
@@ -95,6 +96,12 @@ def claim_objects(
     return None
 
 
+def _said(errors: str) -> str:
+    """Return what kubectl has said, without the log of each of its attempts."""
+    lines = errors.strip().splitlines()
+    return "\n".join([line for line in lines if not _LOGGED.match(line)] or lines)[-500:]
+
+
 def _served(
     resources: str,
     options: Sequence[str],
@@ -108,7 +115,7 @@ def _served(
         return _objects(done.stdout)
     if _NO_SUCH_RESOURCE in done.stderr:
         return None
-    raise HostUnreachableError(f"kubectl cannot get {resources}: {done.stderr.strip()[-500:]}")
+    raise HostUnreachableError(f"kubectl cannot get {resources}: {_said(done.stderr)}")
 
 
 def gang_version(
@@ -125,7 +132,7 @@ def gang_version(
             if "podgroups" in _names_served(done.stdout):
                 return version
         elif _NOT_FOUND not in done.stderr:
-            raise HostUnreachableError(f"kubectl cannot ask for {version}: {done.stderr.strip()[-500:]}")
+            raise HostUnreachableError(f"kubectl cannot ask for {version}: {_said(done.stderr)}")
     return ""
 
 

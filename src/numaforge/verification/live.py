@@ -172,7 +172,8 @@ def _why(error: Exception) -> str:
     """Return what ssh has said; testinfra's error is the whole result, with the script."""
     result = error.args[0] if error.args else None
     if isinstance(result, CommandResult):
-        said = result.stderr.strip().splitlines()
+        lines = result.stderr.strip().splitlines()
+        said = [line for line in lines if ": terminating, " not in line]  # counts what is wrong in ssh_config
         return said[-1].strip() if said else f"ssh ended with {result.rc}"
     return str(error)
 

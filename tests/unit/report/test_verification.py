@@ -23,7 +23,8 @@ def differs(host: str) -> CaseResult:
 
 
 def silent(host: str) -> CaseResult:
-    reason = f"Failed: ssh://{host}: cannot be reached: Connection refused"
+    why = f"ssh: connect to host {host} (10.0.0.{host[-2:]}) port 22: Connection refused"
+    reason = f"Failed: ssh://{host}: cannot be reached: {why}"
     name = f"test_the_host_has_a_plan[ssh://{host}]"
     return CaseResult(name, "failed", reason, f"ssh://{host}", unreachable=True)
 
@@ -40,7 +41,8 @@ def test_hosts_that_are_alike_are_shown_together() -> None:
         "2 hosts not as planned: gpu-[03-04]",
         "  governor cpu5: schedutil, planned performance",
         "30 hosts unreachable: gpu-[11-40]",
-        "  cannot be reached: Connection refused",
+        "  cannot be reached: ssh: connect to host HOST (ADDRESS) port 22: Connection",
+        "    refused",
         "2 hosts as planned: gpu-[01-02]",
     ]
 
