@@ -472,6 +472,11 @@ def test_an_inventory_without_hosts_ends_with_the_reason(tmp_path, mode, case):
 
 
 RUNS = {
+    "a profile beside the inventory, from elsewhere": (
+        ("--dry", "relative.py", "deploy_of_ours.py"),
+        1,
+        "looked",
+    ),
     "the deploy first": (("--dry", "deploy_of_ours.py", "inventory.py"), BAD, "the inventory comes first"),
     "a host that does not resolve": (("--dry", "gpu-01.invalid", "deploy.py"), BAD, "neither a file nor"),
     "a range of Ansible": (("--dry", "gpu-[01-03]", "deploy.py"), BAD, "neither a file nor"),
@@ -489,6 +494,8 @@ RUNS = {
 @pytest.mark.parametrize(("words", "code", "message"), RUNS.values(), ids=list(RUNS))
 def test_a_mistake_on_pyinfras_command_line_is_one_message(tmp_path, words, code, message):
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
+    data = {"numaforge_profile": "profiles/nodes.yaml"}
+    (tmp_path / "relative.py").write_text(f"nodes = [('@local', {data})]\n")
     (tmp_path / "closed.py").write_text('nodes = [("a", {"ssh_hostname": "127.0.0.1", "ssh_port": 1})]\n')
     (tmp_path / "typo.py").write_text("x = = 1\n")
     (tmp_path / "missing.py").write_text("import nosuch\n")

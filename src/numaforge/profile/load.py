@@ -111,10 +111,15 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
     try:
         text = read_text(path, most_mib=MOST_MIB)
     except NumaforgeError as error:
+        place = (
+            ""
+            if path.exists() or path.is_absolute() or not where
+            else f"; {path} is looked for in {Path.cwd()}"
+        )
         raise ProfileError(
             f"the profile {path} {error.message}",
             where=where,
-            remedy=error.remedy or f"name a YAML file, or a ready profile: {named_profiles()}",
+            remedy=error.remedy or f"name a YAML file, or a ready profile: {named_profiles()}{place}",
         ) from error
     document = read_yaml(text, str(path), ProfileError, octal=False)
     if document is None:

@@ -106,12 +106,12 @@ def exit_code(hosts: Iterable[HostSummary]) -> ExitCode:
 def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable[str] = ()) -> list[str]:
     """Return a fleet for a person, styled: counts, then hosts that are alike together, the gravest first.
 
-    No line is wider than the screen, but for words that are.
+    No line is wider than the screen, but for words that are. Where all hosts are alike nothing is left out.
     """
     groups = _alike(hosts)
     lines = [click.style(line, bold=True) for line in wrapped(_counts_by_state(hosts), screen.width, "")]
     for group in groups[:_SHOWN_GROUPS]:
-        lines += _group_lines(group, screen.width)
+        lines += _group_lines(group, screen.width, whole=len(groups) == 1)
     left = groups[_SHOWN_GROUPS:]
     if left:
         names = (each.host for group in left for each in group)
@@ -182,7 +182,9 @@ def _alike(hosts: Iterable[HostSummary]) -> list[list[HostSummary]]:
     return sorted(groups.values(), key=lambda group: (gravity.index(group[0].state), -len(group)))
 
 
-def _group_lines(group: Sequence[HostSummary], width: int) -> Iterator[str]:
+def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> Iterator[str]:
+    """Yield what happens to hosts that are alike; `whole` leaves nothing out."""
+    values, files, notice = (None,) * 3 if whole else (_LINES_OF_VALUES, _LINES_OF_FILES, 1)
     first = group[0]
     took = _took(each.seconds for each in group if each.seconds is not None)
     names = folded(each.host for each in group)
@@ -196,13 +198,11 @@ def _group_lines(group: Sequence[HostSummary], width: int) -> Iterator[str]:
         yield from wrapped("drains: pods leave the node first", width)
     for sentence in (*first.sentences, *first.pending):
         yield from wrapped(sentence, width)
-    yield from wrapped("; ".join(condensed(first.moves)), width, most=_LINES_OF_VALUES)
+    yield from wrapped("; ".join(condensed(first.moves)), width, most=values)
     for kind, paths in first.files.items():
-        yield from wrapped(
-            f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=_LINES_OF_FILES
-        )
+        yield from wrapped(f"{counted(len(paths), 'file')} {kind}: {', '.join(paths)}", width, most=files)
     for name, message in first.notices if first.state in (*_CHANGING, "planned") else ():
-        yield from wrapped(f"notice {name}: {message}", width, most=1)
+        yield from wrapped(f"notice {name}: {message}", width, most=notice)
 
 
 def _took(seconds: Iterable[float]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +65,15 @@ def login(name: str, connector: str, data: Mapping[str, object]) -> Login:
 
 
 def ssh_config(logins: Iterable[Login]) -> str:
-    """Return the ssh_config with which ssh reaches these hosts; "" where none of them needs ssh."""
+    """Return the ssh_config with which ssh reaches these hosts; "" where none of them needs ssh.
+
+    Raises HostError where this machine has no ssh.
+    """
     over_ssh = [login for login in logins if login.section]
     if not over_ssh:
         return ""
+    if shutil.which("ssh") is None:
+        raise HostError("there is no program ssh on this machine", remedy="install OpenSSH's client")
     own = dict.fromkeys(login.own_config for login in over_ssh if login.own_config)
     includes = [f"    Include {_ssh_quoted(str(path))}" for path in own]
     alive = [f"    {option} {value}" for option, value in SIGNS_OF_LIFE.items()]

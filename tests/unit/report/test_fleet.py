@@ -118,6 +118,13 @@ def test_hosts_that_cannot_be_reached_for_one_reason_are_one_group_whatever_thei
     assert "2 hosts unreachable: gpu-[1-2]" in shown(*away)
 
 
+def test_nothing_is_left_out_where_all_hosts_are_alike():
+    moves = tuple(f"value{n}: before -> after" for n in range(40))
+    lines = shown(change("a", moves=moves, notices=(("odd", "a sentence that is long " * 9),)), width=60)
+    assert "value39: before -> after" in " ".join(lines)
+    assert not [line for line in lines if line.endswith("…")]
+
+
 def test_the_gravest_stand_first_with_their_reason_whole():
     lines = shown(
         change("a"), HostSummary("b", "refused", "bad\n  mend it"), HostSummary("c", "failed", "rolled back")

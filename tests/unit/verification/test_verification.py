@@ -351,6 +351,12 @@ def test_the_machine_itself_needs_no_ssh():
     assert ssh_config([login("@local", "LocalConnector", {})]) == ""
 
 
+def test_a_machine_without_ssh_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nosuch")
+    with pytest.raises(HostError, match="there is no program ssh on this machine"):
+        ssh_config([login("gpu-1", "SSHConnector", {})])
+
+
 def test_another_way_to_a_host_is_refused_with_its_name():
     with pytest.raises(HostError, match=r"@docker/node: .* over DockerConnector"):
         login("@docker/node", "DockerConnector", {})
