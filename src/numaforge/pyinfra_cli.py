@@ -45,6 +45,7 @@ from numaforge.hosts.host_data import refuse, say_refused, set_aside
 from numaforge.hosts.inventories import (
     FROM_ANSIBLE,
     InventoryError,
+    no_host,
     noticing,
     refuse_ansibles,
     refuse_no_text,
@@ -63,8 +64,6 @@ from numaforge.verification.login import CONNECTION_DATA
 
 _A_DEPLOY = "'State' object has no attribute"
 """What Python says where a deploy's file is run as an inventory."""
-_no_host: list[str] = []
-"""Why the inventory that was read names no host."""
 
 
 class _Unreachable(BaseStateCallback):
@@ -114,7 +113,7 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
     with _mistakes_in_one_line(source):
         made = make_inventory(source, *args, **options)
     if not len(made):
-        _no_host.append(why_no_host(source))
+        no_host.append(why_no_host(source))
     set_aside(made)
     return made
 
@@ -154,8 +153,8 @@ def connect_all(state: State) -> None:
     introduce(state)
     if nothing_left:
         raise InventoryError("no host is left: --limit and --exclude leave none of the inventory's")
-    if _no_host:
-        raise InventoryError(_no_host[-1])
+    if no_host:
+        raise InventoryError(no_host[-1])
     with _without_traceback():
         follow(state)
     divide(state, int(os.environ.get(events.PROCESSES, 1)))
@@ -180,7 +179,7 @@ def introduce(state: State) -> None:
         hosts = [host for host in hosts if shard.of(host.name, canaries) == shard.index]
         state.limit_hosts = hosts
     found = {host.name: host.data.get(PLACE) for host in hosts}
-    events.record("inventory", "", hosts=found, shards=present, why=_no_host[-1] if _no_host else None)
+    events.record("inventory", "", hosts=found, shards=present, why=no_host[-1] if no_host else None)
     events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
 

@@ -154,7 +154,7 @@ def test_a_full_disk_is_said(saved):
         command = [sys.executable, "-m", "numaforge", "topology", saved]
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert answer.returncode == ExitCode.BAD_INPUT
-    assert answer.stderr == "numaforge: No space left on device\n"
+    assert answer.stderr == "numaforge: standard output: No space left on device\n"
 
 
 def test_an_interrupt_is_one_line(tmp_path):

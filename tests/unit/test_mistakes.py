@@ -155,6 +155,13 @@ ARGUMENTS = (
     ("gpudirect plan.json", "plan.json: is a plan, and no machine"),
     ("topology topology.json -q -v", "-q prints less, and -v more"),
     ("gpus chek", "Did you mean 'check'?"),
+    ("plna", "Did you mean 'plan'?"),
+    ("rollout staus", "Did you mean 'status'?"),
+    ("cluster explain pod.yaml nosuch.json", "numaforge: nosuch.json: there is no such file"),
+    ("check plan.json --machine topology.json", "Object 'Kind' is missing in '{"),
+    ("rdma check pod.yaml --machine topology.json", "pod.yaml: not valid JSON"),
+    ("mig explain h100-80gb 1g.10gb=99999999999999999999999", "has no count"),
+    ("fit pod.yaml --machine dgx-h100=4", "=COUNT is for --shapes"),
     ("check config.yaml", "--machine says which machine; --live is this one"),
     ("admit pod.yaml", "--machine says which machine; --live is this one"),
     ("fit pod.yaml", "--machine says which machine; --live is this one"),
@@ -264,7 +271,7 @@ ARGUMENTS = (
     ("topology loop", "loop: cannot be read: Too many levels of symbolic links"),
     ("render topology.json --profile training --to pod.yaml", "pod.yaml: is a file\n  name a folder"),
     ("render topology.json --profile training --to .", ".: the folder is not empty"),
-    ("verify nosuch", "nosuch is neither a file nor a name that resolves"),
+    ("verify nosuch", "numaforge: nosuch is neither a file nor a name that resolves"),
     ("verify inventory.py --limit a,b", "that --limit a,b chooses\n  give --limit once for each"),
 )
 
@@ -281,6 +288,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     (tmp_path / "plan.json").write_text(PLAN)
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
+    (tmp_path / "config.py").write_text("from numaforge.pyinfra_cli import adapt\n\nadapt()\n")
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.json").symlink_to("nowhere")
     (tmp_path / "broken").symlink_to("nowhere")

@@ -67,6 +67,8 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     documents: list[dict[str, Any]] = []
     reports: list[tuple[str, FitReport]] = []
     for path in topologies or (None,):
+        if path and "=" in path and not Path(path).exists():
+            raise click.UsageError(f"{path}: =COUNT is for --shapes; one pod is tried on one node of a kind")
         scenario = scenario_of(path, known, **kubelet)
         report = fit_node(scenario, shape)
         resource = _device_resource(scenario, shape)

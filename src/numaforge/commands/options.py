@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
@@ -163,6 +164,15 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
         return [*self.names]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        near = [] if name in self.names else get_close_matches(name, self.names, n=1)
+        if near and not name.startswith("-"):  # click knows those that were asked for before
+            raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.names and cmd_name not in self.commands:

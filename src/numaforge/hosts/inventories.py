@@ -24,6 +24,8 @@ _MOST_MIB = 4
 _ANSIBLE = (".yaml", ".yml", ".ini", ".cfg", ".json", ".toml")
 _YAML_OR_INI = re.compile(r"---|\[[\w.:-]+\]\s*(#.*)?$|\w[\w.-]*:\s*(#.*)?$|\S+\s+ansible_\w+=")
 _passed_over: list[str] = []
+no_host: list[str] = []
+"""Why the inventory that was read names no host; `pyinfra_cli`, also a program, may be loaded twice."""
 
 
 class InventoryError(CliError):  # type: ignore[misc]

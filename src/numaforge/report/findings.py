@@ -109,7 +109,10 @@ def plugin_text(
     elif advertised is None:
         lines.append(click.style(f"{plugin} takes it", fg="green", bold=True))
     else:
-        lines += ["advertised:", *(f"  {count:>4} {name}" for name, count in advertised.items())]
+        lines += [
+            "advertised:" if advertised else "advertised: nothing",
+            *(f"  {count:>4} {name}" for name, count in advertised.items()),
+        ]
     return "\n".join(lines)
 
 

@@ -91,7 +91,7 @@ def _alike(found: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]
     gravity = list(_STATES)
     ordered = sorted(groups.items(), key=lambda group: (gravity.index(group[0][0]), -len(group[1])))
     return [
-        ((state, next(iter(hosts.values())) if len(hosts) == 1 else shared), [*hosts])
+        ((state, next(iter(hosts.values())) if len({*hosts.values()}) == 1 else shared), [*hosts])
         for (state, shared), hosts in ordered
     ]
 
