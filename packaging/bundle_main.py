@@ -19,7 +19,7 @@ import sys
 from {module} import main
 sys.exit(main())
 """
-_PROGRAMS = {"numaforge": "numaforge.cli", "pyinfra": "pyinfra_cli.main"}
+_PROGRAMS = {"numaforge": "numaforge.__main__", "pyinfra": "pyinfra_cli.main"}
 
 
 def main() -> None:

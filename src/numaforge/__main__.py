@@ -1,5 +1,17 @@
-"""`python -m numaforge`: the command line, where its script is not on the PATH."""
+"""The program `numaforge`, and `python -m numaforge`: an interrupt is one line from the first import on."""
 
-from numaforge.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        from numaforge.cli import main as run_command_line
+    except KeyboardInterrupt:
+        print("numaforge: interrupted", file=sys.stderr)
+        sys.exit(130)
+    run_command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -93,14 +93,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
             _discard_output()
         return _complain(_in_words(error), ExitCode.BAD_INPUT)
     except Exception as fault:
-        if os.environ.get("NUMAFORGE_TRACEBACK"):
-            raise
-        return _complain(
-            f"this is a fault of numaforge itself: {type(fault).__name__}: {fault}\n"
-            "  please report it with the snapshot; NUMAFORGE_TRACEBACK=1 shows where it happened",
-            _FAULT,
-        )
+        return _of_fault(fault)
     return result if isinstance(result, int) else ExitCode.YES
+
+
+def _of_fault(fault: Exception) -> int:
+    """Say that this is a fault of ours; Python makes a RuntimeError of an interrupt amid a class."""
+    if isinstance(fault.__cause__, KeyboardInterrupt):
+        return _complain("interrupted", _INTERRUPTED)
+    if os.environ.get("NUMAFORGE_TRACEBACK"):
+        raise fault
+    return _complain(
+        f"this is a fault of numaforge itself: {type(fault).__name__}: {fault}\n"
+        "  please report it with the snapshot; NUMAFORGE_TRACEBACK=1 shows where it happened",
+        _FAULT,
+    )
 
 
 def _invoke(given: list[str]) -> object:

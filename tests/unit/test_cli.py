@@ -178,6 +178,37 @@ def test_a_fault_of_our_own_is_told_from_an_answer(monkeypatch, capsys):
     assert "a fault of numaforge itself: ZeroDivisionError" in capsys.readouterr().err
 
 
+def test_an_interrupt_that_comes_as_another_error_is_no_fault(monkeypatch, capsys):
+    """Python makes a RuntimeError of one that comes in the middle of a class."""
+
+    def interrupted(_: object) -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr("numaforge.topology.read_topology", interrupted)
+    assert run(["topology"]) == 128 + signal.SIGINT
+    assert capsys.readouterr().err == "numaforge: interrupted\n"
+
+
+INTERRUPTED_IMPORT = """
+import sys
+from numaforge.__main__ import main
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "numaforge.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+main()
+"""
+
+
+def test_an_interrupt_while_we_are_imported_is_one_line():
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "numaforge: interrupted\n")
+
+
 def test_a_fault_shows_where_it_happened_on_demand(monkeypatch):
     monkeypatch.setattr("numaforge.topology.read_topology", lambda _snapshot: 1 / 0)
     monkeypatch.setenv("NUMAFORGE_TRACEBACK", "1")
