@@ -572,6 +572,7 @@ def test_capture_says_the_same_of_a_key(keys, tmp_path, name, password, message)
 def test_the_table_is_yaml_where_it_says_so() -> None:
     """A case whose file does not parse would be refused for that alone."""
     odd = {"settings with tabs", "a chart's template", "two documents", "a section twice"}
+    odd |= {"a key that is a list", "a tab before a key", "a character of no text", "two profiles in a file"}
     for name, mistake in MISTAKES.items():
         if name not in odd and mistake.name == "file.yaml" and not mistake.text.startswith("{"):
             yaml.safe_load(mistake.text.replace(LONG, "9"))
