@@ -134,8 +134,10 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
             where=str(path),
             remedy=_BEGIN,
         )
-    if other := next((what for key, what in _OTHERS.items() if key in document), None):
-        raise ProfileError(f"is {other.format(**document)}, and no profile", where=str(path), remedy=_BEGIN)
+    for key, other in _OTHERS.items():
+        if key in document:
+            what = other.format(kind=document[key])
+            raise ProfileError(f"is {what}, and no profile", where=str(path), remedy=_BEGIN)
     return document
 
 
