@@ -75,10 +75,18 @@ def template_path(file: PlannedFile) -> Path | None:
 def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
     """Return every file that a plan has on its node, also those that roles write beside the plan's.
 
-    `config_text` as for `render_file`.
+    `config_text` as for `render_file`. Raises PlanError for a file of the plan that no role writes.
     """
     of_roles = (file for role in ROLES for file in files_of(role, plan, config_text))
-    return (*role_files(plan, "topology", config_text), *of_roles)
+    found = (*role_files(plan, "topology", config_text), *of_roles)
+    written = {file.path for file in found}
+    if strange := [file.path for file in plan.files if file.path not in written]:
+        raise PlanError(
+            f"{strange[0]!r} is a file that no role writes by this plan",
+            where="plan.files",
+            remedy="plan the host again; a plan is not written by hand",
+        )
+    return found
 
 
 def _for_templates(plan: NodePlan, file: PlannedFile) -> NodePlan:

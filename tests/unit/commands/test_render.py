@@ -89,6 +89,14 @@ def test_a_plan_whose_files_are_none_writes_nothing(field: str, value: str, tmp_
     assert not folder.exists()
 
 
+def test_a_plan_with_a_file_that_no_role_writes_is_refused(tmp_path: Path) -> None:
+    document = plan_document(plan_node(dgx_h100(), load_profile("training")))
+    document["files"][-1]["path"] = "/etc/mine.conf"
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(PlanError, match=r"'/etc/mine\.conf' is a file that no role writes by this plan"):
+        run(str(tmp_path / "plan.json"))
+
+
 def test_without_a_plan_nothing_is_rendered(machine: str) -> None:
     with pytest.raises(UsageError, match="there is no plan: --profile says what to plan"):
         run(machine)
