@@ -144,10 +144,9 @@ def test_the_plugin_takes_the_planned_configuration_and_the_node_offers_its_pool
 
 
 def test_a_pod_that_asks_for_the_rail_gets_its_device_and_another_does_not(lab: Lab, offered: Node) -> None:
-    loopback = (  # the other side may not listen yet
-        "chroot /host sh -c 'ibv_rc_pingpong -d rxe0 -g 0 -n 20 > /dev/null & "
-        "for _ in $(seq 100); do ibv_rc_pingpong -d rxe0 -g 0 -n 20 127.0.0.1 && exit; sleep 0.2; done; exit 1'"
-    )
+    talk = "ibv_rc_pingpong -d rxe0 -g 0 -n 20"  # the other side may not listen yet, or have ended
+    tries = f"for _ in $(seq 100); do kill -0 $! || exit 1; {talk} 127.0.0.1 && exit; sleep 0.2; done; exit 1"
+    loopback = f"chroot /host sh -c '{talk} > /dev/null & {tries}'"
     run_pod(lab, "with", {RESOURCE: "1"})
     run_pod(lab, "without", {})
     assert "/dev/infiniband/uverbs0" in in_pod(lab, "with", "ls /dev/infiniband/*")
