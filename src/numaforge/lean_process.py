@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 _OBJECTS = 200_000
@@ -48,10 +49,8 @@ def run(program: Callable[[], int]) -> NoReturn:
 
 def _end(ended: list[int]) -> None:
     """End the process as it is; where an error has ended the program, or output is lost, Python says so."""
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        return
     if ended:
-        os._exit(ended[0])
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(ended[0])

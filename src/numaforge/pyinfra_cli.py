@@ -51,7 +51,7 @@ from numaforge.hosts.inventories import (
     refuse_no_text,
     why_no_host,
 )
-from numaforge.hosts.meanwhile import get_ready
+from numaforge.hosts.meanwhile import get_ready, steps
 from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.patches import inventory_groups, list_connectors_once
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
@@ -219,7 +219,8 @@ def prepare() -> None:
         import_module(f"{roles.__name__}.{role.name}")
     import_module(f"{roles.__name__}.maintenance.rollout")
     import_module("pyinfra_cli.main")
-    import_module(f"{roles.__name__}.document").PLAN.prepare()
+    for step in steps():
+        step()
     script()
 
 

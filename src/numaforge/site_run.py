@@ -33,7 +33,6 @@ from numaforge.hosts.overview import FORGET, MAINTENANCE, Overview, collect
 from numaforge.hosts.pyinfra_errors import of_file
 from numaforge.pyinfra_cli import adapt, connect_all, read_inventory
 from numaforge.report.fleet import HostSummary
-from numaforge.rollout.program import none_chosen
 
 _NO_INVENTORY = "is neither an inventory file"  # of what names no host, as the error says
 _NOTHING_LEFT = "No hosts remaining"
@@ -137,6 +136,8 @@ def _prepare(state: State, run: Run) -> None:
     ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
     chosen = _chosen(inventory, run.limits) if run.limits else None
     if chosen == []:
+        from numaforge.rollout.program import none_chosen  # a run of this process starts no other
+
         raise none_chosen(run.inventory, run.limits)
     state.init(inventory, config, initial_limit=chosen)
     state.set_stage(StateStage.Connect)

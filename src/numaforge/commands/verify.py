@@ -122,9 +122,10 @@ def _check(kubeconfig: str | None, roles: str | None) -> None:
         return
     from numaforge.verification.promise import choices
 
-    if unknown := [name for name in roles.split(",") if name not in choices()]:
+    known = choices()
+    if unknown := [name for name in roles.split(",") if name not in known]:
         raise click.BadParameter(
-            f"{unknown[0]!r} is no role; write some of {','.join(choices())}", param_hint="--roles"
+            f"{unknown[0]!r} is no role; write some of {','.join(known)}", param_hint="--roles"
         )
 
 

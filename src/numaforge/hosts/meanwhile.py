@@ -17,13 +17,14 @@ def get_ready() -> None:
 
 
 def _get_ready() -> None:
-    for step in _steps():
+    for step in steps():
         gevent.sleep(0)
         step()
     lean_process.settle()
 
 
-def _steps() -> Iterator[Callable[[], object]]:
+def steps() -> Iterator[Callable[[], object]]:
+    """Yield what imports and makes it, a little each."""
     from numaforge.roles import ROLES
 
     for name in ("kubelet.config.loading", "topology", "template", "sections.strict_yaml"):
