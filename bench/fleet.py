@@ -9,6 +9,9 @@ The sshd and the shells that it starts run on the same cores as the controller. 
 itself: on real hosts it is not the controller's. So there is a second run of `site.py`, with hosts that say
 what the first has said and do not look for it: a login and two `cat` are what they still cost.
 
+numaforge is what a user has: its wheel in a virtual environment of its own. Each package beside it costs a
+start of pyinfra a millisecond, and a checkout has three times as many.
+
     bench/fleet.py [--no-ansible] [HOSTS ...]
 
 Needs root; ansible-core is installed into a temporary folder.
@@ -36,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from numaforge.rollout import events
 from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.fixtures.wheel import build, install
 from tests.ssh.machine import machine
 from tests.ssh.many_hosts import Listener, address, children, know, listening
 from tests.ssh.sandbox import REPOSITORY, Sandbox, cannot_run, free_port, running_sandbox
@@ -80,6 +84,24 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Programs:
+    """The commands of a virtual environment, by its folder of programs."""
+
+    folder: Path
+
+    def site(self, inventory: Path) -> list[str]:
+        return [str(self.folder / "pyinfra"), "-y", str(inventory), "deploys/site.py"]
+
+    def apply(self, inventory: Path) -> list[str]:
+        return [str(self.folder / "numaforge"), "apply", "--yes", str(inventory)]
+
+    def survey(self, inventory: Path) -> list[str]:
+        """Return the command with which a roll-out asks its hosts what they need: with every core."""
+        ours = [str(self.folder / "python"), "-m", "numaforge.pyinfra_cli"]
+        return ["env", f"{events.PROCESSES}={CORES}", *ours, "--dry", str(inventory), "deploys/site.py"]
+
+
+@dataclass(frozen=True)
 class Fleet:
     """Many hosts in one sandbox: behind one sshd they look, behind the other they repeat what was said."""
 
@@ -111,30 +133,31 @@ def main() -> None:
     adopt_orphans()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        ours = installed(folder)
         with running_fleet(folder, max(chosen.counts)) as fleet:
-            measure(fleet, folder, chosen)
+            measure(fleet, ours, folder, chosen)
 
 
-def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
+def measure(fleet: Fleet, ours: Programs, folder: Path, chosen: argparse.Namespace) -> None:
     """Bring the machine to its plan once, then measure runs that change nothing."""
     inventory = write_inventory(folder, fleet.hosts(1))
     for changed in (True, False):
-        output = run(site(inventory), folder)
+        output = run(ours.site(inventory), folder)
         if ("Success" in output.split("Results:")[0]) != changed:
             sys.exit(output)
     play = None if chosen.no_ansible else install_ansible(fleet, folder)
     print(f"{CORES} cores, a load of {os.getloadavg()[0]:.1f} before; median of {chosen.runs} runs")
     print(f"{'hosts':>5}  {'':38} {'wall s':>7} {'CPU ms per host':>16} {'of sshd, shells':>16} {'MiB':>5}")
-    run(site(write_inventory(folder, fleet.hosts(1, repeat=True), "repeats")), folder)
+    run(ours.site(write_inventory(folder, fleet.hosts(1, repeat=True), "repeats")), folder)
     for count in chosen.counts:
         inventory = write_inventory(folder, fleet.hosts(count))
         repeating = write_inventory(folder, fleet.hosts(count, repeat=True), "repeats")
         commands = {
-            "pyinfra -y deploys/site.py": site(inventory),
-            "the same, with hosts that repeat": site(repeating),
-            "numaforge apply --yes": apply(inventory),
-            "the same, of hosts that repeat": apply(repeating),
-            "the survey of a roll-out": survey(inventory),
+            "pyinfra -y deploys/site.py": ours.site(inventory),
+            "the same, with hosts that repeat": ours.site(repeating),
+            "numaforge apply --yes": ours.apply(inventory),
+            "the same, of hosts that repeat": ours.apply(repeating),
+            "the survey of a roll-out": ours.survey(inventory),
         }
         if play:
             commands["ansible-playbook (files only)"] = play(fleet.hosts(count))
@@ -148,25 +171,18 @@ def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
                 flush=True,
             )
         if play:
-            ours, *_, theirs = costs.values()
-            cpu = theirs.controller / ours.controller
+            one, *_, theirs = costs.values()
+            cpu = theirs.controller / one.controller
             print(
-                f"       ansible-playbook takes {theirs.wall / ours.wall:.1f} times as long, {cpu:.1f} of CPU"
+                f"       ansible-playbook takes {theirs.wall / one.wall:.1f} times as long, {cpu:.1f} of CPU"
             )
 
 
-def site(inventory: Path) -> list[str]:
-    return [str(Path(sys.executable).parent / "pyinfra"), "-y", str(inventory), "deploys/site.py"]
-
-
-def apply(inventory: Path) -> list[str]:
-    return [str(Path(sys.executable).parent / "numaforge"), "apply", "--yes", str(inventory)]
-
-
-def survey(inventory: Path) -> list[str]:
-    """Return the command with which a roll-out asks its hosts what they need: with every core."""
-    pyinfra = [sys.executable, "-m", "numaforge.pyinfra_cli", "--dry", str(inventory), "deploys/site.py"]
-    return ["env", f"{events.PROCESSES}={CORES}", *pyinfra]
+def installed(folder: Path) -> Programs:
+    """Return the programs of this checkout's wheel, installed below a folder."""
+    venv = folder / "installed"
+    install(build("wheel", REPOSITORY, folder / "wheel"), venv)
+    return Programs(venv / "bin")
 
 
 def median(runs: int, action: Callable[[], Cost]) -> Cost:

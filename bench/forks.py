@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.fleet import Fleet, adopt_orphans, cost, median, run, running_fleet, site, write_inventory
+from bench.fleet import Fleet, Programs, adopt_orphans, cost, median, run, running_fleet, write_inventory
 from numaforge.rollout.forks import PROGRAM, Forks
 from tests.ssh.sandbox import cannot_run
 
@@ -42,7 +42,7 @@ def main() -> None:
 
 def measure(fleet: Fleet, folder: Path, chosen: argparse.Namespace) -> None:
     for _ in range(2):
-        run(site(write_inventory(folder, fleet.hosts(1))), folder)
+        run(Programs(Path(sys.executable).parent).site(write_inventory(folder, fleet.hosts(1))), folder)
     inventory = write_inventory(folder, fleet.hosts(chosen.hosts))
     command = [sys.executable, __file__, "--hosts", str(chosen.hosts), "--child"]
     costs = {

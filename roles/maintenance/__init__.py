@@ -1,4 +1,7 @@
-"""One maintenance of a node: everything that the roles within it want changed, carried out together."""
+"""One maintenance of a node: everything that the roles within it want changed, carried out together.
+
+What carries it out is imported once there is a plan: a deploy asks its hosts as soon as it begins.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,14 @@ from pyinfra import host
 
 from numaforge.errors import HostError
 from numaforge.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
-from numaforge.maintenance.part import Goal, PartModule
 from numaforge.roles import ROLES
 from numaforge.rollout import events
-from numaforge.rollout.options import PLACE, read_options
-
-from .operations import maintain
-from .target import Target
+from numaforge.rollout.names import PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numaforge.maintenance.part import PartModule
     from numaforge.roles.role import Called
 
 __all__ = ["maintenance", "take_part"]
@@ -81,6 +81,12 @@ def _tell_nothing_to_do(part: PartModule) -> None:
 
 @role("Maintenance")
 def _carry_out() -> None:
+    from numaforge.maintenance.part import Goal
+    from numaforge.rollout.options import read_options
+
+    from .operations import maintain
+    from .target import Target
+
     plan = planned(host)
     options = read_options(host.data.get(PLACE), host.data.get(f"{PLACE}_options"))
     goal = Goal(

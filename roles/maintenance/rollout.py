@@ -18,8 +18,9 @@ from numaforge.rollout import events
 from numaforge.rollout.budget import Budget, CachedPool
 from numaforge.rollout.fleet import EXIT_CODES
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
+from numaforge.rollout.names import PLACE
 from numaforge.rollout.node import NodeRollout, Progress
-from numaforge.rollout.options import PLACE, RolloutOptions, RunRole
+from numaforge.rollout.options import RolloutOptions, RunRole
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.same_machine import claimed_twice

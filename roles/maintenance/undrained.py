@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.rollout import events
-from numaforge.rollout.options import PLACE, RolloutOptions
+from numaforge.rollout.names import PLACE
+from numaforge.rollout.options import RolloutOptions
 
 if TYPE_CHECKING:
     from numaforge.maintenance.transaction import Transaction

@@ -1,59 +1,31 @@
-"""Look at the host and decide; every other role reads the plan."""
+"""Look at the host and decide; every other role reads the plan.
+
+What decides is imported once a host has answered: a deploy asks as soon as it begins.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
-from numaforge.errors import HostError, NumaforgeError, ProfileError
-from numaforge.hosts import (
-    as_root,
-    datum,
-    detect,
-    detect_for_change,
-    fail_host,
-    fault,
-    planned,
-    remember,
-    right,
-    role,
-    show_notices,
-)
-from numaforge.memoize import once_per_value
-from numaforge.planning.node import plan_node
+from numaforge.errors import HostError
+from numaforge.hosts import as_root, datum, detect, detect_for_change, fail_host, planned, right, role
 from numaforge.preflight import host as preflight
-from numaforge.profile import load_profile
-from numaforge.roles.document import dumps as plan_document
-from numaforge.roles.imex.tray import planned_tray
 from numaforge.rollout import events
-from numaforge.snapshot import parse_output, script
-from numaforge.topology import read_topology
-
-if TYPE_CHECKING:
-    from numaforge.framing import Answer
-    from numaforge.roles.node import NodeProfile
-    from numaforge.snapshot import Snapshot
+from numaforge.snapshot import script
 
 __all__ = ["capture", "examine", "record", "removal", "topology"]
 
 CAPTURED = "captured"
 """The kind of the event that names the file of a host's snapshot."""
 
-_GPU_MEMORY_CHANGED = "gpu-memory-changed"
-"""The notice that GPUs' memory has become the node's, or is no longer, since the plan that a host has."""
-
 PREFLIGHT = "preflight"
 """The kind of the event that says whether a host can be changed."""
 
 RECORDED = "recorded"
 """The kind of the event that names the files of a host's snapshot and plan."""
-
-_load_profile = once_per_value(load_profile)
-_NOTHING: dict[str, Any] = {"name": "nothing", "kubelet": {"state": "absent"}}
 
 
 @role("Topology")
@@ -63,7 +35,10 @@ def topology() -> None:
     The plan is saved on the host with what it changes there. A host that lacks what a maintenance needs is
     refused here, before anything is changed.
     """
-    _plan(_profile(), detect_for_change(host))
+    snapshot = detect_for_change(host)
+    from .decide import remember_plan
+
+    remember_plan(snapshot)
 
 
 @role("Topology")
@@ -72,9 +47,10 @@ def removal() -> None:
 
     Of the host data `numaforge_profile` only what a maintenance may do counts, its section `maintenance`.
     """
-    wish = datum(host, "numaforge_profile")
-    allowed = _load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
-    _plan(_load_profile({**_NOTHING, "maintenance": allowed}), detect_for_change(host), saved=False)
+    snapshot = detect_for_change(host)
+    from .decide import remember_removal
+
+    remember_removal(snapshot)
 
 
 @role("Record")
@@ -86,8 +62,12 @@ def record() -> None:
     """
     snapshot = detect(host)
     saved = _save("snapshot", snapshot.to_json())
-    _plan(_profile(), snapshot)
-    plan = _save("plan", plan_document(planned(host)))
+    from numaforge.roles.document import dumps
+
+    from .decide import remember_plan
+
+    remember_plan(snapshot)
+    plan = _save("plan", dumps(planned(host)))
     events.record(RECORDED, host.name, file=str(saved), plan=str(plan))
 
 
@@ -105,6 +85,8 @@ def examine() -> None:
         fail_host(host, error)
         return
     answered = time.time()
+    from .decide import foreseen
+
     events.record(
         PREFLIGHT,
         host.name,
@@ -112,30 +94,8 @@ def examine() -> None:
         answer=preflight.told(answer),
         asked_at=begun,
         answered_at=answered,
-        **_planned(answer),
+        **foreseen(answer),
     )
-
-
-def _planned(answer: Answer) -> dict[str, Any]:
-    """Return the `profile` by which a host can be planned, or what it is `refused` for.
-
-    `changed` is what the mode of the GPUs' memory has moved since the plan that the host has, `tray` the host
-    in its rack as planned, None where it is in none.
-    """
-    try:
-        machine = read_topology(parse_output(answer))
-        plan = plan_node(machine, _profile())
-        tray = planned_tray(machine, plan)
-    except NumaforgeError as error:
-        return {"refused": str(error)}
-    except Exception as error:  # one odd host must not end the run of all
-        return {"refused": str(fault(error))}
-    changed = [notice.message for notice in plan.notices if notice.id == _GPU_MEMORY_CHANGED]
-    return {
-        "profile": plan.profile,
-        "tray": tray and asdict(tray),
-        **({"changed": changed[0]} if changed else {}),
-    }
 
 
 @role("Capture")
@@ -158,30 +118,3 @@ def _save(kind: str, text: str) -> Path:
         ) from error
     host.log(f"saved {file}")
     return file
-
-
-def _profile() -> NodeProfile:
-    wish = datum(host, "numaforge_profile")
-    if wish is None:
-        raise ProfileError(
-            "is not set",
-            where="host data numaforge_profile",
-            remedy="name a ready profile or a YAML file in the inventory's group_data",
-        )
-    return _load_profile(wish, where="host data numaforge_profile")
-
-
-def _plan(profile: NodeProfile, snapshot: Snapshot, *, saved: bool = True) -> None:
-    """Find out everything that the run needs to know, and remember it.
-
-    A plan that is not `saved` on the host leaves no file there, not even one that says that nothing is set.
-    """
-    machine = read_topology(snapshot)
-    plan = plan_node(machine, profile)
-    if not saved:
-        from numaforge.rollout.leftovers import left_in_cluster  # with what reads a cluster
-
-        unit = [file for file in plan.files if file.role == "kubelet"]  # a flag that others need
-        plan = replace(plan, files=tuple(unit), notices=(*plan.notices, *left_in_cluster(machine)))
-    remember(host, machine, plan)
-    show_notices(host, plan.notices)

@@ -57,7 +57,7 @@ from numaforge.hosts.patches import inventory_groups, list_connectors_once
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
 from numaforge.rollout import events
-from numaforge.rollout.options import PLACE
+from numaforge.rollout.names import PLACE
 from numaforge.rollout.shards import Shard, shard_here
 from numaforge.snapshot import script
 from numaforge.verification.login import CONNECTION_DATA

@@ -19,8 +19,9 @@ from numaforge.maintenance.identity import Identity
 from numaforge.maintenance.transaction import Process, Result, Status, Transaction
 from numaforge.rollout import events
 from numaforge.rollout.gate import Expected
+from numaforge.rollout.names import PLACE
 from numaforge.rollout.node import NodeRollout
-from numaforge.rollout.options import PLACE, RunRole, read_options
+from numaforge.rollout.options import RunRole, read_options
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps, in_thread, run

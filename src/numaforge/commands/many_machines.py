@@ -27,7 +27,7 @@ from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
-from numaforge.rollout.options import ANSWER_SECONDS
+from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
 from numaforge.topology.model import NodeTopology
 

@@ -6,9 +6,11 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from gevent import Timeout  # type: ignore[import-untyped]
 from paramiko import SSHClient, SSHException, Transport
+from paramiko.packet import Packetizer
 from pyinfra.api import Host
 from pyinfra.connectors.base import BaseConnector
 from pyinfra.connectors.local import LocalConnector
@@ -30,29 +32,47 @@ _CHANNEL_SECONDS = 60  # paramiko would wait for an hour until a host opens a ch
 _HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
 
 
-def send_at_once(host: Host) -> None:
-    """Set TCP_NODELAY: without it Nagle's algorithm and delayed ACKs add 40 ms to every command over SSH.
+class _AtOnce(Packetizer):
+    """Acknowledges what arrives at once.
 
-    And send signs of life, so that a connection that has silently died is noticed: paramiko asks for no
-    answer to them, but the kernel ends a connection over which they are not acknowledged.
+    sshd leaves Nagle's algorithm on where no terminal is asked for: what it sends in two parts waits for the
+    acknowledgement of the first, and Linux takes 40 ms over that where nothing is sent back.
     """
-    transport = _transport(host)
-    if transport:
-        transport.set_keepalive(_KEEPALIVE_SECONDS)
-        transport.channel_timeout = _CHANNEL_SECONDS  # type: ignore[attr-defined] # missing in the stubs
-    if transport and isinstance(transport.sock, socket.socket):  # behind a ProxyJump it is a paramiko channel
-        transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
-            transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_SECONDS * 1000)
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._acknowledges = sock
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """Read n bytes; the kernel forgets after each answer of ours that it was told to hurry."""
+        read = super().read_all(n, check_rekey)
+        with suppress(OSError):  # it has ended
+            self._acknowledges.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return read
 
 
-def wake_seldom(transport: Transport | None) -> None:
-    """Have paramiko look every two seconds whether a connection was closed meanwhile, not ten times a second.
+def transport(sock: Any, **options: Any) -> Transport:
+    """Return what SSH goes over: what is said on either side is sent at once, and a death is noticed.
 
-    With a thousand connections that alone takes a core. What arrives, and what closes it, is seen at once.
+    Both sides' small messages would wait for acknowledgements, 40 ms in each command and twice in a login.
+    Signs of life are sent for connections that have silently died: paramiko asks for no answer to them, but
+    the kernel ends a connection over which they are not acknowledged. Whether one was closed meanwhile is
+    looked every two seconds, not ten times a second: with a thousand of them that alone takes a core. What
+    arrives, and what closes it, is seen at once.
+
+    Behind a ProxyJump or a ProxyCommand it is no socket of ours.
     """
-    if transport and isinstance(transport.sock, socket.socket):
-        transport.sock.settimeout(_WAKE_SECONDS)
+    is_socket = isinstance(sock, socket.socket)
+    quick = is_socket and hasattr(socket, "TCP_QUICKACK")  # Linux has it
+    made = Transport(sock, packetizer_class=_AtOnce if quick else None, **options)
+    made.set_keepalive(_KEEPALIVE_SECONDS)
+    made.channel_timeout = _CHANNEL_SECONDS  # type: ignore[attr-defined] # missing in the stubs
+    if is_socket:
+        sock.settimeout(_WAKE_SECONDS)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_SECONDS * 1000)
+    return made
 
 
 def is_open(host: Host) -> bool:

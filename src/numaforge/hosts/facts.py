@@ -13,7 +13,7 @@ from numaforge.framing import Answer
 from numaforge.hosts import connection
 from numaforge.hosts.host_data import datum
 from numaforge.preflight import host as preflight
-from numaforge.rollout.options import ANSWER_SECONDS
+from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.snapshot import Snapshot, parse_output, script
 
 _AS_LOGGED_IN = "sh -s | dd obs=64k 2> /dev/null"
@@ -63,7 +63,6 @@ def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
 
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """
-    connection.send_at_once(host)
     remedy = "see the messages above; the host needs a POSIX sh"
     answer = _ask(host, script_text, remedy, as_root=True, seconds=seconds)
     found = right(answer)

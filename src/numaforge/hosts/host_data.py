@@ -16,7 +16,7 @@ from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
 from numaforge.hosts.patches import fail_alone, stay_away
 from numaforge.hosts.processes import hosts_of
-from numaforge.rollout.options import ANSWER_SECONDS, PLACE, read_options
+from numaforge.rollout.names import ANSWER_SECONDS, PLACE
 from numaforge.rollout.same_machine import PIN
 
 OURS = "numaforge_"
@@ -65,6 +65,8 @@ def _file(value: object) -> bool:
 
 
 def _rollout(value: object) -> bool:
+    from numaforge.rollout.options import read_options  # once a host has them
+
     return _mapping(value) and read_options(value) is not None  # type: ignore[arg-type]
 
 

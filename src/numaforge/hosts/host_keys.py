@@ -17,7 +17,7 @@ from paramiko import BadHostKeyException, HostKeys, MissingHostKeyPolicy, PKey, 
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 from pyinfra.connectors.sshuserclient import client
 
-from numaforge.hosts.connection import wake_seldom
+from numaforge.hosts.connection import transport
 
 SETTING = "ssh_strict_host_key_checking"
 SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -50,10 +50,9 @@ class StrictClient(_SshClient):  # type: ignore[misc]
     def connect(self, hostname: str, **options: Any) -> None:
         """Connect; raises SSHException for a host key that is not known, or is another than the known one."""
         try:
-            super().connect(hostname, **options)
+            super().connect(hostname, **{"transport_factory": transport, **options})
         except BadHostKeyException as error:
             raise SSHException(_changed(self._hostkey_name(error.hostname), error)) from error
-        wake_seldom(self.get_transport())
 
     def _hostkey_name(self, hostname: str) -> str:
         port = int(self._ssh_config.get("port", 22))

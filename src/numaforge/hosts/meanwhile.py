@@ -18,7 +18,7 @@ def get_ready() -> None:
 
 def _get_ready() -> None:
     for step in steps():
-        gevent.sleep(0)
+        gevent.idle()
         step()
     lean_process.settle()
 
@@ -27,12 +27,34 @@ def steps() -> Iterator[Callable[[], object]]:
     """Yield what imports and makes it, a little each."""
     from numaforge.roles import ROLES
 
-    for name in ("kubelet.config.loading", "topology", "template", "sections.strict_yaml"):
+    for name in (
+        "yaml.reader",
+        "yaml",
+        "jinja2.filters",
+        "jinja2",
+        "pydantic_core",
+        "pydantic",
+        "pydantic.types",
+    ):
+        yield partial(import_module, name)
+    for name in (
+        "kubelet.config.loading",
+        "topology",
+        "template",
+        "sections.section",
+        "sections.strict_yaml",
+    ):
         yield partial(import_module, f"numaforge.{name}")
     for kind in ("section", "plan", "files", "part"):
         for role in ROLES:
             yield partial(getattr, role, kind)
-    for name in ("planning.node", "profile", "roles.topology", "roles.maintenance.operations"):
+    for name in (
+        "planning.node",
+        "profile",
+        "roles.topology.decide",
+        "roles.maintenance.target",
+        "roles.maintenance.operations",
+    ):
         yield partial(import_module, f"numaforge.{name}")
     from numaforge.roles.document import PLAN
 

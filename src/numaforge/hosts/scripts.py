@@ -10,7 +10,7 @@ from pyinfra.connectors.util import CommandOutput
 
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer
-from numaforge.hosts.connection import CUT, hang_up, is_open, new_connection, send_at_once, within
+from numaforge.hosts.connection import CUT, hang_up, is_open, new_connection, within
 
 
 def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
@@ -24,7 +24,6 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
         with within(host, seconds):
             if not host.connected:
                 host.connect(show_errors=False, raise_exceptions=True)
-            send_at_once(host)  # also where pyinfra has connected
             output = _run(host, host.connector, script_text)
     except (ConnectError, SSHException, OSError, EOFError) as error:
         hang_up(host)

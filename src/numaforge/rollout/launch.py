@@ -16,7 +16,8 @@ from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.in_place import CHANGING
 from numaforge.rollout.labels import Labels, to_set
-from numaforge.rollout.options import PLACE, RunRole
+from numaforge.rollout.names import PLACE
+from numaforge.rollout.options import RunRole
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.program import FAILURES, Command, ProgramRun, every_core, start, tail
 from numaforge.rollout.record import RECORD, Ending

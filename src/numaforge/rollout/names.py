@@ -1,4 +1,4 @@
-"""Names in a cluster: those by default, and those of nodes, which become part of paths and commands."""
+"""Names of a roll-out: those by default, those of host data, and of nodes, which become part of paths."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ DEFAULT_POOL = "!node-role.kubernetes.io/control-plane"
 
 LEASE_NAMESPACE = "kube-system"
 """Where the Leases are kept."""
+
+PLACE = "numaforge_rollout"
+"""The host data that says how an admin wants nodes rolled out."""
+
+ANSWER_SECONDS = "numaforge_answer_seconds"
+"""The host data that says how long a host may take to say what it is."""
 
 _LONGEST = 253
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"

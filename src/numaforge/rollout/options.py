@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE
+from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE, PLACE
 from numaforge.sections.section import Section, validated
 
 # Every run reads the options; what carries a roll-out out is imported where one is.
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from numaforge.rollout.fleet import FleetSettings
     from numaforge.rollout.kubectl import KubectlCluster
     from numaforge.rollout.outcome import NodeSettings
-
-PLACE = "numaforge_rollout"
-ANSWER_SECONDS = "numaforge_answer_seconds"
-"""The host data that says how long a host may take to say what it is."""
 
 START_KUBELET = (
     "start the kubelet (systemctl start kubelet), wait until the node is Ready, then run again; where it "

@@ -23,7 +23,8 @@ from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.kubectl import permissions
 from numaforge.rollout.launch import Pyinfra, Survey
-from numaforge.rollout.options import PLACE, RolloutOptions, read_options
+from numaforge.rollout.names import PLACE
+from numaforge.rollout.options import RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.program import tail
 from numaforge.rollout.racks import REMEDY, disagreeing, held_back
