@@ -150,16 +150,20 @@ def test_a_limit_is_raised_and_what_is_higher_by_then_stays(node: Sandbox, tmp_p
     assert text(node, limit) == "2097152"
 
 
-def test_packets_are_not_held_back_to_be_joined(node: Sandbox, tmp_path: Path) -> None:
+def test_packets_are_not_held_back_to_be_joined_nor_what_acknowledges_them(
+    node: Sandbox, tmp_path: Path
+) -> None:
     deploy = tmp_path / "deploy.py"
     deploy.write_text(
-        "import socket\nfrom pyinfra import host, logger\nfrom numaforge.roles.topology import topology\n"
-        "topology()\n"
+        "import socket\nfrom pyinfra import host, logger\n"
         "sock = host.connector.client.get_transport().sock\n"
-        "logger.info('nodelay=%s', sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))\n"
+        "for option in ('TCP_NODELAY', 'TCP_QUICKACK'):\n"
+        "    set_to = sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, option))\n"
+        "    logger.info('after the login %s=%s', option, set_to)\n"
     )
     run = pyinfra(tmp_path, {"node": data(node)}, "-y", str(deploy))
-    assert "nodelay=1" in plain(run.stdout)
+    for option in ("TCP_NODELAY", "TCP_QUICKACK"):
+        assert f"after the login {option}=1" in plain(run.stdout)
 
 
 def test_dry_shows_a_diff_of_every_file_once_and_writes_nothing(node: Sandbox, tmp_path: Path) -> None:
