@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from numaforge import shell
 from numaforge.roles import ROLES
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class Promise:
 def values_of(table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterable[str]]:
     """Return what reads the paths of a table whose entries are a path and what it has to say."""
     return lambda plan: [path for path, _ in table(plan).values()]
+
+
+def asks_names(function: str, table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterable[str]]:
+    """Return what asks a shell function for each name of a table; nothing where it has none."""
+    return lambda plan: [shell.call(function, [*names])] if (names := table(plan)) else []
 
 
 def value_is(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
