@@ -25,8 +25,6 @@ BLOCK_BEGIN, BLOCK_END = "# numaforge begin", "# numaforge end"
 
 def look(goal: Goal) -> Look:
     """Return the question about what is elsewhere, what an earlier plan has left, and irqbalance."""
-    if NAME not in goal.roles:
-        return Look()
     asked = affinity_lines(goal.plan.interrupts)
     return Look(
         files=(IRQBALANCE_OFF_PATH,), call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *asked)
@@ -38,8 +36,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError for an irqbalance whose CPUs cannot be restricted.
     """
-    if NAME not in goal.roles:
-        return None
     plan, said = goal.plan.interrupts, found.answers(NAME)
     moves = [*_moved(found), *_left(found)]
     at_boot = INTERRUPTS_UNIT_PATH in [file.path for file in goal.plan.files]

@@ -12,10 +12,9 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.hugepages.plan import decide
-from numaforge.roles.node import NodePlan
+from numaforge.roles.node import Decisions, NodePlan
 from numaforge.topology.model import HugepagePool, NodeTopology
 from numaforge.verification.promise import entries
-from tests.fixtures.decided import decided
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
 
 
@@ -200,7 +199,7 @@ def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, cou
             "tuning": {"sysctls": wish},
         }
     )
-    before = decided(profile, sysctls={VMEMMAP: setting} if setting else {})
+    before = Decisions({}, None, None, sysctls={VMEMMAP: setting} if setting else {})
     if refused:
         with pytest.raises(PlanError, match="MemTotal grows with every new page"):
             decide(topology, profile, before)
