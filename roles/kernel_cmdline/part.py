@@ -143,6 +143,5 @@ def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
 
 def _recorded(found: Found) -> dict[str, str]:
     """Return what an earlier plan has added, each with the host's own that it replaced, or ""."""
-    said = found.said.get(NAME, ())
-    texts = [text.removeprefix("recorded ") for text in said if text.startswith("recorded ")]
-    return {ours: other for ours, _, other in (text.partition(_INSTEAD) for text in texts)}
+    texts = (text.partition(_INSTEAD) for text in found.every(NAME, "recorded"))
+    return {ours: other for ours, _, other in texts}

@@ -687,19 +687,16 @@ class _Chooser:
         states |= {
             f"kubelet.topology_manager_options.{name}": topology_states[name] for name in topology_chosen
         }
-        gates = self._gates_of_engine()
+        gates = {}
+        for gate in engine.gates(self.version) if engine.by_claims(self.wish) else ():
+            self._settle_gate(gate, engine.FIELD, "dra")
+            gates[gate] = True
+            self._decide_option("featureGates", gate, "true", "the CPU driver needs it, and it is alpha here")
         for name, state in states.items():
             if state.gate is None:
                 continue
             off = self.existing.get("featureGates", state.gate)
-            self.existing.settle(
-                ("featureGates", state.gate),
-                "true",
-                subject=name,
-                override=self.override,
-                same=partial(_same_bool, "true"),
-                shown=f"{state.name}, which needs the feature gate {state.gate}",
-            )
+            self._settle_gate(state.gate, name, state.name)
             if not state.gate_default or (off and not _same_bool("true", off.value)):
                 gates[state.gate] = True
                 self._decide_option(
@@ -707,20 +704,15 @@ class _Chooser:
                 )
         return dict(sorted(gates.items()))
 
-    def _gates_of_engine(self) -> dict[str, bool]:
-        gates = {}
-        for gate in engine.gates(self.version) if engine.by_claims(self.wish) else ():
-            self.existing.settle(
-                ("featureGates", gate),
-                "true",
-                subject=engine.FIELD,
-                override=self.override,
-                same=partial(_same_bool, "true"),
-                shown=f"dra, which needs the feature gate {gate}",
-            )
-            gates[gate] = True
-            self._decide_option("featureGates", gate, "true", "the CPU driver needs it, and it is alpha here")
-        return gates
+    def _settle_gate(self, gate: str, subject: str, needs: str) -> None:
+        self.existing.settle(
+            ("featureGates", gate),
+            "true",
+            subject=subject,
+            override=self.override,
+            same=partial(_same_bool, "true"),
+            shown=f"{needs}, which needs the feature gate {gate}",
+        )
 
 
 def _versions(option: str) -> str:

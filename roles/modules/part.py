@@ -90,10 +90,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     if not (load or unload or late or netns):
         return None
     taken = [told.late for told in _told(plan) if told.name and told.module in load and told.late not in late]
-    vital = [text.removeprefix("vital ") for text in found.said.get(NAME, ()) if text.startswith("vital ")]
-    return part(
-        load, unload, late, netns=netns, taken=taken, vital=vital, ssh_port="".join(_names(found, "sshd")[:1])
-    )
+    vital, ssh_port = found.every(NAME, "vital"), "".join(_names(found, "sshd")[:1])
+    return part(load, unload, late, netns=netns, taken=taken, vital=vital, ssh_port=ssh_port)
 
 
 def pending(goal: Goal, found: Found) -> str | None:

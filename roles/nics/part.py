@@ -49,10 +49,10 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     _refuse_too_many_queues(planned, _said(found, "most"))
     changed = {key: value for key, value in planned.items() if now[key] not in (value, _UNKNOWN)}
     returned = {key: value for key, value in recorded.items() if key not in planned}
-    enabled = {text for text in found.said.get(NAME, ()) if text.startswith("enabled ")}
+    enabled = found.every(NAME, "enabled")
     files = [file.path for file in goal.plan.files]
     wanted = {path: path in files for path in LINKS}
-    relinked = [path for path in LINKS if (f"enabled {LINKS[path]}" in enabled) is not wanted[path]]
+    relinked = [path for path in LINKS if (LINKS[path] in enabled) is not wanted[path]]
     if not (changed or returned or relinked):
         return None
     moves = [f"{nic} {name}: {now[nic, name]} -> {value}" for (nic, name), value in changed.items()]
