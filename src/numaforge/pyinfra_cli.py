@@ -41,7 +41,7 @@ from numaforge.hosts import (
     why_refused,
 )
 from numaforge.hosts.beside import told
-from numaforge.hosts.host_data import refuse, say_refused, set_aside
+from numaforge.hosts.host_data import refuse, say_refused, set_aside, unread
 from numaforge.hosts.inventories import (
     FROM_ANSIBLE,
     InventoryError,
@@ -56,6 +56,7 @@ from numaforge.hosts.overview import follow, show_overview
 from numaforge.hosts.patches import inventory_groups, list_connectors_once
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
+from numaforge.report.terminal import remark
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.shards import Shard, shard_here
@@ -143,14 +144,23 @@ def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None
     def show_all(state: State) -> None:
         show(state)
         say_refused(state)
+        _say_unread(state)
 
     return show_all
+
+
+def _say_unread(state: State) -> None:
+    """Say which data of hosts nothing reads, where who started the run does not."""
+    if not events.heard():
+        for each in unread(hosts_of(state)):
+            remark(each)
 
 
 def connect_all(state: State) -> None:
     """Connect to all hosts, and continue with those that answer; takes the place of pyinfra's own."""
     nothing_left = len(state.inventory) > 0 and not hosts_of(state)  # a shard may have none, too
     introduce(state)
+    _say_unread(state)
     if nothing_left:
         raise InventoryError("no host is left: --limit and --exclude leave none of the inventory's")
     if no_host:
@@ -179,7 +189,8 @@ def introduce(state: State) -> None:
         hosts = [host for host in hosts if shard.of(host.name, canaries) == shard.index]
         state.limit_hosts = hosts
     found = {host.name: host.data.get(PLACE) for host in hosts}
-    events.record("inventory", "", hosts=found, shards=present, why=no_host[-1] if no_host else None)
+    why = no_host[-1] if no_host else None
+    events.record("inventory", "", hosts=found, shards=present, why=why, unread=unread(hosts))
     events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
 

@@ -21,10 +21,10 @@ Path(host.data.get("seen")).write_text(host.name)
 """
 
 
-def pyinfra(folder: Path, shard: str) -> tuple[subprocess.CompletedProcess[str], bool]:
+def pyinfra(folder: Path, shard: str, **data: object) -> tuple[subprocess.CompletedProcess[str], bool]:
     """Run a deploy on this machine as that shard of an inventory; say whether it was deployed, too."""
     seen = folder / "seen"
-    (folder / "inventory.py").write_text(f"nodes = [({HERE!r}, {{'seen': {str(seen)!r}}})]\n")
+    (folder / "inventory.py").write_text(f"nodes = [({HERE!r}, {dict(data, seen=str(seen))!r})]\n")
     (folder / "deploy.py").write_text(DEPLOY)
     done = subprocess.run(
         [
@@ -76,6 +76,18 @@ def listed(folder: Path, inventory: str) -> str:
 def test_a_list_of_hosts_has_the_mistakes_in_their_data(tmp_path):
     said = listed(tmp_path, 'nodes = [("odd", {"kubelet_start_seconds": "soon"}), "gpu-1"]\n')
     assert "host data kubelet_start_seconds: 'soon' is not accepted; write a whole number" in said
+
+
+def test_a_list_of_hosts_has_the_data_that_nothing_reads(tmp_path):
+    said = listed(tmp_path, 'nodes = [("gpu-1", {"ssh_prt": 2222}), ("gpu-2", {"ssh_prt": 2222})]\n')
+    assert said.count("gpu-[1-2]: host data ssh_prt: neither numaforge nor pyinfra reads it; ") == 1
+    assert "did you mean ssh_port?" in said
+
+
+def test_a_deploy_says_once_which_data_nothing_reads(tmp_path):
+    done, deployed = pyinfra(tmp_path, "0/1", _sdo=False)
+    assert (done.returncode, deployed) == (0, True)
+    assert done.stderr.count(f"{HERE}: host data _sdo: neither numaforge nor pyinfra reads it") == 1
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from typing import Any
 import click
 
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import detail, progress, verbosity
+from numaforge.report.terminal import detail, progress, remark, verbosity
 from numaforge.rollout.program import Command, ProgramRun, every_core, inventory_file, start
 
 _POLL_SECONDS = 0.2
+_UNREAD = "numaforge.unread"  # where a command's context keeps what was said of its inventory
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,23 @@ def _ended(command: Command, what: str) -> Iterator[ProgramRun]:
         finally:
             run.process.kill()
             say_how(run)
+        say_unread(run)
         yield run
 
 
 def _verbose(command: Command) -> Command:
     """Return what pyinfra is to run, so that it says what it does where -vv asks for it."""
     return replace(command, arguments=["-v", *command.arguments]) if verbosity() > 1 else command
+
+
+def say_unread(run: ProgramRun) -> None:
+    """Say which data in the inventory nothing reads, once for a command that asks it again."""
+    context = click.get_current_context(silent=True)
+    said: list[str] = [] if context is None else context.meta.setdefault(_UNREAD, [])
+    for each in run.unread:
+        if each not in said:
+            said.append(each)
+            remark(each)
 
 
 def say_how(run: ProgramRun) -> None:

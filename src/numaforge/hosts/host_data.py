@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyinfra.api import Host, State
+from pyinfra.api.arguments import all_argument_meta, auth_argument_meta
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import print_error, say_error, tell_refused
@@ -206,6 +208,8 @@ TABLE = (
 _BY_NAME = {datum.name: datum for datum in TABLE}
 _IN_A_RUN = ("numaforge_topology", "numaforge_plan")  # what the role topology keeps
 _SHOWN = 60
+_CLOSE = 0.87  # an admin has data of their own, such as hostname, which is no misspelt ssh_hostname
+_MANY = (list, tuple, set)
 _refused: WeakKeyDictionary[Host, HostError] = WeakKeyDictionary()
 
 
@@ -242,6 +246,63 @@ def not_known(name: str) -> str:
     known = [each for each in _BY_NAME if each.startswith("ssh_")]
     close = get_close_matches(name, known, n=1)
     return f"is not read; {f'did you mean {close[0]}?' if close else 'known are ' + ', '.join(known)}"
+
+
+def unread(hosts: Iterable[Host]) -> list[str]:
+    """Return a notice with its hosts for each datum that is spelt like one that is read, and is not read.
+
+    pyinfra passes over what it does not know.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for host in hosts:
+        data = host.data.dict()  # type: ignore[no-untyped-call]
+        of_connector = tuple(host.connector_cls.data_meta)
+        for name in data.keys() - _read(of_connector):
+            if isinstance(data[name], _MANY) and not name.startswith("_"):
+                continue  # their own: nothing of that kind is read
+            if meant := _meant(name, of_connector) or _without_prefix(name, data):
+                found.setdefault((name, meant), []).append(host.name)
+    if not found:
+        return []
+    from numaforge.report.hostnames import in_short
+
+    return [
+        f"{in_short(names)}: host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
+        for (name, meant), names in sorted(found.items())
+        if not name.startswith(OURS)  # it is refused
+    ]
+
+
+@cache
+def _read(of_connector: tuple[str, ...]) -> frozenset[str]:
+    return frozenset((*_BY_NAME, *_IN_A_RUN, *all_argument_meta, *of_connector))
+
+
+@cache
+def _meant(name: str, of_connector: tuple[str, ...]) -> str:
+    """Return the datum that is spelt like a name, or begins so; "" for none.
+
+    A word such as `env` or `port` is an admin's own, and so is what stands for many things.
+    """
+    arguments = all_argument_meta if name.startswith("_") else auth_argument_meta  # `sudo` for `_sudo`
+    known = [*arguments] if name.startswith("_") else [*_BY_NAME, *of_connector, *arguments]
+    known = [each for each in known if "_" in each]
+    if close := get_close_matches(name, known, n=1, cutoff=_CLOSE):
+        return close[0]
+    return next((each for each in known if "_" in name.strip("_") and each.startswith(name)), "")
+
+
+def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
+    """Return our datum that lacks its prefix here: `profile` for numaforge_profile, where that is not given.
+
+    The value has to be one that it takes; where any text would do, that says nothing.
+    """
+    ours = {each.name.removeprefix(OURS): each for each in TABLE if each.name.startswith(OURS)}
+    close = get_close_matches(name, ours, n=1, cutoff=_CLOSE)
+    meant = ours[close[0]] if close else None
+    if meant is None or meant.name in data or meant.is_accepted is _is_text or _mistake(meant, data[name]):
+        return ""
+    return meant.name
 
 
 def set_aside(hosts: Iterable[Host]) -> None:

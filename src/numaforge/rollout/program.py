@@ -95,6 +95,11 @@ class ProgramRun:
         """The shards that have hosts, where the inventory is divided."""
         return frozenset(self._introduced("shards") or ())
 
+    @property
+    def unread(self) -> list[str]:
+        """What is said of data in the inventory that nothing reads."""
+        return list(self._introduced("unread") or ())
+
     def hosts(self) -> dict[str, object]:
         """Return every host with what its inventory says of roll-outs; none only where a shard has none.
 

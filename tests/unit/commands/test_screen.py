@@ -175,6 +175,16 @@ def test_verbose_names_what_is_run_and_how_long_each_host_took(tmp_path, monkeyp
     assert "Loading inventory" in told, "pyinfra's own words"
 
 
+def test_data_of_hosts_that_nothing_reads_are_said_beside_the_answer(tmp_path, monkeypatch, capfd):
+    (tmp_path / "inventory.py").write_text('nodes = [("@local", {"ssh_usr": "ubuntu"})]\n')
+    monkeypatch.chdir(tmp_path)
+    notice = "@local: host data ssh_usr: neither numaforge nor pyinfra reads it; did you mean ssh_user?\n"
+    assert run(["capture", ".", "-o", "out"]) == ExitCode.YES
+    assert capfd.readouterr().err.count(notice) == 1
+    assert run(["capture", ".", "-o", "out", "-q"]) == ExitCode.YES
+    assert capfd.readouterr().err == ""
+
+
 def test_a_table_on_a_narrow_terminal_loses_nothing(machine, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES

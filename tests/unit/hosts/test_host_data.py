@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyinfra.api import Inventory
+from pyinfra.api.arguments import all_argument_meta
 
 from docs.host_data import PAGE, page
-from numaforge.hosts.host_data import TABLE, mistakes_in
+from numaforge.hosts.host_data import TABLE, mistakes_in, unread
 
 REFUSED = {
     "a number for a profile": ("numaforge_profile", 5, "5 is not accepted; write the name of a ready"),
@@ -54,6 +56,68 @@ ACCEPTED = {
 @pytest.mark.parametrize("data", ACCEPTED.values(), ids=ACCEPTED)
 def test_what_is_accepted_is_no_mistake(data):
     assert mistakes_in(data) == {}
+
+
+MISSPELT = {
+    "a letter left out": ({"ssh_prt": 2222}, "ssh_port"),
+    "two letters exchanged": ({"ssh_prot": 2222}, "ssh_port"),
+    "a letter left out beside the right one": ({"ssh_usr": "ubuntu", "ssh_user": "root"}, "ssh_user"),
+    "the beginning alone": ({"ssh_pass": "x"}, "ssh_password"),
+    "the name that Ansible has": ({"ssh_host": "10.0.0.1"}, "ssh_hostname"),
+    "a global argument of pyinfra": ({"_sdo": True}, "_sudo"),
+    "a global argument without its underscore": ({"sudo": True}, "_sudo"),
+    "ours without its prefix": ({"profile": "training"}, "numaforge_profile"),
+    "ours without its prefix and a letter": ({"profle": "training"}, "numaforge_profile"),
+    "settings without their prefix": ({"rollout": {"max_unavailable": 1}}, "numaforge_rollout"),
+    "a mistake in the prefix": ({"numafrge_profile": "training"}, "numaforge_profile"),
+    "seconds of the kubelet": ({"kubelet_start_secs": 60}, "kubelet_start_seconds"),
+}
+
+
+def noticed(*data: dict[str, object], group: dict[str, object] | None = None) -> list[str]:
+    """Return what is said of hosts gpu-1, gpu-2 ... with these data."""
+    named = [(f"gpu-{number}", each) for number, each in enumerate(data, 1)]
+    return unread(Inventory((named, {}), nodes=([name for name, _ in named], group or {})))
+
+
+@pytest.mark.parametrize(("data", "meant"), MISSPELT.values(), ids=MISSPELT)
+def test_a_datum_that_nothing_reads_is_noticed_with_what_was_meant(data, meant):
+    name = next(iter(data))
+    said = f"host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
+    assert noticed(data) == [f"gpu-1: {said}"]
+
+
+def test_hosts_with_the_same_mistake_are_named_together():
+    said = noticed({"ssh_prt": 1}, {"ssh_prt": 2}, {}, {"ssh_prt": 4, "_sdo": True})
+    assert [each.partition(":")[0] for each in said] == ["gpu-4", "gpu-[1-2,4]"]
+    assert [each.partition(":")[0] for each in noticed({}, {}, group={"ssh_usr": "ubuntu"})] == ["gpu-[1-2]"]
+
+
+NOT_NOTICED = {
+    "what is read": {datum.name: datum.neutral for datum in TABLE},
+    "every global argument of pyinfra": dict.fromkeys(all_argument_meta, True),
+    "words of an admin": {
+        "hostname": "gpu-1",
+        "port": 1,
+        "user": "x",
+        "role": "x",
+        "env": "prod",
+        "serial": "x",
+        "timeout": 9,
+        "node": "x",
+        "image": "x",
+        "site": "x",
+    },
+    "a helper of group data": {"_password": "x", "_user": "x", "_shell": "sh"},
+    "many of what one is read of": {"ssh_users": ["a", "b"], "ssh_keys": ["ssh-ed25519 AAAA"]},
+    "a profile of their own beside ours": {"profile": "blue", "numaforge_profile": "training"},
+    "what is refused": {"numaforge_profle": "training"},
+}
+
+
+@pytest.mark.parametrize("data", NOT_NOTICED.values(), ids=NOT_NOTICED)
+def test_data_of_an_admins_own_are_not_noticed(data):
+    assert noticed(data) == []
 
 
 @pytest.mark.parametrize("datum", TABLE, ids=lambda datum: datum.name)
