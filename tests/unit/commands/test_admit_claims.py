@@ -379,6 +379,41 @@ def test_shapes_of_a_fleet_wait_for_claims_too(
         assert json.loads(result.stdout)["configured"]["pods"] == pods
 
 
+@pytest.mark.parametrize(
+    ("by", "pods"),
+    [
+        pytest.param(OF_TEMPLATE, 2 * 7, id="each pod's own is on every node"),
+        pytest.param(SHARED, 7 + 8, id="one by name is on one node"),
+        pytest.param(
+            {"resourceClaimName": "absent"}, 2 * 8, id="one of which nothing is known takes nothing"
+        ),
+    ],
+)
+def test_claims_of_daemonsets_take_what_is_left_to_the_shapes_of_a_fleet(
+    files: Path, by: Mapping[str, str], pods: int
+) -> None:
+    of_all = pod("agent-x", by)
+    of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
+    others = [pod(f"one-{number}", OF_TEMPLATE) for number in range(20)]
+    items = [template(), claim(), of_all, *others]
+    (files / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
+    given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
+    given += ["--profile", str(files / "claims.yaml"), "-o", "json"]
+    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
+    assert json.loads(result.stdout)["configured"]["pods"] == pods
+
+
+def test_a_node_whose_claim_leaves_no_room_leaves_it_on_the_others(files: Path) -> None:
+    of_all = pod("agent-x", SHARED, cpu="200")
+    of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
+    items = [claim(), of_all, pod("one", cpu="100"), pod("two", cpu="100")]
+    (files / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
+    given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
+    given += ["--profile", str(files / "claims.yaml"), "-o", "json"]
+    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
+    assert json.loads(result.stdout)["configured"]["pods"] == 2
+
+
 def test_pods_that_share_a_claim_are_counted_on_one_node(files: Path) -> None:
     twice = ("--machine", str(files / "dgx.json"))
     alone = judged(files, claim(), pod("one", SHARED), command=fit, plan=True, options=twice)[1]

@@ -384,29 +384,30 @@ def _arranged(
     """Fill the nodes of a kind, and yield each arrangement with the number of nodes that have it.
 
     `left` are the pods that wait, from which those that run are taken. `bound` are the claims by name that
-    nodes have by now: a pod that names one runs on no further node.
+    nodes have by now: a pod that names one runs on no further node, one of a DaemonSet neither.
     """
+
+    def runs_here(pod: Pod) -> bool:
+        return bound.isdisjoint(each.claim for each in pod.claims)
+
     empty = scenario.node()
     largest_first = sorted(load.shapes, key=lambda shape: _size(empty, shape.pod), reverse=True)
     number = 0
     while nodes and sum(left.values()):
-        pods = {
-            shape.name: shape.pod
-            for shape in largest_first
-            if bound.isdisjoint(each.claim for each in shape.pod.claims)
-        }
+        pods = {shape.name: shape.pod for shape in largest_first if runs_here(shape.pod)}
+        everywhere = [*filter(runs_here, load.everywhere)]
         # The orders are the same for each setting: half of the nodes are filled as they are after a drain.
         random = None if number % 2 == 0 else Random(f"{number}/{nodes}")  # noqa: S311
         share = [name for name in pods for _ in range(-(-left[name] // nodes))]
         if random is not None:
             random.shuffle(share)
-        one = _filled(scenario, load.everywhere, pods, left, share, filled_up=filled_up)
-        if not one.admitted:
+        one = _filled(scenario, everywhere, pods, left, share, filled_up=filled_up)
+        if not one.admitted and not one.bound:
             yield nodes, one
             return
         bound |= one.bound
         most = 1 if one.bound else -(-nodes // _SHARE_OF_NODES)
-        times = min(most, *(left[name] // count for name, count in one.admitted.items()))
+        times = min([most, *(left[name] // count for name, count in one.admitted.items())])
         for name, count in one.admitted.items():
             left[name] -= count * times
         yield times, one
@@ -426,7 +427,11 @@ def _filled(
     """Fill a node: with its share of the pods in their order, then with whatever fits of those that wait."""
     node, found = scenario.node(), _Arrangement()
     for number, pod in enumerate(everywhere):
-        node.admit(pod, f"{number} everywhere")
+        if unserved(node, pod):
+            continue
+        bound = bound_claims(node, pod)
+        if node.admit(pod, f"{number} everywhere").admitted:
+            found.bound |= bound
     waiting = Counter({name: count for name, count in left.items() if count and name in pods})
     closed = {name for name in waiting if unschedulable(node, pods[name])}
     for name in share:
