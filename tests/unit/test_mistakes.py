@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import yaml
 
 from numaforge.cli import run
 from numaforge.errors import ExitCode
@@ -158,7 +159,17 @@ ARGUMENTS = (
     ("plna", "Did you mean 'plan'?"),
     ("rollout staus", "Did you mean 'status'?"),
     ("cluster explain pod.yaml nosuch.json", "numaforge: nosuch.json: there is no such file"),
-    ("check plan.json --machine topology.json", "Object 'Kind' is missing in '{"),
+    ("check plan.json --machine topology.json", "plan.json: is a plan, and no kubelet configuration"),
+    ("check plan.json --machine topology.json", "  give it as --plan plan.json, beside the --machine"),
+    ("check plan.yaml --machine topology.json", "plan.yaml: is a plan, and no kubelet configuration"),
+    ("check plan.json --machine topology.json --profile training", "plan.json: is a plan, and no kubelet"),
+    ("admit pod.yaml --machine topology.json --config plan.json", "plan.json: is a plan, and no kubelet"),
+    ("fit pod.yaml --machine topology.json --config plan.json", "plan.json: is a plan, and no kubelet"),
+    ("check topology.json --machine topology.json", "topology.json: is a machine, and no kubelet configuration"),
+    ("check topology.json --machine topology.json", "  give it as --machine topology.json"),
+    ("check snapshot.json --machine topology.json", "snapshot.json: is a machine, and no kubelet configuration"),
+    ("check long.json --machine topology.json", "Object 'Kind' is missing in '{\"aaa"),
+    ("admit pod.yaml --machine topology.json --config long.json", "Object 'Kind' is missing in '{\"aaa"),
     ("rdma check pod.yaml --machine topology.json", "pod.yaml: not valid JSON"),
     ("mig explain h100-80gb 1g.10gb=99999999999999999999999", "has no count"),
     ("fit pod.yaml --machine dgx-h100=4", "=COUNT is for --shapes"),
@@ -287,6 +298,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         '{"configList": [{"resourceName": "a", "rdmaHcaMax": 1, "selectors": {"ifNames": ["a"]}}]}'
     )
     (tmp_path / "plan.json").write_text(PLAN)
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(json.loads(PLAN)))
+    (tmp_path / "snapshot.json").write_text('{"kind": "numaforge-snapshot", "schema": 1}')
+    (tmp_path / "long.json").write_text(json.dumps({"a" * 5000: 1}))
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')
     (tmp_path / "config.py").write_text("from numaforge.pyinfra_cli import adapt\n\nadapt()\n")
     (tmp_path / "empty").mkdir()
@@ -381,7 +395,9 @@ def test_a_wrong_folder_is_one_clear_message(capsys, folder, door, place):
     ],
 )
 def test_a_wrong_argument_is_one_clear_message(capsys, folder, arguments, message):
-    assert message in complaint(capsys, *arguments)
+    said = complaint(capsys, *arguments)
+    assert message in said
+    assert len(said) < 2000, "no message holds a whole file"
 
 
 @pytest.mark.parametrize(

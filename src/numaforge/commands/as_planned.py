@@ -115,13 +115,12 @@ def given_kubelet(
     version: str | None,
 ) -> NodeTopology:
     """Return a machine whose kubelet is set up as given by name, where anything is."""
-    from numaforge.commands.inputs import read_drop_ins
-    from numaforge.given import read_text
+    from numaforge.commands.inputs import read_drop_ins, read_settings
     from numaforge.topology.model import KubeletInstall
 
     there = machine.kubelet or KubeletInstall(version, None, CONFIG_PATH, None, ())
     if config is not None:
-        there = replace(there, config_text=read_text(config), config_dir=None, flags=(), drop_ins={})
+        there = replace(there, config_text=read_settings(config), config_dir=None, flags=(), drop_ins={})
     if drop_in is not None:
         texts = {f"{drop_in}/{name}": text for name, text in read_drop_ins(drop_in).items()}
         there = replace(there, config_dir=drop_in, drop_ins=texts)

@@ -16,7 +16,6 @@ from numaforge.commands.as_planned import (
 from numaforge.commands.machine import machine_of, machine_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
-from numaforge.given import read_text
 from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.report.check import DOCUMENTS, as_text
 from numaforge.report.terminal import echo_text, show_json
@@ -74,7 +73,9 @@ def check(
         state = read_state(states, required=state_dir is not None) if states else {}
         report = node_as_planned(given, profile, plan, kubelet_version, state).kubelet
     if not report.readable and output != "sarif":
-        raise KubeletConfigError(report.error or "", where=config, remedy=report.findings[0].remedy)
+        from numaforge.kubelet.findings import words
+
+        raise KubeletConfigError(words(report), where=config, remedy=report.findings[0].remedy)
     if output in DOCUMENTS:
         show_json(DOCUMENTS[output](report))
     else:
@@ -128,7 +129,9 @@ def _as_it_is(
 
 def _config_text(config: str | None, installed: KubeletInstall | None) -> str:
     if config is not None:
-        return read_text(config, error=KubeletConfigError)
+        from numaforge.commands.inputs import read_settings
+
+        return read_settings(config)
     if installed is None or installed.config_text is None:
         raise KubeletConfigError(
             "the snapshot holds no kubelet configuration",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.given import read_text
+from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.kubelet_paths import DROP_IN_DIR, ROOT_DIR
 from numaforge.mistakes import shown
 
@@ -27,6 +28,7 @@ MOST_CLUSTER_MIB = 256
 MOST_DEVICES = 4096
 """How many devices of one resource are judged: 16 GPUs of 256 replicas."""
 
+_OF_KUBERNETES = re.compile("^(apiVersion|kind):", re.MULTILINE)
 _STATE_FILES = {
     "cpu_manager_state": "cpu_manager_state",
     "memory_manager_state": "memory_manager_state",
@@ -49,7 +51,7 @@ def read_config(
     installed = topology.kubelet
     drop_ins = {} if drop_in is None else read_drop_ins(drop_in)
     if path is not None:
-        text = read_text(path)
+        text = read_settings(path)
     elif installed is not None and installed.config_text is not None:
         text = installed.config_text
         drop_ins = drop_ins or below(installed.config_dir or DROP_IN_DIR, installed.drop_ins)
@@ -62,6 +64,41 @@ def read_config(
     report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
     require_start(report, path or topology.hostname)
     return report
+
+
+def read_settings(path: str) -> str:
+    """Return the text of a kubelet's configuration. Raises KubeletConfigError for a plan, and for a machine."""
+    text = read_text(path, error=KubeletConfigError)
+    if given := _ours(text):
+        what, option = given
+        raise KubeletConfigError(
+            f"is a {what}, and no kubelet configuration",
+            where=path,
+            remedy=f"give it as {option} {path}"
+            + (", beside the --machine that it is for" if option == "--plan" else ""),
+        )
+    return text
+
+
+def _ours(text: str) -> tuple[str, str] | None:
+    """Return what a document of numaforge's is, and the option that takes it."""
+    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
+    from numaforge.snapshot.model import KIND
+    from numaforge.topology.saved import is_plan
+
+    try:
+        if text.lstrip().startswith("{"):
+            document = parse_json(text)
+        elif len(text) > MOST_MIB * 2**20 or _OF_KUBERNETES.search(text):
+            return None
+        else:
+            document = read_yaml(text, "")
+    except (NotJsonError, NumaforgeError):  # the kubelet has its own words for it
+        return None
+    if is_plan(document):
+        return "plan", "--plan"
+    is_machine = isinstance(document, dict) and ("packages" in document or document.get("kind") == KIND)
+    return ("machine", "--machine") if is_machine else None
 
 
 def read_drop_ins(folder: str) -> dict[str, str]:

@@ -34,6 +34,12 @@ class Report:
     )  # Node Allocatable: "cpu", "memory" -> quantity
 
 
+def words(report: Report) -> str:
+    """Return the kubelet's error, cut where it quotes a long file as a whole."""
+    error = report.error or ""
+    return error if len(error) <= _MOST_WORDS else f"{error[:_MOST_WORDS]}..."
+
+
 def require_start(report: Report, where: str | None = None) -> None:
     """Raise KubeletConfigError, with the kubelet's words, where it would not start.
 
@@ -43,12 +49,13 @@ def require_start(report: Report, where: str | None = None) -> None:
         return
     finding = next(finding for finding in report.findings if finding.severity is Severity.ERROR)
     raise KubeletConfigError(
-        f"kubelet {report.version} would not start: {report.error}",
+        f"kubelet {report.version} would not start: {words(report)}",
         where=where or finding.where,
         remedy=f"{finding.remedy}; `numaforge check` says more",
     )
 
 
+_MOST_WORDS = 500
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 RULES: Mapping[str, Rule] = {

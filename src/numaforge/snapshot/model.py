@@ -16,6 +16,7 @@ from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.mistakes import shown
 
 SCHEMA = 1
+KIND = "numaforge-snapshot"
 PCI_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
 _PCI_FILE = re.compile(rf"/sys/bus/pci/devices/({PCI_ADDRESS})/(\w+)")
 _KINDS: Mapping[type, str] = {dict: "a mapping", list: "a list", str: "a text"}
@@ -48,7 +49,7 @@ class Snapshot:
     def to_json(self) -> str:
         """Return the snapshot as a JSON document."""
         document = {
-            "kind": "numaforge-snapshot",
+            "kind": KIND,
             "schema": SCHEMA,
             "files": dict(self.files),
             "links": dict(self.links),
@@ -77,7 +78,7 @@ class Snapshot:
 
         Raises SnapshotError when it is no snapshot, has another schema, or holds what is no text.
         """
-        if not isinstance(document, dict) or document.get("kind") != "numaforge-snapshot":
+        if not isinstance(document, dict) or document.get("kind") != KIND:
             raise SnapshotError("JSON, but not a numaforge snapshot", remedy=_TAKE_ANOTHER)
         found = document.get("schema")
         if type(found) is int and found > SCHEMA:
