@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _OF_SSH = "ssh_"
+_UNREACHED = "cannot be reached: "
 _NAME = re.compile(r"[\w.:%-]{1,253}")
 
 
@@ -133,15 +134,21 @@ def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, st
             return ask(name, connection)
         except HostError as error:
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
-            message = _why(reasons) if reasons else error.message
-            raise type(error)(message, where=error.where, remedy=error.remedy) from error
+            message, remedy = _why(reasons) if reasons else error.message, error.remedy
+            from numaforge.topology.ready import NO_HOST, ready_machines
+
+            if message.startswith(_UNREACHED) and name in ready_machines():
+                why = message.removeprefix(_UNREACHED)
+                message = f"{NO_HOST}, and no host of that name answers: {why}"
+                remedy = f"name a host; `numaforge topology {name} -o json` saves what the machine is"
+            raise type(error)(message, where=error.where, remedy=remedy) from error
 
 
 def _why(reasons: Sequence[str]) -> str:
     from numaforge.hosts.host_keys import HOST_KEY, why_refused
 
     said = why_refused(" ".join(reasons))
-    return said if HOST_KEY in said else f"cannot be reached: {said}"
+    return said if HOST_KEY in said else f"{_UNREACHED}{said}"
 
 
 @contextmanager

@@ -67,7 +67,10 @@ def read_config(
 
 
 def read_settings(path: str) -> str:
-    """Return the text of a kubelet's configuration. Raises KubeletConfigError for a plan, and for a machine."""
+    """Return the text of a kubelet's configuration.
+
+    Raises KubeletConfigError for a plan and for a machine.
+    """
     text = read_text(path, error=KubeletConfigError)
     if given := _ours(text):
         what, option = given

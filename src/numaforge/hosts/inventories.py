@@ -67,6 +67,10 @@ def is_ansibles(file: Path) -> bool:
 def why_no_host(inventory: str) -> str:
     """Return why an inventory that was just read names no host."""
     if not Path(inventory).exists():
+        from numaforge.topology.ready import NO_HOST, ready_machines
+
+        if inventory in ready_machines():
+            return f"{inventory} {NO_HOST}; name an inventory or a host"
         return f"{inventory} is neither a file nor a name that resolves; name a file, a folder or a host"
     return f"{inventory} names no host: {'; '.join(_passed_over) or 'it has no list'}; {EXAMPLE}"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.snapshot import Snapshot
 from numaforge.topology.document import to_document
-from numaforge.topology.ready import ready_machine, ready_machines
+from numaforge.topology.ready import NO_HOST, ready_machine, ready_machines
 from tests.machines.files import stored
 
 
@@ -209,6 +211,34 @@ def test_several_machines_are_one_table(capsys: pytest.CaptureFixture[str]) -> N
         ["dgx-01", "224", "2", "2", "TiB", "8", "x", "H100", "80GB", "HBM3", "8", "1.36.3"],
         ["gh200-01", "72", "9", "576", "GiB", "1", "x", "GH200", "480GB", "0", "1.36.3"],
     ]
+
+
+def live(words: str) -> tuple[int, str]:
+    """Return the exit code and the message of a command that asks hosts, which patches its process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "numaforge", *words.split()],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", ["capture", "measure", "measure --kept"])
+def test_a_ready_machine_has_no_host_to_log_in_to(words: str) -> None:
+    code, said = live(f"{words} dgx-h100")
+    assert code == ExitCode.UNREACHABLE
+    assert said.startswith(f"numaforge: dgx-h100: {NO_HOST}, and no host of that name answers: ")
+    assert "\n  name a host; `numaforge topology dgx-h100 -o json`" in said
+
+
+@pytest.mark.parametrize("words", ["verify", "rollout plan", "apply --dry", "doctor"])
+def test_a_ready_machine_is_no_inventory(words: str) -> None:
+    code, said = live(f"{words} dgx-h100")
+    assert code == ExitCode.BAD_INPUT
+    assert f"dgx-h100 {NO_HOST}; name an inventory or a host" in said
 
 
 @pytest.fixture
