@@ -33,6 +33,7 @@ _LATER = (
 def begin() -> None:
     """Patch this process for gevent as pyinfra does, and import paramiko and pyinfra."""
     if "paramiko" in sys.modules:
+        import_module("gevent.monkey").patch_all()  # what is patched already stays as it is
         return
     proceed()
     with _offers_read_once():

@@ -11,7 +11,7 @@ from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.admit import JudgedAdmission, answer_document, answer_text
-from numaforge.report.terminal import show_json
+from numaforge.report.terminal import echo_text, show_json
 
 
 @click.command()
@@ -59,5 +59,5 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:
-        click.echo("\n".join(answer_text(answer) for answer in answers))
+        echo_text("\n".join(answer_text(answer) for answer in answers))
     return ExitCode.YES if all(answer.admission.admitted for answer in answers) else ExitCode.NO

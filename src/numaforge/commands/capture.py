@@ -69,8 +69,11 @@ def capture(
         return _capture_all(host, to, limits, data)
     if limits:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
-    with progress(f"asking {host or 'this machine'}"):
-        snapshot = captured(host, data) if host else snapshot_of(None, root)
+    if host:
+        snapshot = captured(host, data)
+    else:
+        with progress("asking this machine"):
+            snapshot = snapshot_of(None, root)
     save(snapshot.to_json(), to)
     return ExitCode.YES
 
@@ -109,7 +112,7 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
 
 def captured(host: str, data: Sequence[str]) -> Snapshot:
     """Return what a host says about itself; `data` has KEY=VALUE for pyinfra. Raises HostError."""
-    return asked_of(host, data, _capture)
+    return asked_of(host, data, _capture, f"asking {host}")
 
 
 def _capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
@@ -118,8 +121,13 @@ def _capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
     return capture_from(name, connection)
 
 
-def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer]) -> Answer:
-    """Return what a host answers; `ask` gets its name and what pyinfra needs to connect. Raises HostError."""
+def asked_of(
+    host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer], what: str
+) -> Answer:
+    """Return what a host answers; `ask` gets its name and what pyinfra needs to connect. Raises HostError.
+
+    `what` is said while the host is waited for.
+    """
     name, connection = address(host)
     for entry in data:
         key, equals, value = entry.partition("=")
@@ -128,8 +136,8 @@ def asked_of(host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, st
         connection[key] = _checked(key, value)
     from numaforge import lean_start  # it patches this process, which a mistake in the arguments leaves alone
 
-    lean_start.begin()
-    with _log_of_pyinfra() as log:
+    lean_start.begin()  # before the sign of life: gevent does not find a thread that it has not begun
+    with progress(what), _log_of_pyinfra() as log:
         try:
             return ask(name, connection)
         except HostError as error:

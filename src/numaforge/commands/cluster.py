@@ -19,7 +19,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo, remark, show_json
+from numaforge.report.terminal import echo, echo_text, remark, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def verify(
             remark(f"{name}: the cluster does not serve {', '.join(kinds)}")
         for name, each in found.items():
             for one in each:
-                echo(f"{name}: {one}")
+                echo_text(f"{name}: {one}")
         how = "see above" if wrong else "as planned"
         echo(f"{counted(held, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code

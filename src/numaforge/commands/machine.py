@@ -23,7 +23,7 @@ from numaforge.commands.options import Command
 from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.given import MOST_MIB, NotJsonError, parse_json, read_text
 from numaforge.ordering import natural
-from numaforge.report.terminal import progress, step
+from numaforge.report.terminal import step
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -277,14 +277,11 @@ def _machine_called(name: str) -> NodeTopology:
         return ready_machine(name)
     from numaforge.commands.capture import captured
 
-    with progress(f"asking {name}"):
-        try:
-            snapshot = captured(name, ())
-        except HostError as error:
-            remedy = " ".join(
-                filter(None, (error.remedy and f"{error.remedy};", f"or name {_or_ready(name)}"))
-            )
-            raise type(error)(error.message, where=error.where, remedy=remedy) from error
+    try:
+        snapshot = captured(name, ())
+    except HostError as error:
+        remedy = " ".join(filter(None, (error.remedy and f"{error.remedy};", f"or name {_or_ready(name)}")))
+        raise type(error)(error.message, where=error.where, remedy=remedy) from error
     with _located(name), step(f"interpreting {name}"):
         return read_topology(snapshot)
 

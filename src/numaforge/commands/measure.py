@@ -145,11 +145,10 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
     from numaforge.commands.capture import asked_of
     from numaforge.hosts.measuring import kept_of_host, measure_host
 
-    with progress(f"{'asking' if kept else 'measuring'} {host}"):
-        if kept:
-            found = asked_of(host, data, kept_of_host)
-        else:
-            found = asked_of(host, data, lambda name, how: measure_host(name, how, order))
+    if kept:
+        found = asked_of(host, data, kept_of_host, f"asking {host}")
+    else:
+        found = asked_of(host, data, lambda name, how: measure_host(name, how, order), f"measuring {host}")
     return Taken({}, {host: _NOTHING}) if found is None else Taken({found.hostname or host: found}, {})
 
 

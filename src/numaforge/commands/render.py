@@ -19,7 +19,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.report.terminal import progress, remark, show_json
+from numaforge.report.terminal import remark, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -160,8 +160,7 @@ def _of_host(
         answer = as_root(connected, read_script([file.path for file in files]))
         return files, parse_states(answer)
 
-    with progress(f"asking {host}"):
-        return asked_of(host, data, lambda name, connection: asked(name, connection, ask))
+    return asked_of(host, data, lambda name, connection: asked(name, connection, ask), f"asking {host}")
 
 
 def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:

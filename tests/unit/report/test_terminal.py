@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+from pathlib import Path
 
 import click
 import pytest
@@ -37,14 +38,15 @@ def test_a_line_is_folded_for_a_screen(line: str, width: int, expected: list[str
     assert folded(line, width) == expected
 
 
-COMMAND = (sys.executable, "-c", "from numaforge.cli import main; main()", "gpudirect", "dgx-h100-acs")
+NUMAFORGE = (sys.executable, "-m", "numaforge")
 
 
-def on_a_terminal(columns: int) -> str:
+def on_a_terminal(columns: int, *words: str) -> str:
+    """Return what a command prints on a terminal, its errors with the rest."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     said = b""
-    with subprocess.Popen(COMMAND, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL):
+    with subprocess.Popen((*NUMAFORGE, *words), stdin=theirs, stdout=theirs, stderr=theirs):
         os.close(theirs)
         try:
             while more := os.read(ours, 4096):
@@ -55,9 +57,33 @@ def on_a_terminal(columns: int) -> str:
     return said.decode().replace("\r\n", "\n")
 
 
-def test_findings_fit_on_a_terminal_of_80_columns_and_are_whole_in_a_pipe() -> None:
-    whole = subprocess.run(COMMAND, capture_output=True, text=True, check=False).stdout
-    shown = click.unstyle(on_a_terminal(80))
+POD = "metadata: {name: one}\nspec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 3}}}]}\n"
+ANSWERS = {
+    "findings": "gpudirect dgx-h100-acs",
+    "what a pod gets": "admit pod.yaml --machine dgx-h100 --profile training",
+}
+
+
+@pytest.mark.parametrize("words", ANSWERS.values(), ids=ANSWERS)
+def test_sentences_fit_on_a_terminal_of_80_columns_and_are_whole_in_a_pipe(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    monkeypatch.chdir(tmp_path)
+    whole = subprocess.run((*NUMAFORGE, *words.split()), capture_output=True, text=True, check=False).stdout
+    shown = click.unstyle(on_a_terminal(80, *words.split()))
     assert any(len(line) > 80 for line in whole.splitlines())
     assert not [line for line in shown.splitlines() if len(line) > 80 and " " in line.strip()]
     assert shown.split() == whole.split()
+
+
+@pytest.mark.parametrize(
+    "words", ["capture @local --to snapshot.json", "measure --kept @local", "topology @local"]
+)
+def test_a_sign_of_life_ends_without_a_word_where_a_host_is_asked(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = on_a_terminal(80, *words.split())
+    assert "asking @local" in shown
+    assert "Exception" not in shown
