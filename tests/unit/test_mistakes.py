@@ -161,6 +161,14 @@ ARGUMENTS = (
     ("cluster explain pod.yaml nosuch.json", "numaforge: nosuch.json: there is no such file"),
     ("check plan.json --machine topology.json", "plan.json: is a plan, and no kubelet configuration"),
     ("check plan.json --machine topology.json", "  give it as --plan plan.json, beside the --machine"),
+    (
+        "check --machine topology.json --plan plan.json --kubelet-version 1.30",
+        "plan.json: is for kubelet 1.36.3",
+    ),
+    (
+        "fit pod.yaml --machine topology.json --plan plan.json --kubelet-version 1.30",
+        "--kubelet-version says 1.30",
+    ),
     ("check plan.yaml --machine topology.json", "plan.yaml: is a plan, and no kubelet configuration"),
     ("check plan.json --machine topology.json --profile training", "plan.json: is a plan, and no kubelet"),
     ("admit pod.yaml --machine topology.json --config plan.json", "plan.json: is a plan, and no kubelet"),

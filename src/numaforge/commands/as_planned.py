@@ -13,6 +13,7 @@ from numaforge.commands.machine import plan_or_machine, plan_with, profile_optio
 from numaforge.commands.options import Command
 from numaforge.errors import NumaforgeError
 from numaforge.kubelet_paths import CONFIG_PATH
+from numaforge.report.terminal import remark
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def node_as_planned(
     from numaforge.roles.kubelet import kubelet
 
     decided = plan_for(machine, profile, plan, kubelet_version)
+    if plan is not None and decided.kubelet is not None:
+        _hold_to(decided.kubelet.version, machine, plan, kubelet_version)
     files = files_of(kubelet, decided, machine.kubelet_config)
     return planned_node(machine, decided, files, state)
 
@@ -104,7 +107,33 @@ def plan_for(
         )
     if strange := found.cpus.reserved - machine.online - machine.offline:
         raise NumaforgeError(f"reserves CPU {min(strange)}, which the machine has not", where=plan)
+    there = {gpu.pci_address: gpu.uuid for gpu in machine.gpus}
+    gone = [
+        each.pci_address
+        for each in found.mig.gpus
+        if each.pci_address not in there
+        or (there[each.pci_address] != each.uuid and None not in (there[each.pci_address], each.uuid))
+    ]
+    if gone:
+        remark(f"{plan}: it cuts GPUs that are not there now ({', '.join(gone)}); plan again")
     return found
+
+
+def _hold_to(planned: str, machine: NodeTopology, plan: str, asked: str | None) -> None:
+    """Refuse another kubelet than that of a plan, and name one that is installed."""
+    from numaforge.kubelet.minors.versions import KubeletVersion
+
+    minor = KubeletVersion.parse(planned).minor
+    if asked is not None and KubeletVersion.parse(asked).minor != minor:
+        raise NumaforgeError(
+            f"is for kubelet {planned}, and --kubelet-version says {asked}",
+            where=plan,
+            remedy="leave --kubelet-version out, or plan for that kubelet",
+        )
+    there = machine.kubelet.version if machine.kubelet else None
+    if there is not None and asked is None and KubeletVersion.parse(there).minor != minor:
+        said = f"it is for kubelet {planned}, and {there} is installed: judged by {planned}"
+        remark(f"{plan}: {said}; plan again")
 
 
 def given_kubelet(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,12 @@ from click.testing import CliRunner, Result
 
 from numaforge.commands.check import check
 from numaforge.errors import NumaforgeError
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.document import dumps
 from numaforge.topology import to_document
 from numaforge.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
+from numaforge.topology.ready import ready_machine
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 SOUND = f"{HEADER}cpuManagerPolicy: static\nreservedSystemCPUs: '0,4'\n"
@@ -203,3 +209,45 @@ def test_state_files_that_a_profile_removes_are_not_held_against_it(tmp_path: Pa
     there = saved(tmp_path, machine(UNSET))
     asked = ["--topology", there, "--state-dir", str(tmp_path), "--profile", str(tmp_path / "pinned.yaml")]
     assert run(*asked).return_value == 0
+
+
+def with_another_kubelet(there: NodeTopology) -> NodeTopology:
+    assert there.kubelet
+    return replace(there, kubelet=replace(there.kubelet, version="1.34.2"))
+
+
+def with_another_gpu(there: NodeTopology) -> NodeTopology:
+    first, *others = there.gpus
+    return replace(there, gpus=(replace(first, uuid="GPU-new"), *others))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        pytest.param(
+            with_another_kubelet,
+            "it is for kubelet 1.36.3, and 1.34.2 is installed: judged by 1.36.3",
+            id="another minor",
+        ),
+        pytest.param(
+            with_another_gpu,
+            "it cuts GPUs that are not there now (0000:1b:00.0)",
+            id="a GPU in the place of another",
+        ),
+        pytest.param(
+            lambda there: replace(there, gpus=there.gpus[:6]),
+            "it cuts GPUs that are not there now (0000:d1:00.0, 0000:df:00.0)",
+            id="GPUs that are gone",
+        ),
+        pytest.param(lambda there: there, "", id="the machine as it was"),
+    ],
+)
+def test_a_plan_of_a_machine_that_has_changed_since_is_named_as_one(
+    tmp_path: Path, changed: Callable[[NodeTopology], NodeTopology], said: str
+) -> None:
+    there = ready_machine("dgx-h100")
+    plan = tmp_path / "plan.json"
+    plan.write_text(dumps(plan_node(there, load_profile("inference-mig"))))
+    result = run("--plan", str(plan), "--topology", saved(tmp_path, changed(there)))
+    assert result.stderr == (f"{plan}: {said}; plan again\n" if said else "")
+    assert result.stdout.endswith("kubelet 1.36.3 starts\n")
