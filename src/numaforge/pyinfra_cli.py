@@ -41,7 +41,7 @@ from numaforge.hosts import (
     why_refused,
 )
 from numaforge.hosts.beside import told
-from numaforge.hosts.host_data import refuse, say_refused, set_aside, unread
+from numaforge.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.hosts.inventories import (
     FROM_ANSIBLE,
     InventoryError,
@@ -144,15 +144,15 @@ def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None
     def show_all(state: State) -> None:
         show(state)
         say_refused(state)
-        _say_unread(state)
+        _say_notices(state)
 
     return show_all
 
 
-def _say_unread(state: State) -> None:
-    """Say which data of hosts nothing reads, where who started the run does not."""
+def _say_notices(state: State) -> None:
+    """Say what is odd in the inventory, where who started the run does not."""
     if not events.heard():
-        for each in unread(hosts_of(state)):
+        for each in notices(hosts_of(state)):
             remark(each)
 
 
@@ -160,7 +160,7 @@ def connect_all(state: State) -> None:
     """Connect to all hosts, and continue with those that answer; takes the place of pyinfra's own."""
     nothing_left = len(state.inventory) > 0 and not hosts_of(state)  # a shard may have none, too
     introduce(state)
-    _say_unread(state)
+    _say_notices(state)
     if nothing_left:
         raise InventoryError("no host is left: --limit and --exclude leave none of the inventory's")
     if no_host:
@@ -190,7 +190,7 @@ def introduce(state: State) -> None:
         state.limit_hosts = hosts
     found = {host.name: host.data.get(PLACE) for host in hosts}
     why = no_host[-1] if no_host else None
-    events.record("inventory", "", hosts=found, shards=present, why=why, unread=unread(hosts))
+    events.record("inventory", "", hosts=found, shards=present, why=why, notices=notices(hosts))
     events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
 

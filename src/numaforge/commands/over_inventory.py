@@ -18,7 +18,7 @@ from numaforge.report.terminal import detail, progress, remark, verbosity
 from numaforge.rollout.program import Command, ProgramRun, every_core, inventory_file, start
 
 _POLL_SECONDS = 0.2
-_UNREAD = "numaforge.unread"  # where a command's context keeps what was said of its inventory
+_NOTICES = "numaforge.notices"  # where a command's context keeps what was said of its inventory
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _ended(command: Command, what: str) -> Iterator[ProgramRun]:
         finally:
             run.process.kill()
             say_how(run)
-        say_unread(run)
+        say_notices(run)
         yield run
 
 
@@ -107,11 +107,11 @@ def _verbose(command: Command) -> Command:
     return replace(command, arguments=["-v", *command.arguments]) if verbosity() > 1 else command
 
 
-def say_unread(run: ProgramRun) -> None:
-    """Say which data in the inventory nothing reads, once for a command that asks it again."""
+def say_notices(run: ProgramRun) -> None:
+    """Say what is odd in the inventory, once for a command that asks it again."""
     context = click.get_current_context(silent=True)
-    said: list[str] = [] if context is None else context.meta.setdefault(_UNREAD, [])
-    for each in run.unread:
+    said: list[str] = [] if context is None else context.meta.setdefault(_NOTICES, [])
+    for each in run.notices:
         if each not in said:
             said.append(each)
             remark(each)

@@ -248,11 +248,34 @@ def not_known(name: str) -> str:
     return f"is not read; {f'did you mean {close[0]}?' if close else 'known are ' + ', '.join(known)}"
 
 
-def unread(hosts: Iterable[Host]) -> list[str]:
-    """Return a notice with its hosts for each datum that is spelt like one that is read, and is not read.
+def notices(hosts: Iterable[Host]) -> list[str]:
+    """Return what is odd in an inventory and refused by nothing, each with its hosts.
 
-    pyinfra passes over what it does not know.
+    Data that are spelt like some that are read, and are not read, which pyinfra passes over; and names that
+    lead to one address: the node takes the maintenance of one of them, and the other one fails.
     """
+    hosts = [*hosts]
+    return [*_unread(hosts), *_at_one_address(hosts)]
+
+
+def _at_one_address(hosts: Iterable[Host]) -> list[str]:
+    found: dict[tuple[object, ...], list[str]] = {}
+    for host in hosts:
+        if "ssh_port" in host.connector_cls.data_meta:
+            data = (host.data.get(key) for key in ("ssh_port", "ssh_config_file"))
+            found.setdefault((host.data.get("ssh_hostname") or host.name, *data), []).append(host.name)
+    several = {address[0]: names for address, names in found.items() if len(names) > 1}
+    if not several:
+        return []
+    from numaforge.report.hostnames import in_short
+
+    return [
+        f"{in_short(names)}: all have the address {address}: name a host once"
+        for address, names in several.items()
+    ]
+
+
+def _unread(hosts: Iterable[Host]) -> list[str]:
     found: dict[tuple[str, str], list[str]] = {}
     for host in hosts:
         data = host.data.dict()  # type: ignore[no-untyped-call]

@@ -96,9 +96,9 @@ class ProgramRun:
         return frozenset(self._introduced("shards") or ())
 
     @property
-    def unread(self) -> list[str]:
-        """What is said of data in the inventory that nothing reads."""
-        return list(self._introduced("unread") or ())
+    def notices(self) -> list[str]:
+        """What is said of the inventory beside the hosts' answers."""
+        return list(self._introduced("notices") or ())
 
     def hosts(self) -> dict[str, object]:
         """Return every host with what its inventory says of roll-outs; none only where a shard has none.

@@ -9,7 +9,7 @@ from pyinfra.api import Inventory
 from pyinfra.api.arguments import all_argument_meta
 
 from docs.host_data import PAGE, page
-from numaforge.hosts.host_data import TABLE, mistakes_in, unread
+from numaforge.hosts.host_data import TABLE, mistakes_in, notices
 
 REFUSED = {
     "a number for a profile": ("numaforge_profile", 5, "5 is not accepted; write the name of a ready"),
@@ -77,7 +77,7 @@ MISSPELT = {
 def noticed(*data: dict[str, object], group: dict[str, object] | None = None) -> list[str]:
     """Return what is said of hosts gpu-1, gpu-2 ... with these data."""
     named = [(f"gpu-{number}", each) for number, each in enumerate(data, 1)]
-    return unread(Inventory((named, {}), nodes=([name for name, _ in named], group or {})))
+    return notices(Inventory((named, {}), nodes=([name for name, _ in named], group or {})))
 
 
 @pytest.mark.parametrize(("data", "meant"), MISSPELT.values(), ids=MISSPELT)
@@ -91,6 +91,14 @@ def test_hosts_with_the_same_mistake_are_named_together():
     said = noticed({"ssh_prt": 1}, {"ssh_prt": 2}, {}, {"ssh_prt": 4, "_sdo": True})
     assert [each.partition(":")[0] for each in said] == ["gpu-4", "gpu-[1-2,4]"]
     assert [each.partition(":")[0] for each in noticed({}, {}, group={"ssh_usr": "ubuntu"})] == ["gpu-[1-2]"]
+
+
+def test_names_that_lead_to_one_address_are_noticed():
+    same = {"ssh_hostname": "10.0.0.7"}
+    assert noticed(same, same, {}) == ["gpu-[1-2]: all have the address 10.0.0.7: name a host once"]
+    assert noticed({"ssh_hostname": "gpu-2"}, {}) == [
+        "gpu-[1-2]: all have the address gpu-2: name a host once"
+    ]
 
 
 NOT_NOTICED = {
@@ -111,8 +119,13 @@ NOT_NOTICED = {
     "a helper of group data": {"_password": "x", "_user": "x", "_shell": "sh"},
     "many of what one is read of": {"ssh_users": ["a", "b"], "ssh_keys": ["ssh-ed25519 AAAA"]},
     "a profile of their own beside ours": {"profile": "blue", "numaforge_profile": "training"},
+    "an address of their own": {"ssh_hostname": "10.0.0.7"},
     "what is refused": {"numaforge_profle": "training"},
 }
+
+
+def test_hosts_behind_one_address_by_port_are_not_noticed():
+    assert noticed({"ssh_hostname": "nat", "ssh_port": 1}, {"ssh_hostname": "nat", "ssh_port": 2}) == []
 
 
 @pytest.mark.parametrize("data", NOT_NOTICED.values(), ids=NOT_NOTICED)

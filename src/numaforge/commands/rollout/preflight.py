@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numaforge.commands.over_inventory import say_how, say_unread
+from numaforge.commands.over_inventory import say_how, say_notices
 from numaforge.commands.rollout.options import NOT_HERE
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.ordering import natural
@@ -57,7 +57,7 @@ def asked(program: Pyinfra) -> Survey:
     finally:
         if program.surveyed:
             say_how(program.surveyed)
-            say_unread(program.surveyed)
+            say_notices(program.surveyed)
 
 
 def common_options(survey: Survey) -> RolloutOptions:
