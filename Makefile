@@ -15,7 +15,7 @@ LAB        := $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/lab/test_*.py)
 HOSTS      := -n 5 --dist worksteal --durations 20 tests/ssh
 UNITS      := -n 2 --dist worksteal --durations 20 tests/unit tests/fuzz tests/machines tests/oracle tests/conformance tests/wheel
 NODE_TESTS := -n 2 --dist loadfile --no-loadscope-reorder --durations 20 -m "vm and not long" $(LAB)
-API_TESTS  := --durations 20 -m "lab and not vm and not long" tests/lab
+API_TESTS  := -n 2 --dist loadfile --durations 20 -m "lab and not vm and not long" tests/lab
 
 ifndef PYTEST_DEBUG_TEMPROOT
 PYTEST_DEBUG_TEMPROOT := $(shell sh tests/scratch.sh)

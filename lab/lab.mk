@@ -52,7 +52,7 @@ test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet'
 	@$(LONG) -s tests/oracle tests/unit/planning/test_remedies.py
 
 test-kubelets: setup ## `check` against all eight kubelets, or some (KUBELETS="1.36,1.37"); renews the record that docs/check.md quotes
-	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest -m '' tests/lab/test_kubelets.py
+	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
 	@$(PYTHON) -m docs.check_examples
 
 test-admissions: setup ## random pods, `admit` and `cluster explain` against the live kubelet (ADMISSIONS=5000 EXPLAINED=2000 SEED=2)
