@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import plan_or_machine, plan_with, profile_option
-from numaforge.commands.options import Command
+from numaforge.commands.options import offered
 from numaforge.errors import NumaforgeError
 from numaforge.kubelet_paths import CONFIG_PATH
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
-_OPTIONS = (
+as_planned_options = offered(
     profile_option,
     click.option(
         "--plan", metavar="FILE", type=click.Path(), help="A plan of this machine, instead of --profile."
@@ -31,13 +31,7 @@ _OPTIONS = (
         help="The node as it is now, as without --profile; if none is named, this one.",
     ),
 )
-
-
-def as_planned_options(command: Command) -> Command:
-    """Give a command the options that say how the node is: `profile`, `plan` and `live`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""The options that say how the node is: `profile`, `plan` and `live`."""
 
 
 def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bool:

@@ -12,11 +12,10 @@ import click
 
 from numaforge.commands.machine import (
     each_named,
-    kubelet_version_option,
     machines_argument,
     plan_or_machine,
     plan_with,
-    profile_option,
+    planning_options,
 )
 from numaforge.commands.options import WITHIN_SECONDS, login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("pod", metavar="POD", type=click.Path(allow_dash=True))
 @machines_argument
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--limit", "limits", metavar="HOST", multiple=True, help="Only these hosts of an INVENTORY.")
 @click.option("--live", is_flag=True, help="Ask the cluster for its nodes and pods, by kubectl; read only.")
 @click.option(

@@ -12,14 +12,13 @@ import click
 
 from numaforge.commands.capture import is_inventory
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_argument,
     machine_of,
     plan_or_machine,
     planned_machine,
-    profile_option,
+    planning_options,
 )
-from numaforge.commands.options import Command, output_option
+from numaforge.commands.options import Command, offered, output_option
 from numaforge.errors import HostError, PlanError
 from numaforge.report.terminal import save, show_json
 
@@ -42,34 +41,21 @@ def config_map_options(
     name: str, namespace: str = "gpu-operator", what: str = "ConfigMap"
 ) -> Callable[[Command], Command]:
     """Offer `--name` and `--namespace` of what a command writes, with their defaults."""
-
-    def offer(command: Command) -> Command:
-        placed = click.option(
-            "--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."
-        )
-        named = click.option("--name", default=name, show_default=True, help=f"The {what}'s name.")
-        return named(placed(command))
-
-    return offer
+    return offered(
+        click.option("--name", default=name, show_default=True, help=f"The {what}'s name."),
+        click.option("--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."),
+    )
 
 
 def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Command], Command]:
     """Offer what a ConfigMap for a manager of GPUs is made of: machines or an inventory, and its place."""
-    options = (
+    return offered(
         machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True),
         click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
-        profile_option,
-        kubelet_version_option,
+        planning_options,
         config_map_options(name, namespace),
         output_option("yaml", "json"),
     )
-
-    def offer(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return offer
 
 
 def handed_machines(

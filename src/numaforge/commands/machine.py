@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from numaforge.commands.options import Command
+from numaforge.commands.options import Command, offered
 from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.given import MOST_MIB, NotJsonError, parse_json, read_text
 from numaforge.ordering import natural
@@ -168,10 +168,13 @@ profile_option = click.option(
     shell_complete=_profiles,
     help="A ready profile's name, a YAML file with the intent, or the root of an image: what its nodes do.",
 )
-kubelet_version_option = click.option(
-    "--kubelet-version",
-    metavar="VERSION",
-    help="Plan for this kubelet, such as 1.36.3, instead of the one that is installed.",
+planning_options = offered(
+    profile_option,
+    click.option(
+        "--kubelet-version",
+        metavar="VERSION",
+        help="Plan for this kubelet, such as 1.36.3, instead of the one that is installed.",
+    ),
 )
 
 

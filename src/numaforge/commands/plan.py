@@ -9,10 +9,9 @@ import click
 from numaforge.commands.machine import (
     answers_of,
     each_named,
-    kubelet_version_option,
     machine_and_plan,
     machines_or_plans_argument,
-    profile_option,
+    planning_options,
     root_option,
 )
 from numaforge.commands.options import output_option
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @machines_or_plans_argument
 @root_option
-@profile_option
-@kubelet_version_option
+@planning_options
 @output_option("table", "json")
 def plan(
     sources: tuple[str, ...],

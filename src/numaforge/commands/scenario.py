@@ -15,7 +15,7 @@ from numaforge.commands.as_planned import (
     require_machine,
 )
 from numaforge.commands.machine import machine_of
-from numaforge.commands.options import Command, GroupedOption
+from numaforge.commands.options import GroupedOption, offered
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _of_kubelet = partial(
     click.option, cls=GroupedOption, heading="The kubelet, where it is not the machine's own"
 )
-_OPTIONS = (
+scenario_options = offered(
     _of_kubelet("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
     _of_kubelet("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
     _of_kubelet("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
@@ -48,13 +48,7 @@ _OPTIONS = (
         help="Start from the state files in this kubelet root directory.",
     ),
 )
-
-
-def scenario_options(command: Command) -> Command:
-    """Give a command the options that say which kubelet: the keywords of `scenario_of`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""The options that say which kubelet: the keywords of `scenario_of`."""
 
 
 def scenario_of(
