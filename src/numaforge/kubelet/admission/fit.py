@@ -11,7 +11,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Container, Node, Pod
 from numaforge.kubelet.admission.claims import Claims
-from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.demand import Demand, Gates
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
@@ -231,7 +231,7 @@ def _smallest_spans(node: Node) -> list[tuple[int, int]]:
 
 def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit]:
     """Fill the node under each policy and scope, once where both scopes ask for the same."""
-    same = _scopes_agree(scenario, pod)
+    same = scopes_agree(pod, scenario.node().settings.gates)
     found: dict[str, Fit] = {configured.policy: configured}
     for policy in TOPOLOGY_MANAGER_POLICIES:
         for scope in TOPOLOGY_MANAGER_SCOPES if policy != NONE else TOPOLOGY_MANAGER_SCOPES[:1]:
@@ -249,11 +249,11 @@ def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit
             yield found[policy]
 
 
-def _scopes_agree(scenario: Scenario, pod: Pod) -> bool:
+def scopes_agree(pod: Pod, gates: Gates) -> bool:
     """Say whether the managers are asked for the same in the scope pod as in the scope container."""
     if len(pod.containers) != 1 or pod.has_pod_level_resources:
         return False
-    demand = Demand.of(pod, scenario.node().settings.gates)
+    demand = Demand.of(pod, gates)
     [container] = pod.containers
     return (demand.cpus[container.name], demand.memory[container.name]) == (
         demand.pod_cpus,
