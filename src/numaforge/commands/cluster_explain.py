@@ -152,20 +152,16 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
     """Return the cluster as a file has it, else as kubectl gets it; with the PodGroup of a pod in it."""
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
     from numaforge.explain.cluster import group_stubs, read_cluster
-    from numaforge.given import NotJsonError, parse_json, read_text
+    from numaforge.given import read_json
     from numaforge.schedulers.kubectl_get import items_of, listed, live_objects
 
     if saved is not None:
+        remedy = "save what `kubectl get nodes,pods -A -o json` prints"
+        document = read_json(saved, most_mib=MOST_CLUSTER_MIB, remedy=remedy)
         try:
-            documents = items_of(parse_json(read_text(saved, most_mib=MOST_CLUSTER_MIB)))
-        except NotJsonError as error:
-            remedy = "save what `kubectl get nodes,pods -A -o json` prints"
-            raise NumaforgeError(
-                f"not a complete JSON document: {error}", where=saved, remedy=remedy
-            ) from error
+            return read_cluster(items_of(document))
         except NumaforgeError as error:
             raise error.at(saved) from error
-        return read_cluster(documents)
     documents = listed("nodes,pods", **login)
     found = read_cluster(documents)
     group = found.pod(pod).member.group if pod is not None else None
@@ -175,16 +171,15 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
 
 def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> Iterator[str]:
     """Yield the machines that are named; those of inventories are captured into a folder."""
-    from numaforge.commands.capture import is_inventory
-    from numaforge.commands.many_machines import captured_hosts
+    from numaforge.commands.capture import captured_hosts, inventories_of
+    from numaforge.rollout.names import ANSWER_SECONDS
 
-    inventories = [source for source in sources if is_inventory(source)]
-    if limits and not inventories:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    inventories = inventories_of(sources, limits)
     for number, source in enumerate(sources):
         if source in inventories:
-            files, failed = captured_hosts(source, limits, folder / str(number), WITHIN_SECONDS)
-            for name, why in failed.items():
+            within = {ANSWER_SECONDS: WITHIN_SECONDS}
+            answers, files = captured_hosts(source, limits, folder / str(number), within)
+            for name, why in answers.failed.items():
                 remark(f"{name}: {why}")
             yield from files.values()
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.capture import is_inventory
+from numaforge.commands.capture import inventories_of
 from numaforge.commands.machine import (
     machine_argument,
     machine_of,
@@ -70,13 +70,10 @@ def handed_machines(
     Raises HostError, naming them, where hosts of an inventory cannot be asked or planned, and PlanError where
     none of them leaves its GPUs to the manager.
     """
-    inventory = next(filter(is_inventory, sources), None)
-    if inventory and (len(sources) > 1 or profile or kubelet_version):
-        raise click.UsageError("an INVENTORY stands alone, and says each host's profile itself")
-    if limits and not inventory:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
-    if inventory:
-        return _of_inventory(inventory, limits, handed)
+    if inventories := inventories_of(sources, limits):
+        if len(sources) > 1 or profile or kubelet_version:
+            raise click.UsageError("an INVENTORY stands alone, and says each host's profile itself")
+        return _of_inventory(inventories[0], limits, handed)
     return [_of_snapshot(source, profile, kubelet_version) for source in sources]
 
 
