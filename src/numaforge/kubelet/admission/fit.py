@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -62,6 +63,12 @@ class Scenario:
     def configured(self, **changes: Any) -> Scenario:
         """Return the same node with some settings of its kubelet configuration changed."""
         return replace(self, config={**self.config, **changes})
+
+    def toggled(self, option: str, *, on: bool) -> dict[str, Any]:
+        """Return the setting with which an option of the CPU manager is on, or is left out."""
+        said = self.config.get("cpuManagerPolicyOptions") or {}
+        kept = {name: value for name, value in said.items() if name != option}
+        return {"cpuManagerPolicyOptions": {**kept, option: "true"} if on else kept}
 
 
 @dataclass(frozen=True)
@@ -277,7 +284,7 @@ def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advic
     # No container gets more CPUs than there are.
     most = min(largest.whole_cpus - 1, len(scenario.topology.online))
     for cpus in range(most // step * step, 0, -step):
-        pods = fill(scenario, _with_cpus(pod, largest, cpus)).pods
+        pods = fill(scenario, pod.asking(largest, {CPU: Fraction(cpus)})).pods
         if pods > configured.pods:
             yield Advice(
                 f"{cpus} CPUs instead of {largest.whole_cpus} for the container {largest.name}", pods
@@ -306,16 +313,6 @@ def whole_core_on_each_node(node: Node) -> str | None:
     return None if reserved == node.cpu_manager.reserved else format_cpulist(ids_of(reserved))
 
 
-def _with_cpus(pod: Pod, container: Container, cpus: int) -> Pod:
-    changed = {CPU: Fraction(cpus)}
-    smaller = replace(
-        container,
-        requests={**container.requests, **changed},
-        limits={**container.limits, **changed} if CPU in container.limits else container.limits,
-    )
-    return replace(pod, containers=tuple(smaller if c is container else c for c in pod.containers))
-
-
 def _shape(resource: str, devices: int, cpus: int, memory_bytes: int) -> Pod:
     limits = {CPU: Fraction(cpus), MEMORY: Fraction(memory_bytes), resource: Fraction(devices)}
     return Pod("shape", (Container("main", limits, limits),))
@@ -331,11 +328,5 @@ def _holds(scenario: Scenario, pod: Pod, pods: int) -> bool:
 
 def _largest(least: int, most: int, step: int, holds: Callable[[int], bool]) -> int:
     """Return the largest `least` + n * `step` up to `most` that `holds`, given that `least` does."""
-    low, high = 0, max(0, (most - least) // step)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds(least + middle * step):
-            low = middle
-        else:
-            high = middle - 1
-    return least + low * step
+    larger = range(least + step, most + 1, step)
+    return least + step * bisect_left(larger, True, key=lambda value: not holds(value))

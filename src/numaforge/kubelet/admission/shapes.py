@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -198,7 +199,8 @@ def _changes(kinds: Sequence[NodeKind]) -> Iterator[tuple[str, Changes]]:
         return
     for option in _OPTIONS:
         held = any(option in (kind.scenario.config.get("cpuManagerPolicyOptions") or {}) for kind in kinds)
-        yield f"{'without' if held else 'with'} {option}", _toggled(option, on=not held)
+        word = "without" if held else "with"
+        yield f"{word} {option}", partial(Scenario.toggled, option=option, on=not held)
     yield "a whole core reserved on each NUMA node", _core_on_each
     yield "the reserved cores on one NUMA node", _cores_on_first
 
@@ -216,15 +218,6 @@ def _unchanged(_: Scenario) -> Mapping[str, Any]:
 
 def _both(first: Changes, second: Changes) -> Changes:
     return lambda scenario: {**first(scenario), **second(scenario)}
-
-
-def _toggled(option: str, *, on: bool) -> Changes:
-    def change(scenario: Scenario) -> Mapping[str, Any]:
-        said = scenario.config.get("cpuManagerPolicyOptions") or {}
-        kept = {name: value for name, value in said.items() if name != option}
-        return {"cpuManagerPolicyOptions": {**kept, option: "true"} if on else kept}
-
-    return change
 
 
 def _core_on_each(scenario: Scenario) -> Mapping[str, Any]:
