@@ -67,7 +67,9 @@ def _decided(
 ) -> tuple[NodeTopology, NodePlan]:
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)
     if decided is None:
-        raise click.UsageError(f"--profile says what the node is for; ready ones: {_named_profiles()}")
+        from numaforge.profile import named_profiles
+
+        raise click.UsageError(f"--profile says what the node is for; ready ones: {named_profiles()}")
     return machine, decided
 
 
@@ -88,9 +90,3 @@ def _plan_all(
     else:
         show(plans_table(plans.found, plans.failed))
     return plans.code
-
-
-def _named_profiles() -> str:
-    from numaforge.profile import named_profiles
-
-    return named_profiles()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from numaforge.audit.fleet import (
@@ -87,16 +88,7 @@ def _finding(each: AuditFinding) -> dict[str, Any]:
         "key": each.key,
     }
     if each.unusual:
-        document["unusual"] = [
-            {
-                "place": one.place,
-                "value": one.value,
-                "usual": one.usual,
-                "siblings": one.siblings,
-                "devices": list(one.devices),
-            }
-            for one in each.unusual
-        ]
+        document["unusual"] = [asdict(one) for one in each.unusual]
     return document
 
 
