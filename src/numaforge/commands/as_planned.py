@@ -60,13 +60,16 @@ def node_as_planned(
 
     Raises NumaforgeError where that cannot be, or where the plan is that of another host.
     """
+    return as_plan_makes_it(machine, plan_for(machine, profile, plan, kubelet_version), state)
+
+
+def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> PlannedNode:
+    """Return a machine as a plan of it makes it; `state` as for `node_as_planned`."""
     from numaforge.planning.planned_node import planned_node
     from numaforge.render import files_of
     from numaforge.roles.kubelet import kubelet
 
-    decided = plan_for(machine, profile, plan, kubelet_version)
-    files = files_of(kubelet, decided, machine.kubelet_config)
-    return planned_node(machine, decided, files, state)
+    return planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
 
 
 def plan_for(

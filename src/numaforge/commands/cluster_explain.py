@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numaforge.commands.as_planned import as_plan_makes_it
 from numaforge.commands.machine import (
     each_named,
     machines_argument,
@@ -246,22 +247,7 @@ def _machine(
 
 
 def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:
-    from numaforge.kubelet.admission.fit import Scenario
-    from numaforge.kubelet.findings import require_start
-    from numaforge.planning.planned_node import planned_node
-    from numaforge.render import files_of
-    from numaforge.roles.kubelet import kubelet
-
-    node = planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
-    require_start(node.kubelet, name)
-    scenario = Scenario(
-        node.machine,
-        node.kubelet.effective,
-        node.devices,
-        node.state or None,
-        node.kubelet.version,
-    )
-    return _given(name, scenario, plan)
+    return _given(name, as_plan_makes_it(machine, plan, state).scenario(name), plan)
 
 
 def _as_it_is(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,6 @@ def scenario_of(
     from numaforge.explain.node_claims import with_claims, without_plugins
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.inventory import inventory_as_it_is
-    from numaforge.kubelet.findings import require_start
 
     require_machine(topology, profile, plan, live=live)
     planned = asked_as_planned(profile, plan, live=live)
@@ -84,10 +84,9 @@ def scenario_of(
     if planned:
         given = given_kubelet(machine, config, drop_in, flags, kubelet_version)
         node = node_as_planned(given, profile, plan, kubelet_version, state or {})
-        require_start(node.kubelet, machine.hostname)
-        offered = read_devices(devices, node.machine) if devices else node.devices
-        held = node.state if state else None
-        scenario = Scenario(node.machine, node.kubelet.effective, offered, held, node.kubelet.version)
+        scenario = node.scenario(machine.hostname)
+        if devices:
+            scenario = replace(scenario, devices=read_devices(devices, node.machine))
         return with_claims(scenario, node.plan, objects)
     report = read_config(config, drop_in, flags, kubelet_version, machine)
     own = without_plugins(inventory_as_it_is(machine), objects)

@@ -222,20 +222,15 @@ def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
 
 def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode]]:
     """Return the nodes of which the same is said together, those that take the pod first."""
-    groups: dict[object, list[OfNode]] = {}
-    for each in answer.verdicts:
-        judged = each.judgement
-        said = (
-            judged.reasons,
-            judged.requests,
-            repr(judged.kubelet) if not judged.reasons else _kubelet_in_short(judged),
-        )
-        groups.setdefault((*said, judged.unknown, by_placed and each.placed), []).append(each)
-    return sorted(groups.values(), key=lambda group: _order(group[0].judgement))
 
+    def said_of(judged: SaidOfPod) -> tuple[object, ...]:
+        kubelet = _kubelet_in_short(judged) if judged.reasons else repr(judged.kubelet)
+        return judged.reasons, judged.requests, kubelet, judged.unknown
 
-def _order(judged: SaidOfPod) -> tuple[bool, bool]:
-    return bool(judged.reasons), not judged.fits
+    groups = grouped(
+        ((*said_of(each.judgement), by_placed and each.placed), each) for each in answer.verdicts
+    ).values()
+    return sorted(groups, key=lambda group: (bool(group[0].judgement.reasons), not group[0].judgement.fits))
 
 
 def _kubelet_in_short(judged: SaidOfPod) -> str:
