@@ -32,7 +32,7 @@ class PlannedNode:
     plan: NodePlan
 
     def scenario(self, where: str | None) -> Scenario:
-        """Return the node to be filled; raises KubeletConfigError, at `where`, for a kubelet that is refused."""
+        """Return the node to be filled; raises KubeletConfigError, at `where`, if no kubelet starts there."""
         require_start(self.kubelet, where)
         kubelet = self.kubelet
         return Scenario(self.machine, kubelet.effective, self.devices, self.state or None, kubelet.version)
