@@ -64,7 +64,7 @@ class MemoryTable:
     @classmethod
     def of(cls, fresh: FreshTable) -> MemoryTable:
         """Return the table of which nothing is given out yet."""
-        return cls(fresh.total, fresh.system_reserved, fresh.allocatable, fresh.free)
+        return cls(fresh.total, fresh.system_reserved, fresh.allocatable, free=fresh.allocatable)
 
 
 @dataclass
