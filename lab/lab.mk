@@ -9,7 +9,7 @@ SEED ?= 1
 FUZZ ?= 120
 
 # What `make test` leaves out, in parts that can be run alone.
-PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz
+PARTS := hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages
 PART  ?= $(PARTS)
 LONG  := $(PYTHON) -m pytest -m long --durations 20
 
@@ -42,7 +42,7 @@ lab-driver: setup ## run a driver of claims on the first node, or end it (DRIVER
 kubelets: setup ## build kubelets 1.30 to 1.37
 	@$(PYTHON) -m lab kubelets
 
-test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz")
+test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets admissions fleet workers rollout maintenance images claims roots fuzz packages")
 	@set -e; for part in $(PART); do $(MAKE) --no-print-directory test-$$part; done
 
 test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
@@ -52,28 +52,28 @@ test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet'
 	@$(LONG) -s tests/oracle tests/unit/planning/test_remedies.py
 
 test-kubelets: setup ## `check` against all eight kubelets, or some (KUBELETS="1.36,1.37"); renews the record that docs/check.md quotes
-	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
+	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest -m '' tests/lab/test_kubelets.py
 	@$(PYTHON) -m docs.check_examples
 
 test-admissions: setup ## random pods, `admit` and `cluster explain` against the live kubelet (ADMISSIONS=5000 EXPLAINED=2000 SEED=2)
 	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_EXPLAINED=$(EXPLAINED) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' \
 		tests/lab/test_admission_live.py tests/lab/test_explain_live.py
 
-test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed
-	@$(LONG) tests/lab/test_rollout_fleet.py tests/lab/test_rollout_faults.py tests/lab/test_rollout_job.py
+test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed; members of a control plane that stop
+	@$(LONG) $(addprefix tests/lab/test_,rollout_fleet.py rollout_faults.py rollout_job.py control_planes.py gang_beside_kwok.py)
 
-test-workers: setup ## three virtual workers, pods that move between them
-	@$(LONG) tests/lab/test_rollout_workers.py
+test-workers: setup ## three virtual workers, pods that move between them; a lab that is interrupted
+	@$(LONG) tests/lab/test_rollout_workers.py tests/lab/test_bring_up.py
 
 test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
-	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py)
+	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py proof.py living_pods.py watch.py)
 
 test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler (SCHEDULER_PLUGINS=clone); renews the record that docs/cluster.md shows
 	@NUMAFORGE_SCHEDULER_PLUGINS=$(SCHEDULER_PLUGINS) NUMAFORGE_SCHEDULER_RECORD=docs/second-scheduler.json $(LONG) tests/lab/test_second_scheduler.py
 	@$(PYTHON) -m docs.picture_examples
 
-test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss
-	@$(LONG) tests/lab/test_image.py
+test-images: setup ## two machines boot from one image and plan themselves; first boots that are cut off, and with what is amiss; roots of every release
+	@$(LONG) tests/lab/test_image.py tests/lab/test_bake.py
 
 test-claims: setup ## the drivers of dynamic resource allocation on the live kubelet: what they publish, what pods with claims get
 	@$(LONG) tests/lab/test_dra_live.py
@@ -85,5 +85,8 @@ test-fuzz: setup ## hours of mutated documents, hosts and files against every pa
 	@NUMAFORGE_FUZZ=$(FUZZ) NUMAFORGE_FUZZ_SEED=$(SEED) $(PYTHON) -m pytest -n 2 --timeout 14400 --durations 20 tests/fuzz
 
 test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once; the host's settings before and after a boot, and an uninstall; the memory of a tray's GPUs
-	@$(LONG) -n 2 --dist worksteal $(addprefix tests/lab/test_,reboot.py mig.py lab_node.py lab_cluster.py reload.py)
+	@$(LONG) -n 2 --dist worksteal $(addprefix tests/lab/test_,reboot.py mig.py lab_node.py lab_cluster.py reload.py nvml.py rescue.py confirm.py)
 	@$(LONG) tests/lab/test_host.py tests/lab/test_uninstall.py tests/lab/test_tray.py
+
+test-packages: setup ## the bundle, and a release that is built twice and installed
+	@$(LONG) tests/wheel

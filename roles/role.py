@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from numaforge.watched import Compared, Family
 
 
+ALWAYS = ("topology",)
+"""What a deploy calls before all others."""
+
+
 class Turn(Enum):
     """When a role is decided.
 

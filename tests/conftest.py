@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -47,9 +48,17 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 LIMITS_S = {"long": 7200, "lab": 1800}
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give what takes long more time before it is taken for a test that waits for ever."""
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Leave most variants of a test to `make test-all`; give what takes long more time before it is ended."""
+    seen: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        if of := item.get_closest_marker("variants"):
+            test = (item.path, getattr(item, "originalname", item.name))
+            seen[test] += 1
+            if seen[test] > of.args[0]:
+                item.add_marker("long")
+    yield
     for item in items:
         limit = next((limit for mark, limit in LIMITS_S.items() if item.get_closest_marker(mark)), None)
         if limit is not None:

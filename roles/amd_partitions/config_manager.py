@@ -8,11 +8,10 @@ a node.
 from __future__ import annotations
 
 import json
-import re
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import PlanError
+from numaforge.roles.mig.operator import operator_name
 
 if TYPE_CHECKING:
     from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
@@ -59,11 +58,7 @@ def manager_profile(plan: AmdPartitionsPlan) -> dict[str, Any] | None:
 def manager_profile_name(profile: str, plan: AmdPartitionsPlan) -> str | None:
     """Return the name of the plan's profile, which is a label's value: ours and a digest of the modes."""
     said = manager_profile(plan)
-    if said is None:
-        return None
-    digest = blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=4).hexdigest()
-    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", profile)[:48].strip("-.") or "numaforge"
-    return f"{readable}-{digest}"
+    return None if said is None else operator_name(profile, said)
 
 
 def manager_config(profiles: dict[str, Any]) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import PLAN_PATH, PlannedFile
+from numaforge.file_content import PLAN_PATH, PlannedFile, everywhere
 from numaforge.roles.amd_partitions.worker import source
 from numaforge.template import program_template, unit_template
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 AMD_UNIT_PATH = "/etc/systemd/system/numaforge-amd-partitions.service"
 AMD_WORKER_PATH = "/usr/local/lib/numaforge/amd_partitions.py"
@@ -36,6 +35,4 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     )
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return what sets modes after a boot."""
-    return (AMD_WORKER_PATH, AMD_UNIT_PATH)
+paths = everywhere(AMD_WORKER_PATH, AMD_UNIT_PATH)

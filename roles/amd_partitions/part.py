@@ -33,8 +33,6 @@ _RELOAD_SECONDS = 900  # both halves, and the GPUs back; a request that waits is
 
 def look(goal: Goal) -> Look:
     """Return whether our unit is enabled and, for a plan with GPUs, who holds one."""
-    if NAME not in goal.roles:
-        return Look()
     return Look(call=("look_amd_partitions", BOOT_LINK, *(["python"] if ours(goal) else [])))
 
 
@@ -44,8 +42,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     Raises HostError for a GPU that is not there or whose modes are not known, for a node that cannot run the
     worker, and where a kubelet runs that may not restart.
     """
-    if NAME not in goal.roles:
-        return None
     there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
     wanted = ours(goal)
     changed = [each for each in wanted if _now(each, there.get(each.pci_address)) != each]
@@ -75,7 +71,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 def ours(goal: Goal) -> Sequence[AmdGpu]:
     """Return the GPUs whose modes are set by numaforge."""
     plan = goal.plan.amd_partitions
-    return plan.gpus if NAME in goal.roles and plan.managed_by == "numaforge" else ()
+    return plan.gpus if plan.managed_by == "numaforge" else ()
 
 
 def part(

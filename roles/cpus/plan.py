@@ -57,31 +57,6 @@ _WAYS = {
 }
 
 
-def plan_cpus(
-    topology: MachineShape, profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None
-) -> Reasoned[CpuPlan]:
-    """Choose the reserved CPUs; they and the allocatable ones partition what the kubelet sees online.
-
-    Raises PlanError for CPUs that do not exist or are offline, for parts of cores, where nothing is left for
-    workloads, or where a NUMA node with GPUs or accelerators would lose all its CPUs.
-    """
-    if not topology.cores:
-        raise PlanError("the machine's cores are unknown", where=SUBJECT, remedy="capture the snapshot again")
-    if not cpus_seen(topology):
-        raise PlanError(
-            "no CPU is in a NUMA node, so the kubelet finds none",
-            where=SUBJECT,
-            remedy="capture the snapshot again; a kernel that shows it so cannot run a kubelet",
-        )
-    chosen = _reserved(topology, profile, existing, previous)
-    reserved = chosen.cpus
-    _refuse_nothing_left(topology, reserved, profile)
-    _refuse_devices_without_cpus(topology, reserved, profile)
-    plan = CpuPlan(topology.online, reserved, cpus_seen(topology) - reserved, chosen.by)
-    decision = Decision(SUBJECT, format_cpulist(reserved), chosen.reason)
-    return Reasoned(plan, (decision,), (*chosen.notices, *_cpu_notices(topology, plan)))
-
-
 @dataclass(frozen=True)
 class _Chosen:
     """Reserved CPUs, why, and who chose them (`CpuPlan.chosen_by`)."""
@@ -489,18 +464,30 @@ class Decided:
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the reserved CPUs; where the kubelet is handed back, those that its own settings reserve."""
+    """Return the reserved CPUs; they and the allocatable ones partition what the kubelet sees online.
+
+    Where the kubelet is handed back, those that its own settings reserve. Raises PlanError for CPUs that do
+    not exist or are offline, for parts of cores, where nothing is left for workloads, or where a NUMA node
+    with GPUs or accelerators would lose all its CPUs.
+    """
     if profile.kubelet.state == "absent":
-        found = cpus_left_alone(machine, decided.existing)
-    else:
-        found = plan_cpus(machine, profile, decided.existing, decided.previous)
+        held = decided.existing.get("reservedSystemCPUs")
+        reserved = parse_cpulist(str(held.value)) & machine.online if held else frozenset[int]()
+        return Reasoned(Decided(cpus=CpuPlan(machine.online, reserved, cpus_seen(machine) - reserved)))
+    if not machine.cores:
+        raise PlanError("the machine's cores are unknown", where=SUBJECT, remedy="capture the snapshot again")
+    if not cpus_seen(machine):
+        raise PlanError(
+            "no CPU is in a NUMA node, so the kubelet finds none",
+            where=SUBJECT,
+            remedy="capture the snapshot again; a kernel that shows it so cannot run a kubelet",
+        )
+    chosen = _reserved(machine, profile, decided.existing, decided.previous)
+    _refuse_nothing_left(machine, chosen.cpus, profile)
+    _refuse_devices_without_cpus(machine, chosen.cpus, profile)
+    plan = CpuPlan(machine.online, chosen.cpus, cpus_seen(machine) - chosen.cpus, chosen.by)
+    decision = Decision(SUBJECT, format_cpulist(chosen.cpus), chosen.reason)
     asked_for = machine.offline <= decided.offline.cpus
-    notices = tuple(one for one in found.notices if not (asked_for and one.id == "offline-cpus"))
-    return Reasoned(Decided(cpus=found.value), found.decisions, notices)
-
-
-def cpus_left_alone(topology: MachineShape, existing: ExistingSettings) -> Reasoned[CpuPlan]:
-    """Return the CPUs with those reserved that the kubelet is told of elsewhere."""
-    held = existing.get("reservedSystemCPUs")
-    reserved = parse_cpulist(str(held.value)) & topology.online if held else frozenset[int]()
-    return Reasoned(CpuPlan(topology.online, reserved, cpus_seen(topology) - reserved))
+    notices = (*chosen.notices, *_cpu_notices(machine, plan))
+    left = tuple(one for one in notices if not (asked_for and one.id == "offline-cpus"))
+    return Reasoned(Decided(cpus=plan), (decision,), left)

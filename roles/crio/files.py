@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PlannedFile
+from numaforge.file_content import PlannedFile, everywhere
 from numaforge.roles.crio.plan import ANNOTATIONS, HANDLER, PodTuningPlan
 from numaforge.template import Both, Template
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 CRIO_PATH = "/etc/crio/crio.conf.d/90-numaforge.conf"
@@ -63,6 +62,4 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     return (PlannedFile(CRIO_PATH, "host", "host/crio.conf.j2"),) if plan.pod_tuning.annotations else ()
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return the drop-in of CRI-O."""
-    return (CRIO_PATH,)
+paths = everywhere(CRIO_PATH)

@@ -44,28 +44,6 @@ class DevicePluginPlan:
 _FIELDS = {"time-slicing": "timeSlicing", "mps": "mps"}
 
 
-def plan_device_plugin(
-    profile: NodeProfile, strategy: str, machine: NodeTopology
-) -> Reasoned[DevicePluginPlan]:
-    """Return what the plugin is to do on a machine with this migStrategy, and what it then advertises.
-
-    Raises PlanError, with the plugin's own words, for what it would refuse.
-    """
-    # The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
-    plan = _wished(profile, strategy if in_mig_mode(machine) else "none")
-    config = _config(plan)
-    findings = [*check_config(config), *check_machine(config, machine)]
-    for finding in findings:
-        if finding.severity is Severity.ERROR:
-            raise PlanError(sentence(finding), where="device_plugin", remedy=finding.remedy)
-    counts = advertised(config, machine)
-    return Reasoned(
-        replace(plan, advertised=counts),
-        tuple(_decisions(profile, plan, counts)),
-        tuple(Notice(one.id, sentence(one)) for one in findings if one.severity is Severity.WARNING),
-    )
-
-
 def shared_by(profile: NodeProfile) -> Shared:
     """Return how the device plugin shares devices where it is told what a profile says."""
     return _config(_wished(profile, profile.mig.strategy)).sharing.taken
@@ -164,6 +142,17 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             where="device_plugin",
             remedy=f"leave the section out, or have {other}",
         )
-    found = plan_device_plugin(profile, mig.strategy, machine)
-    plan = Decided(device_plugin=found.value, advertised=found.value.advertised if known else None)
-    return Reasoned(plan, found.decisions, found.notices)
+    # The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
+    plan = _wished(profile, mig.strategy if in_mig_mode(machine) else "none")
+    config = _config(plan)
+    findings = [*check_config(config), *check_machine(config, machine)]
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            raise PlanError(sentence(finding), where="device_plugin", remedy=finding.remedy)
+    counts = advertised(config, machine)
+    planned = replace(plan, advertised=counts)
+    return Reasoned(
+        Decided(device_plugin=planned, advertised=counts if known else None),
+        tuple(_decisions(profile, plan, counts)),
+        tuple(Notice(one.id, sentence(one)) for one in findings if one.severity is Severity.WARNING),
+    )

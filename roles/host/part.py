@@ -17,16 +17,12 @@ _WAIT_SECONDS = 120  # for another run of the package manager
 
 def look(goal: Goal) -> Look:
     """Return which packages are held, and which of those by us."""
-    if "host" not in goal.roles:
-        return Look()
     manager = goal.plan.host.package_manager or "none"
     return Look(call=("look_packages", RECORD, manager, "all" if goal.plan.host.holds else "ours"))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return what is to be held and to be let go; what something else holds stays so."""
-    if "host" not in goal.roles:
-        return None
     held, ours = {*found.every(NAME, "held")}, {*found.every(NAME, "ours")}
     wanted = {*goal.plan.host.holds}
     hold, loose = sorted(wanted - held), sorted((ours - wanted) & held)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import FileContent, PlannedFile
+from numaforge.file_content import FileContent, PlannedFile, everywhere
 from numaforge.maintenance.bundle import changes
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.hugepages.paths import hugepage_counts
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 HUGEPAGES_TMPFILES_PATH = "/etc/tmpfiles.d/numaforge-hugepages.conf"
@@ -40,9 +39,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return where the pools are kept for a boot."""
-    return (HUGEPAGES_TMPFILES_PATH,)
+paths = everywhere(HUGEPAGES_TMPFILES_PATH)
 
 
 def on_node(

@@ -20,7 +20,7 @@ _FILL_SECONDS = 600  # one CPU clears every page: two TiB in some minutes
 
 def look(goal: Goal) -> Look:
     """Return the pools that the plan names."""
-    return Look(values=tuple(hugepage_counts(goal.plan)) if {"hugepages", "kubelet"} & goal.roles else ())
+    return Look(values=tuple(hugepage_counts(goal.plan)))
 
 
 def pages_found(goal: Goal, found: Found) -> dict[str, int]:
@@ -38,8 +38,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.
     """
-    if not {"hugepages", "kubelet"} & goal.roles:
-        return None
     now = pages_found(goal, found)
     wanted = {path: pages for path, pages in hugepage_counts(goal.plan).items() if now.get(path) != pages}
     if not wanted:

@@ -34,47 +34,6 @@ WantedPages = Mapping[int | None, PagesBySize]
 """By NUMA node; by None for the machine, where the kernel shows no NUMA nodes."""
 
 
-def plan_hugepages(
-    topology: MachineShape, profile: NodeProfile, previous: NodePlan | None, vmemmap: str | None = None
-) -> Reasoned[WantedPages]:
-    """Return the wanted pages by NUMA node and size; a size that is not in the result is left as it is.
-
-    A share is one of the memory that `share_memory` returns; `vmemmap` is the value of VMEMMAP.
-
-    A size that the profile names is managed on every NUMA node; a kernel without NUMA nodes has one pool of
-    each size, below /sys/kernel/mm/hugepages. Raises PlanError for a NUMA node or a size
-    that the machine does not have, for more pages than a NUMA node has memory, and for more pages under a
-    running kubelet where MemTotal would grow with them.
-    """
-    nodes = pool_places(topology)
-    memory = share_memory(topology, previous)
-    wanted: dict[int | None, dict[str, int]] = {place: {} for place in nodes}
-    decisions = []
-    released, left = _no_longer_named(topology, profile, previous)
-    for size in sorted({entry.size for entry in profile.hugepages} | released):
-        for place, node in nodes.items():
-            if size in node.hugepages:
-                wanted[place][size] = 0
-    own = page_size(topology)
-    for index, entry in enumerate(profile.hugepages):
-        pages, reason = _pages(nodes, memory, entry, f"{SUBJECT}[{index}]", own)
-        for place, count in pages.items():
-            wanted[place][entry.size] += count
-        per_node = ", ".join(f"{count} on {_named(place)}" for place, count in pages.items())
-        decisions.append(Decision(f"{SUBJECT}.{entry.size}", per_node, reason))
-    for size in sorted(released):
-        decisions.append(
-            Decision(f"{SUBJECT}.{size}", "0", "an earlier plan set this pool, this profile does not")
-        )
-    for size in sorted(left):
-        reason = "an earlier plan names this pool, but it has not the pages that plan says: it never set it"
-        decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
-    for place, node in nodes.items():
-        _refuse_too_many_pages(place, node, wanted[place])
-    _refuse_memory_that_grows(topology, profile, vmemmap, wanted)
-    return Reasoned(wanted, tuple(decisions))
-
-
 def share_memory(topology: MachineShape, previous: NodePlan | None) -> dict[int, int]:
     """Return the memory in bytes of which shares are taken, by NUMA node; by 0 where the kernel shows none.
 
@@ -277,15 +236,42 @@ class Decided:
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the wanted pages of each pool."""
-    found = plan_hugepages(machine, profile, decided.previous, decided.sysctls.get(VMEMMAP))
+    """Return the wanted pages of each pool; a size that is not among them is left as it is.
+
+    A size that the profile names is managed on every NUMA node; a kernel without NUMA nodes has one pool of
+    each size, below /sys/kernel/mm/hugepages. Raises PlanError for a NUMA node or a size that the machine
+    does not have, for more pages than a NUMA node has memory, and for more pages under a running kubelet
+    where MemTotal would grow with them.
+    """
+    nodes = pool_places(machine)
+    memory = share_memory(machine, decided.previous)
+    wanted: dict[int | None, dict[str, int]] = {place: {} for place in nodes}
+    decisions = []
+    released, left = _no_longer_named(machine, profile, decided.previous)
+    for size in sorted({entry.size for entry in profile.hugepages} | released):
+        for place, node in nodes.items():
+            if size in node.hugepages:
+                wanted[place][size] = 0
+    own = page_size(machine)
+    for index, entry in enumerate(profile.hugepages):
+        pages, reason = _pages(nodes, memory, entry, f"{SUBJECT}[{index}]", own)
+        for place, count in pages.items():
+            wanted[place][entry.size] += count
+        per_node = ", ".join(f"{count} on {_named(place)}" for place, count in pages.items())
+        decisions.append(Decision(f"{SUBJECT}.{entry.size}", per_node, reason))
+    for size in sorted(released):
+        decisions.append(
+            Decision(f"{SUBJECT}.{size}", "0", "an earlier plan set this pool, this profile does not")
+        )
+    for size in sorted(left):
+        reason = "an earlier plan names this pool, but it has not the pages that plan says: it never set it"
+        decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
+    for place, node in nodes.items():
+        _refuse_too_many_pages(place, node, wanted[place])
+    _refuse_memory_that_grows(machine, profile, decided.sysctls.get(VMEMMAP), wanted)
     shares = any(entry.share is not None for entry in profile.hugepages)
-    planned = Decided(
-        hugepages=found.value.get(None, {}),
-        hugepage_memory=share_memory(machine, decided.previous) if shares else {},
-        pools=found.value,
-    )
-    return Reasoned(planned, found.decisions, found.notices)
+    planned = Decided(hugepages=wanted.get(None, {}), hugepage_memory=memory if shares else {}, pools=wanted)
+    return Reasoned(planned, tuple(decisions))
 
 
 def sysctls(profile: NodeProfile) -> tuple[str, ...]:

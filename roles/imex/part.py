@@ -39,8 +39,6 @@ def keys_of(plan: ImexPlan) -> dict[str, str]:
 
 def look(goal: Goal) -> Look:
     """Return the unit, the daemons that run, the keys and nodes as they are, and what was there before us."""
-    if NAME not in goal.roles:
-        return Look()
     return Look(call=("look_imex", CONFIG, NODES, RECORD, *_OURS))
 
 
@@ -50,8 +48,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     Raises HostError for a host without it, one that is not in its own list of nodes, and one on which a
     ComputeDomain is alive.
     """
-    if NAME not in goal.roles:
-        return None
     plan, said = goal.plan.imex, found.answers(NAME)
     recorded = found.every(NAME, "recorded")
     if plan.mode is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PlannedFile
+from numaforge.file_content import PlannedFile, everywhere
 from numaforge.roles.interrupts.paths import affinity_lines
 from numaforge.shell import library
 from numaforge.template import Both, Template, lines, program, unit_template
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 INTERRUPTS_PATH = "/etc/numaforge/interrupts.conf"
 INTERRUPTS_SCRIPT_PATH = "/usr/local/lib/numaforge/interrupts.sh"
@@ -77,12 +76,6 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     return tuple(found)
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return where interrupts are kept for a boot."""
-    return (
-        INTERRUPTS_PATH,
-        INTERRUPTS_SCRIPT_PATH,
-        INTERRUPTS_UNIT_PATH,
-        INTERRUPTS_RULES_PATH,
-        IRQBALANCE_OFF_PATH,
-    )
+paths = everywhere(
+    INTERRUPTS_PATH, INTERRUPTS_SCRIPT_PATH, INTERRUPTS_UNIT_PATH, INTERRUPTS_RULES_PATH, IRQBALANCE_OFF_PATH
+)

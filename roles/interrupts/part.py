@@ -25,8 +25,6 @@ BLOCK_BEGIN, BLOCK_END = "# numaforge begin", "# numaforge end"
 
 def look(goal: Goal) -> Look:
     """Return the question about what is elsewhere, what an earlier plan has left, and irqbalance."""
-    if NAME not in goal.roles:
-        return Look()
     asked = affinity_lines(goal.plan.interrupts)
     return Look(
         files=(IRQBALANCE_OFF_PATH,), call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *asked)
@@ -38,8 +36,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError for an irqbalance whose CPUs cannot be restricted.
     """
-    if NAME not in goal.roles:
-        return None
     plan, said = goal.plan.interrupts, found.answers(NAME)
     moves = [*_moved(found), *_left(found)]
     at_boot = INTERRUPTS_UNIT_PATH in [file.path for file in goal.plan.files]
@@ -52,8 +48,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say which queues and masks are left alone, because this kernel has none; None where all are there."""
-    words = (text.split() for text in found.said.get(NAME, ()))
-    names = [_MASKS.get(rest[1], f"rps of {rest[1]}") for key, *rest in words if key == "lacks"]
+    words = (text.split() for text in found.every(NAME, "lacks"))
+    names = [_MASKS.get(name, f"rps of {name}") for _, name, *_ in words]
     return f"left alone: {', '.join(names)}, which this kernel does not offer" if names else None
 
 
@@ -92,11 +88,7 @@ def part(
 
 def _moved(found: Found) -> list[str]:
     """Return a line for each device and interface of which something is elsewhere, with how many."""
-    said = [
-        text.removeprefix("differs ").split("\t")
-        for text in found.said.get(NAME, ())
-        if text.startswith("differs ")
-    ]
+    said = (text.split("\t") for text in found.every(NAME, "differs"))
     groups = Counter((name, now, wanted) for _, now, wanted, name in said)
     return [
         f"{name}: {now} -> {wanted or 'none'} ({count} of them)"
@@ -107,7 +99,7 @@ def _moved(found: Found) -> list[str]:
 
 
 def _left(found: Found) -> list[str]:
-    left = [text for text in found.said.get(NAME, ()) if text.startswith("left ")]
+    left = found.every(NAME, "left")
     return [f"interrupts, queues and masks not planned any more: {len(left)} -> as they were"] if left else []
 
 
@@ -118,7 +110,7 @@ def _irqbalance_change(
     if said.get("LoadState") != "loaded":  # not installed, or masked by the admin
         return (), "", "", []
     file, active = said.get("EnvironmentFile", ""), said.get("ActiveState") == "active"
-    now = tuple(text.removeprefix("block ") for text in found.said[NAME] if text.startswith("block "))
+    now = tuple(found.every(NAME, "block"))
     wanted = _block(plan) if plan.irqbalance == "reserved" else ()
     if wanted and not file:
         raise HostError(

@@ -22,8 +22,6 @@ _WRITE_SECONDS = 120  # update-grub asks about every disk
 
 def look(goal: Goal) -> Look:
     """Return the question about the boot loader, the command line, and what an earlier plan has added."""
-    if not _concerned(goal):
-        return Look()
     asks = goal.plan.kernel.cmdline if goal.plan.kernel.reboot == "allowed" else ()
     return Look(call=("look_kernel_cmdline", RECORD, *asks))
 
@@ -33,8 +31,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError for a boot loader that numaforge does not know.
     """
-    if not _concerned(goal):
-        return None
     planned = goal.plan.kernel.cmdline
     missing, removed = _differences(goal, found)
     if not (missing or removed) or goal.plan.kernel.reboot != "allowed":
@@ -71,7 +67,7 @@ def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say what waits for a reboot that is not allowed; None where nothing does."""
-    if not _concerned(goal) or goal.plan.kernel.reboot == "allowed":
+    if goal.plan.kernel.reboot == "allowed":
         return None
     missing, removed = _differences(goal, found)
     if not (missing or removed):
@@ -136,10 +132,6 @@ def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[
     return [each for each in others if each and parameter_name(each) not in taken]
 
 
-def _concerned(goal: Goal) -> bool:
-    return "tuning" in goal.roles
-
-
 def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
     """Return the planned parameters that the kernel lacks, and the earlier plan's that this one has not."""
     recorded = _recorded(found)
@@ -151,6 +143,5 @@ def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
 
 def _recorded(found: Found) -> dict[str, str]:
     """Return what an earlier plan has added, each with the host's own that it replaced, or ""."""
-    said = found.said.get(NAME, ())
-    texts = [text.removeprefix("recorded ") for text in said if text.startswith("recorded ")]
-    return {ours: other for ours, _, other in (text.partition(_INSTEAD) for text in texts)}
+    texts = (text.partition(_INSTEAD) for text in found.every(NAME, "recorded"))
+    return {ours: other for ours, _, other in texts}

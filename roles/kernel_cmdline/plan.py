@@ -52,23 +52,6 @@ class _Intent:
     reason: str
 
 
-def plan_kernel(
-    topology: NodeTopology, profile: NodeProfile, plan: NodePlan, pci_option: str = ""
-) -> Reasoned[KernelPlan]:
-    """Return the parameters to have, in words that are as true after the boot as before it.
-
-    `plan` has the CPUs and the pools, `pci_option` is what it adds to `pci=`. A second run has to find the
-    same plan. Where a reboot is not allowed, a notice names what waits for one. Raises PlanError for CPUs
-    that the system needs, for what the machine cannot do, and for a parameter that two places say.
-    """
-    notices: list[Notice] = []
-    intents = tuple(_intents(topology, profile, plan, notices))
-    cmdline = _with_pci_option(topology, _said_once(intents), pci_option)
-    kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
-    decisions = tuple(Decision(each.place, " ".join(each.parameters), each.reason) for each in intents)
-    return Reasoned(kernel, decisions, (*notices, *_notices(kernel, topology)))
-
-
 def _intents(
     topology: NodeTopology, profile: NodeProfile, plan: NodePlan, notices: list[Notice]
 ) -> Iterator[_Intent]:
@@ -343,12 +326,21 @@ class Decided:
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the parameters that the command line is to have."""
+    """Return the parameters that the command line is to have, in words as true after the boot as before it.
+
+    A second run has to find the same plan. Where a reboot is not allowed, a notice names what waits for one.
+    Raises PlanError for CPUs that the system needs, for what the machine cannot do, and for a parameter that
+    two places say.
+    """
     size = judge_page_size(machine, profile)
     refuse_other_pages(machine, profile.kernel.cmdline)
-    found = plan_kernel(machine, profile, decided, config_acs(decided.acs))
+    notices: list[Notice] = []
+    intents = tuple(_intents(machine, profile, decided, notices))
+    cmdline = _with_pci_option(machine, _said_once(intents), config_acs(decided.acs))
+    kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
+    decisions = (Decision(each.place, " ".join(each.parameters), each.reason) for each in intents)
     return Reasoned(
-        Decided(kernel=found.value),
-        (*size.decisions, *found.decisions),
-        (*size.notices, *found.notices),
+        Decided(kernel=kernel),
+        (*size.decisions, *decisions),
+        (*size.notices, *notices, *_notices(kernel, machine)),
     )

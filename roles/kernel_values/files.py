@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PlannedFile
+from numaforge.file_content import PlannedFile, everywhere
 from numaforge.roles.kernel_values.paths import raised_values, sets_files, tuning_values
 from numaforge.template import Both, Template, lines, starts, written_values
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 SYSCTL_PATH = "/etc/sysctl.d/90-numaforge.conf"
@@ -61,6 +60,4 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     return tuple(found)
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return where values of the kernel are kept for a boot."""
-    return (SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)
+paths = everywhere(SYSCTL_PATH, TUNING_TMPFILES_PATH, TUNING_UNIT_PATH)

@@ -47,8 +47,6 @@ class _Return:
 
 def look(goal: Goal) -> Look:
     """Return the kernel's files, the record, and whether swap is on and our unit enabled."""
-    if "tuning" not in goal.roles:
-        return Look()
     record = goal.machine.kernel_values_record
     paths = {
         **kernel_values_paths.kernel_values(goal.plan.tuning),
@@ -69,8 +67,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     What the record holds and the plan does not name is put back. Raises HostError for a value that the kernel
     does not have, and for CPUs that are switched without the kubelet's role.
     """
-    if "tuning" not in goal.roles:
-        return None
     tuning, said = goal.plan.tuning, found.answers(NAME)
     raised = kernel_values_paths.raised_values(tuning)
     planned = kernel_values_paths.kernel_values(tuning)
@@ -104,8 +100,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say which limits are not put back yet, for more is in use than there was before; None without any."""
-    if "tuning" not in goal.roles:
-        return None
     record = read_record(found.text(RECORD))
     in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), found).in_use
     stays = ", ".join(

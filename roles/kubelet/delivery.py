@@ -11,7 +11,13 @@ from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.reasons import Notice
-from numaforge.roles.kubelet.existing import DROP_IN_NAME, ExistingSettings, SettingPath, flatten_settings
+from numaforge.roles.kubelet.existing import (
+    DROP_IN_NAME,
+    ExistingSettings,
+    SettingPath,
+    flatten_settings,
+    merged_by_us,
+)
 from numaforge.topology.model import KubeletInstallShape, MachineShape
 
 if TYPE_CHECKING:
@@ -189,13 +195,8 @@ def _same_value(held: object, wanted: object) -> bool:
 
 
 def _retired(earlier: KubeletPlan | None, settings: Mapping[str, Any]) -> dict[str, Any]:
-    if earlier is None:
-        return {}
-    merged = dict(flatten_settings(earlier.retired))
-    if earlier.delivery == "merge":
-        merged.update(flatten_settings(earlier.settings))
     wanted = dict(flatten_settings(settings))
-    return _nested({path: value for path, value in merged.items() if path not in wanted})
+    return _nested({path: value for path, value in merged_by_us(earlier).items() if path not in wanted})
 
 
 def _nested(settings: Mapping[SettingPath, Any]) -> dict[str, Any]:

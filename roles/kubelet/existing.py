@@ -125,7 +125,7 @@ def read_existing(
         return ExistingSettings(effective={"evictionHard": EVICTION_HARD})
     without_ours = replace(
         install,
-        config_text=_less(install.config_text, _merged_by_us(previous)),
+        config_text=_less(install.config_text, merged_by_us(previous)),
         drop_ins={
             path: text for path, text in install.drop_ins.items() if PurePosixPath(path).name != DROP_IN_NAME
         },
@@ -193,7 +193,8 @@ def _refused_by_flag(held: Setting, said: str, subject: str) -> PlanError:
     )
 
 
-def _merged_by_us(previous: KubeletPlan | None) -> dict[SettingPath, Any]:
+def merged_by_us(previous: KubeletPlan | None) -> dict[SettingPath, Any]:
+    """Return what an earlier plan has merged into the admin's file, by path."""
     if previous is None:
         return {}
     merged = dict(flatten_settings(previous.retired))

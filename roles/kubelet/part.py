@@ -36,7 +36,7 @@ def nothing_to_do(plan: NodePlan) -> tuple[str, str] | None:
 
 def look(goal: Goal) -> Look:
     """Return the state files; the part `files` asks for everything that the kubelet reads."""
-    kubelet, install = _planned(goal), goal.machine.kubelet
+    kubelet, install = goal.plan.kubelet, goal.machine.kubelet
     if kubelet is None:
         return Look()
     return Look(
@@ -51,7 +51,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     Raises KubeletConfigError for a configuration under which it would not start, HostError for a node
     without a way to ask for its health.
     """
-    kubelet = _planned(goal)
+    kubelet = goal.plan.kubelet
     if kubelet is None:
         return None
     expected = _effect(goal, kubelet, found)
@@ -149,10 +149,6 @@ def health_url(config: Mapping[str, object]) -> tuple[str, int] | None:
     address = str(config.get("healthzBindAddress") or "127.0.0.1")
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 (compared, not bound)
     return (f"[{address}]" if ":" in address else address), port
-
-
-def _planned(goal: Goal) -> KubeletPlan | None:
-    return goal.plan.kubelet if "kubelet" in goal.roles else None
 
 
 def _effect(goal: Goal, kubelet: KubeletPlan, found: Found) -> Effect:

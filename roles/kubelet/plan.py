@@ -39,12 +39,12 @@ from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.booleans import truth
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.cpus.plan import CpuPlan, uneven_smt
+from numaforge.roles.cpus.plan import uneven_smt
 from numaforge.roles.kubelet import engine
 from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delivery
 from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.largest_pods.plan import admits_all_devices
-from numaforge.roles.memory.plan import NumaNodePlan, Reservations, holds_reservation
+from numaforge.roles.memory.plan import holds_reservation
 from numaforge.roles.role import Turn
 from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.model import KubeletInstallShape, MachineShape, NodeTopology, why_no_version
@@ -52,7 +52,6 @@ from numaforge.topology.model import KubeletInstallShape, MachineShape, NodeTopo
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
 
 
@@ -67,16 +66,6 @@ _FIELDS = {
 _EPYC = "AuthenticAMD"
 
 Options = dict[str, str]
-
-
-@dataclass(frozen=True)
-class NodeDecisions:
-    """What is decided already when the kubelet's settings are."""
-
-    cpus: CpuPlan
-    reservations: Reservations
-    numa_nodes: tuple[NumaNodePlan, ...]
-    devices: Inventory
 
 
 def kubelet_version(
@@ -135,49 +124,19 @@ def _is_there(kubelet: KubeletInstallShape | None, previous: NodePlan | None) ->
     return bool(kubelet.problem or planned)
 
 
-def plan_kubelet(
-    topology: MachineShape,
-    profile: NodeProfile,
-    version: KubeletVersion,
-    existing: ExistingSettings,
-    decided: NodeDecisions,
-    previous: NodePlan | None,
-) -> Reasoned[KubeletPlan]:
-    """Choose the policies and their options, and write down the settings that numaforge manages.
-
-    Raises PlanError for what this version does not know or refuses, and for contradictions with what the
-    kubelet is told already.
-    """
-    if profile.kubelet.state == "absent":
-        told: list[Notice] = []
-        left = hand_back(topology, version, previous, told)
-        why = "the profile says that numaforge sets nothing of it"
-        return Reasoned(left, (Decision("kubelet", "as without numaforge", why),), tuple(told))
-    chooser = _Chooser(topology, profile, version, existing, decided)
-    settings = chooser.settings()
-    notices = list(chooser.notices)
-    plan = plan_delivery(topology, version, profile, existing, settings, previous, notices)
-    return Reasoned(plan, tuple(chooser.decisions), tuple(notices))
-
-
+@dataclass
 class _Chooser:
     """Takes the decisions one after the other, each later one seeing the earlier."""
 
-    def __init__(
-        self,
-        topology: MachineShape,
-        profile: NodeProfile,
-        version: KubeletVersion,
-        existing: ExistingSettings,
-        decided: NodeDecisions,
-    ) -> None:
-        self.topology = topology
-        self.profile = profile
-        self.wish = profile.kubelet
-        self.version = version
-        self.existing = existing
-        self.decided = decided
-        self.override = profile.kubelet.on_conflict == "override"
+    topology: MachineShape
+    profile: NodeProfile
+    version: KubeletVersion
+    decided: Decisions
+
+    def __post_init__(self) -> None:
+        self.wish = self.profile.kubelet
+        self.existing = self.decided.existing
+        self.override = self.wish.on_conflict == "override"
         self.decisions: list[Decision] = []
         self.notices: list[Notice] = []
 
@@ -728,19 +687,16 @@ class _Chooser:
         states |= {
             f"kubelet.topology_manager_options.{name}": topology_states[name] for name in topology_chosen
         }
-        gates = self._gates_of_engine()
+        gates = {}
+        for gate in engine.gates(self.version) if engine.by_claims(self.wish) else ():
+            self._settle_gate(gate, engine.FIELD, "dra")
+            gates[gate] = True
+            self._decide_option("featureGates", gate, "true", "the CPU driver needs it, and it is alpha here")
         for name, state in states.items():
             if state.gate is None:
                 continue
             off = self.existing.get("featureGates", state.gate)
-            self.existing.settle(
-                ("featureGates", state.gate),
-                "true",
-                subject=name,
-                override=self.override,
-                same=partial(_same_bool, "true"),
-                shown=f"{state.name}, which needs the feature gate {state.gate}",
-            )
+            self._settle_gate(state.gate, name, state.name)
             if not state.gate_default or (off and not _same_bool("true", off.value)):
                 gates[state.gate] = True
                 self._decide_option(
@@ -748,20 +704,15 @@ class _Chooser:
                 )
         return dict(sorted(gates.items()))
 
-    def _gates_of_engine(self) -> dict[str, bool]:
-        gates = {}
-        for gate in engine.gates(self.version) if engine.by_claims(self.wish) else ():
-            self.existing.settle(
-                ("featureGates", gate),
-                "true",
-                subject=engine.FIELD,
-                override=self.override,
-                same=partial(_same_bool, "true"),
-                shown=f"dra, which needs the feature gate {gate}",
-            )
-            gates[gate] = True
-            self._decide_option("featureGates", gate, "true", "the CPU driver needs it, and it is alpha here")
-        return gates
+    def _settle_gate(self, gate: str, subject: str, needs: str) -> None:
+        self.existing.settle(
+            ("featureGates", gate),
+            "true",
+            subject=subject,
+            override=self.override,
+            same=partial(_same_bool, "true"),
+            shown=f"{needs}, which needs the feature gate {gate}",
+        )
 
 
 def _versions(option: str) -> str:
@@ -785,12 +736,24 @@ class Decided:
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what the kubelet is to run with."""
-    if decided.version is None:
+    """Return what the kubelet is to run with: the policies, their options, and how the settings reach it.
+
+    Raises PlanError for what this version does not know or refuses, and for contradictions with what the
+    kubelet is told already.
+    """
+    version, previous = decided.version, decided.previous
+    if version is None:
         return Reasoned(Decided(kubelet=None))
-    with_these = NodeDecisions(decided.cpus, decided.reservations, decided.numa_nodes, decided.devices)
-    found = plan_kubelet(machine, profile, decided.version, decided.existing, with_these, decided.previous)
-    return Reasoned(Decided(kubelet=found.value), found.decisions, found.notices)
+    if profile.kubelet.state == "absent":
+        told: list[Notice] = []
+        left = hand_back(machine, version, previous, told)
+        why = "the profile says that numaforge sets nothing of it"
+        decision = Decision("kubelet", "as without numaforge", why)
+        return Reasoned(Decided(kubelet=left), (decision,), tuple(told))
+    chooser = _Chooser(machine, profile, version, decided)
+    settings, notices = chooser.settings(), chooser.notices
+    plan = plan_delivery(machine, version, profile, decided.existing, settings, previous, notices)
+    return Reasoned(Decided(kubelet=plan), tuple(chooser.decisions), tuple(notices))
 
 
 def review(

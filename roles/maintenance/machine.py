@@ -55,7 +55,6 @@ class PyinfraMachine:
         self._verification = verification
         self._ask = partial(reached, host)
         self._ask_anew = partial(reached_anew, host)
-        self._host = host
         self._tokens: dict[str, str] = {}
 
     def identity(self) -> Identity:

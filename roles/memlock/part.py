@@ -19,8 +19,6 @@ _NOT_THERE = "-"
 
 def look(goal: Goal) -> Look:
     """Return the limits of the units that are planned, and of those that have our drop-in."""
-    if "rdma" not in goal.roles:
-        return Look()
     planned = goal.plan.rdma.host.memlock_units
     asked = [
         word
@@ -35,8 +33,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError where a kubelet runs that may not restart.
     """
-    if "rdma" not in goal.roles:
-        return None
     planned = goal.plan.rdma.host.memlock_units
     restarted = [
         unit

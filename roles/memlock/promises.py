@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge import shell
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, asks_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.roles.node import NodePlan
     from numaforge.verification.live import VerifiedNode
 
@@ -19,14 +16,8 @@ def memlock(plan: NodePlan) -> Table:
     return dict.fromkeys(plan.rdma.host.memlock_units, "infinity")
 
 
-def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of units."""
-    if units := plan.rdma.host.memlock_units:
-        yield shell.call("tell_memlock", units)
-
-
 def _memlock(node: VerifiedNode, name: str, expected: str) -> None:
     assert node.live.of("memlock").get(name) == expected
 
 
-PROMISES = (Promise("memlock", memlock, _memlock, asks=_asks),)
+PROMISES = (Promise("memlock", memlock, _memlock, asks=asks_names("tell_memlock", memlock)),)

@@ -96,13 +96,7 @@ class Room:
     free_bytes: int
 
 
-def plan_reservations(
-    topology: MachineShape,
-    profile: NodeProfile,
-    existing: ExistingSettings,
-    previous: NodePlan | None,
-    hugepages: WantedPages,
-) -> Reasoned[Reservations]:
+def _reservations(topology: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Reservations]:
     """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
 
     Where neither the profile nor the kubelet's own configuration names one of the first two, both grow with
@@ -110,7 +104,7 @@ def plan_reservations(
     Raises PlanError where the profile contradicts what the kubelet is told already, or where more than the
     machine's memory would be reserved, or where memory is asked for on a machine whose memory is unknown.
     """
-    capacity = topology.memory_bytes
+    capacity, existing, previous = topology.memory_bytes, decided.existing, decided.previous
     if not capacity:
         return _nothing_known(profile)
     eviction, eviction_reason = _eviction_map(profile, existing)
@@ -121,7 +115,7 @@ def plan_reservations(
         threshold = earlier
     if threshold:
         eviction[_MEMORY_SIGNAL] = format_bytes(threshold)
-    usable = max(0, _ordinary_bytes(topology, hugepages) - threshold)
+    usable = max(0, _ordinary_bytes(topology, decided.pools) - threshold)
     defaults = _defaults(profile, existing, previous, usable)
     kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing, defaults)
     system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing, defaults)
@@ -198,20 +192,14 @@ def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int,
     return shares
 
 
-def plan_numa_nodes(
-    topology: MachineShape,
-    profile: NodeProfile,
-    existing: ExistingSettings,
-    previous: NodePlan | None,
-    reserved_cpus: CpuSet,
-    reservations: Reservations,
-    hugepages: WantedPages,
+def _numa_nodes(
+    topology: MachineShape, profile: NodeProfile, decided: Decisions, reservations: Reservations
 ) -> Reasoned[tuple[NumaNodePlan, ...]]:
     """Lay the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
 
     Raises PlanError, with the arithmetic, where the nodes cannot hold it and the memory manager needs it.
     """
-    nodes = sorted(topology.numa_nodes, key=lambda node: node.id)
+    nodes, hugepages = sorted(topology.numa_nodes, key=lambda node: node.id), decided.pools
     pools = {node.id: pool_bytes(pools_after(node, hugepages[node.id])) for node in nodes}
     rooms = [
         Room(node.id, node.memory_bytes, max(0, node.memory_bytes - pools[node.id]))
@@ -223,17 +211,17 @@ def plan_numa_nodes(
     notices: tuple[Notice, ...] = ()
     lacking = reservations.total_bytes - sum(room.free_bytes for room in rooms)
     if rooms and lacking <= 0:
-        shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.total_bytes)
+        shares, decisions, notices = _shares(profile, decided, rooms, reservations.total_bytes)
     elif not nodes:
         _refuse_no_memory_left(topology, profile, reservations, hugepages[None])
     elif rooms:
-        notices = (_too_little_room(topology, profile, existing, rooms, reservations, hugepages),)
+        notices = (_too_little_room(topology, profile, decided, rooms, reservations),)
     return Reasoned(
         tuple(
             NumaNodePlan(
                 id=node.id,
                 cpus=node.cpus,
-                reserved_cpus=node.cpus & reserved_cpus,
+                reserved_cpus=node.cpus & decided.cpus.reserved,
                 memory_bytes=node.memory_bytes or 0,
                 reserved_memory_bytes=shares.get(node.id, 0),
                 hugepages=dict(sorted(hugepages[node.id].items())),
@@ -374,16 +362,12 @@ def _same_threshold(threshold: str, value: Any) -> bool:
 
 
 def _shares(
-    profile: NodeProfile,
-    existing: ExistingSettings,
-    previous: NodePlan | None,
-    rooms: Sequence[Room],
-    total: int,
+    profile: NodeProfile, decided: Decisions, rooms: Sequence[Room], total: int
 ) -> tuple[dict[int, int], tuple[Decision, ...], tuple[Notice, ...]]:
-    subject = "memory.split"
+    subject, existing = "memory.split", decided.existing
     held = existing.get("reservedMemory")
     mode = profile.memory.split or "proportional"
-    shares = _steady_shares(previous, rooms, split_reservation(total, rooms, mode))
+    shares = _steady_shares(decided.previous, rooms, split_reservation(total, rooms, mode))
     if held is not None and profile.memory.split is None:
         there = _existing_shares(held, rooms, total)
         if there is not None:
@@ -465,17 +449,16 @@ def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[i
 def _too_little_room(
     topology: MachineShape,
     profile: NodeProfile,
-    existing: ExistingSettings,
+    decided: Decisions,
     rooms: Sequence[Room],
     reservations: Reservations,
-    hugepages: WantedPages,
 ) -> Notice:
     """Say what the NUMA nodes cannot hold.
 
     Raises PlanError where the memory manager is to be Static, which alone looks at the split, and where the
     machine as a whole has no memory left for pods.
     """
-    total = reservations.total_bytes
+    total, hugepages = reservations.total_bytes, decided.pools
     free = sum(room.free_bytes for room in rooms)
     by_id = {node.id: node for node in topology.numa_nodes}
     lines = "".join(
@@ -490,7 +473,7 @@ def _too_little_room(
         "NUMA nodes that have CPUs"
     )
     pools = sum(pool_bytes(pools_after(node, hugepages[node.id])) for node in topology.numa_nodes)
-    held = existing.get("memoryManagerPolicy")
+    held = decided.existing.get("memoryManagerPolicy")
     policy = profile.kubelet.memory_manager_policy or (held and held.value)
     lacking = total + pools + MIB - reservations.memory.capacity_bytes
     if policy == "Static" or lacking > 0:
@@ -562,11 +545,6 @@ def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
     return shares
 
 
-def memory_left_alone(topology: MachineShape) -> Reasoned[Reservations]:
-    """Return no reservation of ours."""
-    return Reasoned(Reservations(MemoryPlan(topology.memory_bytes or 0, 0, 0, 0), {}))
-
-
 TURN = Turn.KIND
 NEEDS: tuple[str, ...] = ("installed", "cpus", "hugepages")
 
@@ -583,18 +561,10 @@ class Decided:
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the reservations and their split; where the kubelet is handed back, none of ours."""
     if profile.kubelet.state == "absent":
-        reserved = memory_left_alone(machine)
+        reserved = Reasoned(Reservations(MemoryPlan(machine.memory_bytes or 0, 0, 0, 0), {}))
     else:
-        reserved = plan_reservations(machine, profile, decided.existing, decided.previous, decided.pools)
-    nodes = plan_numa_nodes(
-        machine,
-        profile,
-        decided.existing,
-        decided.previous,
-        decided.cpus.reserved,
-        reserved.value,
-        decided.pools,
-    )
+        reserved = _reservations(machine, profile, decided)
+    nodes = _numa_nodes(machine, profile, decided, reserved.value)
     return Reasoned(
         Decided(memory=reserved.value.memory, numa_nodes=nodes.value, reservations=reserved.value),
         (*reserved.decisions, *nodes.decisions),

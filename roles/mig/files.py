@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import PLAN_PATH, PlannedFile
+from numaforge.file_content import PLAN_PATH, PlannedFile, everywhere
 from numaforge.roles.mig.worker import source
 from numaforge.snapshot.nvml_library import library_source
 from numaforge.template import program_template, unit_template
@@ -12,7 +12,6 @@ from numaforge.template import program_template, unit_template
 if TYPE_CHECKING:
     from numaforge.roles.mig.instance import MigPlan
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 MIG_UNIT_PATH = "/etc/systemd/system/numaforge-mig.service"
 MIG_WORKER_PATH = "/usr/local/lib/numaforge/mig.py"
@@ -46,6 +45,4 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     return mig_files(plan.mig)
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return what cuts GPUs after a boot."""
-    return (MIG_LIBRARY_PATH, MIG_WORKER_PATH, MIG_UNIT_PATH)
+paths = everywhere(MIG_LIBRARY_PATH, MIG_WORKER_PATH, MIG_UNIT_PATH)

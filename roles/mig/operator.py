@@ -33,10 +33,10 @@ def operator_config_name(plan: NodePlan, topology: NodeTopology) -> str:
     return operator_name(plan.profile, operator_entries(plan.mig, topology))
 
 
-def operator_name(profile: str, entries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name of a config, which is a label's value: the profile's and a digest of the geometry.
+def operator_name(profile: str, entries: object) -> str:
+    """Return the name of a config, which is a label's value: the profile's and a digest of the entries.
 
-    It depends on one node alone, and is the same for all nodes with its geometry and its profile.
+    It depends on one node alone, and is the same for all nodes with its entries and its profile.
     """
     digest = blake2b(json.dumps(entries, sort_keys=True).encode(), digest_size=4).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", profile)[:48].strip("-.") or "numaforge"

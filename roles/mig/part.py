@@ -35,8 +35,6 @@ _GPU_SECONDS = 30
 
 def look(goal: Goal) -> Look:
     """Return whether our unit is enabled and, for a plan with GPUs, what the worker finds there."""
-    if "mig" not in goal.roles:
-        return Look()
     return Look(call=("look_mig", BOOT_LINK, *(["python"] if goal.plan.mig.gpus else [])))
 
 
@@ -46,8 +44,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     Raises HostError for a GPU that is not there or that NVML does not know, for a node that cannot run the
     worker, and where a kubelet runs that may not restart.
     """
-    if "mig" not in goal.roles:
-        return None
     there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
     wanted = ours(goal)
     mode_only = goal.plan.mig.managed_by == "dra-driver"
@@ -76,9 +72,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 def ours(goal: Goal) -> Sequence[MigGpu]:
     """Return the GPUs whose mode, at least, is set by numaforge."""
-    if "mig" not in goal.roles or goal.plan.mig.managed_by == "gpu-operator":
-        return ()
-    return goal.plan.mig.gpus
+    return () if goal.plan.mig.managed_by == "gpu-operator" else goal.plan.mig.gpus
 
 
 def seconds(gpus: int) -> int:

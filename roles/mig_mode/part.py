@@ -50,7 +50,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say which GPUs wait for a reboot that is not allowed; None where none does."""
-    waiting = goal.plan.mig.pending if "mig" in goal.roles else ()
+    waiting = goal.plan.mig.pending
     if not waiting:
         return None
     wishes = ", ".join(f"{gpu.pci_address} {gpu.mode}" for gpu in waiting)

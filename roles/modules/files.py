@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import FileContent, PlannedFile
+from numaforge.file_content import FileContent, PlannedFile, everywhere
 from numaforge.template import Both, Template, lines
 
 if TYPE_CHECKING:
     from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 MODULES_LOAD_PATH = "/etc/modules-load.d/90-numaforge.conf"
 MODPROBE_PATH = "/etc/modprobe.d/90-numaforge.conf"
@@ -48,9 +47,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     return tuple(found)
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return what a boot reads of modules."""
-    return (MODULES_LOAD_PATH, MODPROBE_PATH)
+paths = everywhere(MODULES_LOAD_PATH, MODPROBE_PATH)
 
 
 def on_node(

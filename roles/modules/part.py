@@ -65,8 +65,6 @@ class _Told:
 
 def look(goal: Goal) -> Look:
     """Return which of the modules are loaded, their options, and which of them drive what we come by."""
-    if "modules" not in goal.roles:
-        return Look()
     plan = goal.plan.modules
     asked = [f"load:{name}" for name in plan.load]
     asked += [f"option:{told.module}:{told.name}" for told in _told(plan) if told.name]
@@ -80,8 +78,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     Raises HostError for a module that the kernel does not have, and for one that the node stands on and that
     would be kept out or unloaded.
     """
-    if "modules" not in goal.roles:
-        return None
     plan = goal.plan.modules
     _refuse_missing_modules(found)
     loaded = _names(found, "loaded")
@@ -94,15 +90,13 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     if not (load or unload or late or netns):
         return None
     taken = [told.late for told in _told(plan) if told.name and told.module in load and told.late not in late]
-    vital = [text.removeprefix("vital ") for text in found.said.get(NAME, ()) if text.startswith("vital ")]
-    return part(
-        load, unload, late, netns=netns, taken=taken, vital=vital, ssh_port="".join(_names(found, "sshd")[:1])
-    )
+    vital, ssh_port = found.every(NAME, "vital"), "".join(_names(found, "sshd")[:1])
+    return part(load, unload, late, netns=netns, taken=taken, vital=vital, ssh_port=ssh_port)
 
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say what waits for a reboot that is not allowed; None where nothing does."""
-    if "modules" not in goal.roles or goal.plan.kernel.reboot == "allowed":
+    if goal.plan.kernel.reboot == "allowed":
         return None
     late, _ = _late(goal, found)
     if not late:

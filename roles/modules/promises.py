@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
 from numaforge.roles.modules.part import switch
-from numaforge.verification.promise import Promise, Table, values_of
+from numaforge.verification.promise import Promise, Table, asks_names, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.roles.node import NodePlan
     from numaforge.verification.live import VerifiedNode
 
@@ -34,12 +31,6 @@ def module_options(plan: NodePlan) -> Table:
     }
 
 
-def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of modules."""
-    if asked := modules(plan):
-        yield shell.call("tell_modules", list(asked))
-
-
 def _module(node: VerifiedNode, name: str, expected: bool) -> None:
     assert (name in node.live.of("module")) is expected, "is it built into the kernel?" if expected else name
 
@@ -53,6 +44,6 @@ def _module_option(node: VerifiedNode, name: str, expected: tuple[str, str]) -> 
 
 
 PROMISES = (
-    Promise("module", modules, _module, asks=_asks),
+    Promise("module", modules, _module, asks=asks_names("tell_modules", modules)),
     Promise("module_option", module_options, _module_option, values=values_of(module_options)),
 )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.file_content import PlannedFile
+from numaforge.file_content import PlannedFile, everywhere
 from numaforge.shell import library
 from numaforge.template import Both, Template, lines, program_template, unit_template
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 NICS_PATH = "/etc/numaforge/nics"
@@ -41,6 +40,4 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     )
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return where settings of NICs are kept for a boot."""
-    return (NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH)
+paths = everywhere(NICS_PATH, NICS_SCRIPT_PATH, NICS_UNIT_PATH)

@@ -29,8 +29,6 @@ _TOOLS = {
 
 def look(goal: Goal) -> Look:
     """Return the settings as they are, what was there before numaforge, and which units are enabled."""
-    if "rdma" not in goal.roles:
-        return Look()
     asked = [word for setting in goal.plan.rdma.host.nics for word in (setting.nic, setting.name)]
     return Look(call=("look_nics", RECORD, *LINKS.values(), *asked))
 
@@ -40,8 +38,6 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError for a NIC that is planned and has gone, and for more queues than a NIC has.
     """
-    if "rdma" not in goal.roles:
-        return None
     planned = {(each.nic, each.name): each.value for each in goal.plan.rdma.host.nics}
     now, recorded = _said(found, "value"), _said(found, "recorded")
     if gone := sorted({nic for nic, _ in {*planned} - {*now}}):
@@ -53,10 +49,10 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     _refuse_too_many_queues(planned, _said(found, "most"))
     changed = {key: value for key, value in planned.items() if now[key] not in (value, _UNKNOWN)}
     returned = {key: value for key, value in recorded.items() if key not in planned}
-    enabled = {text for text in found.said.get(NAME, ()) if text.startswith("enabled ")}
+    enabled = found.every(NAME, "enabled")
     files = [file.path for file in goal.plan.files]
     wanted = {path: path in files for path in LINKS}
-    relinked = [path for path in LINKS if (f"enabled {LINKS[path]}" in enabled) is not wanted[path]]
+    relinked = [path for path in LINKS if (LINKS[path] in enabled) is not wanted[path]]
     if not (changed or returned or relinked):
         return None
     moves = [f"{nic} {name}: {now[nic, name]} -> {value}" for (nic, name), value in changed.items()]
@@ -80,8 +76,6 @@ def _refuse_too_many_queues(
 
 def pending(goal: Goal, found: Found) -> str | None:
     """Say which settings are left alone, because the host has no tool for them; None where there are none."""
-    if "rdma" not in goal.roles:
-        return None
     now = _said(found, "value")
     lacking = [each for each in goal.plan.rdma.host.nics if now.get((each.nic, each.name)) == _UNKNOWN]
     if not lacking:

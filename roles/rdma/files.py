@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from shlex import quote, split
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import FileContent, PlannedFile
+from numaforge.file_content import FileContent, PlannedFile, everywhere
 from numaforge.roles.rdma.environment import environment
 from numaforge.roles.rdma.nccl_conf import KEPT, is_admins, parse
 from numaforge.roles.rdma.nccl_topology import of_hidden_switches
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _gate_command(plan: NodePlan) -> str:
@@ -101,9 +100,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     return tuple(found)
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return what a boot waits for, and what libraries read."""
-    return (RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
+paths = everywhere(RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
 
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:

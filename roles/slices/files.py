@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
-from numaforge.file_content import PlannedFile
+from numaforge.file_content import PlannedFile, everywhere
 from numaforge.roles.slices.section import SLICES
 from numaforge.template import Template, lines
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 
 def _slice(plan: NodePlan, file: PlannedFile) -> list[str]:
@@ -42,6 +41,4 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     )
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return the drop-in of each slice that may be confined."""
-    return tuple(slice_path(name) for name in SLICES)
+paths = everywhere(*map(slice_path, SLICES))

@@ -17,13 +17,11 @@ RECORD = "/etc/numaforge/slices"
 
 def look(goal: Goal) -> Look:
     """Return the question about the slices' CPUs, and what they had before the first plan."""
-    return Look(call=("look_system", RECORD, *SLICES)) if NAME in goal.roles else Look()
+    return Look(call=("look_system", RECORD, *SLICES))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the slices whose CPUs change: those of the plan, and those of an earlier plan that leave it."""
-    if NAME not in goal.roles:
-        return None
     allowed, effective, recorded = _said(found)
     planned = {name: format_cpulist(cpus) for name, cpus in goal.plan.system.slices.items()}
     wanted = planned | {name: cpus for name, cpus in recorded.items() if name not in planned}

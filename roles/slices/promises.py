@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numaforge import shell
 from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, asks_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import CpuSet
     from numaforge.verification.live import VerifiedNode
@@ -21,12 +18,6 @@ if TYPE_CHECKING:
 def slices(plan: NodePlan) -> Table:
     """The CPUs of the system's own daemons, by slice."""
     return dict(sorted(plan.system.slices.items()))
-
-
-def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of slices."""
-    if plan.system.slices:
-        yield shell.call("tell_slices", sorted(plan.system.slices))
 
 
 def _effective(name: str) -> str:
@@ -47,4 +38,4 @@ def _daemons(node: VerifiedNode, name: str, expected: CpuSet) -> None:
     assert elsewhere == {}, f"processes of {name} belong on the CPUs {format_cpulist(expected)}"
 
 
-PROMISES = (Promise("daemons", slices, _daemons, values=_values, asks=_asks),)
+PROMISES = (Promise("daemons", slices, _daemons, values=_values, asks=asks_names("tell_slices", slices)),)

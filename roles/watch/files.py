@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
+from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile, everywhere
 from numaforge.maintenance.bundle import checksum
 from numaforge.roles.watch.configuration import configuration
 from numaforge.shell import library
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import NodeTopology
 
 WATCH_CONF_PATH = "/etc/numaforge/watch.conf"
 WATCH_SCRIPT_PATH = "/usr/local/lib/numaforge/watch.sh"
@@ -65,9 +64,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     )
 
 
-def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return where the watch is kept."""
-    return (WATCH_CONF_PATH, WATCH_SCRIPT_PATH, WATCH_UNIT_PATH, WATCH_TIMER_PATH)
+paths = everywhere(WATCH_CONF_PATH, WATCH_SCRIPT_PATH, WATCH_UNIT_PATH, WATCH_TIMER_PATH)
 
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:

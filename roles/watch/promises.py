@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge import shell
 from numaforge.roles.watch.files import PERIOD_SECONDS
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, asks_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numaforge.roles.node import NodePlan
     from numaforge.verification.live import VerifiedNode
 
@@ -22,16 +19,10 @@ def watches(plan: NodePlan) -> Table:
     return {plan.watch.metrics: _MISSED_RUNS * PERIOD_SECONDS} if plan.watch else {}
 
 
-def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of the metrics."""
-    if metrics := watches(plan):
-        yield shell.call("tell_watch", [*metrics])
-
-
 def _watch(node: VerifiedNode, name: str, expected: int) -> None:
     age = node.live.of("watch").get(name)
     assert age is not None, f"{name} does not exist"
     assert int(age) <= expected, f"{name} is {age} s old"
 
 
-PROMISES = (Promise("watch", watches, _watch, asks=_asks),)
+PROMISES = (Promise("watch", watches, _watch, asks=asks_names("tell_watch", watches)),)

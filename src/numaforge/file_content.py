@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -38,6 +38,11 @@ class FileContent:
     mode: str = "0644"
     owner: str = "root"
     group: str = "root"
+
+
+def everywhere(*paths: str) -> Callable[[object, object], tuple[str, ...]]:
+    """Return the `paths` of a role whose files are in the same places on every host."""
+    return lambda _plan, _machine: paths
 
 
 def boot_link(unit_path: str) -> str:

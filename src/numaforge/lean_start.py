@@ -13,6 +13,7 @@ import importlib.metadata
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -90,7 +91,25 @@ class _Later(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *given: getattr(import_module(self.__name__), name)(*given)
+        return _Named(self.__name__, name)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Stands for a class until it is called, or is given to one that is."""
+
+    module: str
+    name: str
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self.real()(*map(_real, given), **{key: _real(value) for key, value in named.items()})
+
+    def real(self) -> Any:
+        return getattr(import_module(self.module), self.name)
+
+
+def _real(value: Any) -> Any:
+    return value.real() if isinstance(value, _Named) else value
 
 
 class _Mocks(ModuleType):

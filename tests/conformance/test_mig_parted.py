@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -55,10 +56,16 @@ def node(recorded: dict[str, Any]) -> NodeTopology:
     return replace(lab_node(), gpus=with_answers(gpus, snapshot), nvidia=read_driver(snapshot))
 
 
+@cache
+def parsed(text: str) -> dict[str, Any]:
+    """Return the configs of a file, which many GPUs are given."""
+    return dict(parse_config(text, "config.yaml"))
+
+
 def planned(machine: NodeTopology, text: str, config: str) -> MachineMigPlan | None:
     """Return the plan of a config; None where the file, the config or a GPU is refused."""
     try:
-        plan = plan_machine(machine, config, parse_config(text, "config.yaml")[config])
+        plan = plan_machine(machine, config, parsed(text)[config])
     except PlanError:
         return None
     return plan if plan.fits else None
@@ -79,7 +86,7 @@ def test_the_record_names_its_version_and_is_of_these_cases() -> None:
 
 def names_gpus_beyond(text: str, config: str, machine: NodeTopology) -> bool:
     """Say whether a config names an index that the machine lacks: mig-parted passes over it, we refuse it."""
-    entries = parse_config(text, "config.yaml")[config]
+    entries = parsed(text)[config]
     return any(index >= len(machine.gpus) for entry in entries for index in entry.devices or ())
 
 

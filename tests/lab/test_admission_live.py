@@ -144,6 +144,7 @@ def _each_with_a_pod_less(operations: Operations) -> list[Operations]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "run",
     [
@@ -183,6 +184,7 @@ def hungry_pod(name: str, pool: str, *, in_init_container: bool = False) -> dict
     return {"metadata": {"name": name}, "spec": spec}
 
 
+@pytest.mark.long
 def test_a_running_pod_has_given_back_the_memory_that_only_its_init_container_held(
     kubelet: LiveKubelet,
 ) -> None:
@@ -202,6 +204,7 @@ def test_a_running_pod_has_given_back_the_memory_that_only_its_init_container_he
     assert {b.numa_nodes for b in second.memory["hungry"]} == {b.numa_nodes for b in before.memory["hungry"]}
 
 
+@pytest.mark.long
 def test_the_sequences_show_every_kind_of_verdict(kubelet: LiveKubelet) -> None:
     reasons: Counter[str | None] = Counter()
     for run in map(Run, range(len(SCENARIOS))):

@@ -48,8 +48,8 @@ SYSCTLS = (
 )
 START = 'exec "$@"'
 MOUNTED = f'for each in proc sys; do mount --rbind "/$each" "$0/$each"; done; {START}'
-EARLY = ("bookworm", "trixie")
-LATE = ("noble", "resolute")
+EARLY = ("trixie",)
+LATE = ("bookworm", "noble", "resolute")
 TOO_OLD = "jammy"
 
 

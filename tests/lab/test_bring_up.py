@@ -58,6 +58,7 @@ def test_a_lab_whose_control_plane_does_not_start_leaves_no_node_running(tmp_pat
     assert lab.status() == {"running": False, "processes": {}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
 def test_a_lab_that_is_interrupted_while_it_comes_up_leaves_no_process(tmp_path, number):
     state = tmp_path / "lab"

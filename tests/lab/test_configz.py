@@ -74,6 +74,7 @@ def test_the_documented_login_rolls_out_and_the_node_reads_what_its_kubelet_runs
     assert readable(joined)
 
 
+@pytest.mark.long
 def test_a_node_that_may_not_read_it_is_refused_before_anything_is_touched(
     lab: Lab, joined: Node, login: Path, tmp_path: Path
 ) -> None:

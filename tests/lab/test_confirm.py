@@ -56,6 +56,7 @@ def test_a_change_that_nobody_confirms_goes_back(lab: Lab, fresh: Node) -> None:
     assert everything(fresh) == before
 
 
+@pytest.mark.long
 def test_a_clock_set_back_by_a_day_is_none_of_a_change(fresh: Node) -> None:
     transactions.begin(fresh, change(fresh, STATIC))
     until(fresh, PROVES)

@@ -158,6 +158,7 @@ def stop_api_server(planes: ControlPlanes) -> None:
     planes.stop_api_server(SECOND)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("stop", [stop_etcd, stop_api_server], ids=["etcd", "API server"])
 @pytest.mark.parametrize(
     ("moment", "out"),

@@ -135,6 +135,7 @@ def provisioned(lab: Lab, offered: Node, folder: Path) -> Node:
     return offered
 
 
+@pytest.mark.long
 def test_the_plugin_takes_the_planned_configuration_and_the_node_offers_its_pool(
     lab: Lab, offered: Node
 ) -> None:
@@ -143,6 +144,7 @@ def test_the_plugin_takes_the_planned_configuration_and_the_node_offers_its_pool
     assert lab.get("node", offered.name)["status"]["capacity"][RESOURCE] == str(TOKENS)
 
 
+@pytest.mark.long
 def test_a_pod_that_asks_for_the_rail_gets_its_device_and_another_does_not(lab: Lab, offered: Node) -> None:
     talk = "ibv_rc_pingpong -d rxe0 -g 0 -n 20"  # the other side may not listen yet, or have ended
     tries = f"for _ in $(seq 100); do kill -0 $! || exit 1; {talk} 127.0.0.1 && exit; sleep 0.2; done; exit 1"
@@ -159,6 +161,7 @@ def test_a_pod_that_asks_for_the_rail_gets_its_device_and_another_does_not(lab: 
     rollouts.kubectl(lab, "delete", "pod", "with", "without", "--wait=true")
 
 
+@pytest.mark.long
 def test_the_roll_out_proves_the_pool_and_labels_the_node(lab: Lab, provisioned: Node) -> None:
     plan = loads(provisioned.run(f"cat {PLAN_PATH}"))
     assert plan.allocatable is not None
@@ -170,6 +173,7 @@ def test_the_roll_out_proves_the_pool_and_labels_the_node(lab: Lab, provisioned:
     assert "numaforge.io/rdma-pools" in plan.labels
 
 
+@pytest.mark.long
 def test_the_roll_out_cuts_the_gpus_and_the_scheduler_places_a_pod_on_a_slice(
     lab: Lab, provisioned: Node
 ) -> None:
@@ -179,12 +183,14 @@ def test_the_roll_out_cuts_the_gpus_and_the_scheduler_places_a_pod_on_a_slice(
     rollouts.kubectl(lab, "delete", "pod", "slice", "--wait=true")
 
 
+@pytest.mark.long
 def test_libraries_are_told_of_the_rail(provisioned: Node) -> None:
     assert "NCCL_IB_HCA==rxe0:1" in provisioned.run("cat /etc/nccl.conf")
     told = provisioned.run("set -a; . /etc/numaforge/rails.env; printenv UCX_NET_DEVICES")
     assert told.strip() == "rxe0:1"
 
 
+@pytest.mark.long
 def test_processes_of_the_runtime_may_lock_memory(provisioned: Node) -> None:
     for unit in ("containerd", "kubelet"):
         assert provisioned.run(f"systemctl show {unit} -p LimitMEMLOCK --value").strip() == "infinity"
@@ -192,6 +198,7 @@ def test_processes_of_the_runtime_may_lock_memory(provisioned: Node) -> None:
         assert "Max locked memory         unlimited            unlimited" in limits
 
 
+@pytest.mark.long
 def test_verification_puts_traffic_on_the_rail(lab: Lab, provisioned: Node, folder: Path) -> None:
     file = str(folder / "inventory.py")
     said = json.loads(

@@ -93,6 +93,7 @@ def word_of(kubelet: LiveKubelet, settings: Mapping[str, Any], pod: Mapping[str,
     return verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "run",
     [

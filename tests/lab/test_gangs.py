@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from lab.kwok import ALLOCATABLE, Fleet
-from numaforge.schedulers.kubectl_get import gang_version
+from numaforge.schedulers.kubectl_get import Kubectl
 from numaforge.schedulers.systems import generate
 from numaforge.topology import to_document
 from tests.lab.cluster_command import ask
@@ -40,7 +40,7 @@ def add(fleet: Fleet, name: str) -> None:
 
 def example(fleet: Fleet) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the PodGroup and the Job in the version that this API server says it serves."""
-    version = gang_version(kubeconfig=str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl()))
+    version = Kubectl(str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl())).gang_version()
     assert version == VERSION
     [folder] = generate(NODES, ["gangs"], version)
     group, job = yaml.safe_load_all(dict(folder.texts())["example.yaml"])

@@ -99,6 +99,7 @@ def _record(
     return json.dumps(record, indent=1) + "\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("minor", "name"), NAMES, ids=[f"{minor}-{name}" for minor, name in NAMES])
 def test_check_says_what_the_kubelet_does(tried: Trials, minor: str, name: str) -> None:
     trial, verdict = tried.trials[name], tried.verdicts[minor][name]
@@ -107,6 +108,7 @@ def test_check_says_what_the_kubelet_does(tried: Trials, minor: str, name: str) 
     assert in_any_order(report.error or "") == in_any_order(without_path(verdict.error))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("minor", MINORS)
 def test_the_kubelet_starts_and_refuses(tried: Trials, minor: str) -> None:
     starts = [verdict.starts for verdict in tried.verdicts[minor].values()]

@@ -67,6 +67,7 @@ def assert_untouched(node: Node, containers: list[str], boot: str) -> None:
     assert "numaforge.test" not in node.run("cat /boot/grub/grub.cfg /etc/default/grub.d/* 2> /dev/null || :")
 
 
+@pytest.mark.long
 def test_a_node_whose_kubelet_is_stopped_is_not_rebooted_under_its_pods(
     lab: Lab, joined: Node, containers: list[str], tmp_path: Path
 ) -> None:

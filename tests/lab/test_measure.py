@@ -97,6 +97,7 @@ def test_the_mechanics_of_alignment_are_real_and_rtla_is_refused_without_its_tra
     assert programs or any("stress-ng" in why for why in said), said
 
 
+@pytest.mark.long
 def test_a_node_on_which_pods_run_is_not_measured(lab: Lab, joined: Node, tmp_path: Path) -> None:
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lab.cluster import Lab
 from tests.fakes.nvml.gpus import MODELS
 from tests.lab import gpus
 
 
+@pytest.mark.long
 def test_nvml_names_the_gpus_that_sysfs_places(pristine: Lab) -> None:
     node = pristine.nodes[0]
     without = gpus.seen(node)

@@ -10,6 +10,7 @@ DEVICE = "/dev/cpu_dma_latency"
 """A device that no container has by default."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", [pytest.param("present", marks=pytest.mark.long), "absent"])
 def test_a_container_keeps_its_device_when_units_are_reloaded(pristine: Lab, link: str) -> None:
     node = pristine.nodes[0]

@@ -394,6 +394,7 @@ def test_somebody_elses_maintenance_in_the_middle_of_the_drain_ends_it_and_keeps
     assert (node.unschedulable, RECORD in node.annotations, scene.slots()) == (True, False, [])
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered anew"])
 @pytest.mark.parametrize(
     ("phase", "ending"),
@@ -495,6 +496,7 @@ def test_two_runners_at_once_change_a_node_once(scene: Scene) -> None:
     assert scene.free()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("pools", [1, 2], ids=["two shards of one pool", "a pool each"])
 def test_two_runners_that_may_take_one_node_each_never_have_two_out(scene: Scene, pools: int) -> None:
     nodes = [scene.node, *(scene.add_node() for _ in range(3))]
@@ -536,6 +538,7 @@ def the_api_server_is_stopped(fleet: Fleet) -> Iterator[None]:
         fleet.control_plane.start_api_server()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("away", "seconds"),
     [
@@ -572,6 +575,7 @@ def test_a_control_plane_that_is_away_undoes_nothing(
     scene.until(lambda: all(scene.free(node) for node in scene.nodes))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("phase", ["drains", "applying", "proves"])
 def test_a_login_that_is_refused_for_a_while_undoes_nothing(scene: Scene, tmp_path: Path, phase: str) -> None:
     """An API server that starts answers 401 while it cannot reach who issues the tokens."""
@@ -598,6 +602,7 @@ def test_a_login_that_is_refused_for_a_while_undoes_nothing(scene: Scene, tmp_pa
     assert scene.free()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("phase", ["drains", "proves"])
 def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
     scene: Scene, tmp_path: Path, phase: str

@@ -83,6 +83,7 @@ def test_a_begin_that_comes_long_after_a_kill_does_nothing_to_a_node_in_service(
     assert (policy(joined), applied(joined)) == ("none", 0)
 
 
+@pytest.mark.long
 def test_a_node_of_the_same_name_in_another_cluster_is_not_touched(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from lab.kwok import Fleet
 from numaforge.schedulers import gpu_operator
-from numaforge.schedulers.kubectl_get import gang_version
+from numaforge.schedulers.kubectl_get import Kubectl
 from numaforge.schedulers.systems import SYSTEMS, generate
 from tests.fixtures.crd_schemas import SCHEMAS, WITHOUT_SCHEMA, definitions
 from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
@@ -54,7 +54,7 @@ def kind_of(definition: dict[str, Any]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
-    version = gang_version(kubeconfig=str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl()))
+    version = Kubectl(str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl())).gang_version()
     [folder] = generate(fleet_for(system), [system], version)
     if {each["kind"] for file in folder.files for each in file.documents} <= KINDS_WITHOUT_SCHEMA:
         pytest.skip(f"the schemas of {system} are not here")

@@ -74,6 +74,7 @@ def condition(lab: Lab, node: Node) -> tuple[str, str]:
     return (found[0]["status"], found[0]["message"]) if found else ("", "")
 
 
+@pytest.mark.long
 def test_a_node_that_was_just_provisioned_is_as_planned(lab: Lab, watched: Node) -> None:
     assert drift(watched) == {}, "the metrics are there when the maintenance ends"
     assert "NaN" not in watched.run(f"grep -v '^#' {METRICS}")
@@ -83,6 +84,7 @@ def test_a_node_that_was_just_provisioned_is_as_planned(lab: Lab, watched: Node)
     within_a_period(watched, lambda: condition(lab, watched) == ("False", "as planned"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("edit", "back", "what"),
     [
@@ -109,6 +111,7 @@ def test_a_hand_edit_is_told_within_a_period_of_the_timer_and_clears(
     within_a_period(watched, lambda: condition(lab, watched) == ("False", "as planned"))
 
 
+@pytest.mark.long
 def test_the_kernel_tells_how_long_the_reserved_cpus_tasks_have_waited(watched: Node) -> None:
     said = watched.run(f"cat {METRICS}")
     has_pressure = watched.try_run("cat /sys/fs/cgroup/system.slice/cpu.pressure").returncode == 0
@@ -116,6 +119,7 @@ def test_the_kernel_tells_how_long_the_reserved_cpus_tasks_have_waited(watched: 
     assert ('what="reserved_cpu_pressure"' in said) is not has_pressure
 
 
+@pytest.mark.long
 def test_a_plan_without_a_watch_leaves_no_metric_and_no_condition(lab: Lab, watched: Node) -> None:
     site(watched, profile())
     try:

@@ -26,6 +26,7 @@ def admin_of(lab: Lab, folders: pytest.TempPathFactory, home: Path) -> wheel.Adm
     return admin
 
 
+@pytest.mark.long
 def test_the_commands_of_numaforges_own_readme_provision_a_node(
     lab: Lab, joined: Node, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:

@@ -156,6 +156,7 @@ def test_gpus_get_the_planned_modes_and_what_held_them_runs_again(node: Sandbox,
     ]
 
 
+@pytest.mark.long
 def test_the_question_for_pairs_leaves_the_driver_as_it_was(node: Sandbox, port: int) -> None:
     applied(node, change(port, ["DPX NPS1"]))
     assert node.path(f"{DRIVER}/{FIRST}/compute_partition_config/xcp_config").read_text() == "SPX\n"
@@ -170,6 +171,7 @@ def test_a_compute_mode_alone_reloads_no_driver_and_a_gpu_that_has_it_is_not_tou
     assert told == [f"current_compute_partition {SECOND} CPX"]
 
 
+@pytest.mark.long
 def test_a_kubelet_that_does_not_come_up_gets_the_old_modes_back(node: Sandbox, port: int) -> None:
     assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
     assert_old(node)
@@ -182,6 +184,7 @@ def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
     assert_old(node)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -242,6 +245,7 @@ def test_a_driver_that_is_busy_for_a_moment_is_asked_again(node: Sandbox, port: 
     assert_new(node)
 
 
+@pytest.mark.long
 def test_a_request_that_waits_is_carried_out_and_undone(node: Sandbox, port: int) -> None:
     faults(node, "unload 1 EBUSY")
     result = run(node, change(port))
@@ -274,6 +278,7 @@ def test_gpus_that_have_changed_since_the_look_are_refused(node: Sandbox, port: 
     assert f"{FIRST} has SPX NPS1; when it was looked at it had DPX NPS1" in result.reason
 
 
+@pytest.mark.long
 def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
     run(node, change(port))
     faults(node, "unload every EBUSY")
@@ -390,6 +395,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", shortened(EVENTS, ("apply amd_partitions", "prove amd_partitions")))
 def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: str) -> None:
     when(node, event, KILL)
@@ -398,6 +404,7 @@ def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: st
     assert_old(node)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", shortened(BACK, ("undo amd_partitions",)))
 def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
     run(node, change(port))
@@ -407,6 +414,7 @@ def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event
     assert_old(node)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 2 killed-before"))
 )
@@ -432,6 +440,7 @@ def assert_old_after_boot(node: Sandbox) -> None:
     assert_old(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("firmware", ["keeps", "forgets"])
 @pytest.mark.parametrize("event", shortened(EVENTS, ("apply amd_partitions", "prove kubelet")))
 def test_a_power_cut_is_undone_before_the_kubelet_starts(
@@ -447,6 +456,7 @@ def test_a_power_cut_is_undone_before_the_kubelet_starts(
     assert_old_after_boot(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("firmware", ["keeps", "forgets"])
 @pytest.mark.parametrize(
     "fault", shortened(CALLS, ("unload 1 killed-after", "current_compute_partition 1 killed-after"))
@@ -464,6 +474,7 @@ def test_a_power_cut_at_the_driver_is_undone_at_the_boot(
     assert_old_after_boot(node)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", shortened(BACK, ("undo amd_partitions",)))
 def test_a_power_cut_on_the_way_back_ends_with_the_old_modes(node: Sandbox, port: int, event: str) -> None:
     run(node, change(port))
@@ -500,6 +511,7 @@ def boot_worker(node: Sandbox, transaction: Transaction) -> subprocess.Completed
     return node.run("python3 -BEs /run/part/worker.py boot /run/plan.json")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("firmware", ["keeps", "forgets"])
 def test_our_unit_brings_the_plan_back_after_a_boot(node: Sandbox, port: int, firmware: str) -> None:
     transaction = change(port)
@@ -620,6 +632,7 @@ def config_manager(
     return json.loads(out) if out else {}, said
 
 
+@pytest.mark.long
 def test_the_manager_is_handed_the_modes_of_an_inventory(
     site: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -642,6 +655,7 @@ def test_the_manager_is_handed_the_modes_of_an_inventory(
     assert modes(site) == as_said(WAS)
 
 
+@pytest.mark.long
 def test_no_config_map_is_written_where_a_host_is_silent_or_none_hands_over(
     site: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,7 @@ TROUBLES = {
 }
 
 
+@pytest.mark.long
 def test_hosts_in_trouble_cost_a_line_each_and_neither_memory_nor_the_others(
     start_sandbox: StartSandbox, tmp_path: Path
 ) -> None:

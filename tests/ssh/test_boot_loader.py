@@ -101,6 +101,7 @@ def test_the_default_is_the_old_one_until_the_change_is_confirmed(
     assert "numaforge" not in node.run(f"cat {GRUB_CFG}; ls {ENTRIES}").stdout
 
 
+@pytest.mark.variants(1)
 def test_a_power_cycle_alone_starts_the_old_entry(node: Sandbox, port: int, loader: str) -> None:
     when(node, "confirming", CUT_POWER)
     node.run(start_script(change(port, loader)))
@@ -111,6 +112,7 @@ def test_a_power_cycle_alone_starts_the_old_entry(node: Sandbox, port: int, load
     assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
 
 
+@pytest.mark.variants(1)
 def test_where_the_boot_loader_boots_nothing_once_the_default_changes_before_the_boot(
     node: Sandbox, port: int, loader: str
 ) -> None:
@@ -169,6 +171,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("loader", ["grub"], indirect=True)
 @pytest.mark.parametrize(("edit", "said"), SPOILT.values(), ids=SPOILT)
 def test_an_entry_that_would_not_boot_is_found_before_the_reboot(
@@ -247,6 +250,7 @@ def test_a_kernel_that_came_after_the_look_is_refused_before_anything_changes(
     assert boots(node) == 0
 
 
+@pytest.mark.variants(1)
 def test_another_kernel_is_taken_knowingly_and_given_up_with_the_change(
     node: Sandbox, port: int, loader: str
 ) -> None:
@@ -264,6 +268,7 @@ def test_another_kernel_is_taken_knowingly_and_given_up_with_the_change(
     assert options(node) == before
 
 
+@pytest.mark.variants(1)
 def test_a_kernel_that_was_not_expected_is_given_up_again(node: Sandbox, port: int, loader: str) -> None:
     node.run(start_script(change(port, loader)))
     until(node, "[ -e /run/stopping ] && idle")
@@ -282,6 +287,7 @@ def test_a_kernel_that_was_not_expected_is_given_up_again(node: Sandbox, port: i
 # ---- the way back is one of operations ----
 
 
+@pytest.mark.variants(1)
 def test_a_kernel_that_came_between_stays(node: Sandbox, port: int, loader: str) -> None:
     node.run(start_script(change(port, loader)))
     assert through_boots(node).outcome == "applied"
@@ -311,6 +317,7 @@ def test_a_drop_in_that_someone_has_edited_is_kept_beside(node: Sandbox, port: i
     assert node.path(f"/var/lib/numaforge/txn/T1/edited{GRUB_DROP_IN}").read_text() == edited
 
 
+@pytest.mark.variants(1)
 def test_an_entry_whose_kernel_has_gone_is_said(node: Sandbox, port: int, loader: str) -> None:
     node.run(start_script(change(port, loader)))
     assert through_boots(node).outcome == "applied"
@@ -335,6 +342,7 @@ def test_entries_of_other_kernels_and_for_rescues_stay_as_they_are(
     assert {path: node.path(path).read_text() for path in others} == others
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("loader", ["grubby"], indirect=True)
 @pytest.mark.parametrize("way", ["reverted", "given-up"])
 def test_a_parameter_that_had_another_value_gets_it_back(

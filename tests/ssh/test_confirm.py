@@ -115,6 +115,7 @@ def test_a_plan_that_failed_is_refused_until_a_person_says_otherwise(node: Sandb
     assert results(node) == ["rolled-back", "rolled-back"]
 
 
+@pytest.mark.long
 def test_another_plan_is_not_refused(node: Sandbox, tmp_path: Path) -> None:
     crashes = data(node, numaforge_profile={**PROFILE, "name": "crash"})
     assert pyinfra(tmp_path, crashes, "-y", "deploys/kubelet.py").returncode == 1

@@ -69,6 +69,7 @@ PROFILES = {
 }
 
 
+@pytest.mark.long
 def test_a_host_that_its_profile_does_not_fit_is_not_ready(
     node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,6 +122,7 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
 }
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_has_changed_is_named_and_planned_anew(change: str, node: Sandbox) -> None:
     assert before_kubelet(node).returncode == 0
@@ -148,6 +149,7 @@ def test_a_file_of_ours_that_was_edited_is_put_right(node: Sandbox) -> None:
     assert node.path(DROP_IN).read_text() == as_planned
 
 
+@pytest.mark.long
 def test_a_changed_machine_is_held_where_its_image_says_so_until_it_is_planned_by_hand(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     assert before_kubelet(node).returncode == 0
@@ -158,6 +160,7 @@ def test_a_changed_machine_is_held_where_its_image_says_so_until_it_is_planned_b
     assert not node.path(ISSUE).exists(), "what was complained of is mended"
 
 
+@pytest.mark.long
 def test_a_disk_in_another_machine_is_planned_also_where_changes_are_held(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: hold}\n")
     assert before_kubelet(node).returncode == 0
@@ -166,6 +169,7 @@ def test_a_disk_in_another_machine_is_planned_also_where_changes_are_held(node: 
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_a_kubelet_starts_unaligned_where_the_changed_machine_cannot_be_planned(node: Sandbox) -> None:
     write(node, SETTINGS, "{profile: own, on_change: start-unaligned}\n")
     assert before_kubelet(node).returncode == 0
@@ -189,6 +193,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_node_that_cannot_be_planned_is_left_as_it_was_and_says_why(mistake: str, node: Sandbox) -> None:
     files, why = MISTAKES[mistake]
@@ -255,6 +260,7 @@ def test_a_change_that_was_broken_off_is_ended_at_the_next_start(node: Sandbox) 
     assert "reservedSystemCPUs" in node.path(DROP_IN).read_text()
 
 
+@pytest.mark.long
 def test_pods_that_outlive_a_restart_of_the_kubelet_are_not_disturbed(node: Sandbox) -> None:
     assert before_kubelet(node).returncode == 0
     process = pod(node)
@@ -269,6 +275,7 @@ def test_pods_that_outlive_a_restart_of_the_kubelet_are_not_disturbed(node: Sand
 PKI = "/var/lib/kubelet/pki"
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("certificate", "key", "left"), [("", "", ""), ("pem", "", ""), ("pem", "pem", "pem")]
 )

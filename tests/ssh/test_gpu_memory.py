@@ -120,6 +120,7 @@ def test_a_state_that_the_memory_of_the_second_boot_does_not_fit_is_put_aside(
     assert leftovers(node) == []
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", ["apply modules", "reboot", "prove modules"])
 def test_a_power_cut_leaves_the_old_state_or_the_new(node: Sandbox, port: int, event: str) -> None:
     when(node, event, CUT_POWER)

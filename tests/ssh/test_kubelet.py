@@ -105,6 +105,7 @@ def policies(node: Sandbox) -> tuple[str, str]:
     return drop_in["cpuManagerPolicy"], json.loads(node.path(STATE).read_text())["policyName"]
 
 
+@pytest.mark.long
 def test_another_engine_restarts_the_kubelet_with_none_and_its_state_is_gone(
     node: Sandbox, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_another_engine_restarts_the_kubelet_with_none_and_its_state_is_gone(
     assert yaml.safe_load(node.path(DROP_IN).read_text())["reservedSystemCPUs"] == "0,2,4,6"
 
 
+@pytest.mark.long
 def test_another_engine_that_fails_leaves_the_static_kubelet_with_its_state(
     node: Sandbox, tmp_path: Path
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_kubelet_that_does_not_come_up_fails_the_run_and_is_as_it_was(
     assert not node.path(DROP_IN).exists()
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
@@ -216,6 +219,7 @@ def test_pools_are_filled_while_the_kubelet_is_stopped(node: Sandbox, tmp_path: 
     assert f"w {POOLS[1]} - - - - 16\n" in node.path(BOOT_POOLS).read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deploy", shortened(["kubelet.py", "site.py"], ("site.py",)))
 def test_pools_alone_restart_the_kubelet_whatever_its_memory_manager(
     node: Sandbox, tmp_path: Path, deploy: str
@@ -304,6 +308,7 @@ def test_a_kubelet_that_has_come_to_run_since_is_noticed(node: Sandbox, tmp_path
     assert not node.path(BOOT_POOLS).exists()
 
 
+@pytest.mark.long
 def test_pools_that_are_as_planned_are_nothing_to_refuse(node: Sandbox, tmp_path: Path) -> None:
     hosts = data(node, numaforge_profile=with_pools(16))
     pyinfra(tmp_path, hosts, "-y", "deploys/kubelet.py")
@@ -447,6 +452,7 @@ def test_bytes_that_are_not_utf8_in_the_kubelets_log_do_not_hide_how_it_ended(
     assert "the kubelet ended by itself; the old configuration is back" in plain(run.stdout)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("program", "message"),
     [

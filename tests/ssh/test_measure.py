@@ -135,6 +135,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(("sysbench", "why"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_program_that_is_hostile_costs_one_line(
     start_sandbox: StartSandbox, capfd: pytest.CaptureFixture[str], sysbench: str, why: str

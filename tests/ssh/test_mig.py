@@ -184,6 +184,7 @@ def test_a_unit_is_not_stopped_for_instances_alone(node: Sandbox, port: int) -> 
     assert PERSISTENCED not in node.path("/run/systemctl.log").read_text()
 
 
+@pytest.mark.long
 def test_a_kubelet_that_does_not_come_up_gets_the_old_gpus_back(node: Sandbox, port: int) -> None:
     assert run(node, change(port, comes_up=False)).outcome == "rolled-back"
     assert_old(node)
@@ -196,6 +197,7 @@ def test_what_was_applied_is_reverted(node: Sandbox, port: int) -> None:
     assert_old(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("call", "code", "reason"),
     [
@@ -230,6 +232,7 @@ def test_a_step_that_fails_brings_back_what_was_there(
     assert_old(node)
 
 
+@pytest.mark.long
 def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
     run(node, change(port))
     broken = "fail nvmlDeviceCreateGpuInstanceWithPlacement every NVML_ERROR_UNKNOWN"
@@ -412,6 +415,7 @@ def test_a_node_without_a_cdi_specification_gets_none(containers: Sandbox, port:
     assert not containers.path("/run/nvidia-ctk.log").exists()
 
 
+@pytest.mark.long
 def test_the_cdi_specification_describes_the_old_gpus_after_an_undoing(
     containers: Sandbox, port: int
 ) -> None:
@@ -420,6 +424,7 @@ def test_the_cdi_specification_describes_the_old_gpus_after_an_undoing(
     assert_old(containers)
 
 
+@pytest.mark.long
 def test_a_cdi_specification_that_cannot_be_written_is_said_and_takes_nothing_back(
     containers: Sandbox, port: int
 ) -> None:
@@ -441,6 +446,7 @@ def test_the_unit_that_writes_the_cdi_specification_is_restarted_instead(
     assert not containers.path("/run/nvidia-ctk.log").exists()
 
 
+@pytest.mark.long
 def test_a_unit_that_fails_to_write_the_cdi_specification_is_said_and_takes_nothing_back(
     containers: Sandbox, port: int
 ) -> None:
@@ -518,6 +524,7 @@ def persistence(node: Sandbox) -> list[str]:
 PERSISTENT = LINKED.replace("mig disabled", "mig disabled\n  persistence enabled")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("together", ["1", "2"], ids=["alone", "with-the-GPU-that-NVLink-connects"])
 @pytest.mark.parametrize("node", [PERSISTENT], indirect=True)
 def test_persistence_mode_without_the_daemon_is_off_for_the_reset_and_on_after_it(
@@ -584,12 +591,14 @@ def assert_whole(node: Sandbox, result: Result, outcomes: Sequence[str]) -> None
     assert_old(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", shortened(EVENTS, ("apply mig", "prove mig")))
 def test_a_unit_that_is_killed_undoes_itself(node: Sandbox, port: int, event: str) -> None:
     when(node, event, KILL)
     assert_whole(node, run(node, change(port)), ("refused",) if event == "keeping" else ("rolled-back",))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("event", shortened(BACK, ("undo mig", "start kubelet")))
 def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event: str) -> None:
     run(node, change(port))
@@ -598,6 +607,7 @@ def test_an_undoing_that_is_killed_is_done_again(node: Sandbox, port: int, event
     assert_whole(node, ended(node), ("rolled-back",))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "fault",
     shortened(
@@ -616,6 +626,7 @@ def test_a_worker_that_is_killed_within_a_change_of_a_gpu_leaves_the_old_gpus(
     assert_whole(node, run(node, change(port)), ("rolled-back",))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", shortened(EVENTS, ("stop kubelet", "apply mig")))
 def test_a_power_cut_is_undone_before_the_kubelet_starts(node: Sandbox, port: int, event: str) -> None:
     when(node, event, CUT_POWER)
@@ -716,6 +727,7 @@ def test_a_gpu_that_cannot_be_reset_gets_its_mode_by_one_boot_and_then_its_insta
     assert not node.path("/run/nvidia-smi.log").exists()  # nothing was reset
 
 
+@pytest.mark.long
 @in_a_guest
 def test_a_second_boot_takes_the_mode_back_and_the_old_instances_come_after_it(
     node: Sandbox, port: int
@@ -728,6 +740,7 @@ def test_a_second_boot_takes_the_mode_back_and_the_old_instances_come_after_it(
     assert not node.path("/run/nvidia-smi.log").exists()
 
 
+@pytest.mark.long
 @in_a_guest
 def test_what_a_guest_has_got_is_reverted_with_a_second_boot(node: Sandbox, port: int) -> None:
     node.run(start_script(guest_change(port)))
@@ -739,6 +752,7 @@ def test_what_a_guest_has_got_is_reverted_with_a_second_boot(node: Sandbox, port
     assert_old(node, GUEST_WAS)
 
 
+@pytest.mark.long
 @in_a_guest
 def test_a_guest_that_does_not_reboot_keeps_its_modes_and_gets_its_instances_back(
     node: Sandbox, port: int
@@ -751,6 +765,7 @@ def test_a_guest_that_does_not_reboot_keeps_its_modes_and_gets_its_instances_bac
     assert_old(node, GUEST_WAS)
 
 
+@pytest.mark.long
 @in_a_guest
 def test_a_boot_that_does_not_bring_the_mode_is_said_and_not_repeated(node: Sandbox, port: int) -> None:
     node.run(start_script(guest_change(port)))
@@ -763,6 +778,7 @@ def test_a_boot_that_does_not_bring_the_mode_is_said_and_not_repeated(node: Sand
     assert_old(node, GUEST_WAS)
 
 
+@pytest.mark.long
 @in_a_guest
 def test_a_unit_that_no_boot_starts_runs_again_as_before(node: Sandbox, port: int) -> None:
     node.run(start_script(guest_change(port)))
@@ -798,6 +814,7 @@ GUEST_BACK = [
 ]
 
 
+@pytest.mark.long
 @in_a_guest
 @pytest.mark.parametrize("event", shortened(GUEST_EVENTS, ("apply mig_mode", "reboot", "prove mig")))
 def test_a_power_cut_in_a_guest_leaves_the_old_gpus_or_the_new(node: Sandbox, port: int, event: str) -> None:
@@ -816,6 +833,7 @@ def test_a_power_cut_in_a_guest_leaves_the_old_gpus_or_the_new(node: Sandbox, po
         assert_old_after_boot(node, GUEST_WAS)
 
 
+@pytest.mark.long
 @in_a_guest
 @pytest.mark.parametrize("event", shortened(GUEST_BACK, ("undo mig_mode", "reboot")))
 def test_a_power_cut_on_the_way_back_in_a_guest_leaves_the_old_gpus(
@@ -848,6 +866,7 @@ def test_a_unit_that_is_killed_in_a_guest_undoes_itself(node: Sandbox, port: int
     assert_old_after_boot(node, GUEST_WAS)
 
 
+@pytest.mark.long
 @in_a_guest
 @pytest.mark.parametrize("killed", ["killed-before", "killed-after"])
 @pytest.mark.parametrize("call", ["nvmlGpuInstanceDestroy", "nvmlDeviceSetMigMode"])

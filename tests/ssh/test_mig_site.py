@@ -116,6 +116,7 @@ def configs(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_no_config_map_is_written_while_a_host_of_an_inventory_is_silent(
     node: Sandbox, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,6 +136,7 @@ def test_an_inventory_that_hands_nothing_over_is_refused(
     assert "no host leaves the cutting of its GPUs to the operator" in said
 
 
+@pytest.mark.long
 def test_what_the_plan_does_not_name_any_more_stays_and_our_unit_goes(node: Sandbox, tmp_path: Path) -> None:
     pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
     before = node.path(STATE).read_text()
@@ -146,6 +148,7 @@ def test_what_the_plan_does_not_name_any_more_stays_and_our_unit_goes(node: Sand
     assert not node.path(MIG_UNIT_PATH).exists()
 
 
+@pytest.mark.long
 def test_a_boot_brings_back_what_the_plan_says(node: Sandbox, tmp_path: Path) -> None:
     pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
     cut = node.path(STATE).read_text().partition("gpu")[2]

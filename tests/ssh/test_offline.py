@@ -122,6 +122,7 @@ def test_a_boot_takes_them_offline_before_the_kubelet_starts(node: Sandbox, tmp_
     assert not [line for line in lines if "cpu4/cpufreq" in line]
 
 
+@pytest.mark.long
 def test_without_the_wish_all_of_it_is_as_before(node: Sandbox, tmp_path: Path) -> None:
     applied(node, tmp_path, WHOLE)
     record, drop_in = text(node, RECORD), text(node, DROP_IN)
@@ -219,6 +220,7 @@ def change(port: int, *, going: bool) -> Transaction:
     )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", shortened(FAULTS, ("apply kernel_values", "prove kubelet again")))
 @pytest.mark.parametrize("going", [True, False], ids=["going", "coming"])
 def test_a_unit_that_is_killed_puts_every_cpu_back(node: Sandbox, port: int, event: str, going: bool) -> None:

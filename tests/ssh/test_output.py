@@ -55,6 +55,7 @@ def measured(
     return done, int(done.stdout.rpartition("peak ")[2])
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize("flood", [pytest.param(shell, id=rule) for rule, shell in FLOODS.items()])
 def test_a_host_that_prints_without_end_costs_the_limit_and_one_line(tmp_path, node, flood):
     node.log_in_with(flood)

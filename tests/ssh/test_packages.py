@@ -71,6 +71,7 @@ def holding(node: Sandbox, manager: str = "apt") -> Result:
     return run(node, Transaction("T1", (packages.part(manager, ("dash", "sed"), (), ("dash", "sed")),)))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_packages_are_held_and_an_undoing_lets_go_of_ours_only(node: Sandbox, manager: str) -> None:
     result = holding(node, manager)
@@ -82,6 +83,7 @@ def test_packages_are_held_and_an_undoing_lets_go_of_ours_only(node: Sandbox, ma
     assert record(node) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_what_is_no_longer_wanted_is_let_go_and_an_undoing_holds_it_again(
     node: Sandbox, manager: str
@@ -96,6 +98,7 @@ def test_what_is_no_longer_wanted_is_let_go_and_an_undoing_holds_it_again(
     assert record(node) == ["dash", "sed"]
 
 
+@pytest.mark.long
 def test_a_kubelet_that_fails_afterwards_takes_the_holds_back(node: Sandbox, port: int) -> None:
     part = packages.part("apt", ("dash",), (), ("dash",))
     result = run(node, change(port, part, wish="crash"))
@@ -119,6 +122,7 @@ def test_a_package_that_is_gone_by_then_is_refused_by_name(node: Sandbox) -> Non
     assert "no-such-package" in result.reason
 
 
+@pytest.mark.long
 def test_another_run_of_the_package_manager_is_waited_for(node: Sandbox) -> None:
     lock = "import fcntl, time; f = open('/var/lib/dpkg/lock', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); "
     node.run(f"setsid python3 -c \"{lock}open('/run/locked', 'w'); time.sleep(3)\" > /dev/null 2>&1 &")

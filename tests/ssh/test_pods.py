@@ -76,6 +76,7 @@ def site(
 # ---- what is evidence ----
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("shell", ["dash", "bash --posix -s", "busybox sh"])
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_a_process_below_kubepods_is_a_pods_whatever_the_driver(
@@ -101,6 +102,7 @@ def test_no_more_than_three_processes_are_named(node: Sandbox) -> None:
 # ---- a kubelet that is down says nothing of its pods ----
 
 
+@pytest.mark.variants(1)
 @HOW
 @pytest.mark.parametrize(
     "profile",
@@ -156,6 +158,7 @@ def test_without_evidence_a_kubelet_that_is_down_needs_no_drain(node: Sandbox, t
     assert node.path(POOL).read_text() == "16\n"
 
 
+@pytest.mark.variants(1)
 @joined
 @HOW
 @pytest.mark.parametrize("evidence", ["a process", "a folder"])

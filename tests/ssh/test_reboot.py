@@ -40,6 +40,7 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
     return bootable_node(start_sandbox, port, getattr(request, "param", "grub"))
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
 def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(
     node: Sandbox, port: int, loader: str
@@ -51,6 +52,7 @@ def test_a_parameter_is_proved_after_one_boot_with_all_the_rest(
     assert_new(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("node", "loader"), [("grub", "grub"), ("grubby", "grubby")], indirect=["node"])
 def test_a_node_that_does_not_prove_itself_after_the_boot_goes_back_with_a_second_one(
     node: Sandbox, port: int, loader: str
@@ -87,6 +89,7 @@ def test_what_was_applied_is_reverted_with_a_second_boot(node: Sandbox, port: in
     assert_old(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
@@ -107,6 +110,7 @@ def test_nothing_is_booted_where_it_cannot_be(node: Sandbox, port: int, spoil: s
     assert_old(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", shortened(FORWARDS, ("apply kernel_cmdline", "reboot", "prove kubelet")))
 def test_a_power_cut_at_any_step_forwards_leaves_the_old_state_or_the_new(
     node: Sandbox, port: int, event: str
@@ -123,6 +127,7 @@ def test_a_power_cut_at_any_step_forwards_leaves_the_old_state_or_the_new(
         assert_old(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", shortened(BACK, ("undo kernel_cmdline", "reboot")))
 def test_a_power_cut_at_any_step_back_leaves_the_old_state(node: Sandbox, port: int, event: str) -> None:
     node.run(start_script(change(port)))

@@ -49,6 +49,7 @@ def gone_down(node: Sandbox) -> None:
     until(node, "[ -e /run/stopping ] && idle")
 
 
+@pytest.mark.variants(1)
 @pytest.mark.usefixtures("fstab")
 @pytest.mark.parametrize("mode", ["emergency.target", "rescue.target"])
 def test_a_boot_that_ends_in_a_mode_of_little_takes_the_change_back_and_boots_again(
@@ -79,6 +80,7 @@ def test_a_power_cut_before_such_a_boot_leaves_the_old_state(node: Sandbox, port
     assert_old(node)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("fstab")
 def test_a_way_back_through_such_a_boot_keeps_its_reason(node: Sandbox, port: int) -> None:
     node.run(start_script(change(port)))

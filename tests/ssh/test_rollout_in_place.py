@@ -88,6 +88,7 @@ def test_a_node_is_changed_in_service(node: Sandbox, api: ApiServer, tmp_path: P
     assert not [name for name in api.leases if name.startswith(SLOT)]
 
 
+@pytest.mark.long
 def test_a_node_that_sends_no_heartbeat_goes_back_and_is_held_as_that_does_not_help(
     node: Sandbox, api: ApiServer, tmp_path: Path, capfd: Any
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_login_without_root_rights_uses_sudo_that_asks_for_nothing(node: Sandb
     assert node.path(PLAN).stat().st_uid == 0
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     shortened(

@@ -59,6 +59,7 @@ def survey(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Survey:
     return run(program(folder, hosts).survey())
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("how", ["--dry", "-y"])
 def test_without_a_login_to_the_cluster_nothing_is_drained_and_a_dry_run_says_so(
     node: Sandbox, tmp_path: Path, how: str
@@ -154,6 +155,7 @@ def test_plain_pyinfra_obeys_it(node: Sandbox, tmp_path: Path) -> None:
     assert starts(node) == 3  # the sandbox's own, and the change's two
 
 
+@pytest.mark.long
 def test_a_removal_says_what_becomes_of_labels_and_what_stays_in_the_cluster(
     node: Sandbox, api: ApiServer, tmp_path: Path
 ) -> None:

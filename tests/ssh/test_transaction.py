@@ -152,6 +152,7 @@ def test_only_the_invalid_state_is_removed(node: Sandbox, port: int) -> None:
     assert node.path(MEMORY_STATE).read_text() == "memory as it was\n"
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(
     ("wish", "reason"),
     [
@@ -185,6 +186,7 @@ def test_a_kubelet_that_does_not_come_up_gets_everything_back(
     assert_as_before(node)
 
 
+@pytest.mark.long
 def test_without_managers_before_the_kubelet_has_to_stay_up_both_times(node: Sandbox, port: int) -> None:
     node.path(DROP_IN).write_text("idle\n")
     node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
@@ -208,6 +210,7 @@ def test_a_kubelet_that_does_not_run_is_configured_and_left_alone(node: Sandbox,
     assert starts(node) == 0
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("files", "reloads"),
     [
@@ -317,6 +320,7 @@ def test_a_pools_path_is_data(node: Sandbox, port: int) -> None:
     assert node.run("ls owned root/owned run/owned").stdout == ""
 
 
+@pytest.mark.long
 def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: Sandbox, port: int) -> None:
     run(node, transaction(port, "new", pools={LARGE: 0, SMALL: 1024}))
     frozen = "".join(
@@ -449,6 +453,7 @@ KILLED = shortened(PHASES, ("apply-files", "apply-hugepages", "prove-the-kubelet
 CUT = shortened(PHASES, ("keeping", "between-two-files", "start-the-kubelet", "undo-the-kubelet"))
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(("event", "wish", "outcome"), KILLED)
 def test_a_unit_that_is_killed_undoes_itself(
     node: Sandbox, port: int, event: str, wish: str, outcome: str
@@ -461,6 +466,7 @@ def test_a_unit_that_is_killed_undoes_itself(
     assert_as_before(node)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(("event", "wish", "outcome"), CUT)
 def test_a_power_cut_is_undone_before_the_kubelet_starts(
     node: Sandbox, port: int, event: str, wish: str, outcome: str
@@ -594,6 +600,7 @@ def test_an_applied_change_is_reverted_with_its_state_files(node: Sandbox, port:
     assert_as_before(node)
 
 
+@pytest.mark.long
 def test_the_first_result_is_kept(node: Sandbox, port: int) -> None:
     run(node, transaction(port, "new"))
     reverted(node, "why not")
@@ -615,6 +622,7 @@ def test_a_reverted_change_is_not_reverted_again(node: Sandbox, port: int) -> No
     assert starts(node) == begun
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
 def test_a_revert_that_is_broken_off_is_carried_on(node: Sandbox, port: int, how: str) -> None:
     run(node, transaction(port, "new"))
@@ -678,6 +686,7 @@ def test_a_late_request_to_undo_leaves_a_newer_change_and_the_kubelet_alone(node
     assert (ended(node).outcome, leftovers(node)) == ("applied", [])
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("event", "why"),
     [
@@ -866,6 +875,7 @@ def test_a_commit_that_fails_undoes_the_change(node: Sandbox, port: int) -> None
     assert_as_before(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("how", [KILL, CUT_POWER], ids=["killed", "power-cut"])
 def test_a_commit_that_is_broken_off_is_made_again(node: Sandbox, port: int, how: str) -> None:
     when(node, "commit files", how)
@@ -918,6 +928,7 @@ def test_what_systemd_does_not_say_is_unknown_and_said_after_a_while(node: Sandb
     assert ended(node).outcome == "rolled-back"
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("event", ["apply files", "start kubelet", "prove kubelet"])
 def test_a_hangup_of_its_processes_is_none_of_a_change(node: Sandbox, port: int, event: str) -> None:
     when(node, event, "kill -HUP $PPID $(cat /run/units/*)")
@@ -936,6 +947,7 @@ def remembered(port: int, wish: str, **changes: Any) -> Transaction:
     return replace(transaction(port, wish, **changes), plan="digest")
 
 
+@pytest.mark.long
 def test_a_plan_that_failed_is_remembered_until_one_is_applied(node: Sandbox, port: int) -> None:
     run(node, remembered(port, "crash"))
     found = failure(node)
@@ -954,6 +966,7 @@ def test_an_unconfirmed_plan_is_remembered(node: Sandbox, port: int) -> None:
     assert failure(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("blames", [True, False], ids=["failed-in-the-cluster", "aborted"])
 def test_a_request_to_undo_says_whether_the_plan_is_at_fault(node: Sandbox, port: int, blames: bool) -> None:
     run(node, remembered(port, "new"))
@@ -1029,6 +1042,7 @@ def test_the_status_is_one_cheap_question(node: Sandbox, port: int) -> None:
 # ---- what is kept ----
 
 
+@pytest.mark.long
 def test_the_last_transactions_are_kept_and_those_that_need_a_person(node: Sandbox, port: int) -> None:
     outcomes = ["applied", "failed", *["applied"] * KEPT_TRANSACTIONS]
     for age, outcome in enumerate(outcomes):
@@ -1225,6 +1239,7 @@ def test_what_the_node_has_not_seen_unbegun_is_unknown(node: Sandbox, port: int)
     assert_untouched(node)
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     "gone", [f"rm -rf {TRANSACTIONS}/T1", f"rm -rf {TRANSACTIONS}"], ids=["its-folder", "all-records"]
 )
@@ -1390,6 +1405,7 @@ def test_a_stop_of_the_kubelet_stops_what_is_bound_to_it(bound: Sandbox) -> None
     assert active(bound) == set()
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("wish", "outcome"), [("new", "applied"), ("crash", "rolled-back")])
 def test_units_that_are_bound_to_the_kubelet_are_active_again(
     bound: Sandbox, port: int, wish: str, outcome: str
@@ -1429,6 +1445,7 @@ def test_a_unit_that_does_not_come_up_again_is_named_and_everything_is_put_back(
     assert_as_before(bound)
 
 
+@pytest.mark.long
 def test_a_unit_that_does_not_come_up_with_the_old_kubelet_either_needs_a_person(
     bound: Sandbox, port: int
 ) -> None:
@@ -1459,6 +1476,7 @@ IN_ORDER = shortened(
 )
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(("event", "wish", "outcome"), IN_ORDER)
 @pytest.mark.parametrize("ends", [END_UNIT, ""], ids=["ended", "kubelet-goes-first"])
 def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(

@@ -63,6 +63,7 @@ FORGETS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "where", "part"), shortened(FORGETS, ("half-of-the-backups", "the-plan"))
 )
@@ -92,6 +93,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", shortened(STEPS, ("apply hugepages",)))
 def test_one_that_is_killed_at_any_step_leaves_all_of_it_and_the_next_run_ends_it(
     node: Sandbox, tmp_path: Path, step: str
@@ -123,6 +125,7 @@ def test_after_a_power_cut_the_next_run_ends_it(node: Sandbox, tmp_path: Path, s
     assert_ended_by_the_next_run(node, tmp_path, before)
 
 
+@pytest.mark.long
 def test_what_waits_for_a_boot_keeps_the_records_until_then(node: Sandbox, tmp_path: Path) -> None:
     provision(node, tmp_path)
     node.path(MODPROBE_PATH).parent.mkdir(exist_ok=True)

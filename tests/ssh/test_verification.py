@@ -68,6 +68,7 @@ def sandbox(start_sandbox: StartSandbox) -> Sandbox:
     return sandbox
 
 
+@pytest.mark.variants(1)
 @pytest.mark.parametrize(
     ("fates", "found"),
     [

@@ -110,6 +110,14 @@ def test_a_run_that_pyinfra_began_compiles_less_from_our_first_class_on() -> Non
     assert said(program.replace("from pyinfra_cli import cli; ", "")) == "False False"
 
 
+def test_a_template_of_pyinfras_own_is_still_one() -> None:
+    program = (
+        "from numaforge import lean_start; lean_start.begin(); from pyinfra.api.util import get_template; "
+        "import io; print(get_template(io.StringIO('{{ 6 * 7 }} {{ word }}')).render(word='as ever'))"
+    )
+    assert said(program) == "42 as ever"
+
+
 def test_a_required_version_of_pyinfra_is_still_judged() -> None:
     program = (
         "from numaforge import lean_start; lean_start.begin(); from pyinfra.api import config; "

@@ -41,6 +41,7 @@ def run(program: Path, home: Path, folder: Path, *arguments: str) -> subprocess.
     )
 
 
+@pytest.mark.long
 def test_a_folder_is_begun_and_looked_at_with_nothing_installed(
     bundle: Path, home: Path, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_folder_is_begun_and_looked_at_with_nothing_installed(
     assert planned.stdout.startswith("pyinfra: ")
 
 
+@pytest.mark.long
 def test_it_is_unpacked_once_for_its_user_alone(bundle: Path, home: Path, tmp_path: Path) -> None:
     run(bundle, home, tmp_path, "--version")
     (place,) = (home / ".cache/numaforge").iterdir()
@@ -66,6 +68,7 @@ def test_it_is_unpacked_once_for_its_user_alone(bundle: Path, home: Path, tmp_pa
     assert (home / ".cache/numaforge").stat().st_mode & 0o77 == 0
 
 
+@pytest.mark.long
 def test_another_python_is_told_which_one_is_wanted(bundle: Path, home: Path, tmp_path: Path) -> None:
     other = tmp_path / "numaforge.pyz"
     with zipfile.ZipFile(bundle) as archive, zipfile.ZipFile(other, "w") as changed:

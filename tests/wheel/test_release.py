@@ -59,6 +59,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout(tmp_path_factory.mktemp("source"))
 
 
+@pytest.mark.long
 def test_two_builds_are_equal_and_what_they_made_installs(source: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "elsewhere" / "other"
     assert release(source, one).returncode == 0

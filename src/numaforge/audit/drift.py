@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from numaforge.audit.kubelet import kubelet_report
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
-from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
 from numaforge.kubelet.config.comparison import differences
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.memoize import once_per_value
@@ -207,70 +207,41 @@ def _partitions(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"it is in {now}, planned {wanted.modes}", wanted.pci_address)
 
 
+def _rule(
+    rule_id: str,
+    title: str,
+    look: Callable[[NodeTopology], Iterator[Seen]],
+    scope: Scope = _planned,
+    *,
+    remedy: str = _APPLY,
+    severity: Severity = Severity.ERROR,
+) -> MachineRule:
+    return MachineRule(rule_id, severity, title, scope, _SAVED, remedy, look)
+
+
 RULES: tuple[MachineRule, ...] = (
-    MachineRule(
+    _rule(
         "NP101",
-        Severity.ERROR,
         "the saved plan cannot be read",
-        _with_plan,
-        _SAVED,
-        "plan the host again with the version of numaforge that is to see to it",
         _unreadable,
+        _with_plan,
+        remedy="plan the host again with the version of numaforge that is to see to it",
     ),
-    MachineRule(
-        "NP102", Severity.ERROR, "the host is not the one planned", _planned, _SAVED, _APPLY, _another_machine
-    ),
-    MachineRule(
-        "NP103", Severity.ERROR, "huge pages are not as planned", _planned, _SAVED, _APPLY, _hugepages
-    ),
-    MachineRule(
-        "NP104",
-        Severity.ERROR,
-        "a value of the kernel is not as planned",
-        _planned,
-        _SAVED,
-        _APPLY,
-        _kernel_values,
-    ),
-    MachineRule(
-        "NP105", Severity.ERROR, "frequency scaling is not as planned", _planned, _SAVED, _APPLY, _scaling
-    ),
-    MachineRule("NP106", Severity.ERROR, "a sysctl is not as planned", _planned, _SAVED, _APPLY, _sysctls),
-    MachineRule(
-        "NP107",
-        Severity.ERROR,
-        "the kernel has booted without planned parameters",
-        _planned,
-        _SAVED,
-        _APPLY,
-        _cmdline,
-    ),
-    MachineRule(
-        "NP108",
-        Severity.ERROR,
-        "the kubelet's settings are not as planned",
-        _with_kubelet,
-        _SAVED,
-        _APPLY,
-        _kubelet_settings,
-    ),
-    MachineRule(
+    _rule("NP102", "the host is not the one planned", _another_machine),
+    _rule("NP103", "huge pages are not as planned", _hugepages),
+    _rule("NP104", "a value of the kernel is not as planned", _kernel_values),
+    _rule("NP105", "frequency scaling is not as planned", _scaling),
+    _rule("NP106", "a sysctl is not as planned", _sysctls),
+    _rule("NP107", "the kernel has booted without planned parameters", _cmdline),
+    _rule("NP108", "the kubelet's settings are not as planned", _kubelet_settings, _with_kubelet),
+    _rule(
         "NP109",
-        Severity.WARNING,
         "the plan is for another minor of the kubelet",
-        _with_kubelet,
-        _SAVED,
-        "`numaforge apply` plans for the kubelet that is there",
         _kubelet_version,
+        _with_kubelet,
+        remedy="`numaforge apply` plans for the kubelet that is there",
+        severity=Severity.WARNING,
     ),
-    MachineRule("NP110", Severity.ERROR, "GPUs are not cut as planned", _with_mig, _SAVED, _APPLY, _mig),
-    MachineRule(
-        "NP111",
-        Severity.ERROR,
-        "AMD GPUs do not have the planned modes",
-        _with_partitions,
-        _SAVED,
-        _APPLY,
-        _partitions,
-    ),
+    _rule("NP110", "GPUs are not cut as planned", _mig, _with_mig),
+    _rule("NP111", "AMD GPUs do not have the planned modes", _partitions, _with_partitions),
 )

@@ -87,14 +87,14 @@ def generate(
       numaforge cluster generate dgx-h100 --profile training --to cluster
       numaforge cluster generate fleet/ --profile training --for volcano
     """
-    from numaforge.schedulers.kubectl_get import gang_version
+    from numaforge.schedulers.kubectl_get import Kubectl
     from numaforge.schedulers.systems import generate as generated
 
     nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
         return code
     asked = live or any(login.values())
-    folders = generated(nodes, systems, gang_version(**login) if asked else None)
+    folders = generated(nodes, systems, Kubectl(**login).gang_version() if asked else None)
     for each in folders:
         if each.nothing:
             remark(f"{each.name}: nothing to write: {each.nothing}")
@@ -232,7 +232,7 @@ def verify(
     from dataclasses import asdict
 
     from numaforge.report.wording import counted
-    from numaforge.schedulers.kubectl_get import resource_slices
+    from numaforge.schedulers.kubectl_get import Kubectl
     from numaforge.schedulers.slices import slice_deviations
     from numaforge.schedulers.systems import generate as generated
 
@@ -246,7 +246,7 @@ def verify(
         if unserved:
             passed_over[folder.name] = unserved
     if _DRA in (systems or SYSTEMS):
-        slices = resource_slices(**login)
+        slices = Kubectl(**login).resource_slices()
         if slices is None and any(node.plan.dra for node in nodes):
             passed_over.setdefault(_DRA, []).append("resource.k8s.io ResourceSlice")
         own = {node.name for node in nodes}
@@ -275,12 +275,12 @@ def verify(
 
 def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[Deviation], int, list[str]]:
     """Return what differs of a system's live objects, how many were looked at, and the kinds not served."""
-    from numaforge.schedulers.kubectl_get import identity, live_objects
+    from numaforge.schedulers.kubectl_get import Kubectl, identity
     from numaforge.schedulers.live import deviations
 
     if folder.nothing:
         remark(f"{folder.name}: nothing to hold a cluster to: {folder.nothing}")
-    live, unserved = live_objects(folder.held(), **login)
+    live, unserved = Kubectl(**login).live_objects(folder.held())
     held = folder.held_where_served(unserved)
     found = [one for each in held for one in deviations(each, folder.completed(live.get(identity(each))))]
     return found, len(held), [" ".join(kind) for kind in unserved]

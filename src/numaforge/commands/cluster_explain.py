@@ -140,10 +140,10 @@ def _workloads(
 def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
     """Return the objects of claims as kubectl gets them; where it may not, what is claimed is not known."""
     from numaforge.explain.claims import ClaimWorld, claim_world
-    from numaforge.schedulers.kubectl_get import claim_objects
+    from numaforge.schedulers.kubectl_get import Kubectl
 
     try:
-        found = claim_objects(**login)
+        found = Kubectl(**login).claim_objects()
     except NumaforgeError as error:
         return ClaimWorld(why_unknown=error.message)
     return claim_world(found or (), is_whole=True)
@@ -154,7 +154,7 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
     from numaforge.explain.cluster import group_stubs, read_cluster
     from numaforge.given import read_json
-    from numaforge.schedulers.kubectl_get import items_of, listed, live_objects
+    from numaforge.schedulers.kubectl_get import Kubectl, items_of
 
     if saved is not None:
         remedy = "save what `kubectl get nodes,pods -A -o json` prints"
@@ -163,11 +163,11 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
             return read_cluster(items_of(document))
         except NumaforgeError as error:
             raise error.at(saved) from error
-    documents = listed("nodes,pods", **login)
+    documents = Kubectl(**login).listed("nodes,pods")
     found = read_cluster(documents)
     group = found.pod(pod).member.group if pod is not None else None
     stubs = group_stubs(group) if group else []
-    return read_cluster(documents, live_objects(stubs, **login)[0].values()) if stubs else found
+    return read_cluster(documents, Kubectl(**login).live_objects(stubs)[0].values()) if stubs else found
 
 
 def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> Iterator[str]:

@@ -27,7 +27,7 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
     Raises NumaforgeError for what cannot be carried out on this node.
     """
     needed: list[Part] = []
-    for module in parts.PART_MODULES:
+    for module in parts.called(goal.roles):
         part = module.need(goal, found, needed)
         if part is not None:
             needed.append(part)
@@ -76,6 +76,6 @@ def _failed_before(plan: str, found: Found) -> str:
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:
     """Return a sentence for what is left alone: it waits for a reboot, or the host does not have it."""
-    asked = (getattr(module, "pending", None) for module in parts.PART_MODULES)  # few parts wait for anything
+    asked = (getattr(module, "pending", None) for module in parts.called(goal.roles))  # few parts wait
     sentences = (pending(goal, found) for pending in asked if pending is not None)
     return tuple(sentence for sentence in sentences if sentence)

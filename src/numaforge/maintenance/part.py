@@ -158,7 +158,7 @@ class Part:
 
 
 class PartModule(Protocol):
-    """The part.py of a role."""
+    """The part.py of a role, which is asked where a deploy has called the role."""
 
     NAME: str
 

@@ -7,19 +7,26 @@ files for both, but those that a verification or a boot runs; a verification has
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from numaforge import shell
 from numaforge.maintenance.part import PartModule
 from numaforge.roles import ROLES
+from numaforge.roles.role import ALWAYS
 
 _FOLDERS = {role.part.NAME: role.name for role in ROLES if role.part}
 _ROLES = Path(__file__).parent.parent / "roles"
 _FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 
 PART_MODULES: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role.part)
+
+
+def called(roles: Iterable[str]) -> Iterator[PartModule]:
+    """Yield the parts of the roles that deploys have called by these names, the lowest first."""
+    names = [*roles, *ALWAYS]
+    return (role.part for role in ROLES if role.part and role.among(names))
 
 
 def shell_of(names: Iterable[str]) -> list[str]:

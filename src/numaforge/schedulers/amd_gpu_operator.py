@@ -10,15 +10,14 @@ has a driver).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
 from typing import Any
 
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.kubernetes_objects import as_yaml
 from numaforge.roles.amd_partitions.plan import amd_gpus
 from numaforge.roles.device_plugin.manifests import manager_config_map
+from numaforge.roles.mig.operator import operator_name
 from numaforge.schedulers.fleet import (
     MANAGED_BY,
     ServedFleet,
@@ -101,8 +100,7 @@ def _held(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _name(spec: Mapping[str, Any]) -> str:
     """Return the name of a kind of node, which follows from its DeviceConfig alone."""
-    digest = blake2b(json.dumps(spec, sort_keys=True).encode(), digest_size=4).hexdigest()
-    return f"numaforge-{digest}"
+    return operator_name("numaforge", spec)
 
 
 def _spec(node: ServedNode) -> dict[str, Any]:

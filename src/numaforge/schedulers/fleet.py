@@ -19,7 +19,6 @@ from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
 MANAGED_BY = {"app.kubernetes.io/managed-by": "numaforge"}
-"""How long a line of what is written may be."""
 _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
@@ -33,107 +34,97 @@ def identity(document: Mapping[str, Any]) -> Identity:
     return document["apiVersion"], document["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-def live_objects(
-    planned: Sequence[Mapping[str, Any]],
-    *,
-    kubeconfig: str | None = None,
-    context: str | None = None,
-    kubectl: str | None = None,
-) -> tuple[dict[Identity, Mapping[str, Any]], tuple[tuple[str, str], ...]]:
-    """Return the objects that there are of those planned, and the versions and kinds that are not served.
+@dataclass(frozen=True)
+class Kubectl:
+    """A kubectl with a login of its own: what is None is left to it, the program to the PATH.
 
-    Raises HostUnreachableError where the API server cannot be asked, NumaforgeError for what kubectl
-    complains of.
+    Every question raises HostUnreachableError where the API server cannot be asked, and NumaforgeError for
+    what kubectl complains of.
     """
-    asked_for = ("get", "-f", "-", "-o", "json", "--show-managed-fields", "--ignore-not-found")
-    command = _command(asked_for, kubeconfig, context, kubectl)
-    unserved: list[tuple[str, str]] = []
-    while asked := [each for each in planned if (each["apiVersion"], each["kind"]) not in unserved]:
-        done = _run(command, json.dumps({"apiVersion": "v1", "kind": "List", "items": asked}))
-        missing = [(version, kind) for kind, version in _NOT_SERVED.findall(done.stderr)]
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    kubectl: str | None = None
+
+    def live_objects(
+        self, planned: Sequence[Mapping[str, Any]]
+    ) -> tuple[dict[Identity, Mapping[str, Any]], tuple[tuple[str, str], ...]]:
+        """Return the objects that there are of those planned, and the versions and kinds not served."""
+        options = ("get", "-f", "-", "-o", "json", "--show-managed-fields", "--ignore-not-found")
+        unserved: list[tuple[str, str]] = []
+        while asked := [each for each in planned if (each["apiVersion"], each["kind"]) not in unserved]:
+            done = self._run(*options, text=json.dumps({"apiVersion": "v1", "kind": "List", "items": asked}))
+            missing = [(version, kind) for kind, version in _NOT_SERVED.findall(done.stderr)]
+            if done.returncode == 0:
+                return {identity(each): each for each in _objects(done.stdout)}, tuple(unserved)
+            if not missing:
+                raise HostUnreachableError(f"kubectl cannot get the objects: {_said(done.stderr)}")
+            unserved += [each for each in dict.fromkeys(missing) if each not in unserved]
+        return {}, tuple(unserved)
+
+    def listed(self, resources: str) -> tuple[Mapping[str, Any], ...]:
+        """Return all objects of some resources in all namespaces, such as `nodes,pods`."""
+        done = self._run("get", resources, "-A", "-o", "json")
+        if done.returncode:
+            raise HostUnreachableError(f"kubectl cannot get {resources}: {_said(done.stderr)}")
+        return _objects(done.stdout)
+
+    def resource_slices(self) -> tuple[Mapping[str, Any], ...] | None:
+        """Return the ResourceSlices of all drivers with who wrote them; None where none are served."""
+        return self._served(_SLICES, "--show-managed-fields")
+
+    def claim_objects(self) -> tuple[Mapping[str, Any], ...] | None:
+        """Return what claims of devices are judged by, of all namespaces; None where none are served.
+
+        DeviceTaintRules are left out where they are not served. Raises HostUnreachableError for a login that
+        may not read them, too.
+        """
+        for resources in (f"{_CLAIMS},{_TAINT_RULES}", _CLAIMS):
+            if (found := self._served(resources, "-A")) is not None:
+                return found
+        return None
+
+    def gang_version(self) -> str:
+        """Return the best version of Kubernetes' own PodGroup that is served; empty without one."""
+        for version in gangs.VERSIONS:
+            done = self._run("get", "--raw", f"/apis/{gangs.GROUP}/{version}")
+            if done.returncode == 0:
+                if "podgroups" in _names_served(done.stdout):
+                    return version
+            elif _NOT_FOUND not in done.stderr:
+                raise HostUnreachableError(f"kubectl cannot ask for {version}: {_said(done.stderr)}")
+        return ""
+
+    def _served(self, resources: str, option: str) -> tuple[Mapping[str, Any], ...] | None:
+        """Return the objects of some resources; None where the cluster does not serve one of them."""
+        done = self._run("get", resources, "-o", "json", option)
         if done.returncode == 0:
-            return _found(done.stdout), tuple(unserved)
-        if not missing:
-            raise HostUnreachableError(f"kubectl cannot get the objects: {_said(done.stderr)}")
-        unserved += [each for each in dict.fromkeys(missing) if each not in unserved]
-    return {}, tuple(unserved)
-
-
-def listed(
-    resources: str, *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
-) -> tuple[Mapping[str, Any], ...]:
-    """Return all objects of some resources in all namespaces, such as `nodes,pods`.
-
-    Raises HostUnreachableError where the API server cannot be asked.
-    """
-    done = _run(_command(("get", resources, "-A", "-o", "json"), kubeconfig, context, kubectl), "")
-    if done.returncode:
+            return _objects(done.stdout)
+        if _NO_SUCH_RESOURCE in done.stderr:
+            return None
         raise HostUnreachableError(f"kubectl cannot get {resources}: {_said(done.stderr)}")
-    return _objects(done.stdout)
 
-
-def resource_slices(
-    *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
-) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the ResourceSlices of all drivers with who wrote them; None where the cluster serves none.
-
-    Raises HostUnreachableError where the API server cannot be asked.
-    """
-    return _served(_SLICES, ("--show-managed-fields",), kubeconfig, context, kubectl)
-
-
-def claim_objects(
-    *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
-) -> tuple[Mapping[str, Any], ...] | None:
-    """Return what claims of devices are judged by, of all namespaces; None where the cluster serves none.
-
-    DeviceTaintRules are left out where they are not served. Raises HostUnreachableError where the API server
-    cannot be asked, or answers a login that may not read them.
-    """
-    for resources in (f"{_CLAIMS},{_TAINT_RULES}", _CLAIMS):
-        if (found := _served(resources, ("-A",), kubeconfig, context, kubectl)) is not None:
-            return found
-    return None
+    def _run(self, *asked_for: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        program = self.kubectl or "kubectl"
+        command = [program, *asked_for, "--request-timeout=60s"]
+        command += [f"--kubeconfig={self.kubeconfig}"] if self.kubeconfig else []
+        command += [f"--context={self.context}"] if self.context else []
+        try:
+            return subprocess.run(
+                command, input=text, capture_output=True, text=True, check=False, timeout=_SECONDS
+            )
+        except FileNotFoundError as error:
+            raise NumaforgeError(
+                "kubectl is not there", where=program, remedy="install it, or name it: --kubectl FILE"
+            ) from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HostUnreachableError(f"kubectl does not answer: {error}", where=program) from error
 
 
 def _said(errors: str) -> str:
     """Return what kubectl has said, without the log of each of its attempts."""
     lines = errors.strip().splitlines()
     return "\n".join([line for line in lines if not _LOGGED.match(line)] or lines)[-500:]
-
-
-def _served(
-    resources: str,
-    options: Sequence[str],
-    kubeconfig: str | None,
-    context: str | None,
-    kubectl: str | None,
-) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the objects of some resources; None where the cluster does not serve one of them."""
-    done = _run(_command(("get", resources, "-o", "json", *options), kubeconfig, context, kubectl), "")
-    if done.returncode == 0:
-        return _objects(done.stdout)
-    if _NO_SUCH_RESOURCE in done.stderr:
-        return None
-    raise HostUnreachableError(f"kubectl cannot get {resources}: {_said(done.stderr)}")
-
-
-def gang_version(
-    *, kubeconfig: str | None = None, context: str | None = None, kubectl: str | None = None
-) -> str:
-    """Return the best version of Kubernetes' own PodGroup that the API server serves; empty without one.
-
-    Raises HostUnreachableError where the API server cannot be asked.
-    """
-    for version in gangs.VERSIONS:
-        asked_for = ("get", "--raw", f"/apis/{gangs.GROUP}/{version}")
-        done = _run(_command(asked_for, kubeconfig, context, kubectl), "")
-        if done.returncode == 0:
-            if "podgroups" in _names_served(done.stdout):
-                return version
-        elif _NOT_FOUND not in done.stderr:
-            raise HostUnreachableError(f"kubectl cannot ask for {version}: {_said(done.stderr)}")
-    return ""
 
 
 def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
@@ -146,31 +137,6 @@ def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
         raise NumaforgeError("holds no objects", remedy="give what `kubectl get ... -o json` prints")
     return tuple(items)
-
-
-def _command(
-    asked_for: Sequence[str], kubeconfig: str | None, context: str | None, kubectl: str | None
-) -> list[str]:
-    login = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
-    login += [f"--context={context}"] if context else []
-    return [kubectl or "kubectl", *asked_for, "--request-timeout=60s", *login]
-
-
-def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, timeout=_SECONDS
-        )
-    except FileNotFoundError as error:
-        raise NumaforgeError(
-            "kubectl is not there", where=command[0], remedy="install it, or name it: --kubectl FILE"
-        ) from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HostUnreachableError(f"kubectl does not answer: {error}", where=command[0]) from error
-
-
-def _found(text: str) -> dict[Identity, Mapping[str, Any]]:
-    return {identity(each): each for each in _objects(text)}
 
 
 def _names_served(text: str) -> set[str]:

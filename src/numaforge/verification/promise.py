@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from numaforge import shell
 from numaforge.roles import ROLES
+from numaforge.roles.role import ALWAYS
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 
 Table = Mapping[str, Any]
 """What is promised, by the name that a test shows."""
-
-_ALWAYS = ("topology",)  # what a deploy calls before all others
 
 
 def _nothing(_plan: NodePlan) -> tuple[str, ...]:
@@ -45,6 +45,11 @@ def values_of(table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterab
     return lambda plan: [path for path, _ in table(plan).values()]
 
 
+def asks_names(function: str, table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterable[str]]:
+    """Return what asks a shell function for each name of a table; nothing where it has none."""
+    return lambda plan: [shell.call(function, [*names])] if (names := table(plan)) else []
+
+
 def value_is(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     """Hold a file of the kernel to its first line."""
     path, value = expected
@@ -70,7 +75,7 @@ def all_promises() -> tuple[tuple[Role, Promise], ...]:
 
 def choices() -> tuple[str, ...]:
     """Return the names that promises are chosen by: what deploys call, and what goes with it."""
-    return tuple(dict.fromkeys([*_ALWAYS, *(role.called for role, _ in all_promises())]))
+    return tuple(dict.fromkeys([*ALWAYS, *(role.called for role, _ in all_promises())]))
 
 
 def entries(plan: NodePlan, name: str, roles: Sequence[str] | None = None) -> Table:
@@ -79,7 +84,7 @@ def entries(plan: NodePlan, name: str, roles: Sequence[str] | None = None) -> Ta
     return {
         entry: expected
         for role, promise in all_promises()
-        if promise.name == name and (roles is None or role.among([*roles, *_ALWAYS]))
+        if promise.name == name and (roles is None or role.among([*roles, *ALWAYS]))
         for entry, expected in promise.table(part).items()
     }
 
@@ -89,7 +94,7 @@ def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
     if roles is None:
         return plan
     owners = {path: role for role in ROLES if role.files for path in _paths(role, plan)}
-    called = [*roles, *_ALWAYS]
+    called = [*roles, *ALWAYS]
     return replace(
         plan,
         files=tuple(

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from numaforge.errors import HostError
-from numaforge.maintenance.part import Found, Goal, Look, Part, Unit
+from numaforge.maintenance.look import question
+from numaforge.maintenance.need import need, pending
+from numaforge.maintenance.part import Found, Goal, Part, Unit
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import role_files
@@ -66,8 +68,14 @@ def test_a_node_that_is_cut_as_planned_needs_nothing() -> None:
 
 
 def test_the_role_that_was_not_called_changes_no_gpu() -> None:
-    assert needed(goal([cut(HALF)], [gpu()], "tuning", "kubelet")) is None
-    assert mig.look(goal([cut(HALF)], [gpu()], "tuning", "kubelet")) == Look()
+    on = goal([cut(HALF)], [gpu(), passed_through()], "interrupts")
+    on = replace(on, plan=replace(on.plan, mig=replace(on.plan.mig, pending=(cut(HALF),))))
+    found = Found({}, ())
+    transaction = need(on, found)
+    assert transaction is not None
+    assert "mig" not in [part for part, *_ in question(on).calls]
+    assert {"mig", "mig_mode"}.isdisjoint(part.name for part in transaction.parts)
+    assert pending(on, found) == ()
 
 
 def test_gpus_that_no_plan_names_stay_as_they_are() -> None:
@@ -263,7 +271,6 @@ def test_the_mode_that_a_boot_brings_is_said_once() -> None:
     "on",
     [
         pytest.param(goal([cut(HALF)], [passed_through("enabled")]), id="the-mode-is-there"),
-        pytest.param(goal([cut(HALF)], [passed_through()], "tuning"), id="another-role"),
         pytest.param(goal([cut(HALF)], [passed_through()], by="gpu-operator"), id="the-gpu-operators"),
     ],
 )
@@ -278,7 +285,6 @@ def test_what_waits_for_a_reboot_that_is_not_allowed_is_said() -> None:
     assert mig_mode.pending(on, Found({}, ())) == (
         f"pending: the MIG mode ({ADDRESS} enabled); maintenance.reboot is never"
     )
-    assert mig_mode.pending(replace(on, roles=frozenset({"kubelet"})), Found({}, ())) is None
     assert mig_mode.pending(goal([cut(HALF)], [passed_through()]), Found({}, ())) is None
 
 

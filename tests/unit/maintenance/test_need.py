@@ -10,6 +10,7 @@ import pytest
 
 from numaforge.errors import HostError
 from numaforge.file_content import PLAN_PATH
+from numaforge.maintenance import parts
 from numaforge.maintenance.bundle import FileState
 from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.look import question
@@ -109,6 +110,36 @@ def written(transaction: Transaction) -> list[str]:
 
 def not_asked() -> Unit:
     pytest.fail("systemd was asked, and nothing changes")
+
+
+@pytest.mark.parametrize(
+    ("roles", "asked"),
+    [
+        pytest.param((), "files reboot watch", id="none-but-those-of-every-run"),
+        pytest.param(
+            ("kubelet",), "files reboot hugepages kubelet watch", id="the-pools-go-with-the-kubelet"
+        ),
+        pytest.param(("hugepages",), "files reboot hugepages watch", id="the-pools-alone"),
+        pytest.param(
+            ("tuning",),
+            "files kernel_cmdline reboot pcie_acs kernel_values watch",
+            id="several-that-a-deploy-calls-by-one-name",
+        ),
+        pytest.param(
+            ("mig", "rdma"), "files mig_mode reboot nics mig memlock watch", id="two-by-their-height"
+        ),
+        pytest.param(
+            ("modules", "host"), "files packages modules reboot crio watch", id="two-with-others-between"
+        ),
+        pytest.param(
+            ("amd_partitions", "imex", "interrupts", "system"),
+            "files reboot interrupts system amd_partitions imex watch",
+            id="one-part-each",
+        ),
+    ],
+)
+def test_parts_are_asked_where_their_role_was_called(roles: tuple[str, ...], asked: str) -> None:
+    assert [each.NAME for each in parts.called(roles)] == asked.split()
 
 
 POOL = pool_pages(1, "2Mi")

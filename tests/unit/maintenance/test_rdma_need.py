@@ -10,7 +10,7 @@ import pytest
 from numaforge.commands.machine import machine_of
 from numaforge.errors import HostError
 from numaforge.maintenance.bundle import FileState
-from numaforge.maintenance.part import Found, Goal, Look
+from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node, with_files
 from numaforge.profile import load_profile
 from numaforge.roles.files import part as files
@@ -40,13 +40,6 @@ def goal(*, roles: tuple[str, ...] = ("modules", "rdma"), reboot: str = "never",
 
 def found(kind: Any, *said: str) -> Found:
     return Found({}, (), said={kind.NAME: said})
-
-
-@pytest.mark.parametrize("kind", [modules, nics, memlock], ids=lambda kind: kind.NAME)
-def test_another_role_asks_and_needs_nothing(kind: Any) -> None:
-    other = goal(roles=("tuning",))
-    assert kind.look(other) == Look()
-    assert kind.need(other, found(kind), ()) is None
 
 
 @pytest.mark.parametrize(

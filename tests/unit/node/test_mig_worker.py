@@ -120,7 +120,7 @@ def test_the_modules_of_the_worker_are_joined_without_a_name_that_hides_another(
     assert len(named) == len({*named})
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(GEOMETRIES), st.sampled_from(GEOMETRIES))
 def test_any_geometry_becomes_any_other_and_again_what_it_was(
     tmp_path_factory: pytest.TempPathFactory, first: tuple[Cut, ...], second: tuple[Cut, ...]

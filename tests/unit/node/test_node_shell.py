@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,16 @@ def unassigned(text: str) -> list[str]:
         check=False,
     )
     read = {complaint["message"].split()[0] for complaint in json.loads(done.stdout)}
-    together = f"{shell.library('kernel_files')}{NODE_SCRIPT}{text}"  # roles' programs are sent with it, too
-    return sorted(
-        variable
-        for variable in read
-        if not re.search(rf"(^|[\s;{{]){variable}=|(read|for)\b[^;|]*\b{variable}\b", together, re.MULTILINE)
+    together = f"{shell.library('kernel_files')}{NODE_SCRIPT}"  # roles' programs are sent with it, too
+    return sorted(read - assigned(together) - assigned(text))
+
+
+@cache
+def assigned(text: str) -> set[str]:
+    """Return the variables that a text assigns, `read` and `for` among what does."""
+    named = re.finditer(r"(?=\b(?:read|for)\b([^;|]*))", text)
+    return {*re.findall(r"(?:^|[\s;{])(\w+)=", text, re.MULTILINE)}.union(
+        *(re.findall(r"\w+", each[1]) for each in named)
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from numaforge.commands.machine import machine_of
 from numaforge.errors import HostError, NumaforgeError
-from numaforge.maintenance.part import Found, Goal, Look
+from numaforge.maintenance.part import Found, Goal
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps, loads
@@ -151,12 +151,6 @@ def test_what_a_node_needs(wish: dict[str, Any], said: tuple[str, ...], needed: 
     part = imex.need(goal(wish), found(*said), ())
     assert (part is not None) is needed
     assert part is None or part.drains
-
-
-def test_another_role_asks_and_needs_nothing() -> None:
-    other = goal(HOST, "kubelet")
-    assert imex.look(other) == Look()
-    assert imex.need(other, found(), ()) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from numaforge.roles.allocatable.plan import devices_of
 from numaforge.roles.device_plugin import plan as device_plugin
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.device_plugin.manifests import device_plugin_config_map, device_plugin_text
-from numaforge.roles.device_plugin.plan import plan_device_plugin
 from numaforge.roles.labels import plan as labels
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
@@ -246,8 +245,9 @@ def test_a_node_that_leaves_its_geometry_to_the_operator_names_the_operator_s_co
 def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
     plan = planned(MigPlan(), **section)
     config = parse_device_plugin(device_plugin_text(plan), "rendered")
-    again = plan_device_plugin(profile(**section), config.flags.mig_strategy, dgx_h100())
-    assert again.value == plan.device_plugin
+    wish, cut_so = profile(**section), MigPlan(strategy=config.flags.mig_strategy)
+    again = device_plugin.decide(dgx_h100(), wish, decided(wish, mig=cut_so))
+    assert again.value.device_plugin == plan.device_plugin
     assert config.sharing.taken.replicas == plan.device_plugin.replicas
 
 
