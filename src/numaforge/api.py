@@ -180,10 +180,7 @@ def _scenario(machine: NodeTopology, plan: NodePlan | None, config_text: str | N
         if there is not None and config_text is not None:
             machine = replace(machine, kubelet=replace(there, config_text=config_text, drop_ins={}))
         planned = planned_node(machine, plan, files_of(kubelet, plan, text), {})
-        require_start(planned.kubelet, machine.hostname)
-        kubelet_ = planned.kubelet
-        scenario = Scenario(planned.machine, kubelet_.effective, planned.devices, version=kubelet_.version)
-        return with_claims(scenario, plan, NOTHING_KNOWN)
+        return with_claims(planned.scenario(machine.hostname), plan, NOTHING_KNOWN)
     if text is None:
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="give one: config_text, or a plan"

@@ -53,7 +53,7 @@ def read_text(
     Raises `error`, with the path, for what cannot be read, is larger than `most_mib` or is not UTF-8,
     and for a named pipe that no program writes into.
     """
-    where = "standard input" if str(path) == _STANDARD_INPUT else str(path)
+    where = _called(path)
     if not where:
         raise error("the name of a file is empty", remedy="name a file, or - for standard input")
     try:
@@ -76,6 +76,20 @@ def read_text(
             where=where,
             remedy=f"save it as UTF-8: iconv -f {_likely_encoding(content)} -t UTF-8",
         ) from failure
+
+
+def read_json(path: str | Path, *, most_mib: int = MOST_MIB, remedy: str | None = None) -> Any:
+    """Return what a file of JSON holds, which is read as by `read_text`.
+
+    Raises NumaforgeError, with the path and `remedy`, for a text that `parse_json` refuses.
+    """
+    text = read_text(path, most_mib=most_mib)
+    try:
+        return parse_json(text)
+    except NotJsonError as error:
+        raise NumaforgeError(
+            f"not a complete JSON document: {error}", where=_called(path), remedy=remedy
+        ) from error
 
 
 def parse_json(text: str) -> Any:
@@ -128,6 +142,10 @@ def mapping(value: object) -> Mapping[str, Any]:
 def mappings(value: object) -> list[Mapping[str, Any]]:
     """Return the mappings in a list; none of what is no list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _called(path: str | Path) -> str:
+    return "standard input" if str(path) == _STANDARD_INPUT else str(path)
 
 
 def _open(path: str | Path) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from decimal import Decimal
-from itertools import cycle
+from itertools import chain, count, cycle
 from typing import TypeVar
 
 Key = TypeVar("Key")
@@ -26,6 +26,12 @@ def first_of(names: Iterable[str], most: int = 3, joint: str = ", ") -> str:
     listed = list(names)
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return joint.join(listed[:most]) + more
+
+
+def unlike(name: str, taken: Collection[str]) -> str:
+    """Return a name that is none of those that are taken: `a`, else `a (2)`, `a (3)` and so on."""
+    names = chain([name], (f"{name} ({number})" for number in count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:

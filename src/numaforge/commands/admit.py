@@ -10,7 +10,6 @@ from numaforge.commands.machine import machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.admit import JudgedAdmission, answer_document, answer_text
 from numaforge.report.terminal import echo_text, show_json
 
 
@@ -31,6 +30,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     from numaforge.kubelet.admission.qos import explain
     from numaforge.kubelet.admission.scheduler import not_known, unschedulable
     from numaforge.kubelet.admission.settings import STATIC
+    from numaforge.report.admit import JudgedAdmission, answer_document, answer_text
 
     given = read_pods(pods, replicas=True)
     scenario = scenario_of(topology, given.claims, **kubelet)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import plan_or_machine, plan_with, profile_option
-from numaforge.commands.options import Command
+from numaforge.commands.options import offered
 from numaforge.errors import NumaforgeError
 from numaforge.kubelet_paths import CONFIG_PATH
 from numaforge.report.terminal import remark
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
-_OPTIONS = (
+as_planned_options = offered(
     profile_option,
     click.option(
         "--plan", metavar="FILE", type=click.Path(), help="A plan of this machine, instead of --profile."
@@ -32,13 +32,7 @@ _OPTIONS = (
         help="The node as it is now, as without --profile; if none is named, this one.",
     ),
 )
-
-
-def as_planned_options(command: Command) -> Command:
-    """Give a command the options that say how the node is: `profile`, `plan` and `live`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""The options that say how the node is: `profile`, `plan` and `live`."""
 
 
 def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bool:
@@ -67,15 +61,19 @@ def node_as_planned(
 
     Raises NumaforgeError where that cannot be, or where the plan is that of another host.
     """
+    decided = plan_for(machine, profile, plan, kubelet_version)
+    if plan is not None and decided.kubelet is not None:
+        _hold_to(decided.kubelet.version, machine, plan, kubelet_version)
+    return as_plan_makes_it(machine, decided, state)
+
+
+def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> PlannedNode:
+    """Return a machine as a plan of it makes it; `state` as for `node_as_planned`."""
     from numaforge.planning.planned_node import planned_node
     from numaforge.render import files_of
     from numaforge.roles.kubelet import kubelet
 
-    decided = plan_for(machine, profile, plan, kubelet_version)
-    if plan is not None and decided.kubelet is not None:
-        _hold_to(decided.kubelet.version, machine, plan, kubelet_version)
-    files = files_of(kubelet, decided, machine.kubelet_config)
-    return planned_node(machine, decided, files, state)
+    return planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
 
 
 def plan_for(

@@ -20,6 +20,7 @@ from numaforge.report.wording import counted
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
+    from numaforge.commands.over_inventory import Answers
     from numaforge.snapshot import Snapshot
 
 Answer = TypeVar("Answer")
@@ -65,10 +66,8 @@ def capture(
         raise click.UsageError("give either HOST or --root, not both")
     if data and not host:
         raise click.UsageError("--data says how to connect to HOST, and there is none")
-    if host and is_inventory(host):
-        return _capture_all(host, to, limits, data)
-    if limits:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    for inventory in inventories_of([host] if host else [], limits):
+        return _capture_all(inventory, to, limits, data)
     if host:
         snapshot = captured(host, data)
     else:
@@ -83,6 +82,33 @@ def is_inventory(named: str) -> bool:
     return named.endswith(".py") or Path(named, "inventory.py").is_file()
 
 
+def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
+    """Return those of the sources that are inventories; raises UsageError for limits without one."""
+    found = [source for source in sources if is_inventory(source)]
+    if limits and not found:
+        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    return found
+
+
+def captured_hosts(
+    inventory: str, limits: Sequence[str], folder: Path, data: Mapping[str, object]
+) -> tuple[Answers, dict[str, str]]:
+    """Have the hosts of an inventory captured into a folder, and return the file of each that has answered.
+
+    `data` is more host data for the run.
+    """
+    from numaforge.commands.over_inventory import ask_all
+    from numaforge.roles.topology import CAPTURED
+
+    given = {"out": str(folder.absolute()), **data}
+    words = [word for name, value in given.items() for word in ("--data", f"{name}={json.dumps(value)}")]
+    function = "numaforge.roles.topology.capture"
+    answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", words)
+    return answers, {
+        name: answers.told[name]["file"] for name in answers.settings if name not in answers.failed
+    }
+
+
 def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data: Sequence[str]) -> ExitCode:
     """Save the snapshot of each host in a folder, and say why there is none of the others."""
     if folder is None or folder == "-":
@@ -92,21 +118,15 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
     place = Path(folder)
     if place.exists() and not place.is_dir():
         raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
-    from numaforge.commands.over_inventory import ask_all
     from numaforge.report.hostnames import folded, grouped_by_reason
-    from numaforge.roles.topology import CAPTURED
 
-    function = "numaforge.roles.topology.capture"
-    out = f"out={json.dumps(str(place.absolute()))}"
-    answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", ("--data", out))
+    answers, files = captured_hosts(inventory, limits, place, {})
     failed = {name: why.removeprefix(f"{name}: ") for name, why in answers.failed.items()}
     for why, names in grouped_by_reason(failed):
         click.echo(plain(f"{folded(names)}: {why}"), err=True)
-    for name in answers.settings:
-        if name not in failed:
-            remark(f"wrote {place / Path(answers.told[name]['file']).name}")
-    captured = len(answers.settings) - len(answers.failed)
-    remark(f"{captured} of {counted(len(answers.settings), 'host')} captured")
+    for file in files.values():
+        remark(f"wrote {place / Path(file).name}")
+    remark(f"{len(files)} of {counted(len(answers.settings), 'host')} captured")
     return answers.exit_code
 
 

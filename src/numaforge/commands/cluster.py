@@ -12,10 +12,9 @@ from numaforge.commands.cluster_explain import explain
 from numaforge.commands.machine import (
     answers_of,
     each_named,
-    kubelet_version_option,
     machine_and_plan,
     machines_argument,
-    profile_option,
+    planning_options,
 )
 from numaforge.commands.options import login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
@@ -59,8 +58,7 @@ def cluster() -> None:
 
 @cluster.command()
 @machines_argument
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
 @click.option(
     "--to", "folder", metavar="DIR", type=click.Path(), help="Write a folder for each system there."
@@ -209,8 +207,7 @@ def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
 
 @cluster.command()
 @machines_argument
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--for", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only for this system.")
 @login_options
 @output_option("table", "json")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numaforge.commands.as_planned import as_plan_makes_it
 from numaforge.commands.machine import (
     each_named,
-    kubelet_version_option,
     machines_argument,
     plan_or_machine,
     plan_with,
-    profile_option,
+    planning_options,
 )
 from numaforge.commands.options import WITHIN_SECONDS, login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("pod", metavar="POD", type=click.Path(allow_dash=True))
 @machines_argument
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--limit", "limits", metavar="HOST", multiple=True, help="Only these hosts of an INVENTORY.")
 @click.option("--live", is_flag=True, help="Ask the cluster for its nodes and pods, by kubectl; read only.")
 @click.option(
@@ -154,20 +153,16 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
     """Return the cluster as a file has it, else as kubectl gets it; with the PodGroup of a pod in it."""
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
     from numaforge.explain.cluster import group_stubs, read_cluster
-    from numaforge.given import NotJsonError, parse_json, read_text
+    from numaforge.given import read_json
     from numaforge.schedulers.kubectl_get import Kubectl, items_of
 
     if saved is not None:
+        remedy = "save what `kubectl get nodes,pods -A -o json` prints"
+        document = read_json(saved, most_mib=MOST_CLUSTER_MIB, remedy=remedy)
         try:
-            documents = items_of(parse_json(read_text(saved, most_mib=MOST_CLUSTER_MIB)))
-        except NotJsonError as error:
-            remedy = "save what `kubectl get nodes,pods -A -o json` prints"
-            raise NumaforgeError(
-                f"not a complete JSON document: {error}", where=saved, remedy=remedy
-            ) from error
+            return read_cluster(items_of(document))
         except NumaforgeError as error:
             raise error.at(saved) from error
-        return read_cluster(documents)
     documents = Kubectl(**login).listed("nodes,pods")
     found = read_cluster(documents)
     group = found.pod(pod).member.group if pod is not None else None
@@ -177,16 +172,15 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
 
 def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> Iterator[str]:
     """Yield the machines that are named; those of inventories are captured into a folder."""
-    from numaforge.commands.capture import is_inventory
-    from numaforge.commands.many_machines import captured_hosts
+    from numaforge.commands.capture import captured_hosts, inventories_of
+    from numaforge.rollout.names import ANSWER_SECONDS
 
-    inventories = [source for source in sources if is_inventory(source)]
-    if limits and not inventories:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    inventories = inventories_of(sources, limits)
     for number, source in enumerate(sources):
         if source in inventories:
-            files, failed = captured_hosts(source, limits, folder / str(number), WITHIN_SECONDS)
-            for name, why in failed.items():
+            within = {ANSWER_SECONDS: WITHIN_SECONDS}
+            answers, files = captured_hosts(source, limits, folder / str(number), within)
+            for name, why in answers.failed.items():
                 remark(f"{name}: {why}")
             yield from files.values()
         else:
@@ -253,22 +247,7 @@ def _machine(
 
 
 def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:
-    from numaforge.kubelet.admission.fit import Scenario
-    from numaforge.kubelet.findings import require_start
-    from numaforge.planning.planned_node import planned_node
-    from numaforge.render import files_of
-    from numaforge.roles.kubelet import kubelet
-
-    node = planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
-    require_start(node.kubelet, name)
-    scenario = Scenario(
-        node.machine,
-        node.kubelet.effective,
-        node.devices,
-        node.state or None,
-        node.kubelet.version,
-    )
-    return _given(name, scenario, plan)
+    return _given(name, as_plan_makes_it(machine, plan, state).scenario(name), plan)
 
 
 def _as_it_is(

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.capture import is_inventory
+from numaforge.commands.capture import inventories_of
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_argument,
     machine_of,
     plan_or_machine,
     planned_machine,
-    profile_option,
+    planning_options,
 )
-from numaforge.commands.options import Command, output_option
+from numaforge.commands.options import Command, offered, output_option
 from numaforge.errors import HostError, PlanError
 from numaforge.report.terminal import save, show_json
 
@@ -42,34 +41,21 @@ def config_map_options(
     name: str, namespace: str = "gpu-operator", what: str = "ConfigMap"
 ) -> Callable[[Command], Command]:
     """Offer `--name` and `--namespace` of what a command writes, with their defaults."""
-
-    def offer(command: Command) -> Command:
-        placed = click.option(
-            "--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."
-        )
-        named = click.option("--name", default=name, show_default=True, help=f"The {what}'s name.")
-        return named(placed(command))
-
-    return offer
+    return offered(
+        click.option("--name", default=name, show_default=True, help=f"The {what}'s name."),
+        click.option("--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."),
+    )
 
 
 def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Command], Command]:
     """Offer what a ConfigMap for a manager of GPUs is made of: machines or an inventory, and its place."""
-    options = (
+    return offered(
         machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True),
         click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
-        profile_option,
-        kubelet_version_option,
+        planning_options,
         config_map_options(name, namespace),
         output_option("yaml", "json"),
     )
-
-    def offer(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return offer
 
 
 def handed_machines(
@@ -84,13 +70,10 @@ def handed_machines(
     Raises HostError, naming them, where hosts of an inventory cannot be asked or planned, and PlanError where
     none of them leaves its GPUs to the manager.
     """
-    inventory = next(filter(is_inventory, sources), None)
-    if inventory and (len(sources) > 1 or profile or kubelet_version):
-        raise click.UsageError("an INVENTORY stands alone, and says each host's profile itself")
-    if limits and not inventory:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
-    if inventory:
-        return _of_inventory(inventory, limits, handed)
+    if inventories := inventories_of(sources, limits):
+        if len(sources) > 1 or profile or kubelet_version:
+            raise click.UsageError("an INVENTORY stands alone, and says each host's profile itself")
+        return _of_inventory(inventories[0], limits, handed)
     return [_of_snapshot(source, profile, kubelet_version) for source in sources]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +12,6 @@ from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.given import BYTE_ORDER_MARK, read_text
 from numaforge.report.terminal import plain, save
-
-if TYPE_CHECKING:
-    from numaforge.convert import Conversion
 
 
 @click.command()
@@ -60,18 +57,7 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
         raise click.UsageError(f"{to} is the file that is read: name another one with --to")
     text = read_text(file, most_mib=MOST_MIB).removeprefix(BYTE_ORDER_MARK)
     made = converted(text, place, kind, name)
-    written = _as_json(made) if output == "json" else as_yaml(made, place)
+    document = {"schema": 1, **asdict(made)}
+    written = f"{json.dumps(document, indent=2)}\n" if output == "json" else as_yaml(made, place)
     save(plain(written), to)
     return ExitCode.YES
-
-
-def _as_json(made: Conversion) -> str:
-    notes = [{"field": one.field, "fate": one.fate, "key": one.key, "text": one.text} for one in made.notes]
-    document = {
-        "schema": 1,
-        "source": made.source,
-        "profile": made.profile,
-        "origins": dict(made.origins),
-        "notes": notes,
-    }
-    return f"{json.dumps(document, indent=2)}\n"

@@ -7,11 +7,10 @@ import click
 from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
 from numaforge.commands.config_maps import config_map_options
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_argument,
     machine_of,
     planned_machine,
-    profile_option,
+    planning_options,
     snapshot_argument,
 )
 from numaforge.commands.options import output_option
@@ -71,8 +70,7 @@ def check(
 
 @device_plugin.command()
 @machine_argument("MACHINE|PLAN...", nargs=-1, required=True)
-@profile_option
-@kubelet_version_option
+@planning_options
 @config_map_options("numaforge-device-plugin")
 @output_option("yaml", "json")
 def config(

@@ -10,11 +10,10 @@ import click
 
 from numaforge.commands.machine import (
     is_image_root,
-    kubelet_version_option,
     plan_of,
     plan_or_machine,
     plan_with,
-    profile_option,
+    planning_options,
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="B")
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--own", is_flag=True, help="Show what is a host's own, too: names, UUIDs, processes.")
 @output_option("table", "json")
 def diff(
@@ -113,9 +111,8 @@ def _show_differences(kind: str, found: list[Unlike], names: tuple[str, str]) ->
     if not found:
         show(Text(f"{kind}: no difference"))
         return
-    table = columns()
-    for header in (kind, *names):
-        table.add_column(header, overflow="fold")
+    headers = (kind, *names)
+    table = columns(*headers, folds=headers)
     for (path, _), alike in groupby(found, key=_entry_of_one_side):
         group = list(alike)
         if path is None or len(group) == 1:

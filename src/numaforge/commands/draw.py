@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_and_plan,
-    profile_option,
+    planning_options,
     root_option,
     snapshot_or_plan_argument,
 )
@@ -20,8 +19,7 @@ FORMATS = ("svg", "png", "pdf")
 @click.command()
 @snapshot_or_plan_argument
 @root_option
-@profile_option
-@kubelet_version_option
+@planning_options
 @file_option("FILE", "Where to save it, in the format of its name; else SVG on standard output.", *FORMATS)
 def draw(
     source: str | None,

@@ -11,7 +11,6 @@ from numaforge.commands.machine import each_named, machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
 from numaforge.report.terminal import remark, show, show_json
 
 # What is not needed for `--help` is imported where it is used.
@@ -61,6 +60,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
     from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
+    from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
 
     shape, known = _only_pod(pod)
     is_bound = False

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_and_plan,
-    profile_option,
+    planning_options,
     root_option,
     snapshot_or_plan_argument,
 )
@@ -45,8 +44,7 @@ def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str
 @host.command("runtime-class")
 @snapshot_or_plan_argument
 @root_option
-@profile_option
-@kubelet_version_option
+@planning_options
 @output_option("yaml", "json")
 def runtime_class(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None, output: str

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from numaforge.commands.options import Command
+from numaforge.commands.options import Command, offered
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.given import MOST_MIB, NotJsonError, parse_json, read_text
+from numaforge.given import MOST_MIB, read_json
 from numaforge.ordering import natural
 from numaforge.report.terminal import step
 
@@ -168,10 +168,13 @@ profile_option = click.option(
     shell_complete=_profiles,
     help="A ready profile's name, a YAML file with the intent, or the root of an image: what its nodes do.",
 )
-kubelet_version_option = click.option(
-    "--kubelet-version",
-    metavar="VERSION",
-    help="Plan for this kubelet, such as 1.36.3, instead of the one that is installed.",
+planning_options = offered(
+    profile_option,
+    click.option(
+        "--kubelet-version",
+        metavar="VERSION",
+        help="Plan for this kubelet, such as 1.36.3, instead of the one that is installed.",
+    ),
 )
 
 
@@ -308,15 +311,9 @@ def snapshot_of(source: str | None, root: str | None) -> Snapshot:
 
 def _document(source: str, most_mib: int = MOST_MIB) -> object:
     """Return what a JSON file holds."""
-    try:
-        with step(f"reading {source}"):
-            return parse_json(read_text(source, most_mib=most_mib))
-    except NotJsonError as error:
-        raise NumaforgeError(
-            f"not a complete JSON document: {error}",
-            where="standard input" if source == "-" else source,
-            remedy="give what `numaforge capture`, or `topology` or `plan` with -o json, has written",
-        ) from error
+    remedy = "give what `numaforge capture`, or `topology` or `plan` with -o json, has written"
+    with step(f"reading {source}"):
+        return read_json(source, most_mib=most_mib, remedy=remedy)
 
 
 def _machine_in(document: object, source: str) -> NodeTopology:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 from collections import Counter
@@ -19,10 +18,10 @@ from numaforge.audit.drift import saved_plan
 from numaforge.audit.facts import text_of
 from numaforge.audit.fleet import Failed, FleetAudit
 from numaforge.audit.machine import AuditedMachine, audited
-from numaforge.commands.capture import is_inventory
+from numaforge.commands.capture import captured_hosts, inventories_of
 from numaforge.commands.machine import each_named, machine_of
-from numaforge.commands.over_inventory import Answers
 from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.ordering import unlike
 from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
 from numaforge.report.terminal import progress
@@ -123,9 +122,7 @@ def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, w
 
     Each of its hosts has `within_s` seconds to answer.
     """
-    inventories = [source for source in sources if is_inventory(source)]
-    if limits and not inventories:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+    inventories = inventories_of(sources, limits)
     entries: list[_Entry] = []
     places: list[Source] = []
     for number, inventory in enumerate(inventories):
@@ -156,11 +153,7 @@ def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
     for entry, hostname in zip(entries, told, strict=True):
         own = hostname if hostname and counts[hostname] == 1 and not entry.source.host else None
         name = own or entry.source.called
-        place, number = name, 1
-        while place in named:
-            number += 1
-            place = f"{name} ({number})"
-        named[place] = entry
+        named[unlike(name, named)] = entry
     return ManyMachines(
         read={name: each.read for name, each in named.items() if isinstance(each.read, AuditedMachine)},
         failed={name: each.read for name, each in named.items() if isinstance(each.read, Failed)},
@@ -169,38 +162,12 @@ def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
     )
 
 
-def captured_hosts(
-    inventory: str, limits: Sequence[str], folder: Path, within_s: int
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Ask the hosts of an inventory, and return the snapshots' files and why there is none of the others."""
-    answers = _asked_to_capture(inventory, limits, folder, within_s)
-    files = {name: answers.told[name]["file"] for name in answers.settings if name not in answers.failed}
-    return files, dict(answers.failed)
-
-
-def _asked_to_capture(inventory: str, limits: Sequence[str], folder: Path, within_s: int) -> Answers:
-    from numaforge.commands.over_inventory import ask_all
-    from numaforge.roles.topology import CAPTURED
-
-    data = {"out": str(folder), ANSWER_SECONDS: within_s}
-    return ask_all(
-        inventory,
-        limits,
-        "numaforge.roles.topology.capture",
-        CAPTURED,
-        "asking every host what it is",
-        [word for name, value in data.items() for word in ("--data", f"{name}={json.dumps(value)}")],
-    )
-
-
 def _captured(
     inventory: str, limits: Sequence[str], folder: Path, within_s: int
 ) -> tuple[list[Source], list[_Entry]]:
     """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
-    answers = _asked_to_capture(inventory, limits, folder, within_s)
-    found = [
-        Source(answers.told[name]["file"], name) for name in answers.settings if name not in answers.failed
-    ]
+    answers, files = captured_hosts(inventory, limits, folder, {ANSWER_SECONDS: within_s})
+    found = [Source(file, name) for name, file in files.items()]
     failed = [
         _Entry(Source(None, name), Failed(why.removeprefix(f"{name}: "), name in answers.unreachable))
         for name, why in answers.failed.items()

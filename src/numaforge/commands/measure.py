@@ -130,14 +130,12 @@ class Taken:
 def _measured(
     host: str | None, limits: Sequence[str], data: Sequence[str], order: MeasureOrder, *, kept: bool
 ) -> Taken:
-    from numaforge.commands.capture import is_inventory
+    from numaforge.commands.capture import inventories_of
 
-    if host and is_inventory(host):
+    for inventory in inventories_of([host] if host else [], limits):
         if data:
             raise click.UsageError("--data says how to connect to one HOST; an INVENTORY says it itself")
-        return _kept_of_all(host, limits) if kept else _of_all(host, limits, order)
-    if limits:
-        raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
+        return _kept_of_all(inventory, limits) if kept else _of_all(inventory, limits, order)
     return _of_one(host or _THIS, data, order, kept=kept)
 
 

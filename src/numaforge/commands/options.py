@@ -21,6 +21,17 @@ OF_EVERY_COMMAND = "Options of every command"
 _VERBOSE = "Say on standard error what is done and how long it takes; -vv: what pyinfra says, too."
 
 
+def offered(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Offer several options, in the order in which `--help` shows them."""
+
+    def offer(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return offer
+
+
 def output_option(*formats: str, more: str = "", lines: bool = False) -> Callable[[Command], Command]:
     """Offer `-o`; the first format is the default, and `more` is added to its help.
 
@@ -41,11 +52,10 @@ def output_option(*formats: str, more: str = "", lines: bool = False) -> Callabl
 def file_option(metavar: str, written: str, *formats: str) -> Callable[[Command], Command]:
     """Offer `--to` for a file (`to`) and `-o` for its format (`output`), which `destination` tells apart."""
 
-    def offer(command: Command) -> Command:
-        shown = click.option("-o", "--output", metavar=f"[{'|'.join(formats)}]", help="The format.")(command)
-        return click.option("--to", metavar=metavar, type=click.Path(), help=written)(shown)
-
-    return offer
+    return offered(
+        click.option("--to", metavar=metavar, type=click.Path(), help=written),
+        click.option("-o", "--output", metavar=f"[{'|'.join(formats)}]", help="The format."),
+    )
 
 
 def destination(to: str | None, output: str | None, *formats: str) -> tuple[str | None, str | None]:
@@ -58,17 +68,14 @@ def destination(to: str | None, output: str | None, *formats: str) -> tuple[str 
     return output, None
 
 
-def login_options(command: Command) -> Command:
-    """Offer `--kubeconfig`, `--context` and `--kubectl`, for commands that look at a cluster."""
-    for offer in (
-        click.option("--kubectl", metavar="FILE", help="The kubectl to use."),
-        click.option("--context", metavar="NAME", help="The kubeconfig's context."),
-        click.option(
-            "--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use."
-        ),
-    ):
-        command = offer(command)
-    return command
+login_options = offered(
+    click.option(
+        "--kubeconfig", metavar="FILE", help="The login to the cluster; else what kubectl would use."
+    ),
+    click.option("--context", metavar="NAME", help="The kubeconfig's context."),
+    click.option("--kubectl", metavar="FILE", help="The kubectl to use."),
+)
+"""For commands that look at a cluster."""
 
 
 def _documents_as(context: click.Context, _: click.Parameter, value: str) -> str:

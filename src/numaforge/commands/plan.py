@@ -9,10 +9,9 @@ import click
 from numaforge.commands.machine import (
     answers_of,
     each_named,
-    kubelet_version_option,
     machine_and_plan,
     machines_or_plans_argument,
-    profile_option,
+    planning_options,
     root_option,
 )
 from numaforge.commands.options import output_option
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 @click.command()
 @machines_or_plans_argument
 @root_option
-@profile_option
-@kubelet_version_option
+@planning_options
 @output_option("table", "json")
 def plan(
     sources: tuple[str, ...],
@@ -69,7 +67,9 @@ def _decided(
 ) -> tuple[NodeTopology, NodePlan]:
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)
     if decided is None:
-        raise click.UsageError(f"--profile says what the node is for; ready ones: {_named_profiles()}")
+        from numaforge.profile import named_profiles
+
+        raise click.UsageError(f"--profile says what the node is for; ready ones: {named_profiles()}")
     return machine, decided
 
 
@@ -90,9 +90,3 @@ def _plan_all(
     else:
         show(plans_table(plans.found, plans.failed))
     return plans.code
-
-
-def _named_profiles() -> str:
-    from numaforge.profile import named_profiles
-
-    return named_profiles()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_and_plan,
-    profile_option,
+    planning_options,
     snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @snapshot_or_plan_argument
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--gpu", type=click.IntRange(min=0), metavar="N", help="For a process that has GPU N alone.")
 @click.option(
     "--network",
@@ -71,8 +69,7 @@ def env(
 
 @click.command("topology-xml")
 @snapshot_or_plan_argument
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--to", metavar="FILE", type=click.Path(), help="Write this file instead of printing.")
 def topology_xml(source: str | None, profile: str | None, kubelet_version: str | None, to: str | None) -> int:
     """Print NCCL's topology file (NCCL_TOPO_FILE).

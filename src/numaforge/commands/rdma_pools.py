@@ -7,13 +7,12 @@ import click
 from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
 from numaforge.commands.config_maps import config_map_options, say_manifests
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_and_plan,
     machine_argument,
     machine_of,
     machine_option,
     planned_machine,
-    profile_option,
+    planning_options,
     root_option,
     snapshot_or_plan_argument,
 )
@@ -26,8 +25,7 @@ from numaforge.report.terminal import echo_text, save, show_json
 @click.command()
 @snapshot_or_plan_argument
 @root_option
-@profile_option
-@kubelet_version_option
+@planning_options
 def config(source: str | None, root: str | None, profile: str | None, kubelet_version: str | None) -> int:
     """Print the plugin's config.json for one node, as its plan says.
 
@@ -90,8 +88,7 @@ def check(
 @click.command()
 @machine_argument("MACHINE|PLAN...", nargs=-1, required=True)
 @click.option("--image", metavar="IMAGE", required=True, help="The plugin's image, as your registry has it.")
-@profile_option
-@kubelet_version_option
+@planning_options
 @config_map_options("numaforge-rdma", "kube-system", "ConfigMap and DaemonSet")
 @output_option("yaml", "json")
 def manifests(

@@ -11,9 +11,8 @@ import click
 from numaforge.commands.capture import asked_of
 from numaforge.commands.init import write_folder
 from numaforge.commands.machine import (
-    kubelet_version_option,
     machine_and_plan,
-    profile_option,
+    planning_options,
     root_option,
     snapshot_or_plan_argument,
 )
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 @click.command()
 @snapshot_or_plan_argument
 @root_option
-@profile_option
-@kubelet_version_option
+@planning_options
 @click.option("--to", "folder", metavar="DIR", type=click.Path(), help="Write the files below this folder.")
 @click.option(
     "--data",

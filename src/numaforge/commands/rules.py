@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,7 @@ from numaforge.commands.machine import (
     machines_argument,
     root_option,
 )
-from numaforge.commands.options import output_option
+from numaforge.commands.options import Command, offered, output_option
 from numaforge.errors import ExitCode
 from numaforge.report.terminal import echo_text, show, show_json
 
@@ -24,18 +24,15 @@ if TYPE_CHECKING:
     from numaforge.findings.engine import MachineRule
     from numaforge.topology.model import NodeTopology
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 
 def judging_options(verbose: str) -> Callable[[Command], Command]:
     """Take the machines, `-v` and `-o`; `verbose` is the help of `-v`."""
-
-    def offer(command: Command) -> Command:
-        shown = output_option("table", "json")(command)
-        shown = click.option("-v", "--verbose", is_flag=True, help=verbose)(shown)
-        return machines_argument(root_option(shown))
-
-    return offer
+    return offered(
+        machines_argument,
+        root_option,
+        click.option("-v", "--verbose", is_flag=True, help=verbose),
+        output_option("table", "json"),
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from numaforge.commands.as_planned import (
     require_machine,
 )
 from numaforge.commands.machine import machine_of
-from numaforge.commands.options import Command, GroupedOption
+from numaforge.commands.options import GroupedOption, offered
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _of_kubelet = partial(
     click.option, cls=GroupedOption, heading="The kubelet, where it is not the machine's own"
 )
-_OPTIONS = (
+scenario_options = offered(
     _of_kubelet("--config", metavar="FILE", type=click.Path(), help="Else the machine's own."),
     _of_kubelet("--drop-in", metavar="DIR", type=click.Path(), help="The folder of --config-dir."),
     _of_kubelet("--flag", "flags", metavar="FLAG", multiple=True, help="A kubelet flag."),
@@ -48,13 +49,7 @@ _OPTIONS = (
         help="Start from the state files in this kubelet root directory.",
     ),
 )
-
-
-def scenario_options(command: Command) -> Command:
-    """Give a command the options that say which kubelet: the keywords of `scenario_of`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""The options that say which kubelet: the keywords of `scenario_of`."""
 
 
 def scenario_of(
@@ -81,7 +76,6 @@ def scenario_of(
     from numaforge.explain.node_claims import with_claims, without_plugins
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.inventory import inventory_as_it_is
-    from numaforge.kubelet.findings import require_start
 
     require_machine(topology, profile, plan, live=live)
     planned = asked_as_planned(profile, plan, live=live)
@@ -90,10 +84,9 @@ def scenario_of(
     if planned:
         given = given_kubelet(machine, config, drop_in, flags, kubelet_version)
         node = node_as_planned(given, profile, plan, kubelet_version, state or {})
-        require_start(node.kubelet, machine.hostname)
-        offered = read_devices(devices, node.machine) if devices else node.devices
-        held = node.state if state else None
-        scenario = Scenario(node.machine, node.kubelet.effective, offered, held, node.kubelet.version)
+        scenario = node.scenario(machine.hostname)
+        if devices:
+            scenario = replace(scenario, devices=read_devices(devices, node.machine))
         return with_claims(scenario, node.plan, objects)
     report = read_config(config, drop_in, flags, kubelet_version, machine)
     own = without_plugins(inventory_as_it_is(machine), objects)

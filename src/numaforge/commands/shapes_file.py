@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numaforge.commands.inputs import MOST_CLUSTER_MIB, MOST_PODS
 from numaforge.errors import NumaforgeError
 from numaforge.given import NotJsonError, mapping, mappings, parse_json, read_text
 from numaforge.mistakes import shown
+from numaforge.ordering import unlike
 
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
@@ -205,15 +206,9 @@ def _owner_of_all(document: Mapping[str, Any]) -> str | None:
 
 def _named(shapes: Iterable[Shape]) -> Iterator[Shape]:
     """Yield the shapes with names that tell them apart: their own, else what they ask for."""
-    from dataclasses import replace
-
     taken: set[str] = set()
     for shape in shapes:
-        name = base = shape.name or _in_words(shape.pod)
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{base} ({number})"
+        name = unlike(shape.name or _in_words(shape.pod), taken)
         taken.add(name)
         yield replace(shape, name=name, pod=shape.pod.named(name))
 

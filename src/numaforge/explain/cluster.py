@@ -45,8 +45,8 @@ Document = Mapping[str, Any]
 class LivePod:
     """A pod of the cluster; `node` is None while it waits, `reason` and `message` are those of its status.
 
-    `owner` is the kind of what made it. `started` orders the pods of a node by when its kubelet took them;
-    of one that is not `decided`, its kubelet has not said yet whether it takes it.
+    `started` orders the pods of a node by when its kubelet took them; of one that is not `decided`, its
+    kubelet has not said yet whether it takes it.
     """
 
     name: str
@@ -55,7 +55,6 @@ class LivePod:
     phase: str
     reason: str | None
     message: str | None
-    owner: str | None
     started: str
     decided: bool
     member: GangPod
@@ -205,8 +204,6 @@ def _amounts(quantities: Document) -> Iterable[tuple[str, int]]:
 def _pod(document: Document) -> LivePod:
     metadata, spec, status = (mapping(document.get(key)) for key in ("metadata", "spec", "status"))
     name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-    owners = metadata.get("ownerReferences")
-    first = owners[0] if isinstance(owners, list) and owners else {}
     node, phase = spec.get("nodeName"), str(status.get("phase") or "Pending")
     # A pod that was refused, or is on a node, is explained as its author wrote it: without one.
     free = {key: value for key, value in spec.items() if key != "nodeName"}
@@ -217,7 +214,6 @@ def _pod(document: Document) -> LivePod:
         phase=phase,
         reason=str(status["reason"]) if status.get("reason") else None,
         message=str(status["message"]) if status.get("message") else None,
-        owner=str(first.get("kind")) if isinstance(first, Mapping) and first else None,
         started=str(status.get("startTime") or metadata.get("creationTimestamp") or ""),
         decided="startTime" in status or phase != "Pending",
         member=member_of(metadata, free, name, status),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +19,7 @@ from numaforge.kubelet.admission import Container, Pod
 from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
 from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
 from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
-from numaforge.kubelet.admission.pod import CPU, MEMORY, Quantities, is_extended, shape_of_pod
+from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.settings import STATIC
 from numaforge.kubelet.minors.options import (
@@ -79,7 +80,7 @@ def aligning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
         return ()
     trial = _Trial(Workload("Pod", about.pod.name, (about,), 1), about, tuple(takers), {})
     for container in about.pod.containers:
-        for change, member in trial.fewer_cpus(container):
+        for change, member in trial.cpus(container, up=False):
             if names := tuple(each.name for each in takers if _is_aligned(each, member)):
                 return (Remedy("pod", f"{change}, to be aligned", 1, names),)
     return ()
@@ -138,8 +139,8 @@ class _Trial:
         yield from self._first(self._smaller_shares())
         yield from self._first(self._unbound())
         for container in self._largest():
-            yield from self._first(self._cpus(container, up=True))
-            yield from self._first(self._cpus(container, up=False))
+            yield from self._first(self.cpus(container, up=True))
+            yield from self._first(self.cpus(container, up=False))
             yield from self._memory(container, MEMORY)
             for resource in container.requests:
                 if resource.startswith(HUGEPAGES_PREFIX):
@@ -245,11 +246,8 @@ class _Trial:
         memory = max(pods, key=lambda each: each.requests.get(MEMORY, 0))
         return [cpus] if cpus is memory else [cpus, memory]
 
-    def fewer_cpus(self, container: Container) -> Iterator[tuple[str, GangPod]]:
-        """Yield the pod with fewer and fewer CPUs for one container."""
-        yield from self._cpus(container, up=False)
-
-    def _cpus(self, container: Container, *, up: bool) -> Iterator[tuple[str, GangPod]]:
+    def cpus(self, container: Container, *, up: bool) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with more and more CPUs for one container, or with fewer and fewer."""
         cpus, step, most = container.whole_cpus, self._step(), self._most_cpus()
         if not cpus:
             return
@@ -258,7 +256,7 @@ class _Trial:
         else:
             values = list(range(min(cpus - 1, most) // step * step, 0, -step))
         for value in _evenly(values, self._most_trials()):
-            pod = _with(self.about.pod, container, {CPU: Fraction(value)})
+            pod = self.about.pod.asking(container, {CPU: Fraction(value)})
             yield f"{value} CPUs instead of {cpus} in the container {container.name}", self._changed(pod)
 
     def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
@@ -274,7 +272,7 @@ class _Trial:
             size = size // page * page
             if not size:
                 return None
-            pod = _with(self.about.pod, container, {resource: Fraction(size)})
+            pod = self.about.pod.asking(container, {resource: Fraction(size)})
             change = f"{resource} of {format_bytes(size)} instead of {format_bytes(asked)}"
             return self._proved(f"{change} in the container {container.name}", self._changed(pod))
 
@@ -305,7 +303,7 @@ class _Trial:
                     values = {resource: Fraction(count)}
                     if in_proportion:
                         values |= self._share(container, share)
-                    pod = _with(self.about.pod, container, values)
+                    pod = self.about.pod.asking(container, values)
                     said = ", ".join(_said(name, value) for name, value in values.items())
                     yield f"{said} in the container {container.name}", self._changed(pod)
 
@@ -360,12 +358,12 @@ class _Trial:
                 change = f"topologyManagerScope: {scope}"
                 yield from self._first_of_node([(change, _setting("topologyManagerScope", scope))])
         if all(each.cpu_policy == STATIC for each in settings):
-            whole = any(each.cpu_options.full_pcpus_only for each in settings)
-            if whole:
-                yield from self._first_of_node([(f"without {FULL_PCPUS_ONLY}", _without(FULL_PCPUS_ONLY))])
+            if any(each.cpu_options.full_pcpus_only for each in settings):
+                change = f"without {FULL_PCPUS_ONLY}"
+                yield from self._first_of_node([(change, _option(FULL_PCPUS_ONLY, on=False))])
             if not all(each.cpu_options.distribute_across_numa for each in settings):
                 change = f"with {DISTRIBUTE_ACROSS_NUMA}"
-                yield from self._first_of_node([(change, _with_option(DISTRIBUTE_ACROSS_NUMA))])
+                yield from self._first_of_node([(change, _option(DISTRIBUTE_ACROSS_NUMA, on=True))])
             yield from self._first_of_node([("a whole core reserved on each NUMA node", _core_on_each)])
         if any(each.memory_policy == "Static" for each in settings):
             yield from self._first_of_node([("memoryManagerPolicy: None", _no_memory_manager)])
@@ -421,15 +419,12 @@ class _Trial:
                 more = [fresh.another(f"{fresh.name}+{number}") for number in range(count)]
                 return place(self.workload.members, [*self.nodes, *more], self.workload.domain)
 
-            low, high = 1, most
-            if len(with_more(high).where) < self.workload.least:
+            def enough(count: int) -> bool:
+                return len(with_more(count).where) >= self.workload.least
+
+            if not enough(most):
                 continue
-            while low < high:
-                middle = (low + high) // 2
-                if len(with_more(middle).where) >= self.workload.least:
-                    high = middle
-                else:
-                    low = middle + 1
+            low = 1 + bisect_left(range(1, most), True, key=enough)
             nodes = "node" if low == 1 else "nodes"
             change = f"{low} more {nodes} like {each.name}"
             yield Remedy("cluster", change, len(with_more(low).where), (each.name,))
@@ -448,26 +443,12 @@ def _tried(candidate: Candidate, settings: _Change) -> Candidate | None:
         return None
 
 
-def _options(candidate: Candidate) -> dict[str, str]:
-    return dict(
-        (candidate.scenario.config.get("cpuManagerPolicyOptions") if candidate.scenario else None) or {}
-    )
-
-
 def _setting(key: str, value: str) -> _Change:
     return lambda _: {key: value}
 
 
-def _without(option: str) -> _Change:
-    def change(candidate: Candidate) -> dict[str, Any]:
-        kept = {name: value for name, value in _options(candidate).items() if name != option}
-        return {"cpuManagerPolicyOptions": kept}
-
-    return change
-
-
-def _with_option(option: str) -> _Change:
-    return lambda candidate: {"cpuManagerPolicyOptions": {**_options(candidate), option: "true"}}
+def _option(option: str, *, on: bool) -> _Change:
+    return lambda candidate: candidate.scenario.toggled(option, on=on) if candidate.scenario else None
 
 
 def _core_on_each(candidate: Candidate) -> dict[str, Any] | None:
@@ -491,16 +472,6 @@ def _guaranteed(pod: Pod) -> Pod | None:
         limits = {**each.limits, CPU: Fraction(ceil(each.limits[CPU]))}
         containers.append(replace(each, limits=limits, requests=limits))
     return replace(pod, containers=tuple(containers))
-
-
-def _with(pod: Pod, container: Container, values: Quantities) -> Pod:
-    """Return a pod one of whose containers asks for other amounts, in requests and in the limits it has."""
-    changed = replace(
-        container,
-        requests={**container.requests, **{k: v for k, v in values.items() if k in container.requests}},
-        limits={**container.limits, **{k: v for k, v in values.items() if k in container.limits}},
-    )
-    return replace(pod, containers=tuple(changed if each is container else each for each in pod.containers))
 
 
 def _evenly(values: Sequence[int], most: int) -> Iterator[int]:

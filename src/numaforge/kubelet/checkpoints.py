@@ -145,7 +145,6 @@ class CpuState:
     `pods` are the CPUs of pods that are managed as one unit, by pod UID.
     """
 
-    policy: str
     default: frozenset[int]
     assignments: Mapping[str, Mapping[str, frozenset[int]]]
     pods: Mapping[str, frozenset[int]] = field(default_factory=dict)
@@ -164,7 +163,6 @@ class MemoryState:
     `pods` are the blocks of pods that are managed as one unit, by pod UID.
     """
 
-    policy: str
     machine: Mapping[int, Mapping[str, Any]]
     assignments: Mapping[str, Mapping[str, list[Mapping[str, Any]]]]
     pods: Mapping[str, list[Mapping[str, Any]]] = field(default_factory=dict)
@@ -234,7 +232,6 @@ def restore_memory_state(
     }
     pods = (checkpoint.get("podEntries") or {}) if by_pod else {}
     return MemoryState(
-        policy,
         checkpoint.get("machineState") or {},
         assignments,
         {pod: entry.get("memoryBlocks") or [] for pod, entry in pods.items()},
@@ -297,7 +294,7 @@ def check_memory_state(
             return "[memorymanager] machine state can not be empty when it has memory assignments"
         return None
     expected = {
-        node: _ExpectedNode({name: [table.free, 0] for name, table in tables.items()}, [node])
+        node: _ExpectedNode({name: [table.allocatable, 0] for name, table in tables.items()}, [node])
         for node, tables in machine.items()
     }
     for pod, containers in sorted(state.assignments.items()):
@@ -318,11 +315,6 @@ class FreshTable:
     total: int
     system_reserved: int
     allocatable: int
-
-    @property
-    def free(self) -> int:
-        """What is free before any assignment."""
-        return self.allocatable
 
 
 @dataclass
@@ -536,7 +528,6 @@ def _cpu_state(
         word = "CPU" if version.rules_minor >= _FIRST_MINOR_WITH_DATA else "cpu"
         raise CheckpointError(f"could not parse default {word} set {quoted(default)}: {error}") from error
     return CpuState(
-        policy,
         default_set,
         {pod: _container_cpus(pod, containers) for pod, containers in entries.items()},
         (checkpoint.get("podEntries") or {}) if by_pod else {},

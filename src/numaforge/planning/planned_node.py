@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from numaforge.file_content import FileContent
 from numaforge.kubelet.admission.device_manager import Inventory
-from numaforge.kubelet.findings import Report
+from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.findings import Report, require_start
 from numaforge.roles.amd_partitions.plan import as_planned as partitions_as_planned
 from numaforge.roles.device_plugin.plan import devices_of
 from numaforge.roles.kubelet.effect import effect, machine_as_planned
@@ -29,6 +30,12 @@ class PlannedNode:
     devices: Inventory
     state: Mapping[str, str]
     plan: NodePlan
+
+    def scenario(self, where: str | None) -> Scenario:
+        """Return the node to be filled; raises KubeletConfigError, at `where`, if no kubelet starts there."""
+        require_start(self.kubelet, where)
+        kubelet = self.kubelet
+        return Scenario(self.machine, kubelet.effective, self.devices, self.state or None, kubelet.version)
 
 
 def planned_node(

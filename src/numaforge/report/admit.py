@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.claims import NO_CLAIMS, JudgedClaims
+from numaforge.report.wording import human_bytes
 
-# What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.kubelet.admission import Admission
     from numaforge.kubelet.admission.hints import Hint
@@ -75,7 +76,6 @@ def _claim_lines(claims: JudgedClaims) -> Iterable[str]:
 
 def places_document(admission: Admission) -> dict[str, dict[str, Any]]:
     """Return by container the hint that it has, and the CPUs and the memory of its own, as JSON data."""
-    from numaforge.cpulist import format_cpulist
 
     containers: dict[str, dict[str, Any]] = {
         name: {"hint": _hint(hint)} for name, hint in admission.hint.items()
@@ -131,8 +131,6 @@ def claims_document(claims: JudgedClaims) -> dict[str, Any] | None:
 
 def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[tuple[str, str]]:
     """Yield what each container of an admitted pod got, in words."""
-    from numaforge.cpulist import format_cpulist
-    from numaforge.report.wording import human_bytes
 
     names = dict.fromkeys([*admission.hint, *admission.cpus, *admission.memory, *admission.devices])
     for name in names:
@@ -150,8 +148,6 @@ def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[t
 
 
 def _hint(hint: Hint) -> dict[str, Any]:
-    from numaforge.cpulist import format_cpulist
-
     nodes = hint.numa_nodes
     return {"numa_nodes": None if nodes is None else format_cpulist(nodes), "preferred": hint.preferred}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from numaforge.audit.fleet import (
@@ -18,7 +19,7 @@ from numaforge.audit.fleet import (
 )
 from numaforge.errors import NumaforgeError
 from numaforge.findings import Severity
-from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.given import read_json
 from numaforge.mistakes import shown
 from numaforge.ordering import grouped
 from numaforge.report.hostnames import unfolded
@@ -87,16 +88,7 @@ def _finding(each: AuditFinding) -> dict[str, Any]:
         "key": each.key,
     }
     if each.unusual:
-        document["unusual"] = [
-            {
-                "place": one.place,
-                "value": one.value,
-                "usual": one.usual,
-                "siblings": one.siblings,
-                "devices": list(one.devices),
-            }
-            for one in each.unusual
-        ]
+        document["unusual"] = [asdict(one) for one in each.unusual]
     return document
 
 
@@ -124,11 +116,7 @@ def earlier(path: str) -> Earlier:
     An entry of `findings` that has an `id` and no `key` is the whole rule. Raises NumaforgeError for a file
     that is no audit.
     """
-    text = read_text(path, most_mib=_MOST_MIB)
-    try:
-        document = parse_json(text)
-    except NotJsonError as error:
-        raise NumaforgeError(f"not a complete JSON document: {error}", where=path, remedy=_REMEDY) from error
+    document = read_json(path, most_mib=_MOST_MIB, remedy=_REMEDY)
     if not isinstance(document, dict) or not isinstance(document.get("machines"), list):
         raise NumaforgeError("is no audit: it has no list `machines`", where=path, remedy=_REMEDY)
     if document.get("schema") != 1:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numaforge.cpulist import format_cpulist
 from numaforge.report.findings import finding_lines
 from numaforge.report.sarif import sarif_log
 
@@ -27,8 +28,6 @@ def as_text(report: Report) -> str:
 
 def to_document(report: Report) -> dict[str, Any]:
     """Return the report as JSON data, schema 1."""
-    from numaforge.cpulist import format_cpulist
-
     return {
         "schema": 1,
         "kubelet": report.version,

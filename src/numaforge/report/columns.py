@@ -9,19 +9,33 @@ from rich.text import Text
 
 
 def columns(
-    *headers: str, right: Collection[str] = (), wraps: Collection[str] = (), show_footer: bool = False
+    *headers: str,
+    right: Collection[str] = (),
+    wraps: Collection[str] = (),
+    folds: Collection[str] = (),
+    style: str = "bold underline",
+    show_footer: bool = False,
 ) -> Table:
-    """Return an empty table; cells stay on one line but for those below headers that are in `wraps`."""
+    """Return an empty table; `style` is that of its headers.
+
+    Cells stay on one line but for those below headers that are in `wraps`, or in `folds`, where words are
+    broken as well.
+    """
     table = Table(
         box=None,
         padding=(0, 2, 0, 0),
         pad_edge=False,
         show_footer=show_footer,
-        header_style="bold underline",
+        header_style=style,
         footer_style="bold",
     )
     for header in headers:
-        table.add_column(header, justify="right" if header in right else "left", no_wrap=header not in wraps)
+        table.add_column(
+            header,
+            justify="right" if header in right else "left",
+            no_wrap=header not in (*wraps, *folds),
+            overflow="fold" if header in folds else "ellipsis",
+        )
     return table
 
 

@@ -38,6 +38,7 @@ from numaforge.report.wording import (
 )
 from numaforge.topology.links import (
     Device,
+    direct_nvlinks,
     gpu_names,
     nvlink_domains,
     only_numa_node,
@@ -265,10 +266,7 @@ def _domain(
     pairs = [
         _pair(names[one.pci_address], names[other.pci_address], count)
         for one, other in combinations(gpus, 2)
-        for count in (
-            max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0)),
-        )
-        if count
+        if (count := direct_nvlinks(one, other))
     ]
     if pairs:
         columns = max(1, int((inner + 4 * _GAP) // (pairs[0].width + 4 * _GAP)))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.admission.demand import qos_class
+from numaforge.kubelet.admission.pod import pod_requests
 from numaforge.ordering import grouped
 from numaforge.quantity import format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
+from numaforge.report.hostnames import folded
 from numaforge.report.wording import counted, human_bytes, wrapped
 
-# What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
     from numaforge.explain.allocation import RequestCount
     from numaforge.explain.candidates import SaidOfPod
@@ -27,6 +31,7 @@ _WIDTH = 80
 _MOST_SETS = 4
 _MOST_GROUPS = 40
 _PLACES = {"pod": "in the pod", "node": "in the nodes", "cluster": "in the cluster"}
+_STATUS = ("phase", "node", "reason", "message")
 _SENDS = "may send it"
 
 
@@ -45,7 +50,7 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
         "scheduler": answer.about.placing.scheduler,
         "likely": answer.likely,
         "domain": {"label": workload.domain, "value": answer.domain} if workload.domain else None,
-        "status": _status(subject) if subject else None,
+        "status": {name: getattr(subject, name) for name in _STATUS} if subject else None,
         "nodes": [_node_document(each) for each in answer.verdicts],
         "disagree": [each.node for each in answer.disagreeing],
         "remedies": [
@@ -72,7 +77,7 @@ def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
     for unseen in _not_judged(answer):
         lines += wrapped(f"not judged: {unseen}", _WIDTH, "")
     for doubt in dict.fromkeys(doubt for each in answer.verdicts for doubt in each.doubts):
-        names = _folded(each.node for each in answer.verdicts if doubt in each.doubts)
+        names = folded(each.node for each in answer.verdicts if doubt in each.doubts)
         lines += wrapped(f"{names}: {doubt}", _WIDTH, "")
     return "\n".join(lines)
 
@@ -114,7 +119,7 @@ def _table(answer: Explanation) -> Iterator[str]:
     for group in groups[:_MOST_GROUPS]:
         judged = group[0].judgement
         placed = str(sum(each.placed for each in group)) if many else ""
-        names = _folded(each.node for each in group)
+        names = folded(each.node for each in group)
         rows.append((names, "; ".join(judged.reasons) or _SENDS, _kubelet_in_short(judged), placed))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     limits = (24, 28, 24, 4)
@@ -126,8 +131,6 @@ def _table(answer: Explanation) -> Iterator[str]:
 
 
 def _row(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
-    import textwrap
-
     parts = [
         textwrap.wrap(cell.replace(",", ", ") if " " not in cell else cell, width or 1) or [""]
         for cell, width in zip(cells, widths, strict=True)
@@ -143,7 +146,7 @@ def _details(answer: Explanation) -> Iterator[str]:
         judged = group[0].judgement
         if judged.reasons and not judged.requests:
             continue
-        yield click.style(_folded(each.node for each in group), bold=True)
+        yield click.style(folded(each.node for each in group), bold=True)
         for line in (*map(_request, judged.requests), *_given(group)):
             yield from wrapped(line, _WIDTH)
         if judged.reasons:
@@ -188,8 +191,6 @@ def _given_on(judged: SaidOfPod) -> Iterator[str]:
 
 
 def _near(device: ClaimedDevice) -> str:
-    from numaforge.cpulist import format_cpulist
-
     return f" (NUMA {format_cpulist(device.numa_nodes)})" if device.numa_nodes else ""
 
 
@@ -203,7 +204,7 @@ def _disagreement(answer: Explanation) -> Iterator[str]:
         ("The scheduler", "the scheduler counts") if default else ("The default filters", "they count")
     )
     said = (
-        f"{who} may send it to {_folded(names)}, where it fails with {' or '.join(reasons)}: {does} a node's "
+        f"{who} may send it to {folded(names)}, where it fails with {' or '.join(reasons)}: {does} a node's "
         f"resources, and {'sees' if default else 'see'} no NUMA nodes."
     )
     if default and answer.likely in names and sum(not each.judgement.reasons for each in answer.verdicts) > 1:
@@ -216,25 +217,20 @@ def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
     if remedy.of == "cluster":
         yield from wrapped(f"{_PLACES[remedy.of]}: {remedy.change}", _WIDTH)
         return
-    yield from wrapped(f"{_PLACES[remedy.of]}: {remedy.change}; then {where} {_folded(remedy.nodes)}", _WIDTH)
+    yield from wrapped(f"{_PLACES[remedy.of]}: {remedy.change}; then {where} {folded(remedy.nodes)}", _WIDTH)
 
 
 def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode]]:
     """Return the nodes of which the same is said together, those that take the pod first."""
-    groups: dict[object, list[OfNode]] = {}
-    for each in answer.verdicts:
-        judged = each.judgement
-        said = (
-            judged.reasons,
-            judged.requests,
-            repr(judged.kubelet) if not judged.reasons else _kubelet_in_short(judged),
-        )
-        groups.setdefault((*said, judged.unknown, by_placed and each.placed), []).append(each)
-    return sorted(groups.values(), key=lambda group: _order(group[0].judgement))
 
+    def said_of(judged: SaidOfPod) -> tuple[object, ...]:
+        kubelet = _kubelet_in_short(judged) if judged.reasons else repr(judged.kubelet)
+        return judged.reasons, judged.requests, kubelet, judged.unknown
 
-def _order(judged: SaidOfPod) -> tuple[bool, bool]:
-    return bool(judged.reasons), not judged.fits
+    groups = grouped(
+        ((*said_of(each.judgement), by_placed and each.placed), each) for each in answer.verdicts
+    ).values()
+    return sorted(groups, key=lambda group: (bool(group[0].judgement.reasons), not group[0].judgement.fits))
 
 
 def _kubelet_in_short(judged: SaidOfPod) -> str:
@@ -248,8 +244,6 @@ def _kubelet_in_short(judged: SaidOfPod) -> str:
 
 
 def _sets(opinion: Opinion) -> str:
-    from numaforge.cpulist import format_cpulist
-
     if opinion.preferred is None:
         return "anywhere"
     if not opinion.preferred:
@@ -270,12 +264,10 @@ def _not_judged(answer: Explanation) -> Iterator[str]:
     yield from answer.workload.notes
     unseen = grouped((what, each.node) for each in answer.verdicts for what in each.not_seen)
     for what, nodes in unseen.items():
-        yield f"{what}, which is not known of {_folded(nodes)}"
+        yield f"{what}, which is not known of {folded(nodes)}"
 
 
 def _asked_in_words(pod: Pod) -> str:
-    from numaforge.kubelet.admission.demand import qos_class
-
     parts = []
     for resource, amount in _asks(pod)["requests"].items():
         if resource == "cpu":
@@ -288,24 +280,12 @@ def _asked_in_words(pod: Pod) -> str:
 
 
 def _asks(pod: Pod) -> dict[str, Any]:
-    from numaforge.kubelet.admission.demand import qos_class
-    from numaforge.kubelet.admission.pod import pod_requests
-
     return {
         "qos": qos_class(pod),
         "requests": {
             resource: int(amount) if amount.denominator == 1 else float(amount)
             for resource, amount in pod_requests(pod).items()
         },
-    }
-
-
-def _status(subject: LivePod) -> dict[str, Any]:
-    return {
-        "phase": subject.phase,
-        "node": subject.node,
-        "reason": subject.reason,
-        "message": subject.message,
     }
 
 
@@ -356,8 +336,6 @@ def _kubelet_document(admission: Admission) -> dict[str, Any]:
 
 
 def _opinion_document(opinion: Opinion) -> dict[str, Any]:
-    from numaforge.cpulist import format_cpulist
-
     return {
         "resource": opinion.resource,
         "preferred": None
@@ -365,9 +343,3 @@ def _opinion_document(opinion: Opinion) -> dict[str, Any]:
         else [format_cpulist(each) for each in opinion.preferred],
         "otherwise": None if opinion.otherwise is None else format_cpulist(opinion.otherwise),
     }
-
-
-def _folded(names: Iterable[str]) -> str:
-    from numaforge.report.hostnames import folded
-
-    return folded(names)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.report.admit import in_the_way
+from numaforge.report.columns import columns
+from numaforge.report.wording import counted, human_bytes
 
-# What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from numaforge.kubelet.admission.fit import Fit, FitReport, LargestShape
     from numaforge.kubelet.admission.node import Free, FreeOnNumaNode
 
@@ -36,23 +38,14 @@ def fit_document(report: FitReport) -> dict[str, Any]:
             for each in report.alternatives
         ],
         "left": free_document(free) if free else None,
-        "advice": [{"change": advice.change, "pods": advice.pods} for advice in report.advice],
+        "advice": [asdict(advice) for advice in report.advice],
         "not_tried": report.not_tried,
     }
 
 
 def shape_documents(resource: str | None, shapes: Iterable[LargestShape]) -> list[dict[str, Any]]:
     """Return the largest shapes as JSON data."""
-    return [
-        {
-            "resource": resource,
-            "devices": shape.devices,
-            "pods": shape.pods,
-            "cpus": shape.cpus,
-            "memory_bytes": shape.memory_bytes,
-        }
-        for shape in shapes
-    ]
+    return [{"resource": resource, **asdict(shape)} for shape in shapes]
 
 
 def fit_tables(
@@ -64,10 +57,6 @@ def fit_tables(
     unknown: Sequence[str] = (),
 ) -> RenderableType:
     """Return what fits on one node: by policy, what is left over, what would help, the largest shapes."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from numaforge.report.wording import counted
 
     configured = report.configured
     parts: list[RenderableType] = [
@@ -95,13 +84,9 @@ def hosts_table(
 
     `together` has how many pods run on each of the nodes that run some at once.
     """
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("node", "pods", "runs out", "pods at best", "with"):
-        table.add_column(heading, justify="right" if heading.startswith("pods") else "left")
+    headers = ("node", "pods", "runs out", "pods at best", "with")
+    table = columns(*headers, right=("pods", "pods at best"), wraps=headers, style="dim")
     ordered = sorted(reports, key=lambda report: -report[1].configured.pods)
     for node, report in ordered:
         configured = report.configured
@@ -119,11 +104,8 @@ def hosts_table(
 
 
 def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("policy", "scope", "pods", "runs out"):
-        table.add_column(heading, justify="right" if heading == "pods" else "left")
+    headers = ("policy", "scope", "pods", "runs out")
+    table = columns(*headers, right=("pods",), wraps=headers, style="dim")
     for each in alternatives:
         mark = "  <- configured" if each is configured else ""
         runs_out = each.error or in_the_way(each.runs_out)
@@ -141,7 +123,6 @@ _NUMA_NODES_FOLDED = 3
 
 def left_on_node(free: Free) -> list[RenderableType]:
     """Return the table of what is left, with a line in place of the NUMA nodes on which nothing is."""
-    from rich.text import Text
 
     bare = [node.id for node in free.numa_nodes if not _has_left(node)]
     if len(bare) < _NUMA_NODES_FOLDED:
@@ -155,16 +136,11 @@ def _has_left(node: FreeOnNumaNode) -> bool:
 
 
 def _left_table(free: Free) -> RenderableType:
-    from rich.table import Table
-
-    from numaforge.report.wording import human_bytes
-
     if len(free.devices) > _RESOURCES_ACROSS or any(node.hugepages for node in free.numa_nodes):
         return _left_by_resource(free)
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("NUMA node", "exclusive CPUs", "memory", *free.devices):
-        table.add_column(heading, justify="right")
+    headers = ("NUMA node", "exclusive CPUs", "memory", *free.devices)
+    table = columns(*headers, right=headers, wraps=headers, style="dim")
     for node in free.numa_nodes:
         cpus = "-" if node.cpus is None else str(len(node.cpus))
         memory = "-" if node.memory_bytes is None else human_bytes(node.memory_bytes)
@@ -176,14 +152,9 @@ def _left_table(free: Free) -> RenderableType:
 
 def _left_by_resource(free: Free) -> RenderableType:
     """Return the same with a row for each resource and a column for each NUMA node."""
-    from rich.table import Table
 
-    from numaforge.report.wording import human_bytes
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("resource", overflow="fold")
-    for heading in (*(f"NUMA {node.id}" for node in free.numa_nodes), "all"):
-        table.add_column(heading, justify="right")
+    counts = (*(f"NUMA {node.id}" for node in free.numa_nodes), "all")
+    table = columns("resource", *counts, right=counts, wraps=counts, folds=("resource",), style="dim")
     cpus = ["-" if node.cpus is None else str(len(node.cpus)) for node in free.numa_nodes]
     memory = [
         "-" if node.memory_bytes is None else human_bytes(node.memory_bytes) for node in free.numa_nodes
@@ -201,13 +172,8 @@ def _left_by_resource(free: Free) -> RenderableType:
 
 
 def _shape_table(shapes: Iterable[LargestShape]) -> RenderableType:
-    from rich.table import Table
-
-    from numaforge.report.wording import human_bytes
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("devices", "pods", "CPUs each", "memory each"):
-        table.add_column(heading, justify="right")
+    headers = ("devices", "pods", "CPUs each", "memory each")
+    table = columns(*headers, right=headers, wraps=headers, style="dim")
     for shape in shapes:
         sizes = (str(shape.cpus), human_bytes(shape.memory_bytes)) if shape.pods else ("-", "-")
         table.add_row(str(shape.devices), str(shape.pods), *sizes)
@@ -216,7 +182,6 @@ def _shape_table(shapes: Iterable[LargestShape]) -> RenderableType:
 
 def free_document(free: Free) -> dict[str, Any]:
     """Return what is left on a node as JSON data; huge pages where the memory manager has some."""
-    from numaforge.cpulist import format_cpulist
 
     return {
         "cpu_milli": free.cpu_milli,

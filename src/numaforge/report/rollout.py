@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
+from numaforge.report.columns import columns
 from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.racks import disagreement_text
@@ -152,9 +153,8 @@ def _changes_of_groups(
 
 
 def _turns(ahead: Sequence[NodeOutlook]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in ("Turn", "Node", "Domain", "Pods to evict", "In the way"):
-        table.add_column(title, justify="right" if title in ("Turn", "Pods to evict") else "left")
+    titles = ("Turn", "Node", "Domain", "Pods to evict", "In the way")
+    table = columns(*titles, right=("Turn", "Pods to evict"), wraps=titles, style="table.header")
     for turn, each in enumerate(ahead, start=1):
         troubles = "\n".join(_troubles(each)) or "-"
         row = (str(turn), each.needs.host, each.domain or "-", str(each.evicted), troubles)
@@ -284,9 +284,8 @@ def _slots(slots: Sequence[Slot], verbose: bool) -> list[Text]:
 
 
 def _nodes(nodes: Sequence[NodeStatus]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in ("Node", "State", "By", "Why"):
-        table.add_column(title, overflow="fold")
+    titles = ("Node", "State", "By", "Why")
+    table = columns(*titles, folds=titles, style="table.header")
     for each in nodes:
         marks = [
             _node_state(each),

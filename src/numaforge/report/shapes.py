@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from numaforge.kubelet.admission.scheduler import is_counted
+from numaforge.report.columns import columns
 from numaforge.report.fit import free_document, left_on_node
 from numaforge.report.hostnames import folded
 from numaforge.report.wording import counted
 
-# What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from numaforge.kubelet.admission.shapes import KindOutcome, Load, SettingOutcome, ShapesReport
 
 
@@ -32,8 +34,6 @@ def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
 
 def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> RenderableType:
     """Return the settings beside each other, what each shape gets, and what is left that no shape can use."""
-    from rich.console import Group
-    from rich.text import Text
 
     total = sum(each.count for each in load.shapes)
     shapes = counted(len(load.shapes), "shape")
@@ -58,15 +58,8 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
 
 
 def _settings_table(report: ShapesReport, total: int) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("policy", "scope", "pods", "served", "aligned", "GPUs", "refused", ""):
-        table.add_column(
-            heading,
-            justify="left" if heading in ("policy", "scope", "") else "right",
-            no_wrap=heading in ("policy", "scope"),
-        )
+    numbers = ("pods", "served", "aligned", "GPUs", "refused")
+    table = columns("policy", "scope", *numbers, "", right=numbers, wraps=(*numbers, ""), style="dim")
     table.add_row("sums alone", "", *_numbers(report.sums, total), "")
     rows = report.policies if report.configured in report.policies else (report.configured, *report.policies)
     for each in rows:
@@ -110,12 +103,9 @@ def _advice(report: ShapesReport) -> str:
 
 
 def _shapes_table(report: ShapesReport, load: Load) -> RenderableType:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
     same = report.best is report.configured
-    for heading in ("shape", "pods", "by sums", "as configured", *(() if same else ("at best",))):
-        table.add_column(heading, justify="left" if heading == "shape" else "right", overflow="fold")
+    counts = ("pods", "by sums", "as configured", *(() if same else ("at best",)))
+    table = columns("shape", *counts, right=counts, folds=("shape", *counts), style="dim")
     for shape in load.shapes:
         runs = [report.sums, report.configured, *(() if same else (report.best,))]
         table.add_row(shape.name, str(shape.count), *(str(each.admitted.get(shape.name, 0)) for each in runs))
@@ -124,9 +114,6 @@ def _shapes_table(report: ShapesReport, load: Load) -> RenderableType:
 
 def _left(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
     """Yield what no shape can use of one node of a kind: of resources that some shape asks for, and GPUs."""
-    from rich.text import Text
-
-    from numaforge.kubelet.admission.scheduler import is_counted
 
     if kind.free is None:
         return

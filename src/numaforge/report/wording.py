@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
+from numaforge.ordering import grouped
 from numaforge.report.terminal import plain
 from numaforge.topology.gpu_models import model_of
 from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.pcie_lanes import lanes
-from numaforge.topology.slices import slicing_of
+from numaforge.topology.slices import partitions_of
 
 if TYPE_CHECKING:
     from numaforge.topology.model import Accelerator, Gpu, MachineShape, Nic, NodeTopology, PciLink
@@ -82,10 +83,9 @@ def empty_numa_nodes(ids: Iterable[int], topology: MachineShape | None) -> list[
     `28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33`.
     """
     of_gpus = nodes_of_gpus(topology) if topology else frozenset()
-    kinds: dict[str, list[int]] = {}
-    for node in ids:
-        kind = "of GPUs without memory" if node in of_gpus else "without CPUs and memory"
-        kinds.setdefault(kind, []).append(node)
+    kinds = grouped(
+        ("of GPUs without memory" if node in of_gpus else "without CPUs and memory", node) for node in ids
+    )
     return [
         f"{counted(len(nodes), 'NUMA node')} {kind}: {format_cpulist(nodes)}" for kind, nodes in kinds.items()
     ]
@@ -112,14 +112,14 @@ def gpu_label(gpu: Gpu) -> str:
 
 def slices_label(gpu: Gpu) -> str:
     """Return how a GPU is cut into slices: `MIG on`, `CPX NPS4 x8`, `no` where it cannot be."""
-
-    slicing = slicing_of(gpu)
-    if slicing is None:
+    partition = gpu.partition
+    if partition is not None:
+        count = partitions_of(gpu) or 1
+        words = (partition.compute, partition.memory, f"x{count}" if count > 1 else None)
+        return " ".join(filter(None, words)) or "unknown"
+    if not gpu.mig_capable:
         return "" if gpu.mig_capable is None else "no"
-    if slicing.technique == "mig":
-        return {"enabled": "MIG on", "disabled": "MIG off"}.get(slicing.mode or "", "MIG unknown")
-    count = f"x{slicing.slices}" if slicing.slices and slicing.slices > 1 else None
-    return " ".join(filter(None, (slicing.mode, slicing.memory_mode, count))) or "unknown"
+    return {"enabled": "MIG on", "disabled": "MIG off"}.get(gpu.mig_mode or "", "MIG unknown")
 
 
 def slicing_in_force(gpu: Gpu) -> str:

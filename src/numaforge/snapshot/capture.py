@@ -7,7 +7,7 @@ import posixpath
 import re
 import subprocess
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import pairwise
@@ -161,13 +161,13 @@ def _sections(lines: Sequence[str]) -> Snapshot:
     commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
     commands |= {name: "\n".join(held) for (kind, name), held in blobs.items() if kind == "C"}
     commands |= answers
-    nvml = commands.pop("nvml", None)
+    nvml, nvidia_smi = commands.pop("nvml", None), commands.pop("nvidia-smi -q -x", None)
     return Snapshot(
         files=_clean({path: _small("\n".join(held)) for path, held in attributes.items()}, texts),
         links=_resolved(links),
-        commands={name: answer.strip() for name, answer in commands.items() if name != "nvidia-smi -q -x"},
+        commands={name: answer.strip() for name, answer in commands.items()},
         nvml=None if nvml is None else _nvml_answer(nvml),
-        nvidia_smi=_given(commands.get("nvidia-smi -q -x"), redaction.redact_nvidia_smi),
+        nvidia_smi=None if nvidia_smi is None else redaction.redact_nvidia_smi(nvidia_smi),
         unreadable=tuple(sorted(unreadable)),
     )
 
@@ -233,10 +233,6 @@ def _nvml_answer(text: str) -> Mapping[str, Any]:
     if not isinstance(answer, dict):
         raise SnapshotError(f"the NVML probe printed something else than a mapping: {text[:80]!r}")
     return answer
-
-
-def _given(text: str | None, change: Callable[[str], str]) -> str | None:
-    return None if text is None else change(text)
 
 
 def _decode(hex_text: str) -> str:
@@ -462,13 +458,13 @@ class _Tree:
 
     def _kubelet_paths(self) -> Iterator[str]:
         """Yield the files that the kubelet reads, which its flags name wherever these are written."""
-        processes = [
-            posixpath.dirname(path)
-            for path in self._glob("/proc/[0-9]*/comm")
-            if self._small(path) == "kubelet"
-        ]
+        processes = self._processes(("kubelet",))
         yield from (f"{process}/{name}" for process in processes for name in ("cmdline", "cgroup"))
-        yield from (f"{process}/{name}" for process in self._daemons() for name in ("comm", "cgroup"))
+        yield from (
+            f"{process}/{name}"
+            for process in self._processes(catalogue.DAEMONS)
+            for name in ("comm", "cgroup")
+        )
         for process in self._processes(catalogue.HOST_DAEMONS):
             yield from (f"{process}/{name}" for name in ("comm", "cgroup", "limits"))
         yield from self._tuned_profiles(self._text(catalogue.TUNED_PROFILE).split(), set())
@@ -502,11 +498,8 @@ class _Tree:
     def _has_nvidia(self) -> bool:
         return any(self._find(f"/sys/module/{name}") for name in ("nvidia", "nouveau"))
 
-    def _daemons(self) -> list[str]:
-        """Return the folders of the processes that are NVIDIA's daemons."""
-        return self._processes(catalogue.DAEMONS)
-
     def _processes(self, names: Collection[str]) -> list[str]:
+        """Return the folders of the processes that are called so."""
         return [
             posixpath.dirname(path) for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names
         ]
@@ -532,7 +525,7 @@ class _Tree:
         ]
         said = {
             "present": " ".join(present),
-            "daemons": " ".join(posixpath.basename(folder) for folder in self._daemons()),
+            "daemons": " ".join(posixpath.basename(folder) for folder in self._processes(catalogue.DAEMONS)),
             "host daemons": " ".join(map(posixpath.basename, self._processes(catalogue.HOST_DAEMONS))),
         }
         if self._is_file(catalogue.IMEX_NODES):
@@ -556,11 +549,7 @@ class _Tree:
                 yield path
 
     def _text(self, path: str) -> str:
-        try:
-            content = self._read(path)
-        except PermissionError:
-            return ""
-        return "" if content is None else content.decode("utf-8", "replace")
+        return (self._bytes(path) or b"").decode("utf-8", "replace")
 
     def _bytes(self, path: str) -> bytes | None:
         try:
@@ -569,11 +558,7 @@ class _Tree:
             return None
 
     def _small(self, path: str) -> str | None:
-        try:
-            content = self._read(path)
-        except PermissionError:
-            return None
-        return _small(content.decode("utf-8", "replace")) if content else None
+        return _small(text) if (text := self._text(path)) else None
 
     def _is_file(self, path: str) -> bool:
         real = self._find(path)

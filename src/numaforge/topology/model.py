@@ -164,24 +164,6 @@ class GpuPartition:
 
 
 @dataclass(frozen=True)
-class Slicing:
-    """How one device is cut into slices, whatever its vendor calls them.
-
-    `technique` is "mig" or "xcp" (AMD's accelerated compute partitions). `slices` counts the devices that
-    workloads see of it: 1 where it is whole, None where that is not known. `slice_bytes` is the memory of
-    each, where they are alike.
-    """
-
-    technique: str
-    mode: str | None
-    modes: tuple[str, ...]
-    slices: int | None
-    memory_mode: str | None = None
-    memory_modes: tuple[str, ...] = ()
-    slice_bytes: int | None = None
-
-
-@dataclass(frozen=True)
 class ComputeInstanceShape:
     """Of a `ComputeInstance`, what it is cut to."""
 

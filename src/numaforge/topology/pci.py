@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 
 from numaforge.given import digits
 from numaforge.ordering import grouped
@@ -199,15 +200,13 @@ def addresses_of(snapshot: Snapshot, kind: re.Pattern[str]) -> Iterator[tuple[st
 
 def read_pci_paths(snapshot: Snapshot, addresses: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return for each function the way from its root down to itself: `("pci0000:15", "0000:15:01.0")`."""
-    paths: dict[str, tuple[str, ...]] = {}
-    for address in addresses:
-        parts = snapshot.links.get(f"/sys/bus/pci/devices/{address}", "").split("/")
-        root = next(
-            (number for number, part in enumerate(parts) if re.fullmatch(r"pci[0-9a-f:]+", part)), None
-        )
-        if root is not None:
-            paths[address] = tuple(parts[root:])
-    return paths
+    links = {address: snapshot.links.get(f"/sys/bus/pci/devices/{address}", "") for address in addresses}
+    return {address: path for address, link in links.items() if (path := path_from_root(link))}
+
+
+def path_from_root(link: str) -> tuple[str, ...]:
+    """Return the part of a function's link in sysfs that begins with its root; () where there is none."""
+    return tuple(dropwhile(lambda part: not re.fullmatch(r"pci[0-9a-f:]+", part), link.split("/")))
 
 
 def functions(snapshot: Snapshot) -> list[Function]:

@@ -13,7 +13,7 @@ from numaforge.snapshot.model import Snapshot
 from numaforge.snapshot.pci_functions import capabilities, extended_capabilities, from_text
 from numaforge.topology.model import AccessControl, Gpu, PciFunction, PeerMemory, RdmaDevice
 from numaforge.topology.nvidia_install import read_parameters
-from numaforge.topology.pci import functions
+from numaforge.topology.pci import functions, path_from_root
 
 _ACCESS_CONTROL, _ADDRESS_TRANSLATION = (
     0x000D,
@@ -46,7 +46,7 @@ def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
             iommu_group=group,
             iommu_domain=snapshot.files.get(f"{folder}/iommu_group/type", "").strip() or None,
             card=snapshot.files.get(f"{folder}/vpd"),
-            path=_path(snapshot.links.get(folder, "")),
+            path=path_from_root(snapshot.links.get(folder, "")),
             max_read_request=None if control is None else _SMALLEST << (control >> 12 & 7),
             max_payload=None if control is None else _SMALLEST << (control >> 5 & 7),
         )
@@ -145,12 +145,6 @@ def with_direct_functions(
         if len(own) > 1:
             own.pop(0)
     return tuple(found)
-
-
-def _path(target: str) -> tuple[str, ...]:
-    parts = target.split("/")
-    root = next((place for place, part in enumerate(parts) if re.fullmatch(r"pci[0-9a-f:]+", part)), None)
-    return () if root is None else tuple(parts[root:])
 
 
 def _group_number(target: str | None) -> int | None:

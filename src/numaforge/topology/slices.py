@@ -1,31 +1,14 @@
-"""Devices that are cut into slices: MIG's instances and AMD's compute partitions, in one form."""
+"""Devices that are cut into slices: MIG's instances and AMD's compute partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from numaforge.topology.gpu_models import COMPUTE_DIES
-from numaforge.topology.model import ComputeInstanceShape, GpuShape, Slicing
+from numaforge.topology.model import ComputeInstanceShape, GpuShape
 
 # The partitions of a mode; CPX has one per compute die.
 PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
-
-
-def slicing_of(gpu: GpuShape) -> Slicing | None:
-    """Return how a GPU is cut, or could be; None for one that is always whole, or not known to be cut."""
-    if gpu.partition is not None:
-        return Slicing(
-            technique="xcp",
-            mode=gpu.partition.compute,
-            modes=gpu.partition.available_compute,
-            slices=partitions_of(gpu),
-            memory_mode=gpu.partition.memory,
-            memory_modes=gpu.partition.available_memory,
-            slice_bytes=gpu.partition.memory_bytes,
-        )
-    if not gpu.mig_capable:
-        return None
-    return Slicing("mig", gpu.mig_mode, ("disabled", "enabled"), _count(gpu))
 
 
 def partitions_of(gpu: GpuShape) -> int | None:
@@ -66,11 +49,3 @@ def mig_devices(gpu: GpuShape) -> Iterator[tuple[str | None, ComputeInstanceShap
                 continue
             smaller = one.slices is not None and one.slices < offer.slices
             yield f"{one.slices}c.{offer.name}" if smaller else offer.name, one
-
-
-def _count(gpu: GpuShape) -> int | None:
-    if gpu.mig_mode == "disabled":
-        return 1
-    if gpu.mig_mode is None or gpu.gpu_instances is None:
-        return None
-    return sum(1 for _ in mig_devices(gpu))

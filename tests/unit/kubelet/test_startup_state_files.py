@@ -197,8 +197,8 @@ def test_a_fresh_state_always_fits_its_own_reservation(
     online: frozenset[int], reserved: frozenset[int]
 ) -> None:
     reserved &= online
-    assert check_cpu_state(CpuState("static", online, {}), online, reserved, strict=False) is None
-    assert check_cpu_state(CpuState("static", online - reserved, {}), online, reserved, strict=True) is None
+    assert check_cpu_state(CpuState(online, {}), online, reserved, strict=False) is None
+    assert check_cpu_state(CpuState(online - reserved, {}), online, reserved, strict=True) is None
 
 
 @given(cpu_sets)

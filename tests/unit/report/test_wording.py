@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.report.wording import human_bytes, nic_speed, pcie_link, wrapped_cpulist
-from numaforge.topology.model import Nic, PciLink
+from numaforge.report.wording import human_bytes, nic_speed, pcie_link, slices_label, wrapped_cpulist
+from numaforge.topology.model import Gpu, GpuPartition, Nic, PciLink
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,35 @@ def test_human_bytes(count, expected):
 )
 def test_pcie_link(link, expected):
     assert pcie_link(link) == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        pytest.param({}, "", id="not-known-to-be-cut"),
+        pytest.param({"mig_capable": False}, "no", id="always-whole"),
+        pytest.param({"mig_capable": True, "mig_mode": "disabled"}, "MIG off", id="mig-off"),
+        pytest.param({"mig_capable": True, "mig_mode": "enabled"}, "MIG on", id="mig-on"),
+        pytest.param({"mig_capable": True}, "MIG unknown", id="the-mode-is-not-known"),
+        *(
+            pytest.param({"partition": GpuPartition(mode, "NPS1")}, label, id=mode.lower())
+            for mode, label in {
+                "SPX": "SPX NPS1",
+                "DPX": "DPX NPS1 x2",
+                "TPX": "TPX NPS1 x3",
+                "QPX": "QPX NPS1 x4",
+                "CPX": "CPX NPS1",
+            }.items()
+        ),
+        pytest.param(
+            {"partition": GpuPartition("CPX", "NPS4", count=8)}, "CPX NPS4 x8", id="the-kernel-counts-them"
+        ),
+        pytest.param({"partition": GpuPartition(None, "NPS4")}, "NPS4", id="amds-mode-is-not-known"),
+        pytest.param({"partition": GpuPartition(None, None)}, "unknown", id="amds-modes-are-not-known"),
+    ],
+)
+def test_how_a_gpu_is_cut(more, expected):
+    assert slices_label(Gpu("0000:01:00.0", "10de", "2330", 0, **more)) == expected
 
 
 def test_a_rate_is_said_without_its_lanes():

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import click
 
 from numaforge.commands.deploys import deploy_file
-from numaforge.commands.options import Command, GroupedOption, output_option
+from numaforge.commands.options import Command, GroupedOption, offered, output_option
 from numaforge.errors import NumaforgeError
 from numaforge.report.terminal import verbosity
 from numaforge.rollout.launch import Pyinfra
@@ -59,28 +59,24 @@ _OF_A_FLEET = tuple(name for name in RolloutOptions.model_fields if name not in 
 
 def rollout_options(names: Iterable[str]) -> Callable[[Command], Command]:
     """Offer fields of RolloutOptions as options, with their own descriptions."""
+    return offered(*map(_option_of, names))
 
-    def decorate(command: Command) -> Command:
-        for name in reversed([*names]):
-            field = RolloutOptions.model_fields[name]
-            flag = "--" + ("canary" if name == "canary_hosts" else name.replace("_", "-"))
-            settings: dict[str, Any] = {"help": field.description, "default": None}
-            if field.annotation is bool:
-                settings["is_flag"] = True
-                flag = f"{flag}/--no-{flag[2:]}" if field.default else flag
-            elif name in ("canary_hosts", "wait_for"):
-                settings |= {"multiple": True, "metavar": "KEY=VALUE" if name == "wait_for" else "HOST"}
-            else:
-                kinds = (field.annotation, *get_args(field.annotation))
-                settings["metavar"] = (
-                    "SECONDS" if name.endswith("_seconds") else "N" if int in kinds else "TEXT"
-                )
-            if name in _HEADING_OF:
-                settings |= {"cls": GroupedOption, "heading": _HEADING_OF[name]}
-            command = click.option(flag, name, **settings)(command)
-        return command
 
-    return decorate
+def _option_of(name: str) -> Callable[[Command], Command]:
+    field = RolloutOptions.model_fields[name]
+    flag = "--" + ("canary" if name == "canary_hosts" else name.replace("_", "-"))
+    settings: dict[str, Any] = {"help": field.description, "default": None}
+    if field.annotation is bool:
+        settings["is_flag"] = True
+        flag = f"{flag}/--no-{flag[2:]}" if field.default else flag
+    elif name in ("canary_hosts", "wait_for"):
+        settings |= {"multiple": True, "metavar": "KEY=VALUE" if name == "wait_for" else "HOST"}
+    else:
+        kinds = (field.annotation, *get_args(field.annotation))
+        settings["metavar"] = "SECONDS" if name.endswith("_seconds") else "N" if int in kinds else "TEXT"
+    if name in _HEADING_OF:
+        settings |= {"cls": GroupedOption, "heading": _HEADING_OF[name]}
+    return click.option(flag, name, **settings)
 
 
 def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
@@ -105,10 +101,14 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
         program = replace(_program(inventory, deploy, limits, role, said), shard=own)
         return command(program=program, output=output, **given)
 
-    decorated: Callable[..., int] = called
-    for decorator in (
-        rollout_options(_OF_A_FLEET),
-        click.option("--name", default=DEFAULT_NAME, show_default=True, help="The roll-out's name."),
+    offer = offered(
+        click.argument("inventory", type=click.Path()),
+        output_option("table", "json", more="; json is one object a line while it runs", lines=True),
+        click.option("--verbose", is_flag=True, help="Print every host, however many there are."),
+        click.option(
+            "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."
+        ),
+        click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
         click.option(
             "--shard",
             cls=GroupedOption,
@@ -118,16 +118,10 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
             help="Take part I of N, from 0: 0/4 to 3/4, or $JOB_COMPLETION_INDEX/4. The parts share budget, "
             "canaries and limits of failures.",
         ),
-        click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
-        click.option(
-            "--deploy", metavar="FILE", type=click.Path(), help="What to run on a node; else deploys/site.py."
-        ),
-        click.option("--verbose", is_flag=True, help="Print every host, however many there are."),
-        output_option("table", "json", more="; json is one object a line while it runs", lines=True),
-        click.argument("inventory", type=click.Path()),
-    ):
-        decorated = decorator(decorated)
-    return decorated
+        click.option("--name", default=DEFAULT_NAME, show_default=True, help="The roll-out's name."),
+        rollout_options(_OF_A_FLEET),
+    )
+    return offer(called)
 
 
 def options_of(given: Mapping[str, Any]) -> RolloutOptions:

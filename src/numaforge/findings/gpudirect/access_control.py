@@ -7,7 +7,7 @@ any other switch those that it has on bare metal, for the bridges between a GPU 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -262,10 +262,6 @@ def _connectx_switch(tree: _PciTree, virtual: bool | None) -> Required:
     )
 
 
-def _root_ports(tree: _PciTree, virtual: bool | None) -> Required:  # noqa: ARG001 (as the others)
-    return Required(Layout.ROOT_PORTS, tree.others({}))
-
-
 def _switches(tree: _PciTree, virtual: bool | None) -> Required:
     pairs = list(below_one_switch(tree.machine))
     connectx = [
@@ -290,16 +286,12 @@ def _switches(tree: _PciTree, virtual: bool | None) -> Required:
     return Required(Layout.SWITCHES, masks, for_guests)
 
 
-def _apart(tree: _PciTree, virtual: bool | None) -> Required:  # noqa: ARG001 (as the others)
-    return Required(Layout.APART)
-
-
-_REQUIRED = {
+_REQUIRED: Mapping[Layout, Callable[[_PciTree, bool | None], Required]] = {
     Layout.DIRECT_NIC: _direct_nic,
     Layout.CONNECTX_SWITCH: _connectx_switch,
-    Layout.ROOT_PORTS: _root_ports,
+    Layout.ROOT_PORTS: lambda tree, _: Required(Layout.ROOT_PORTS, tree.others({})),
     Layout.SWITCHES: _switches,
-    Layout.APART: _apart,
+    Layout.APART: lambda *_: Required(Layout.APART),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -11,7 +12,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.kubelet.admission import Admission, Container, Node, Pod
 from numaforge.kubelet.admission.claims import Claims
-from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.demand import Demand, Gates
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.masks import bits, ids_of
 from numaforge.kubelet.admission.node import Free
@@ -62,6 +63,12 @@ class Scenario:
     def configured(self, **changes: Any) -> Scenario:
         """Return the same node with some settings of its kubelet configuration changed."""
         return replace(self, config={**self.config, **changes})
+
+    def toggled(self, option: str, *, on: bool) -> dict[str, Any]:
+        """Return the setting with which an option of the CPU manager is on, or is left out."""
+        said = self.config.get("cpuManagerPolicyOptions") or {}
+        kept = {name: value for name, value in said.items() if name != option}
+        return {"cpuManagerPolicyOptions": {**kept, option: "true"} if on else kept}
 
 
 @dataclass(frozen=True)
@@ -231,7 +238,7 @@ def _smallest_spans(node: Node) -> list[tuple[int, int]]:
 
 def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit]:
     """Fill the node under each policy and scope, once where both scopes ask for the same."""
-    same = _scopes_agree(scenario, pod)
+    same = scopes_agree(pod, scenario.node().settings.gates)
     found: dict[str, Fit] = {configured.policy: configured}
     for policy in TOPOLOGY_MANAGER_POLICIES:
         for scope in TOPOLOGY_MANAGER_SCOPES if policy != NONE else TOPOLOGY_MANAGER_SCOPES[:1]:
@@ -249,11 +256,11 @@ def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit
             yield found[policy]
 
 
-def _scopes_agree(scenario: Scenario, pod: Pod) -> bool:
+def scopes_agree(pod: Pod, gates: Gates) -> bool:
     """Say whether the managers are asked for the same in the scope pod as in the scope container."""
     if len(pod.containers) != 1 or pod.has_pod_level_resources:
         return False
-    demand = Demand.of(pod, scenario.node().settings.gates)
+    demand = Demand.of(pod, gates)
     [container] = pod.containers
     return (demand.cpus[container.name], demand.memory[container.name]) == (
         demand.pod_cpus,
@@ -277,7 +284,7 @@ def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advic
     # No container gets more CPUs than there are.
     most = min(largest.whole_cpus - 1, len(scenario.topology.online))
     for cpus in range(most // step * step, 0, -step):
-        pods = fill(scenario, _with_cpus(pod, largest, cpus)).pods
+        pods = fill(scenario, pod.asking(largest, {CPU: Fraction(cpus)})).pods
         if pods > configured.pods:
             yield Advice(
                 f"{cpus} CPUs instead of {largest.whole_cpus} for the container {largest.name}", pods
@@ -306,16 +313,6 @@ def whole_core_on_each_node(node: Node) -> str | None:
     return None if reserved == node.cpu_manager.reserved else format_cpulist(ids_of(reserved))
 
 
-def _with_cpus(pod: Pod, container: Container, cpus: int) -> Pod:
-    changed = {CPU: Fraction(cpus)}
-    smaller = replace(
-        container,
-        requests={**container.requests, **changed},
-        limits={**container.limits, **changed} if CPU in container.limits else container.limits,
-    )
-    return replace(pod, containers=tuple(smaller if c is container else c for c in pod.containers))
-
-
 def _shape(resource: str, devices: int, cpus: int, memory_bytes: int) -> Pod:
     limits = {CPU: Fraction(cpus), MEMORY: Fraction(memory_bytes), resource: Fraction(devices)}
     return Pod("shape", (Container("main", limits, limits),))
@@ -331,11 +328,5 @@ def _holds(scenario: Scenario, pod: Pod, pods: int) -> bool:
 
 def _largest(least: int, most: int, step: int, holds: Callable[[int], bool]) -> int:
     """Return the largest `least` + n * `step` up to `most` that `holds`, given that `least` does."""
-    low, high = 0, max(0, (most - least) // step)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds(least + middle * step):
-            low = middle
-        else:
-            high = middle - 1
-    return least + low * step
+    larger = range(least + step, most + 1, step)
+    return least + step * bisect_left(larger, True, key=lambda value: not holds(value))

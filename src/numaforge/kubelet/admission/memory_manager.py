@@ -61,6 +61,11 @@ class MemoryTable:
     free: int
     reserved: int = 0
 
+    @classmethod
+    def of(cls, fresh: FreshTable) -> MemoryTable:
+        """Return the table of which nothing is given out yet."""
+        return cls(fresh.total, fresh.system_reserved, fresh.allocatable, free=fresh.allocatable)
+
 
 @dataclass
 class NodeMemory:
@@ -105,7 +110,12 @@ class MemoryManager:
                 remedy="the policy Static needs reservedMemory for each NUMA node that keeps memory back",
             )
         self._minor = minor
-        self.nodes = _empty_nodes(machine, reserved)
+        self.nodes = {
+            number: NodeMemory(
+                {name: MemoryTable.of(table) for name, table in tables.items()}, 0, 1 << number
+            )
+            for number, tables in fresh_memory(machine, reserved).items()
+        }
         self.assignments: dict[str, dict[str, tuple[MemoryBlock, ...]]] = {}
         self.pods: dict[str, tuple[MemoryBlock, ...]] = {}
         self._reusable: tuple[str, dict[tuple[frozenset[int], str], int]] = ("", {})
@@ -481,22 +491,23 @@ class MemoryManager:
                 held[earlier.name] = tuple(shrunk)
 
 
-def _empty_nodes(machine: MachineInfo, reserved: Mapping[int, Sizes]) -> dict[int, NodeMemory]:
-    """getDefaultMachineState: hugepages are taken out of a node's memory as well as the reservation."""
-    nodes: dict[int, NodeMemory] = {}
+def fresh_memory(machine: MachineInfo, reserved: Mapping[int, Sizes]) -> dict[int, dict[str, FreshTable]]:
+    """Return what Static starts with, by NUMA node and resource (getDefaultMachineState).
+
+    Hugepages are taken out of a node's memory as well as the reservation; allocatable wraps below zero, as
+    uint64 does.
+    """
+
+    def table(total: int, kept: int, pages: int) -> FreshTable:
+        return FreshTable(total, kept, (total - kept - pages) % _UINT64)
+
+    state = {}
     for node in machine.nodes:
-        own = reserved.get(node.id, {})
-        tables = {
-            resource: _table(size, own.get(resource, 0), 0) for resource, size in node.hugepages.items()
-        }
-        tables[MEMORY] = _table(node.memory_bytes, own.get(MEMORY, 0), sum(node.hugepages.values()))
-        nodes[node.id] = NodeMemory(tables, 0, 1 << node.id)
-    return nodes
-
-
-def _table(total: int, reserved: int, hugepages: int) -> MemoryTable:
-    allocatable = (total - reserved - hugepages) % _UINT64
-    return MemoryTable(total=total, system_reserved=reserved, allocatable=allocatable, free=allocatable)
+        kept = reserved.get(node.id, {})
+        tables = {name: table(size, kept.get(name, 0), 0) for name, size in node.hugepages.items()}
+        tables[MEMORY] = table(node.memory_bytes, kept.get(MEMORY, 0), sum(node.hugepages.values()))
+        state[node.id] = tables
+    return state
 
 
 def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResource:

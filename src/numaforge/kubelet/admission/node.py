@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.kubelet.admission import checkpoint
 from numaforge.kubelet.admission.claims import Claims, JudgedClaims, NothingKnown
 from numaforge.kubelet.admission.cpu_manager import CpuManager
 from numaforge.kubelet.admission.demand import Demand
@@ -24,9 +23,19 @@ from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, Opinions, TopologyManager
+from numaforge.kubelet.checkpoints import (
+    CPU_STATE_FILE,
+    MEMORY_STATE_FILE,
+    CheckpointError,
+    restore_cpu_state,
+    restore_memory_state,
+)
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.topology.device_checkpoint import DEVICE_STATE, read_device_state
 from numaforge.topology.model import CpuSet, MachineShape
+
+State = TypeVar("State")
 
 UNSCHEDULABLE = "Unschedulable"  # the scheduler's reason; all others are the kubelet's
 
@@ -342,20 +351,28 @@ class Node:
         return {container: ids_of(cpus) for container, cpus in held.items()}
 
     def _restore(self, state: Mapping[str, str], *, running: bool) -> None:
-        unknown = set(state) - {checkpoint.CPU_STATE, checkpoint.MEMORY_STATE, DEVICE_STATE}
+        unknown = set(state) - {CPU_STATE_FILE, MEMORY_STATE_FILE, DEVICE_STATE}
         if unknown:
             raise KubeletConfigError(f"{sorted(unknown)[0]!r} is not one of the kubelet's state files")
-        if checkpoint.CPU_STATE in state:
-            cpus = checkpoint.read_cpu_state(state[checkpoint.CPU_STATE], self.settings)
+        if CPU_STATE_FILE in state:
+            cpus = self._read(restore_cpu_state, CPU_STATE_FILE, state, self.settings.cpu_policy)
             if self.cpu_manager:
                 self.cpu_manager.restore(cpus, running=running)
-        if checkpoint.MEMORY_STATE in state:
-            memory = checkpoint.read_memory_state(state[checkpoint.MEMORY_STATE], self.settings)
+        if MEMORY_STATE_FILE in state:
+            memory = self._read(restore_memory_state, MEMORY_STATE_FILE, state, self.settings.memory_policy)
             if self.memory_manager:
                 self.memory_manager.restore(memory, running=running)
         if DEVICE_STATE in state:
             self.device_manager.restore(read_device_state(state[DEVICE_STATE]))
         self._requests = self._held_requests()
+
+    def _read(self, restore: Callable[..., State], name: str, state: Mapping[str, str], policy: str) -> State:
+        """Return what a state file restores to, or raise KubeletConfigError with the kubelet's words."""
+        version, by_pod = KubeletVersion(self.settings.minor), self.settings.gates.pod_level_resource_managers
+        try:
+            return restore(state[name], policy, version, f"{ROOT_DIR}/{name}", by_pod=by_pod)
+        except CheckpointError as error:
+            raise KubeletConfigError(str(error), where=name) from error
 
     def _held_requests(self) -> dict[str, Mapping[str, int]]:
         """Return what pods known from state files count for: what they hold, for want of a manifest."""

@@ -123,6 +123,15 @@ class Pod:
         """Return the same pod under another name."""
         return replace(self, name=name)
 
+    def asking(self, container: Container, values: Quantities) -> Pod:
+        """Return the pod with other amounts for a container, of what it requests and of its limits."""
+        requests, limits = (
+            {name: values.get(name, amount) for name, amount in held.items()}
+            for held in (container.requests, container.limits)
+        )
+        changed = replace(container, requests=requests, limits=limits)
+        return replace(self, containers=tuple(changed if c is container else c for c in self.containers))
+
 
 def claim_refs(
     spec: Mapping[str, Any], namespace: str, where: str, made: Mapping[str, str] | None = None

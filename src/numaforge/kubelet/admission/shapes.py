@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from random import Random
 from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Admission, Node, Pod
-from numaforge.kubelet.admission.demand import Demand
-from numaforge.kubelet.admission.fit import Scenario, whole_core_on_each_node
+from numaforge.kubelet.admission.fit import Scenario, scopes_agree, whole_core_on_each_node
 from numaforge.kubelet.admission.masks import bits, fewest, ids_of
 from numaforge.kubelet.admission.node import Free
 from numaforge.kubelet.admission.predicates import request_of
@@ -48,7 +48,7 @@ _SUMS: Mapping[str, Any] = {
 }
 """A kubelet that only counts, as the scheduler does."""
 
-Changes = Callable[[Scenario], Mapping[str, Any] | None]
+Changes = Callable[[Scenario], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,17 @@ def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
     sums = _tried(kinds, load, "", "", "sums alone", lambda _: _SUMS)
     mixed = {(one.topology_policy, one.topology_scope) for one in map(_settings, kinds)}
     policy, scope = next(iter(mixed)) if len(mixed) == 1 else ("as configured", "")
-    configured = _placed(kinds, load, policy, scope, "as configured", lambda _: {}, filled_up=True)
+    configured = _placed(kinds, load, policy, scope, "as configured", _unchanged, filled_up=True)
     policies = tuple(_by_policy(kinds, load, configured))
     best = max((configured, *policies), key=lambda each: each.rank)
-    options = tuple(_by_option(kinds, load, best))
+    changes = {name: _both(_base(best), change) for name, change in _changes(kinds)}
+    options = tuple(
+        _tried(kinds, load, best.policy, best.scope, name, change) for name, change in changes.items()
+    )
     better = max((best, *options), key=lambda each: each.rank)
-    if better is not configured:
-        better = _again(kinds, load, better)
+    if better is not configured:  # once more, for what is left on its nodes once they are filled up
+        change = changes.get(better.change, _base(better))
+        better = _placed(kinds, load, better.policy, better.scope, better.change, change, filled_up=True)
     return ShapesReport(sums, configured, policies, options, better)
 
 
@@ -176,7 +180,8 @@ def _settings(kind: NodeKind) -> Settings:
 
 
 def _by_policy(kinds: Sequence[NodeKind], load: Load, configured: SettingOutcome) -> Iterator[SettingOutcome]:
-    one_scope = all(_scopes_agree(kind, load) for kind in kinds)
+    gates = [one.gates for one in map(_settings, kinds)]
+    one_scope = all(scopes_agree(each.pod, one) for one in gates for each in load.shapes)
     for policy in TOPOLOGY_MANAGER_POLICIES:
         scopes = TOPOLOGY_MANAGER_SCOPES if policy != NONE and not one_scope else TOPOLOGY_MANAGER_SCOPES[:1]
         for scope in scopes:
@@ -188,73 +193,39 @@ def _by_policy(kinds: Sequence[NodeKind], load: Load, configured: SettingOutcome
             yield _tried(kinds, load, policy, scope, "", lambda _, own=own: own)  # type: ignore[misc]
 
 
-def _by_option(kinds: Sequence[NodeKind], load: Load, best: SettingOutcome) -> Iterator[SettingOutcome]:
-    base = _base(best)
-    if any(one.cpu_policy == STATIC for one in map(_settings, kinds)):
-        for option in _OPTIONS:
-            held = [option in (kind.scenario.config.get("cpuManagerPolicyOptions") or {}) for kind in kinds]
-            word = "without" if any(held) else "with"
-            yield _tried(
-                kinds,
-                load,
-                best.policy,
-                best.scope,
-                f"{word} {option}",
-                _both(base, _toggled(option, on=not any(held))),
-            )
-        for change, reserve in (
-            ("a whole core reserved on each NUMA node", _core_on_each),
-            ("the reserved cores on one NUMA node", _cores_on_first),
-        ):
-            yield _tried(kinds, load, best.policy, best.scope, change, _both(base, reserve))
+def _changes(kinds: Sequence[NodeKind]) -> Iterator[tuple[str, Changes]]:
+    """Yield the options and reservations to try, by name; none where no CPU manager has the policy static."""
+    if not any(one.cpu_policy == STATIC for one in map(_settings, kinds)):
+        return
+    for option in _OPTIONS:
+        held = any(option in (kind.scenario.config.get("cpuManagerPolicyOptions") or {}) for kind in kinds)
+        word = "without" if held else "with"
+        yield f"{word} {option}", partial(Scenario.toggled, option=option, on=not held)
+    yield "a whole core reserved on each NUMA node", _core_on_each
+    yield "the reserved cores on one NUMA node", _cores_on_first
 
 
 def _base(outcome: SettingOutcome) -> Changes:
     if outcome.policy not in TOPOLOGY_MANAGER_POLICIES or outcome.change == "as configured":
-        return lambda _: {}
+        return _unchanged
     own = {"topologyManagerPolicy": outcome.policy, "topologyManagerScope": outcome.scope}
     return lambda _: own
 
 
-def _again(kinds: Sequence[NodeKind], load: Load, outcome: SettingOutcome) -> SettingOutcome:
-    """Return a setting's outcome with what is left on its nodes once they are filled up."""
-    changes = {
-        **{
-            f"{word} {option}": _toggled(option, on=word == "with")
-            for option in _OPTIONS
-            for word in ("with", "without")
-        },
-        "a whole core reserved on each NUMA node": _core_on_each,
-        "the reserved cores on one NUMA node": _cores_on_first,
-    }
-    settings = _both(_base(outcome), changes.get(outcome.change, lambda _: {}))
-    return _placed(kinds, load, outcome.policy, outcome.scope, outcome.change, settings, filled_up=True)
+def _unchanged(_: Scenario) -> Mapping[str, Any]:
+    return {}
 
 
 def _both(first: Changes, second: Changes) -> Changes:
-    def change(scenario: Scenario) -> Mapping[str, Any] | None:
-        one = first(scenario)
-        other = second(scenario)
-        return None if one is None or other is None else {**one, **other}
-
-    return change
+    return lambda scenario: {**first(scenario), **second(scenario)}
 
 
-def _toggled(option: str, *, on: bool) -> Changes:
-    def change(scenario: Scenario) -> Mapping[str, Any]:
-        kept = dict(scenario.config.get("cpuManagerPolicyOptions") or {})
-        kept.pop(option, None)
-        return {"cpuManagerPolicyOptions": {**kept, **({option: "true"} if on else {})}}
-
-    return change
-
-
-def _core_on_each(scenario: Scenario) -> Mapping[str, Any] | None:
+def _core_on_each(scenario: Scenario) -> Mapping[str, Any]:
     cpulist = whole_core_on_each_node(scenario.node())
     return {} if cpulist is None else {"reservedSystemCPUs": cpulist}
 
 
-def _cores_on_first(scenario: Scenario) -> Mapping[str, Any] | None:
+def _cores_on_first(scenario: Scenario) -> Mapping[str, Any]:
     """Reserve as many whole cores as now, all of them on the first NUMA node that has CPUs."""
     node = scenario.node()
     if node.cpu_manager is None:
@@ -269,19 +240,6 @@ def _cores_on_first(scenario: Scenario) -> Mapping[str, Any] | None:
     if reserved.bit_count() < wanted or reserved == node.cpu_manager.reserved:
         return {}
     return {"reservedSystemCPUs": format_cpulist(ids_of(reserved))}
-
-
-def _scopes_agree(kind: NodeKind, load: Load) -> bool:
-    """Say whether every pod asks the same of the managers in both scopes."""
-    gates = _settings(kind).gates
-    for each in load.shapes:
-        if len(each.pod.containers) != 1 or each.pod.has_pod_level_resources:
-            return False
-        demand = Demand.of(each.pod, gates)
-        name = each.pod.containers[0].name
-        if (demand.cpus[name], demand.memory[name]) != (demand.pod_cpus, demand.pod_memory):
-            return False
-    return True
 
 
 def _tried(
@@ -311,8 +269,7 @@ def _placed(
     devices, outcomes, bound = 0, [], set[str]()
     never = {shape.name for shape in load.shapes}
     for kind in _cheap_first(kinds):
-        changed = settings(kind.scenario)
-        own = replace(kind.scenario, config={**kind.scenario.config, **(changed or {})})
+        own = kind.scenario.configured(**settings(kind.scenario))
         before = left.copy()
         never -= {shape.name for shape in load.shapes if shape.name in never and _takes(own, shape.pod)}
         arrangements = [*_arranged(own, len(kind.names), load, left, bound, filled_up=filled_up)]

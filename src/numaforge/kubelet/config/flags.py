@@ -254,29 +254,6 @@ def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
     flags.names.update(dict.fromkeys(targets, f"--{name}"))
 
 
-def _string(value: str, _before: Any) -> str:
-    return value
-
-
-def _bool(value: str, _before: Any) -> bool:
-    return parse_bool(value)
-
-
-def _integer(bits: int) -> Callable[[str, Any], int]:
-    def parse(value: str, _before: Any) -> int:
-        return parse_int(value, bits=bits)
-
-    return parse
-
-
-def _verbosity(value: str, _before: Any) -> int:
-    return parse_uint(value, 10, 31)
-
-
-def _duration(value: str, _before: Any) -> str:
-    return str(parse_duration(value))
-
-
 def _library_duration(value: str, _before: Any) -> str:
     # cAdvisor's flags come from Go's own flag package, which does not say what is wrong.
     try:
@@ -290,18 +267,10 @@ def _list(value: str, before: Any) -> list[str]:
     return [*(before or []), *(read_record(value) if value else [])]
 
 
-def _pairs(value: str, before: Any) -> dict[str, str]:
-    return _key_values(value.split(","), "=", "string=string", before)
-
-
 def _pair(value: str, before: Any) -> dict[str, str]:
     if "=" not in value:
         raise ValueError("malformed pair, expect string=string")
     return _key_values([value], "=", "string=string", before)
-
-
-def _less_than(value: str, before: Any) -> dict[str, str]:
-    return _key_values(value.split(","), "<", "string<string", before)
 
 
 def _key_values(parts: Sequence[str], separator: str, expected: str, before: Any) -> dict[str, str]:
@@ -352,14 +321,10 @@ def _modules(value: str, before: Any) -> list[dict[str, Any]]:
         if not pattern or not verbosity or "=" in verbosity:
             raise ValueError(f"{quoted(part)} does not have the pattern=N format")
         try:
-            modules.append({"filePattern": pattern, "verbosity": _verbosity(verbosity, None)})
+            modules.append({"filePattern": pattern, "verbosity": parse_uint(verbosity, 10, 31)})
         except ValueError as error:
             raise ValueError(f"parsing verbosity in {quoted(part)}: {error}") from error
     return modules
-
-
-def _quantity(value: str, _before: Any) -> str:
-    return str(Quantity.parse(value))
 
 
 def _ip(value: str, _before: Any) -> str:
@@ -446,19 +411,20 @@ def _taint(text: str) -> dict[str, str]:
     return {"key": key, "value": value, "effect": effect}
 
 
+# How a value parses; what the same flag gave before is added to, where it may be given several times.
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
-    "string": _string,
-    "bool": _bool,
-    "int32": _integer(32),
-    "uint32": _verbosity,
-    "int64": _integer(64),
-    "duration": _duration,
-    "quantity": _quantity,
+    "string": lambda value, _: value,
+    "bool": lambda value, _: parse_bool(value),
+    "int32": lambda value, _: parse_int(value, bits=32),
+    "uint32": lambda value, _: parse_uint(value, 10, 31),
+    "int64": lambda value, _: parse_int(value, bits=64),
+    "duration": lambda value, _: str(parse_duration(value)),
+    "quantity": lambda value, _: str(Quantity.parse(value)),
     "library-duration": _library_duration,
     "list": _list,
-    "pairs": _pairs,
+    "pairs": lambda value, before: _key_values(value.split(","), "=", "string=string", before),
     "pair": _pair,
-    "less-than": _less_than,
+    "less-than": lambda value, before: _key_values(value.split(","), "<", "string<string", before),
     "gates": _gates,
     "headers": _headers,
     "labels": _labels,

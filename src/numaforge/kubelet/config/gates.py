@@ -25,7 +25,6 @@ _GROUPS = {"AllAlpha": "alpha", "AllBeta": "beta"}
 class GateState:
     """A feature gate as one kubelet minor knows it: `maturity` is alpha, beta, ga, deprecated or prealpha."""
 
-    name: str
     maturity: str
     default: bool
     locked: bool
@@ -34,7 +33,7 @@ class GateState:
 def gate(version: KubeletVersion, name: str) -> GateState | None:
     """Return a feature gate as this kubelet knows it, or None where it is unknown or removed."""
     history = GATES.get(name)
-    return None if history is None else _state_at(name, history, version.rules_minor)
+    return None if history is None else _state_at(history, version.rules_minor)
 
 
 def known_minors_of(name: str) -> tuple[int, ...]:
@@ -94,12 +93,12 @@ def _unmet_dependencies(version: KubeletVersion, wanted: Mapping[str, bool]) -> 
     return tuple(errors)
 
 
-def _state_at(name: str, history: str, minor: int) -> GateState | None:
+def _state_at(history: str, minor: int) -> GateState | None:
     state = state_at(history, minor)
     if state is None:
         return None
     maturity, default, *locked = state.split()
-    return GateState(name, maturity, default == "on", bool(locked))
+    return GateState(maturity, default == "on", bool(locked))
 
 
 def _go_bool(value: bool) -> str:

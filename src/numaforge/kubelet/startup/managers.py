@@ -14,6 +14,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.assignment import AssignmentError, take_distributed, take_packed
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import bits
+from numaforge.kubelet.admission.memory_manager import fresh_memory
 from numaforge.kubelet.admission.settings import NO_DISTANCES, NO_DISTANCES_REMEDY
 from numaforge.kubelet.checkpoints import FreshTable
 from numaforge.kubelet.config.gates import enabled
@@ -191,26 +192,6 @@ def set_up_memory_manager(
             "reservedMemory",
         )
     return MemoryManagerSetup(policy, fresh_memory(machine, reserved))
-
-
-def fresh_memory(
-    machine: MachineInfo, reserved: Mapping[int, Mapping[str, int]]
-) -> dict[int, dict[str, FreshTable]]:
-    """Return the machine state that Static starts with; allocatable wraps below zero, as uint64 does."""
-    state = {}
-    for node in machine.nodes:
-        kept = reserved.get(node.id, {})
-        tables = {
-            name: FreshTable(size, kept.get(name, 0), (size - kept.get(name, 0)) % _UINT64)
-            for name, size in node.hugepages.items()
-        }
-        memory = kept.get("memory", 0)
-        pages = sum(node.hugepages.values())
-        tables["memory"] = FreshTable(
-            node.memory_bytes, memory, (node.memory_bytes - memory - pages) % _UINT64
-        )
-        state[node.id] = tables
-    return state
 
 
 def shown_map(entries: Mapping[str, str]) -> str:
