@@ -47,7 +47,8 @@ def apply(folder: Path, hosts: Hosts, *arguments: str) -> subprocess.CompletedPr
 
 def test_a_dry_run_is_on_standard_output_and_nothing_else_is(node: Sandbox, tmp_path: Path) -> None:
     run = apply(tmp_path, {"gpu-01": data(node), "gpu-02": data(node)}, "--dry")
-    assert (run.returncode, run.stderr) == (0, ""), run.stderr
+    notice = "gpu-[01-02]: all have the address 127.0.0.1: name a host once\n"
+    assert (run.returncode, run.stderr) == (0, notice), run.stderr
     assert run.stdout.splitlines()[:2] == ["2 hosts: 2 to change", "2 hosts to change: gpu-[01-02]"]
     assert "cpus 0-7 scaling_governor: schedutil -> performance" in run.stdout
     assert text(node, SWAPPINESS) == "60"
@@ -74,7 +75,8 @@ def test_hosts_that_do_not_answer_are_one_line_and_have_an_exit_code_of_their_ow
     node: Sandbox, tmp_path: Path
 ) -> None:
     gone = {**data(node), "ssh_port": free_port()}
-    hosts = {"gpu-01": data(node), **{f"gpu-{number:02}": gone for number in range(2, 32)}}
+    gone = {f"gpu-{number:02}": {**gone, "ssh_hostname": f"127.0.1.{number}"} for number in range(2, 32)}
+    hosts = {"gpu-01": data(node), **gone}
     run = apply(tmp_path, hosts, "--dry")
     assert (run.returncode, run.stderr) == (6, ""), run.stderr
     assert "30 hosts unreachable: gpu-[02-31]\n" in run.stdout
