@@ -167,15 +167,14 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("options", "named"), REFUSALS.values(), ids=REFUSALS)
 def test_what_cannot_work_is_refused_before_anything_is_touched(
-    lab: Lab, node: Node, tmp_path: Path, options: dict[str, Any], named: str
+    lab: Lab, joined: Node, tmp_path: Path, options: dict[str, Any], named: str
 ) -> None:
-    before = policy(node)
     run = begin("run", inventory(lab, tmp_path, profile=WITHOUT_POLICY, **options), state=tmp_path)
     assert run.end() == 2
     complaint = run.errors()
     assert named in complaint
     assert "Traceback" not in complaint
-    assert policy(node) == before
+    assert policy(joined) == "none"
 
 
 def test_a_login_without_rights_is_told_what_it_lacks(lab: Lab, joined: Node, tmp_path: Path) -> None:
