@@ -172,7 +172,7 @@ def connect_all(state: State) -> None:
     inspect_once()
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
     refuse(state)
-    get_ready()
+    get_ready(len(hosts_of(state)))
     connect_to_all(state)
 
 

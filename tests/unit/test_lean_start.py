@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from lab.paths import REPOSITORY
 
 
@@ -68,22 +70,27 @@ def test_what_plans_a_host_is_imported_while_hosts_are_waited_for() -> None:
     deploy = [line for line in site if line.startswith("from ")]
     assert len(deploy) > 10
     assert not loaded("\n".join([program, *deploy])) & PLANS
-    waiting = "from numaforge.hosts import meanwhile; import gevent; meanwhile.get_ready(); gevent.wait()"
+    waiting = "from numaforge.hosts import meanwhile; import gevent; meanwhile.get_ready(1); gevent.wait()"
     assert not PLANS - loaded(f"{program}; {waiting}")
 
 
-def test_it_goes_on_only_while_no_host_has_anything_to_do_and_a_step_at_a_time() -> None:
+@pytest.mark.parametrize(
+    ("hosts", "turn", "done"),
+    [
+        pytest.param(1, "sleep(0)", "False False", id="not while the one host has something to do"),
+        pytest.param(1, "idle()", "True False", id="while it has not"),
+        pytest.param(1000, "sleep(0)", "True False", id="between any two of many"),
+    ],
+)
+def test_it_goes_on_a_step_at_a_time(hosts: int, turn: str, done: str) -> None:
     program = (
         "from numaforge import lean_start; lean_start.begin(); from numaforge.hosts import meanwhile\n"
         "import gevent, sys\n"
-        "def here(): print('yaml.reader' in sys.modules, 'numaforge.planning.node' in sys.modules)\n"
-        "meanwhile.get_ready()\n"
-        "for _ in range(30): gevent.sleep(0)\n"
-        "here()\n"
-        "for _ in range(3): gevent.idle()\n"
-        "here()"
+        f"meanwhile.get_ready({hosts})\n"
+        f"for _ in range(3): gevent.{turn}\n"
+        "print('yaml.reader' in sys.modules, 'numaforge.planning.node' in sys.modules)"
     )
-    assert said(program).split("\n") == ["False False", "True False"]
+    assert said(program) == done
 
 
 def test_a_section_makes_no_validator_of_its_own() -> None:

@@ -10,15 +10,21 @@ import gevent  # type: ignore[import-untyped]
 
 from numaforge import lean_process
 
-
-def get_ready() -> None:
-    """Begin; each step is short, and between two of them go those that ask the hosts."""
-    gevent.spawn(_get_ready)
+_FEW_HOSTS = 8
 
 
-def _get_ready() -> None:
+def get_ready(hosts: int) -> None:
+    """Begin; each step is short, and between two of them go those that ask the hosts.
+
+    Few hosts leave time in which none has anything to do, and steps are taken then alone. Of many one always
+    has, and what they leave in memory is not to wait.
+    """
+    gevent.spawn(_get_ready, gevent.idle if hosts <= _FEW_HOSTS else gevent.sleep)
+
+
+def _get_ready(wait: Callable[[], object]) -> None:
     for step in steps():
-        gevent.idle()
+        wait()
         step()
     lean_process.settle()
 
