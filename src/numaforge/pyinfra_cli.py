@@ -190,7 +190,8 @@ def introduce(state: State) -> None:
         state.limit_hosts = hosts
     found = {host.name: host.data.get(PLACE) for host in hosts}
     why = no_host[-1] if no_host else None
-    events.record("inventory", "", hosts=found, shards=present, why=why, notices=notices(hosts))
+    odd = notices(hosts) if events.heard() else []  # else this run says them itself
+    events.record("inventory", "", hosts=found, shards=present, why=why, notices=odd)
     events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
 
