@@ -32,13 +32,28 @@ managers_run_as_before() { [ ! -e "$PART/managers-ran" ] || managers_run; }
 lasts() { # SECONDS WANTED: clocks that count whole ones are up to one ahead of what has passed
     [ "$2" -eq 0 ] || [ "$1" -gt "$2" ]
 }
+ask_unit() { # sets `shown` to what systemd says of it, `main_pid`, and `begun` to when that process was started
+    shown=$(unit_state)
+    main_pid=${shown#*MainPID=}
+    main_pid=${main_pid%%[!0-9]*}
+    begun=$(start_time "$main_pid")
+}
+main_lives() { [ -n "$begun" ] && [ "$(start_time "$main_pid")" = "$begun" ]; } # so there was no restart
+start_time() {                                                                  # PID: in clock ticks since the boot
+    read -r stat < "/proc/$1/stat" || return
+    set -f
+    # shellcheck disable=SC2086 # its words, after a name that may have any bytes
+    set -- ${stat##*) }
+    echo "${20}"
+} 2> /dev/null
 comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
     deadline=$(($(uptime_seconds) + START_SECONDS))
     steady=
+    begun=
     while :; do
         now=$(uptime_seconds)
-        unit=$(unit_state)
-        case $unit in
+        main_lives || ask_unit
+        case $shown in
         *SubState=auto-restart* | *SubState=failed* | *SubState=dead*)
             why="the kubelet ended by itself"
             return 1
@@ -50,13 +65,17 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
             ;;
         esac
         if health; then
-            if [ "$unit" != "$steady" ]; then
-                steady=$unit
+            if [ "$shown" != "$steady" ]; then
+                steady=$shown
                 since=$now
             fi
-            if managers_run_as_before && bound_run && lasts $((now - since)) "$1"; then return 0; fi
+            if managers_run_as_before && bound_run && lasts $((now - since)) "$1"; then
+                ask_unit
+                if [ "$shown" = "$steady" ]; then return 0; fi
+            fi
         else
             steady=
+            begun=
         fi
         if [ "$now" -ge "$deadline" ]; then
             if [ -z "$steady" ]; then

@@ -204,6 +204,12 @@ case "$*" in
     exit
     ;;
 *shutdown.target)
+    all=$*
+    case $all in *.service*)
+        exec 8>&-
+        "$0" ${all% shutdown.target}
+        echo ;;
+    esac
     if [ -e /run/stopping ]; then job=7; else job=; fi
     printf 'ActiveState=inactive\nJob=%s\n' "$job"
     exit

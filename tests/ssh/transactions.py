@@ -34,7 +34,10 @@ MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
 BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/numaforge-recover.service"
 PATIENCE_SECONDS = 90
-WAITS = f"{{ grep -qsx confirming {CURRENT}/state && ! [ -e {CURRENT}/confirmed ]; }}"
+WAITS = (
+    f'{{ read -r phase < {CURRENT}/state && [ "$phase" = confirming ] && ! [ -e {CURRENT}/confirmed ]; }}'
+    " 2> /dev/null"
+)
 """Whether a transaction waits for its confirmation, on the node."""
 SWAPPINESS = "/proc/sys/vm/swappiness"
 LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
@@ -121,9 +124,14 @@ def said(output: str) -> str:
 
 
 def until(node: Sandbox, condition: str) -> None:
-    """Wait on the node, where asking costs nothing; `idle` says that no unit of a transaction is at work."""
+    """Wait on the node, where asking costs nothing; `idle` says that no unit of a transaction is at work.
+
+    bash waits without a program for it.
+    """
     idle = 'idle() { set -- /run/units/*; ! [ -e "$1" ]; }'
-    done = node.run(f"{idle}; for _ in $(seq 1800); do {condition} && exit; sleep 0.1; done; exit 1")
+    wait = "read -r -t 0.1 -u 9 _"
+    script = f"exec 9<> <(:); {idle}; for ((n = 0; n < 1800; n++)); do {condition} && exit; {wait}; done; exit 1"
+    done = node.run(script, "bash -s")
     assert done.returncode == 0, f"never: {condition}"
 
 

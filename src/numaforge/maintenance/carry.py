@@ -48,14 +48,19 @@ def carry_out(
     """
     ask(start_script(transaction))
     how_far = partial(ask, status_script(transaction.id, unit))
-    while (result := (status := _clear_status(how_far)).result) is None:
+    while True:
+        asked = time.monotonic()
+        status = _clear_status(how_far)
+        if (result := status.result) is not None:
+            break
         if status.waits:
             _confirm(transaction, status, ask_anew, tell)
         elif status.broken_off and status.phase != "reboot":
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
             )
-        time.sleep(1)
+        # A node that is slow to answer is not kept from its work by questions.
+        time.sleep(max(1.0, time.monotonic() - asked))
     if result.outcome == "void":
         raise HostError(result.reason, remedy="run again")
     if result.outcome != "applied":

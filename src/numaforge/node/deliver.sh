@@ -82,23 +82,36 @@ void_transaction() {
         finish unknown "the node's records of the transaction are gone, so it is unknown whether it has begun"
     fi
 }
-# The unit before the result: it ends after it has written that. An older version wrote any bytes into it.
+# The unit before the result: it ends after it has written that. An older version wrote any bytes into it. This is asked
+# every second or two while a node works: each program that it starts takes from what it asks for.
 tell_status() { # KUBELET-UNIT
     if may_run "$ID"; then echo LoadState=loaded; else echo LoadState=not-found; fi
     if has_systemd; then
+        # The target after the kubelet: what stops that to go down has had its job before that.
         systemd_says -p MainPID -p NRestarts -p ActiveState -p Job -p ExecMainStartTimestampMonotonic \
-            -p ActiveEnterTimestampMonotonic "$1"
-        # After the kubelet: what stops it to go down has had its job before that.
-        systemd_says -p ActiveState -p Job shutdown.target | sed 's/^/Shutdown/'
+            -p ActiveEnterTimestampMonotonic "$1" shutdown.target | tell_both
     else
         printf '%s=0\n' MainPID NRestarts ExecMainStartTimestampMonotonic ActiveEnterTimestampMonotonic
         printf '%s\n' ActiveState= ShutdownActiveState=inactive
     fi
-    echo "Boot=$(boot_id)"
-    echo "Uptime=$(uptime_seconds)"
-    echo "Booted=$(sed -n 's/^btime //p' /proc/stat)"
-    echo "Token=$(noted token)"
-    echo "Phase=$(noted state)"
+    printf Boot=
+    boot_id
+    printf Uptime=
+    uptime_seconds
+    sed -n 's/^btime /Booted=/p' /proc/stat
+    tell_first_line_of Token token
+    tell_first_line_of Phase state
     begin_part result
-    noted result.json | valid_utf8
+    if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
 }
+tell_both() { # the properties of the kubelet's unit, an empty line, those of shutdown.target
+    of=
+    while IFS= read -r property; do
+        if [ -n "$property" ]; then printf '%s%s\n' "$of" "$property"; else of=Shutdown; fi
+    done
+}
+tell_first_line_of() { # NAME FILE-OF-THE-TRANSACTION
+    text=
+    IFS= read -r text < "$FOLDER/$2"
+    printf '%s=%s\n' "$1" "$text"
+} 2> /dev/null

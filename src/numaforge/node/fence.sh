@@ -4,7 +4,10 @@
 
 REQUEST_SECONDS=120
 
-boot_id() { cat /proc/sys/kernel/random/boot_id 2> /dev/null || echo unknown; }
+boot_id() {
+    read -r this_boot < /proc/sys/kernel/random/boot_id || this_boot=unknown
+    printf '%s\n' "$this_boot"
+} 2> /dev/null
 last() { # ID OUTCOME of the transaction that has ended last
     outcome=
     IFS= read -r outcome < "$ROOT/last"

@@ -12,7 +12,7 @@ pause() { sleep 0.5 2> /dev/null || sleep 1; }
 has_systemd() { [ -d /run/systemd/system ]; } # as sd_booted(3) asks
 systemd_says() { timeout "$ASK_SECONDS" systemctl show "$@" 2> /dev/null; }
 hold() { exec 8< "$FOLDER/alive" && flock 8; } # until this process and all that it has started have ended
-held() { [ -e "$ROOT/$1/alive" ] && ! flock -n -s "$ROOT/$1/alive" true; }
+held() { [ -e "$ROOT/$1/alive" ] && ! flock -n -s 6 6< "$ROOT/$1/alive"; }
 runs() { # ID: 1: no, 2: unknown. A unit is loaded until systemd has run its recover half too
     if held "$1"; then return 0; fi
     has_systemd || return 1
