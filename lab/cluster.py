@@ -35,7 +35,7 @@ from lab.progress import say, step
 READY_WITHIN_S = 900
 """Per node: they share the cores with each other, and in `make test` with five workers."""
 HEARD_WITHIN_S = 600
-SETTLE_SECONDS = 5
+SETTLE_SECONDS = 2
 """How long a changed node of the lab is watched before its uncordon; real ones deserve more."""
 LEASE_RENEWAL_S = 10.0
 HEARTBEAT_LEAD_S = 2.0
