@@ -37,7 +37,7 @@ def run(
             while (code := process.poll()) is None:
                 if time.monotonic() > deadline:
                     raise subprocess.TimeoutExpired([str(COMMAND), *arguments], seconds, log.read())
-                time.sleep(0.01)
+                time.sleep(0.05)  # each question costs a millisecond, here and there
         finally:  # an interrupt of the tests ends it, too
             process.kill()
         return subprocess.CompletedProcess([str(COMMAND), *arguments], code, log.read(), None)
