@@ -130,7 +130,9 @@ def until(node: Sandbox, condition: str) -> None:
     """
     idle = 'idle() { set -- /run/units/*; ! [ -e "$1" ]; }'
     wait = "read -r -t 0.1 -u 9 _"
-    script = f"exec 9<> <(:); {idle}; for ((n = 0; n < 1800; n++)); do {condition} && exit; {wait}; done; exit 1"
+    script = (
+        f"exec 9<> <(:); {idle}; for ((n = 0; n < 1800; n++)); do {condition} && exit; {wait}; done; exit 1"
+    )
     done = node.run(script, "bash -s")
     assert done.returncode == 0, f"never: {condition}"
 

@@ -1,6 +1,8 @@
 """Host data of the lab's GPU workers: a ready profile, sized for virtual machines of a few GiB."""
 
-kubelet_stable_seconds = 3  # of time that passes slowly: an emulated kubelet takes ten times as long for all else
+kubelet_stable_seconds = (
+    3  # of time that passes slowly: an emulated kubelet takes ten times as long for all else
+)
 
 numaforge_profile = {
     "extends": "inference-mig",
