@@ -889,6 +889,36 @@ def test_a_commit_that_is_broken_off_is_made_again(node: Sandbox, port: int, how
     assert (committed(node), node.path(DROP_IN).read_text(), leftovers(node)) == (1, "new\n", [])
 
 
+# ---- how often systemd is asked ----
+
+COUNTED = """
+cd /usr/local/bin
+mv systemctl systemctl.real
+printf '#!/bin/sh\necho "$*" >> /run/asked\nexec systemctl.real "$@"\n' > systemctl
+chmod 755 systemctl
+"""
+
+
+def test_systemd_is_not_asked_about_a_process_that_lives_on(node: Sandbox, port: int) -> None:
+    node.run(COUNTED)
+    assert run(node, transaction(port, "new", stable_seconds=4)).outcome == "applied"
+    asked = node.path("/run/asked").read_text().splitlines()
+    # Two proofs, each at its first round and its last, and at those before the kubelet was healthy.
+    assert 4 <= asked.count("show -p MainPID -p NRestarts -p SubState kubelet.service") <= 8, asked
+
+
+def test_a_question_how_far_it_is_asks_systemd_once_while_it_works(node: Sandbox, port: int) -> None:
+    node.run(COUNTED)
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    node.run(start_script(transaction(port, "new")))
+    until(node, "! [ -e '/run/when/apply files' ]")
+    node.run("rm /run/asked")
+    assert status(node).running
+    assert len(node.path("/run/asked").read_text().splitlines()) == 1
+    node.run(": > /run/go-on")
+    assert ended(node).outcome == "applied"
+
+
 # ---- a systemd that does not answer, and signals ----
 
 SILENT = """
