@@ -9,8 +9,9 @@ import pytest
 
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission import Node
-from numaforge.kubelet.startup.check import check, effective_config
+from numaforge.kubelet.startup.check import check
 from tests.conformance.record_state_files import EDITS, FILE, KUBELETS, MACHINE, config_of, edited
+from tests.fixtures.kubelet_texts import settings_of
 from tests.oracle.machines import KINDS, described, topology
 
 RECORDED: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -49,7 +50,7 @@ def test_files_of_1_37_that_were_changed(name: str) -> None:
 
 @pytest.mark.parametrize("kubelet", KUBELETS)
 def test_what_pods_hold_is_read(kubelet: str) -> None:
-    config = effective_config(config_of(kubelet), version=kubelet.split()[0])
+    config = settings_of(config_of(kubelet), version=kubelet.split()[0])
     machine = topology(described(KINDS[MACHINE]))
     node = Node(machine, config, {}, state=RECORDED["files"][kubelet], version=kubelet.split()[0])
     for pod in RECORDED["admitted"][kubelet]:

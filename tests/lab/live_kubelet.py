@@ -27,10 +27,10 @@ from lab.errors import LabError
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.kubelet.admission import Admission, Device, Node
 from numaforge.kubelet.admission.fit import Scenario
-from numaforge.kubelet.config.loading import effective_config
 from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
+from tests.fixtures.kubelet_texts import settings_of
 
 PODS = "/api/v1/namespaces/default/pods"
 STATE_FILES = ("cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint")
@@ -163,12 +163,12 @@ class LiveKubelet:
 
     def simulator(self, settings: Mapping[str, Any]) -> Node:
         """Return the simulator of this kubelet with `settings` in a drop-in, nothing admitted yet."""
-        config = effective_config(self._main_file, {"50-admission.conf": _drop_in(settings)})
+        config = settings_of(self._main_file, {"50-admission.conf": _drop_in(settings)})
         return Node(self.topology, config, self._devices)
 
     def scenario(self, settings: Mapping[str, Any]) -> Scenario:
         """Return the node with `settings` in a drop-in, and its state files as they are now."""
-        config = effective_config(self._main_file, {"50-admission.conf": _drop_in(settings)})
+        config = settings_of(self._main_file, {"50-admission.conf": _drop_in(settings)})
         devices = {resource: tuple(listed) for resource, listed in self._devices.items()}
         return Scenario(self.topology, config, devices, self.state_files())
 

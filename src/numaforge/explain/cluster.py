@@ -29,7 +29,6 @@ from numaforge.quantity import parse_quantity
 from numaforge.rollout.cluster import ENDED_PHASES
 from numaforge.schedulers import gangs
 
-_DAEMON = "DaemonSet"
 GROUPS = (
     "scheduling.x-k8s.io/v1alpha1",
     "scheduling.sigs.k8s.io/v1alpha1",

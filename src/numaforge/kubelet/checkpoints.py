@@ -334,7 +334,7 @@ def state_files_to_remove(
 ) -> tuple[StateFileRemoval, ...]:
     """Return the state files that a change of the effective configuration invalidates, each with its reason.
 
-    Both mappings are effective configurations (`config.loading.effective_config`); None for the
+    Both mappings are effective configurations (`Configuration.settings`); None for the
     old one means that it is not known. `hugepages_changed`: a hugepage pool changed its size;
     `memory_changed`: a NUMA node has other memory. A file that need not go stays: it holds the CPUs and the
     memory of pods that survive the restart. That CPUs go on- or offline is seen by reading the file.

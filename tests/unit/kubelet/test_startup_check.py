@@ -9,8 +9,9 @@ import pytest
 
 from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.findings import RULES, Report
-from numaforge.kubelet.startup.check import check, effective_config
+from numaforge.kubelet.startup.check import check
 from numaforge.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
+from tests.fixtures.kubelet_texts import settings_of
 
 GIB = 2**30
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -390,8 +391,8 @@ def test_kubeadm_config_map_is_read() -> None:
     assert finding(report, "NF110").line == 8
 
 
-def test_effective_config_is_base_then_drop_ins_then_flags() -> None:
-    effective = effective_config(
+def test_settings_are_the_base_then_drop_ins_then_flags() -> None:
+    effective = settings_of(
         f"{HEADER}maxPods: 10\nkubeReserved: {{memory: 1Gi}}\n",
         {
             "20-b.conf": f"{HEADER}maxPods: 30\n",
@@ -416,7 +417,7 @@ def test_effective_config_is_base_then_drop_ins_then_flags() -> None:
 )
 def test_null_in_a_drop_in(version: str, held: Any) -> None:
     drop_ins = {"10-a.conf": f"{HEADER}kubeReserved: null\n"}
-    effective = effective_config(f"{HEADER}kubeReserved: {{memory: 1Gi}}\n", drop_ins, (), version)
+    effective = settings_of(f"{HEADER}kubeReserved: {{memory: 1Gi}}\n", drop_ins, (), version)
     assert effective.get("kubeReserved") == held
 
 
@@ -436,9 +437,9 @@ def test_wrong_type_in_a_drop_in(version: str, field: str) -> None:
     )
 
 
-def test_effective_config_raises_where_nothing_can_be_loaded() -> None:
+def test_no_settings_where_nothing_can_be_loaded() -> None:
     with pytest.raises(KubeletConfigError, match="cannot unmarshal"):
-        effective_config(f"{HEADER}maxPods: many\n")
+        settings_of(f"{HEADER}maxPods: many\n")
 
 
 def test_every_finding_id_is_a_rule() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
-from numaforge.kubelet.startup.check import check, effective_config
+from numaforge.kubelet.startup.check import check
+from tests.fixtures.kubelet_texts import settings_of
 from tests.fixtures.machines import lab_node
 
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -262,14 +263,14 @@ def test_every_minor_starts_with_its_defaults(version: str) -> None:
 
 
 def test_gates_of_flags_add_to_those_of_the_file() -> None:
-    effective = effective_config(
+    effective = settings_of(
         f"{HEADER}featureGates: {{AllAlpha: false}}\n", {}, ["--feature-gates=AllBeta=false"]
     )
     assert effective["featureGates"] == {"AllAlpha": False, "AllBeta": False}
 
 
 def test_a_relative_path_is_one_beside_the_file() -> None:
-    effective = effective_config(
+    effective = settings_of(
         f"{HEADER}staticPodPath: manifests\nauthentication: {{x509: {{clientCAFile: pki/ca.crt}}}}\n"
     )
     assert effective["staticPodPath"] == "/var/lib/kubelet/manifests"

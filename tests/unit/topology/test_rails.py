@@ -79,7 +79,7 @@ def test_machines(machine, distances, chosen):
     assert best(topology) == chosen
 
 
-CLOSE, BESIDE = "0000:11:00.0", "0000:12:00.0"
+CLOSE = "0000:11:00.0"
 
 
 @pytest.mark.parametrize(

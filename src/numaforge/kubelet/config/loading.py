@@ -26,7 +26,7 @@ from numaforge.kubelet.config.flags import FlagError, Flags, override, parse_fla
 from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
 from numaforge.kubelet.findings import found
-from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.goyaml import Document, YamlError
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
@@ -146,27 +146,6 @@ class StartError(Exception):
         self.error = error
         self.findings = findings
         self.readable = readable
-
-
-def effective_config(
-    config_text: str,
-    drop_ins: Mapping[str, str] | None = None,
-    flags: Sequence[str] = (),
-    version: KubeletVersion | str = f"1.{LATEST_MINOR}",
-) -> dict[str, Any]:
-    """Return the configuration a kubelet runs with: defaults, drop-ins in order, flags on top.
-
-    Raises KubeletConfigError where the kubelet could not load it.
-    """
-    kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
-    variables = {DROP_IN_VARIABLE: "1"}
-    try:
-        configuration, _ = load(
-            config_text, drop_ins or {}, flags, kubelet, variables, CONFIG_PATH, DROP_IN_DIR
-        )
-    except StartError as error:
-        raise _config_error(error) from error
-    return dict(configuration.settings)
 
 
 def load_installed(install: KubeletInstallShape, version: KubeletVersion) -> Configuration:

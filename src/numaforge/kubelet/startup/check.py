@@ -29,7 +29,6 @@ from numaforge.kubelet.config.gates import aggregate, enabled
 from numaforge.kubelet.config.loading import (
     Configuration,
     StartError,
-    effective_config,
     load,
 )
 from numaforge.kubelet.config.places import Places
@@ -72,8 +71,6 @@ from numaforge.memoize import once_per_value
 from numaforge.quantity import Quantity, QuantityError
 from numaforge.topology.model import MachineShape
 from numaforge.topology.shape import shape_of
-
-__all__ = ["check", "effective_config"]
 
 _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31

@@ -162,7 +162,6 @@ def test_a_device_that_cannot_be_used_is_refused(name: str) -> None:
         plan(dgx(more=[MANAGEMENT]), more_devices=[name])
 
 
-PHB = (("pci0000:00", 0),)
 NEAR, FAR = [("pci0000:00", 0)], [("pci0000:80", 1)]
 
 
