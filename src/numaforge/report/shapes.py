@@ -23,7 +23,8 @@ def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
     """Return the answer as JSON data."""
     return {
         "shapes": [{"name": each.name, "count": each.count} for each in load.shapes],
-        "on_every_node": len(load.everywhere),
+        "on_every_node": len(load.everywhere) - report.on_one_node,
+        "on_one_node": report.on_one_node,
         "sums": _outcome(report.sums),
         "configured": _outcome(report.configured),
         "policies": [_outcome(each) for each in report.policies],
@@ -40,7 +41,7 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
     said = f"{counted(total, 'pod')} of {shapes}, on {counted(nodes, 'node')} of {counted(kinds, 'kind')}"
     parts: list[RenderableType] = [
         Text(said, style="bold"),
-        *([Text(f"beside {len(load.everywhere)} of DaemonSets on each")] if load.everywhere else []),
+        *_of_daemonsets(len(load.everywhere) - report.on_one_node, report.on_one_node),
         Text(""),
         _settings_table(report, total),
         Text(""),
@@ -55,6 +56,16 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
         if each.free is not None and each.busy:
             parts += [Text(""), *_left(each, load)]
     return Group(*parts)
+
+
+def _of_daemonsets(on_each: int, on_one: int) -> Iterator[Text]:
+    """Yield on which nodes pods of DaemonSets are counted; nothing where there are none."""
+    alone = "the node of its claim" if on_one == 1 else "the nodes of their claims"
+    if on_each:
+        more = f", {on_one} on {alone} alone" if on_one else ""
+        yield Text(f"beside {counted(on_each, 'pod')} of DaemonSets on each node{more}")
+    elif on_one:
+        yield Text(f"beside {counted(on_one, 'pod')} of DaemonSets on {alone} alone")
 
 
 def _settings_table(report: ShapesReport, total: int) -> RenderableType:

@@ -380,17 +380,17 @@ def test_shapes_of_a_fleet_wait_for_claims_too(
 
 
 @pytest.mark.parametrize(
-    ("by", "pods"),
+    ("by", "pods", "on_each", "on_one"),
     [
-        pytest.param(OF_TEMPLATE, 2 * 7, id="each pod's own is on every node"),
-        pytest.param(SHARED, 7 + 8, id="one by name is on one node"),
+        pytest.param(OF_TEMPLATE, 2 * 7, 1, 0, id="each pod's own is on every node"),
+        pytest.param(SHARED, 7 + 8, 0, 1, id="one by name is on one node"),
         pytest.param(
-            {"resourceClaimName": "absent"}, 2 * 8, id="one of which nothing is known takes nothing"
+            {"resourceClaimName": "absent"}, 2 * 8, 1, 0, id="one of which nothing is known takes nothing"
         ),
     ],
 )
 def test_claims_of_daemonsets_take_what_is_left_to_the_shapes_of_a_fleet(
-    files: Path, by: Mapping[str, str], pods: int
+    files: Path, by: Mapping[str, str], pods: int, on_each: int, on_one: int
 ) -> None:
     of_all = pod("agent-x", by)
     of_all["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent"}]
@@ -400,7 +400,38 @@ def test_claims_of_daemonsets_take_what_is_left_to_the_shapes_of_a_fleet(
     given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
     given += ["--profile", str(files / "claims.yaml"), "-o", "json"]
     result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
-    assert json.loads(result.stdout)["configured"]["pods"] == pods
+    found = json.loads(result.stdout)
+    assert found["configured"]["pods"] == pods
+    assert (found["on_every_node"], found["on_one_node"]) == (on_each, on_one)
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        pytest.param([OF_TEMPLATE, None], "beside 2 pods of DaemonSets on each node", id="on each"),
+        pytest.param(
+            [OF_TEMPLATE, SHARED],
+            "beside 1 pod of DaemonSets on each node, 1 on the node of its claim alone",
+            id="on each and on one",
+        ),
+        pytest.param([SHARED], "beside 1 pod of DaemonSets on the node of its claim alone", id="on one"),
+        pytest.param(
+            [SHARED, SHARED], "beside 2 pods of DaemonSets on the nodes of their claims alone", id="two"
+        ),
+    ],
+)
+def test_fit_says_on_which_nodes_it_counts_pods_of_daemonsets(
+    files: Path, claims: Sequence[Mapping[str, str] | None], said: str
+) -> None:
+    of_all = [pod(f"agent-{number}", by) for number, by in enumerate(claims)]
+    for number, each in enumerate(of_all):
+        each["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": f"agent-{number}"}]
+    items = [template(), claim(), *of_all, pod("one", OF_TEMPLATE)]
+    (files / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
+    given = ["--shapes", str(files / "pods.json"), "--machine", f"{files / 'dgx.json'}=2"]
+    given += ["--profile", str(files / "claims.yaml")]
+    result = CliRunner().invoke(fit, given, standalone_mode=False, catch_exceptions=False)
+    assert said in result.stdout.splitlines()
 
 
 def test_a_node_whose_claim_leaves_no_room_leaves_it_on_the_others(files: Path) -> None:

@@ -134,7 +134,8 @@ class ShapesReport:
     """The answer: as the nodes are configured, under each policy and scope, and with other options.
 
     `sums` is what the scheduler counts to fit, whatever kubelets say. `best` is the setting that admits most,
-    of equals the one that aligns most; `options` are changes to the best policy and scope.
+    of equals the one that aligns most; `options` are changes to the best policy and scope. `on_one_node` are
+    those pods of DaemonSets that name a claim which one node alone can have: the others are on each.
     """
 
     sums: SettingOutcome
@@ -142,6 +143,7 @@ class ShapesReport:
     policies: tuple[SettingOutcome, ...]
     options: tuple[SettingOutcome, ...]
     best: SettingOutcome
+    on_one_node: int = 0
 
 
 def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
@@ -163,7 +165,12 @@ def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
     if better is not configured:  # once more, for what is left on its nodes once they are filled up
         change = changes.get(better.change, _base(better))
         better = _placed(kinds, load, better.policy, better.scope, better.change, change, filled_up=True)
-    return ShapesReport(sums, configured, policies, options, better)
+    return ShapesReport(sums, configured, policies, options, better, _on_one_node(kinds, load))
+
+
+def _on_one_node(kinds: Sequence[NodeKind], load: Load) -> int:
+    empty = [kind.scenario.node() for kind in kinds]
+    return sum(any(bound_claims(node, pod) for node in empty) for pod in load.everywhere)
 
 
 def kinds_of(nodes: Iterable[tuple[str, Scenario, object]]) -> tuple[NodeKind, ...]:
