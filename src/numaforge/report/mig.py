@@ -29,10 +29,10 @@ from numaforge.roles.mig.models import known_model
 
 if TYPE_CHECKING:
     from numaforge.roles.mig.advice import Collision
-    from numaforge.roles.mig.instance import MigInstance, MigPlan
+    from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
     from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan
     from numaforge.roles.mig.models import MigModel
-    from numaforge.topology.model import NodeTopology
+    from numaforge.topology.model import Gpu, NodeTopology
 
 _SCHEMA = 1
 
@@ -145,6 +145,8 @@ def _placement(one: MigInstance) -> Document:
 def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableType:
     """Return the geometry of each GPU of a plan, with the one that the machine has where it is another."""
     there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
+    models = {one.pci_address: _model_words(one, there.get(one.pci_address)) for one in plan.gpus}
+    several = len(set(models.values())) > 1
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
         before, after = instances_in(there.get(one.pci_address)), one.instances
@@ -152,12 +154,21 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
         if one.pci_address in there and (model := known_model(there[one.pci_address])):
             slices = model.memory_slices
         pictures = ["" if not boxes else picture(slices, boxes).plain for boxes in (before, after)]
-        alike.setdefault((one.mode, pictures[0], pictures[1]), []).append(one.pci_address)
+        model = f", {models[one.pci_address]}" if several and models[one.pci_address] else ""
+        title = f"MIG {one.mode}{model}"
+        alike.setdefault((title, pictures[0], pictures[1]), []).append(one.pci_address)
     lines = (
-        before_and_after(addresses, f"MIG {mode}", before, after, nothing="no GPU instances")
-        for (mode, before, after), addresses in alike.items()
+        before_and_after(addresses, *key, nothing="no GPU instances") for key, addresses in alike.items()
     )
     return Group(*chain.from_iterable(lines))
+
+
+def _model_words(planned: MigGpu, gpu: Gpu | None) -> str:
+    """Return what tells a GPU from those of other models: a picture of slices is the same for many of them.
+
+    Where the machine is not at hand that is the names of its profiles, which have their memory.
+    """
+    return gpu_label(gpu) if gpu else " and ".join(sorted({one.profile for one in planned.instances}))
 
 
 # ---- a machine ----

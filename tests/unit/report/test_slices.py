@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from rich.console import Console
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
@@ -14,8 +15,10 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.boxes import Box
 from numaforge.report.layout import lay_out
+from numaforge.report.mig import geometry_section
 from numaforge.report.slices import GpuParts, parts_of
 from numaforge.report.tree import machine_tree
+from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.topology.model import Gpu, GpuInstance, GpuPartition
 from numaforge.topology.ready import ready_machine
 from tests.fixtures.boxes import misplaced, of_kind, overflowing
@@ -147,6 +150,46 @@ def test_a_plan_shows_the_partitions_before_and_after(capsys: pytest.CaptureFixt
     assert run(["plan", "mi300x", "--profile", "mi300x-cpx"]) == ExitCode.YES
     said = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
     assert f"{TITLE}{shown}" in said
+
+
+SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
+OF_H200 = tuple(replace(one, profile="1g.18gb") for one in SEVEN)
+
+
+@pytest.mark.parametrize(
+    ("exchanged", "known", "titles"),
+    [
+        pytest.param({}, True, {"MIG enabled": 8}, id="one model is not named"),
+        pytest.param(
+            {"device": "2335", "name": "NVIDIA H200"},
+            True,
+            {"MIG enabled, H100 80GB HBM3": 7, "MIG enabled, H200": 1},
+            id="a GPU of another model is told apart",
+        ),
+        pytest.param(
+            {"device": "2335", "name": "NVIDIA H200"},
+            False,
+            {"MIG enabled, 1g.10gb": 7, "MIG enabled, 1g.18gb": 1},
+            id="by its instances where the machine is not at hand",
+        ),
+    ],
+)
+def test_the_geometry_of_a_plan_has_the_model_where_models_differ(
+    exchanged: dict[str, str], known: bool, titles: dict[str, int]
+) -> None:
+    machine = dgx_h100()
+    first = replace(machine.gpus[0], **exchanged)
+    machine = replace(machine, gpus=(first, *machine.gpus[1:]))
+    cuts = (OF_H200 if exchanged else SEVEN, *[SEVEN] * 7)
+    gpus = (
+        MigGpu(gpu.pci_address, None, "enabled", cut) for gpu, cut in zip(machine.gpus, cuts, strict=True)
+    )
+    section = geometry_section(MigPlan(tuple(gpus)), machine if known else None)
+    console = Console(width=400)
+    with console.capture() as captured:
+        console.print(section)
+    found = (line.split("  ") for line in captured.get().splitlines() if "MIG" in line)
+    assert {title: len(addresses.split(", ")) for addresses, title in found} == titles
 
 
 def test_a_table_of_gpus_says_how_large_partitions_are(capsys: pytest.CaptureFixture[str]) -> None:
