@@ -26,11 +26,12 @@ from numaforge.topology.model import (
     RemappedRows,
 )
 from tests.fixtures import judged as by
-from tests.fixtures.gpu_machines import COMPLETED, FABRIC_MANAGER, KINDS
+from tests.fixtures.gpu_machines import COMPLETED, FABRIC_MANAGER, KINDS, gpu
 from tests.fixtures.machines import GIB
 from tests.machines.files import stored
 
 ANY_GPU = "NG103 NG104"
+SEVERAL = "NG602"
 DRIVER = f"{ANY_GPU} NG101 NG102 NG105 NG201 NG202 NG601"
 REAL = f"{DRIVER} NG108 NG403 NG404 NG405"
 CARD = f"{REAL} NG402 NG501 NG502"
@@ -42,20 +43,20 @@ BASEBOARD = f"{HBM} NG109 NG203 NG301 NG306"
 SUBNET = "NG302 NG303"
 
 APPLIES = {
-    "hgx-a100": f"{BASEBOARD} NG107",
-    "hgx-h100": f"{BASEBOARD} {FABRIC} NG107",
-    "hgx-b200": f"{BASEBOARD} {FABRIC} {SUBNET} NG106",
-    "dgx-b300": f"{BASEBOARD} {FABRIC} {SUBNET} NG106",
-    "gb200-nvl72-tray": f"{GRACE} {FABRIC} NG109 NG306",
+    "hgx-a100": f"{SEVERAL} {BASEBOARD} NG107",
+    "hgx-h100": f"{SEVERAL} {BASEBOARD} {FABRIC} NG107",
+    "hgx-b200": f"{SEVERAL} {BASEBOARD} {FABRIC} {SUBNET} NG106",
+    "dgx-b300": f"{SEVERAL} {BASEBOARD} {FABRIC} {SUBNET} NG106",
+    "gb200-nvl72-tray": f"{SEVERAL} {GRACE} {FABRIC} NG109 NG306",
     "gh200": GRACE,
-    "a100-pcie": f"{HBM} NG107",
-    "h100-pcie": f"{HBM} NG107",
-    "l40s-pcie": f"{CARD} NG107",
-    "h100-pcie-bridges": f"{HBM} NG107",
+    "a100-pcie": f"{SEVERAL} {HBM} NG107",
+    "h100-pcie": f"{SEVERAL} {HBM} NG107",
+    "l40s-pcie": f"{SEVERAL} {CARD} NG107",
+    "h100-pcie-bridges": f"{SEVERAL} {HBM} NG107",
     "vgpu-guest": f"{DRIVER} NG107",
     "passthrough-guest": f"{REAL} NG107 {ECC_ON} NG402 NG503",
-    "b200-passthrough-guest": f"{REAL} {FABRIC} NG106 {ECC_ON} NG402 NG503",
-    "hgx-h100-all-mig": f"{HBM} NG107 NG109",
+    "b200-passthrough-guest": f"{SEVERAL} {REAL} {FABRIC} NG106 {ECC_ON} NG402 NG503",
+    "hgx-h100-all-mig": f"{SEVERAL} {HBM} NG107 NG109",
     "kvm-host": "",
     "mi300x": "NG501 NG502 NG805",
     "no-gpu": "",
@@ -311,6 +312,11 @@ SICK = {
         install(char_links=False),
         "/dev/char has no links to NVIDIA's devices, and there is no CDI specification",
     ),
+    "NG602": Case(
+        "hgx-h100",
+        second(device="2335", name="NVIDIA H200"),
+        "NVIDIA H200 beside 7 x NVIDIA H100 80GB HBM3",
+    ),
     "NG701": Case(
         TRAY,
         both(install(gpu_memory_mode=""), with_memory(744 * GIB, {})),
@@ -392,7 +398,8 @@ def test_a_rule_passes_on_the_sound_machine_and_alone_finds_the_sick_one(rule):
 
 
 GPU_RULES = (
-    "NG102 NG103 NG104 NG108 NG304 NG305 NG306 NG401 NG402 NG403 NG404 NG405 NG406 NG407 NG501 NG502 NG503"
+    "NG102 NG103 NG104 NG108 NG304 NG305 NG306 NG401 NG402 NG403 NG404 NG405 NG406 NG407 NG501 NG502 NG503 "
+    "NG602"
 )
 
 
@@ -402,6 +409,61 @@ def test_a_fault_of_one_gpu_names_its_pci_address(rule):
     machine = KINDS[case.kind]()
     (finding,) = by.judged(RULES, case.sicken(machine))[rule].findings
     assert finding.where == machine.gpus[min(1, len(machine.gpus) - 1)].pci_address
+
+
+def of_models(*devices: str) -> NodeTopology:
+    """Return a server with a card of each PCI device id."""
+    machine = KINDS["l40s-pcie"]()
+    cards = (gpu(number, device) for number, device in enumerate(devices))
+    return replace(machine, gpus=tuple(cards))
+
+
+H100, H200, L40S, T4 = "2330", "2335", "26b9", "1eb8"
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        pytest.param([H100, H100, H100], [], id="one model"),
+        pytest.param([H100], [], id="one GPU"),
+        pytest.param(
+            [H100, H200, H100, H100],
+            [(1, "NVIDIA H200 beside 3 x NVIDIA H100 80GB HBM3")],
+            id="the odd one is named",
+        ),
+        pytest.param(
+            [L40S, H100, H100, T4],
+            [
+                (0, "NVIDIA L40S beside 2 x NVIDIA H100 80GB HBM3, 1 x NVIDIA T4"),
+                (3, "NVIDIA T4 beside 1 x NVIDIA L40S, 2 x NVIDIA H100 80GB HBM3"),
+            ],
+            id="each of several odd ones is named",
+        ),
+        pytest.param([H100, H200], [(None, "1 x NVIDIA H100 80GB HBM3, 1 x NVIDIA H200")], id="none is odd"),
+        pytest.param(
+            [T4, H100, T4, H100],
+            [(None, "2 x NVIDIA T4, 2 x NVIDIA H100 80GB HBM3")],
+            id="as many of each",
+        ),
+    ],
+)
+def test_which_gpu_is_of_another_model(devices, expected):
+    findings = by.judged(RULES, machine := of_models(*devices))["NG602"].findings
+    places = {each.pci_address: number for number, each in enumerate(machine.gpus)}
+    assert [(places.get(each.where), each.evidence) for each in findings] == expected
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"driver": "vfio-pci", "uuid": None, "index": None}, id="a guest has the other one"),
+        pytest.param({"driver": None, "uuid": None, "index": None}, id="no driver has the other one"),
+        pytest.param({"vendor": "1002", "driver": "amdgpu"}, id="it is another plugin's"),
+    ],
+)
+def test_a_gpu_that_the_plugin_does_not_offer_is_no_other_model(other):
+    machine = second(device=T4, **other)(of_models(H100, H100, H100))
+    assert by.judged(RULES, machine)["NG602"].findings == ()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
-from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, has_open_module, needs_open_module
+from numaforge.findings.gpus.nvidia_boards import HGX_BLACKWELL, NVLINKS, has_open_module, needs_open_module
 from numaforge.topology.gpu_models import RACK
 from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.vendors import NVIDIA
@@ -105,8 +105,9 @@ _persistence = scope.each(
 def _missing(machine: NodeTopology) -> Iterator[Seen]:
     devices = [gpu.device for gpu in machine.gpus if gpu.vendor == NVIDIA]
     on_rack = any(device in RACK for device in devices)
-    # Cards beside a board, as for graphics, are of another model.
-    count = max(map(devices.count, devices), default=0)
+    # Cards beside a board, as for graphics, are of another model; so may one be that was exchanged on it.
+    on_board = sum(device in NVLINKS for device in devices)
+    count = max([on_board, *map(devices.count, devices)])
     whole = (1, 2, 4) if on_rack else (8, 16)
     if count > whole[-1]:
         yield Seen(unknown=f"{count} GPUs of one model are more than boards that are known have")

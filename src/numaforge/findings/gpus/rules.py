@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from numaforge.findings.gpus import amd, nvidia_driver, nvidia_fabric, nvidia_health, nvidia_memory, pcie
+from numaforge.findings.gpus import (
+    amd,
+    nvidia_driver,
+    nvidia_fabric,
+    nvidia_health,
+    nvidia_memory,
+    nvidia_models,
+    pcie,
+)
 
 _TABLES = (
     amd.RULES,
@@ -10,6 +18,7 @@ _TABLES = (
     nvidia_fabric.RULES,
     nvidia_health.RULES,
     nvidia_memory.RULES,
+    nvidia_models.RULES,
     pcie.RULES,
 )
 RULES = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))

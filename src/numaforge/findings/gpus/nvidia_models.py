@@ -1,0 +1,57 @@
+"""Rules about NVIDIA GPUs of several models in one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from numaforge.findings import Severity, scope
+from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
+from numaforge.ordering import grouped
+from numaforge.topology.gpu_models import model_of
+from numaforge.topology.model import Gpu, NodeTopology
+
+
+@applies("where NVIDIA's driver has several GPUs", within=scope.with_driver)
+def _several(machine: NodeTopology) -> Applicability:
+    count = len(scope.driven(machine))
+    return Applicability(count > 1, f"{count} GPUs" if count > 1 else "one GPU")
+
+
+def _odd_ones(machine: NodeTopology) -> Iterator[Seen]:
+    """Yield the GPUs that are not of the model that most are; of equally many, what models there are."""
+    models = grouped((gpu.device, gpu) for gpu in scope.driven(machine))
+    if len(models) == 1:
+        return
+    most, next_most = sorted(map(len, models.values()), reverse=True)[:2]
+    if most == next_most:
+        yield Seen(_listed(models))
+        return
+    for device, gpus in models.items():
+        if len(gpus) < most:
+            others = {other: each for other, each in models.items() if other != device}
+            evidence = f"{_name(gpus)} beside {_listed(others)}"
+            yield from (Seen(evidence, gpu.pci_address) for gpu in gpus)
+
+
+def _listed(models: Mapping[object, list[Gpu]]) -> str:
+    return ", ".join(f"{len(gpus)} x {_name(gpus)}" for gpus in models.values())
+
+
+def _name(gpus: list[Gpu]) -> str:
+    """Return the model of GPUs with one PCI id; of those that are lost the driver tells no name."""
+    return model_of(max(gpus, key=lambda gpu: gpu.name is not None))
+
+
+RULES: tuple[MachineRule, ...] = (
+    MachineRule(
+        "NG602",
+        Severity.NOTE,
+        "the GPUs of a machine are of several models",
+        _several,
+        "PCI ids; k8s-device-plugin, GPU feature discovery",
+        "have one model in a node: all of them are nvidia.com/gpu, of which a pod gets any, and the label "
+        "nvidia.com/gpu.product has the model of one. Where the models are meant to differ, pods choose by "
+        "claims (`dra: {gpus: claims}` in the profile), or by the names of MIG instances",
+        _odd_ones,
+    ),
+)
