@@ -29,9 +29,9 @@ def folded(names: Iterable[str]) -> str:
         for name in sorted(set(names), key=natural)
     ]
     padded = {(before, after, len(number)) for before, number, after in split if number[:-1].startswith("0")}
-    groups: dict[tuple[str, str, int], list[str]] = {}
+    groups: dict[tuple[str, str, int | None], list[str]] = {}
     for before, number, after in split:
-        width = len(number) if (before, after, len(number)) in padded else 0
+        width = len(number) if (before, after, len(number)) in padded else 0 if number else None
         groups.setdefault((before, after, width), []).append(number)
     return ",".join(_together(before, numbers, after) for (before, after, _), numbers in groups.items())
 

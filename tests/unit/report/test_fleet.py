@@ -24,6 +24,7 @@ NAMES = {
     "the last number": (["rack3-gpu-7.site", "rack3-gpu-8.site"], "rack3-gpu-[7-8].site"),
     "others": (["login", "gpu-1", "gpu-2"], "gpu-[1-2],login"),
     "no number": (["a", "b"], "a,b"),
+    "with and without one": (["gpu", "gpu1", "gpu2"], "gpu,gpu[1-2]"),
 }
 
 
