@@ -21,7 +21,7 @@ from numaforge import __version__, lean_classes, lean_process
 from numaforge.commands.completion import COMPLETE, complete
 from numaforge.commands.options import LazyGroup
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import plain
+from numaforge.report.terminal import complain
 
 COMMANDS = (
     "init",
@@ -81,7 +81,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), error.exit_code)
     except click.ClickException as error:
         with suppress(OSError):
-            _located(error).show()
+            _show(_located(error))
         return ExitCode.BAD_INPUT
     except KeyboardInterrupt:
         return _complain("interrupted", _INTERRUPTED)
@@ -141,6 +141,13 @@ def _located(error: click.ClickException) -> click.ClickException:
     return click.UsageError("; ".join([error.message, *named]), ctx=error.ctx)
 
 
+def _show(error: click.ClickException) -> None:
+    """Print an error of the command line as click does, its lines as long as those of the terminal."""
+    shown = io.StringIO()
+    error.show(shown)
+    complain(shown.getvalue().rstrip("\n"))
+
+
 def _escape(error: UnicodeError) -> tuple[str, int]:
     r"""Return characters as `\u2026`, which JSON reads back and people can look up."""
     if not isinstance(error, UnicodeEncodeError):
@@ -174,7 +181,7 @@ def _refuse_input_twice(given: Sequence[str]) -> None:
 
 def _complain(message: str, exit_code: int) -> int:
     with suppress(OSError):  # where standard error is full or gone, the exit code still says it
-        click.echo(f"numaforge: {plain(message)}", err=True)
+        complain(f"numaforge: {message}")
     return exit_code
 
 

@@ -9,7 +9,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError
-from numaforge.report.terminal import echo, show_json
+from numaforge.report.terminal import complain, echo, show_json
 
 
 @click.command()
@@ -36,14 +36,11 @@ def boot(dry: bool, replan: bool, reports: bool, output: str) -> int:
 
     from numaforge.first_boot import run
 
-    def tell(sentence: str) -> None:
-        click.echo(sentence, err=True)
-
     if reports:
-        return _report(tell, output)
+        return _report(complain, output)
 
     if dry:
-        found = run.foresee(tell, replan=replan, ends_what_was_left=False)
+        found = run.foresee(complain, replan=replan, ends_what_was_left=False)
         if output == "json":
             show_json(
                 {
@@ -58,7 +55,7 @@ def boot(dry: bool, replan: bool, reports: bool, output: str) -> int:
         for sentence in found.does or ("the node is as planned",):
             echo(sentence)
         return ExitCode.YES
-    record = run.prepare(tell, replan=replan)
+    record = run.prepare(complain, replan=replan)
     if output == "json":
         show_json(asdict(record))
     else:

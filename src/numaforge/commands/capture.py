@@ -15,7 +15,7 @@ from numaforge.commands.machine import root_option, snapshot_of
 from numaforge.commands.options import destination, file_option
 from numaforge.errors import ExitCode, HostError
 from numaforge.given import digits
-from numaforge.report.terminal import plain, progress, remark, save
+from numaforge.report.terminal import complain, progress, remark, save
 from numaforge.report.wording import counted
 
 # What is not needed for `--help` is imported where it is used.
@@ -123,7 +123,7 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
     answers, files = captured_hosts(inventory, limits, place, {})
     failed = {name: why.removeprefix(f"{name}: ") for name, why in answers.failed.items()}
     for why, names in grouped_by_reason(failed):
-        click.echo(plain(f"{folded(names)}: {why}"), err=True)
+        complain(f"{folded(names)}: {why}")
     for file in files.values():
         remark(f"wrote {place / Path(file).name}")
     remark(f"{len(files)} of {counted(len(answers.settings), 'host')} captured")

@@ -20,7 +20,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import WITHIN_SECONDS, login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo, plain, remark, show_json
+from numaforge.report.terminal import complain, echo, remark, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _machines(
         try:
             found = plan_or_machine(name)
         except NumaforgeError as error:
-            click.echo(f"numaforge: {plain(error)}", err=True)
+            complain(f"numaforge: {error}")
             code = (
                 max(code, error.exit_code) if error.exit_code == ExitCode.UNREACHABLE else ExitCode.BAD_INPUT
             )

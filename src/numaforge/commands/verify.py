@@ -14,7 +14,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.report.terminal import echo, plain, progress, screen, show_json
+from numaforge.report.terminal import complain, echo, plain, progress, screen, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def verify(
     ]
     hosts = connections(inventory, limits)
     for name, why in hosts.refused.items():
-        click.echo(plain(f"{name}: {why}"), err=True)
+        complain(f"{name}: {why}")
     if not hosts.found:
         raise HostError("no host is left to be verified", where=inventory)
     logins = [login(name, how["connector"], how["data"]) for name, how in hosts.found.items()]

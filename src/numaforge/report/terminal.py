@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -66,20 +66,28 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, color_system=None if colour == "never" else "auto")
 
 
-def echo(line: str) -> None:
+def echo(line: str, *, err: bool = False) -> None:
     """Print a line that is styled already, with colours as the command line says."""
     colour = {"always": True, "never": False}.get(str(_said(COLOUR)))
     if colour is None and os.environ.get("NO_COLOR"):
         colour = False
-    click.echo(line, color=colour)
+    click.echo(line, color=colour, err=err)
 
 
-def echo_text(text: str) -> None:
+def echo_text(text: str, *, err: bool = False) -> None:
     """Print styled lines: those that are too long for a terminal wrapped, in a file or a pipe whole."""
-    width = screen().width if sys.stdout.isatty() else None
+    width = _width(sys.stderr if err else sys.stdout)
     for line in text.split("\n"):
         for part in (line,) if width is None else folded(line, width):
-            echo(part)
+            echo(part, err=err)
+
+
+def _width(stream: TextIO) -> int | None:
+    """Return how many characters a line of a terminal has; None of what is none."""
+    if not stream.isatty():
+        return None
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isdecimal() and int(said) else os.get_terminal_size(stream.fileno()).columns
 
 
 def folded(line: str, width: int) -> list[str]:
@@ -131,7 +139,12 @@ def save(content: str | bytes, output: str | None) -> None:
 def remark(text: str) -> None:
     """Say on standard error what is neither the answer nor an error; -q leaves it out."""
     if not _said(QUIET):
-        click.echo(plain(text), err=True)
+        complain(text)
+
+
+def complain(text: str) -> None:
+    """Say on standard error what is wrong, as text that steers no terminal."""
+    echo_text(plain(text), err=True)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -41,12 +42,17 @@ def test_a_line_is_folded_for_a_screen(line: str, width: int, expected: list[str
 NUMAFORGE = (sys.executable, "-m", "numaforge")
 
 
-def on_a_terminal(columns: int, *words: str) -> str:
-    """Return what a command prints on a terminal, its errors with the rest."""
+def on_a_terminal(columns: int, *words: str, answer: Path | None = None) -> str:
+    """Return what a command prints on a terminal, its errors with the rest; the `answer` may go to a file."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     said = b""
-    with subprocess.Popen((*NUMAFORGE, *words), stdin=theirs, stdout=theirs, stderr=theirs):
+    ours_alone = dict(os.environ)  # without COLUMNS, which readline sets behind Python's back
+    with answer.open("w") if answer else nullcontext(theirs) as out:
+        started = subprocess.Popen(
+            (*NUMAFORGE, *words), stdin=theirs, stdout=out, stderr=theirs, env=ours_alone
+        )
+    with started:
         os.close(theirs)
         try:
             while more := os.read(ours, 4096):
@@ -62,6 +68,29 @@ ANSWERS = {
     "findings": "gpudirect dgx-h100-acs",
     "what a pod gets": "admit pod.yaml --machine dgx-h100 --profile training",
 }
+
+
+PLAN = "plan dgx-h100 --profile training"
+
+
+@pytest.mark.parametrize(
+    ("words", "in_a_file"),
+    [
+        pytest.param(f"{PLAN}.yml", False, id="an error"),
+        pytest.param("topology dgx-h100 --no-such-option --to", False, id="one of the command line"),
+        pytest.param("render dgx-h100 --to - -q --verbose", False, id="two options that exclude each other"),
+        pytest.param(f"{PLAN}.yml", True, id="an error where the answer goes to a file"),
+    ],
+)
+def test_errors_fit_on_a_terminal_and_are_whole_in_a_pipe(
+    words: str, in_a_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = subprocess.run((*NUMAFORGE, *words.split()), capture_output=True, text=True, check=False).stderr
+    shown = on_a_terminal(30, *words.split(), answer=tmp_path / "answer" if in_a_file else None)
+    assert any(len(line) > 30 for line in whole.splitlines())
+    assert not [line for line in shown.splitlines() if len(line) > 30 and " " in line.strip()]
+    assert shown.split() == whole.split()
 
 
 @pytest.mark.parametrize("words", ANSWERS.values(), ids=ANSWERS)

@@ -13,7 +13,7 @@ from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_r
 from numaforge.commands.rollout.options import LOGIN, WAITING, fleet_command
 from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, waiting
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import plain
+from numaforge.report.terminal import complain
 from numaforge.rollout.abort import Abort
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import FleetReport, Member
@@ -108,7 +108,7 @@ def _undone(
     stopped = None
     try:
         waiting(order.tell(), "asking the runners in progress to abort")
-        click.echo(plain(_told(order)), err=True)
+        complain(_told(order))
         while left := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
             survey = survey or asked(program)
             _take_up(order, cluster, program, options, output, survey, left)

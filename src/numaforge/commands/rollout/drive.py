@@ -15,7 +15,7 @@ import click
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.live import LiveView
 from numaforge.report.summary import report_document, results_text, summary
-from numaforge.report.terminal import screen, show
+from numaforge.report.terminal import complain, screen, show
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.launch import Pyinfra, Survey
@@ -82,9 +82,7 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
         if fleet.stopped:
             raise KeyboardInterrupt
         fleet.stop("interrupted")
-        click.echo(
-            "no further node is begun; interrupt again to leave: what is in progress continues", err=True
-        )
+        complain("no further node is begun; interrupt again to leave: what is in progress continues")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
