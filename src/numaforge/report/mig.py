@@ -154,8 +154,8 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
         if one.pci_address in there and (model := known_model(there[one.pci_address])):
             slices = model.memory_slices
         pictures = ["" if not boxes else picture(slices, boxes).plain for boxes in (before, after)]
-        model = f", {models[one.pci_address]}" if several and models[one.pci_address] else ""
-        title = f"MIG {one.mode}{model}"
+        named = f", {models[one.pci_address]}" if several and models[one.pci_address] else ""
+        title = f"MIG {one.mode}{named}"
         alike.setdefault((title, pictures[0], pictures[1]), []).append(one.pci_address)
     lines = (
         before_and_after(addresses, *key, nothing="no GPU instances") for key, addresses in alike.items()

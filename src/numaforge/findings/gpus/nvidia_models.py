@@ -33,7 +33,7 @@ def _odd_ones(machine: NodeTopology) -> Iterator[Seen]:
             yield from (Seen(evidence, gpu.pci_address) for gpu in gpus)
 
 
-def _listed(models: Mapping[object, list[Gpu]]) -> str:
+def _listed(models: Mapping[str, list[Gpu]]) -> str:
     return ", ".join(f"{len(gpus)} x {_name(gpus)}" for gpus in models.values())
 
 
