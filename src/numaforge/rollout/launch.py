@@ -147,8 +147,8 @@ class Pyinfra:
 
     `folder` takes logs and events, one of each for every run. `role` is what the hosts' runs are to a
     roll-out. Only the hosts of `shard` are looked at, where one is given. `answered` says how many hosts have
-    answered a survey in progress: `120 of 300`, `surveyed` is that survey. `verbose` has pyinfra say what it
-    does in its logs.
+    answered a survey in progress: `120 of 300`, `last_asked` is the run that read the inventory last.
+    `verbose` has pyinfra say what it does in its logs.
     """
 
     inventory: str
@@ -160,7 +160,7 @@ class Pyinfra:
     shard: Shard | None = None
     runs: dict[str, HostRun] = field(default_factory=dict)
     answered: str = ""
-    surveyed: ProgramRun | None = None
+    last_asked: ProgramRun | None = None
     verbose: bool = False
 
     def settings(self) -> Steps[dict[str, object]]:
@@ -168,7 +168,7 @@ class Pyinfra:
 
         Raises HostError where the inventory names none.
         """
-        run = self._start("inventory", "debug-inventory", self.limits)
+        self.last_asked = run = self._start("inventory", "debug-inventory", self.limits)
         while not run.has_ended():
             yield _POLL_SECONDS
         return run.hosts()
@@ -179,7 +179,7 @@ class Pyinfra:
         Raises HostError where the inventory names no host, and where pyinfra itself broke off.
         """
         arguments = ["--dry", *self._options()]
-        self.surveyed = run = self._start("survey", self.deploy, self.limits, arguments, every_core())
+        self.last_asked = run = self._start("survey", self.deploy, self.limits, arguments, every_core())
         while not run.has_ended():
             self.answered = run.answered
             yield _POLL_SECONDS

@@ -185,6 +185,49 @@ def test_data_of_hosts_that_nothing_reads_are_said_beside_the_answer(tmp_path, m
     assert capfd.readouterr().err == ""
 
 
+KUBECONFIG = """\
+{apiVersion: v1, kind: Config, current-context: c, users: [{name: u, user: {}}],
+ contexts: [{name: c, context: {cluster: c, user: u}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}
+"""
+
+
+@pytest.mark.variants(3)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rollout abort --kubeconfig kubeconfig .",
+        "rollout plan --kubeconfig kubeconfig .",
+        "measure .",
+        "rollout run --kubeconfig kubeconfig .",
+        "apply . --dry",
+        "audit .",
+        "capture . --to out",
+        "doctor .",
+        "gpus config-manager .",
+        "measure --kept .",
+        "verify .",
+    ],
+)
+def test_a_command_that_reads_an_inventory_says_once_what_is_odd_in_it(words, tmp_path):
+    there = {"ssh_hostname": "127.0.0.1", "ssh_port": 1}
+    hosts = [("gpu-1", {**there, "ssh_usr": "ubuntu"}), ("gpu-2", there)]
+    (tmp_path / "inventory.py").write_text(f"nodes = {hosts!r}\n")
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    done = subprocess.run(
+        [sys.executable, "-m", "numaforge", *words.split()],
+        cwd=tmp_path,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode, "no host answers"
+    assert done.stderr.count("gpu-1: host data ssh_usr: neither numaforge nor pyinfra reads it") == 1
+    assert done.stderr.count("gpu-[1-2]: all have the address 127.0.0.1") == 1
+    assert "ssh_usr" not in done.stdout
+
+
 def test_a_table_on_a_narrow_terminal_loses_nothing(machine, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     assert run(["plan", machine, "--profile", "training"]) == ExitCode.YES

@@ -11,7 +11,7 @@ import click
 from numaforge.commands.options import GroupedOption
 from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
 from numaforge.commands.rollout.options import LOGIN, WAITING, fleet_command
-from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, waiting
+from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, settings_of, waiting
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain
 from numaforge.rollout.abort import Abort
@@ -82,7 +82,7 @@ def _login(program: Pyinfra) -> RolloutOptions | None:
     """
     said = {name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}}
     try:
-        settings = waiting(program.settings(), "reading the inventory")
+        settings = settings_of(program)
     except NumaforgeError as error:
         if "kubeconfig" in said:
             return read_options(said)

@@ -51,13 +51,22 @@ def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:
 
 
 def asked(program: Pyinfra) -> Survey:
-    """Ask every host what it needs."""
+    """Ask every host what it needs, and say what is odd in the inventory."""
+    return _saying_how(program, program.survey(), "asking every host what it needs")
+
+
+def settings_of(program: Pyinfra) -> dict[str, object]:
+    """Return what the inventory says of roll-outs, by host, and say what is odd in it; no host is asked."""
+    return _saying_how(program, program.settings(), "reading the inventory")
+
+
+def _saying_how(program: Pyinfra, steps: Steps[T], what: str) -> T:
     try:
-        return waiting(program.survey(), "asking every host what it needs", lambda: program.answered)
+        return waiting(steps, what, lambda: program.answered)
     finally:
-        if program.surveyed:
-            say_how(program.surveyed)
-            say_notices(program.surveyed)
+        if program.last_asked:
+            say_how(program.last_asked)
+            say_notices(program.last_asked)
 
 
 def common_options(survey: Survey) -> RolloutOptions:
