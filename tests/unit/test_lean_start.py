@@ -42,6 +42,19 @@ def test_a_run_imports_nothing_that_it_does_not_use() -> None:
     }
 
 
+@pytest.mark.parametrize("command", [["capture"], ["measure"], ["measure", "--kept"]], ids=" ".join)
+def test_a_command_that_asks_one_host_imports_no_more_of_pyinfra(command: list[str]) -> None:
+    modules = loaded(f"from numaforge.cli import run; run({[*command, '127.0.0.1:1']!r})")
+    assert "pyinfra.api" in modules
+    assert not modules & {"invoke", "unittest.mock", "packaging.version", "jinja2"}
+
+
+def test_a_command_that_asks_an_inventory_has_pyinfra_in_another_process() -> None:
+    modules = loaded("from numaforge.cli import run; run(['measure', 'no/inventory.py'])")
+    assert "numaforge.rollout.program" in modules
+    assert "pyinfra" not in modules
+
+
 ROLLS_OUT = {
     f"numaforge.rollout.{name}"
     for name in ("budget", "configz", "drain", "fleet", "gate", "kubectl", "leftovers", "node", "record")

@@ -17,7 +17,7 @@ from numaforge.report.terminal import echo, progress, save, screen, show_json
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.hosts.measuring import MeasureOrder
+    from numaforge.measure.order import MeasureOrder
     from numaforge.measure.record import Measurement
 
 _HOW = "How long, and what counts as slow"
@@ -109,7 +109,7 @@ def measure(
       numaforge measure --kept inventory.py
       numaforge measure --aligned-and-not gpu-1
     """
-    from numaforge.hosts.measuring import MeasureOrder
+    from numaforge.measure.order import MeasureOrder
 
     if kept and (in_use or aligned_and_not or kubeconfig):
         raise click.UsageError("--kept measures nothing: leave out what says how to measure")
@@ -141,12 +141,16 @@ def _measured(
 
 def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) -> Taken:
     from numaforge.commands.capture import asked_of
-    from numaforge.hosts.measuring import kept_of_host, measure_host
 
-    if kept:
-        found = asked_of(host, data, kept_of_host, f"asking {host}")
-    else:
-        found = asked_of(host, data, lambda name, how: measure_host(name, how, order), f"measuring {host}")
+    def ask(name: str, how: Mapping[str, str | int]) -> Measurement | None:
+        from numaforge.hosts.measuring import (
+            kept_of_host,
+            measure_host,
+        )  # with pyinfra, which has begun by now
+
+        return kept_of_host(name, how) if kept else measure_host(name, how, order)
+
+    found = asked_of(host, data, ask, f"{'asking' if kept else 'measuring'} {host}")
     return Taken({}, {host: _NOTHING}) if found is None else Taken({found.hostname or host: found}, {})
 
 
@@ -156,7 +160,7 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
     Those that `limits` leave out are asked for what they keep.
     """
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.hosts.measuring import KEPT, MEASURED, of_data
+    from numaforge.measure.order import KEPT, MEASURED, of_data
     from numaforge.measure.record import MEASUREMENT
     from numaforge.measure.siblings import with_siblings
 
@@ -181,7 +185,7 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
 
 def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
     from numaforge.commands.over_inventory import ask_all
-    from numaforge.hosts.measuring import KEPT
+    from numaforge.measure.order import KEPT
 
     function = "numaforge.hosts.measuring.kept"
     return _taken(ask_all(inventory, limits, function, KEPT, "asking every host what it keeps"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from numaforge.measure.asking import (
     run_script,
     split_of,
 )
+from numaforge.measure.order import DATA, KEPT, MEASURED, MeasureOrder
 from numaforge.measure.record import Measurement
 from numaforge.measure.tasks import Effort, alignment_tasks, tasks
 from numaforge.rollout import events
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
     from pyinfra.api import Host
 
     from numaforge.topology.model import NodeTopology
-
-DATA = "numaforge_measure"
-MEASURED, KEPT = "measured", "kept"
-"""The kinds of the events that tell what was measured on a host, and what it keeps."""
 
 
 class InUseError(HostError):
@@ -61,30 +58,6 @@ _IN_USE = (
     "drain the node first; with --kubeconfig FILE its cluster says that it is drained and only pods of "
     "DaemonSets are left; --in-use measures all the same, and disturbs what runs there"
 )
-
-
-@dataclass(frozen=True)
-class MeasureOrder:
-    """What is measured: how long, how often, and whether on a node that is in use.
-
-    `drained` are Nodes that are cordoned, and have no pod left but those that every drain leaves. `aligned`
-    compares one program that is aligned with itself across NUMA nodes; nothing is kept of that.
-    """
-
-    seconds: int = 3
-    runs: int = 3
-    in_use: bool = False
-    aligned: bool = False
-    drained: tuple[str, ...] = ()
-
-    def data(self) -> tuple[str, ...]:
-        """Return it as arguments of pyinfra."""
-        return of_data(asdict(self))
-
-
-def of_data(said: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return arguments of pyinfra that say the host data of a measurement."""
-    return ("--data", f"{DATA}={json.dumps(said)}")
 
 
 def measure() -> None:

@@ -1,0 +1,37 @@
+"""What is to be measured, and how a run of pyinfra is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+DATA = "numaforge_measure"
+"""The host data that say what is measured."""
+MEASURED, KEPT = "measured", "kept"
+"""The kinds of the events that tell what was measured on a host, and what it keeps."""
+
+
+@dataclass(frozen=True)
+class MeasureOrder:
+    """What is measured: how long, how often, and whether on a node that is in use.
+
+    `drained` are Nodes that are cordoned, and have no pod left but those that every drain leaves. `aligned`
+    compares one program that is aligned with itself across NUMA nodes; nothing is kept of that.
+    """
+
+    seconds: int = 3
+    runs: int = 3
+    in_use: bool = False
+    aligned: bool = False
+    drained: tuple[str, ...] = ()
+
+    def data(self) -> tuple[str, ...]:
+        """Return it as arguments of pyinfra."""
+        return of_data(asdict(self))
+
+
+def of_data(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return arguments of pyinfra that say the host data of a measurement."""
+    return ("--data", f"{DATA}={json.dumps(said)}")
