@@ -133,7 +133,14 @@ def _prepare_streams() -> None:
 
 
 def _located(error: click.ClickException) -> click.ClickException:
-    """Return an error; that of an argument too many with the options that take what it may be."""
+    """Return an error; that of an argument too many with the options that take what it may be.
+
+    That of an option before the command says where options are.
+    """
+    if isinstance(error, click.NoSuchOption) and error.ctx and isinstance(error.ctx.command, click.Group):
+        said = f"No such option {error.option_name!r}; options follow the command: {error.ctx.command_path}"
+        meant = error.possibilities
+        return error if meant else click.UsageError(f"{said} COMMAND {error.option_name}", ctx=error.ctx)
     if "unexpected extra argument" not in error.message or not isinstance(error, click.UsageError):
         return error
     offered = {name for each in error.ctx.command.params for name in each.opts} if error.ctx else {}

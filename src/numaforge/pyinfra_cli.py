@@ -128,6 +128,8 @@ def _mistakes_in_one_line(inventory: str) -> Iterator[None]:
         name = error.filename or inventory
         place = f"{name}, line {error.lineno}" if error.lineno else name
         remedy = "" if name.endswith(".py") else f"; an inventory is Python: {FROM_ANSIBLE}"
+        if "U+FEFF" in str(error.msg):
+            remedy = "; save the file without a byte order mark"
         raise InventoryError(f"{place}: {error.msg}{remedy}") from error
     except SystemExit as error:
         raise InventoryError(f"{inventory}: ends the program, and names no host") from error

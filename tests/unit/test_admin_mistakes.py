@@ -433,6 +433,13 @@ INVENTORIES = {
         'nodes = [("a", {"ssh_port": 2}), ("a", {"ssh_port": 3})]\n',
         "nodes: names a twice, with other data",
     ),
+    "a name of no letter": ("inventory.py", 'nodes = [""]\n', "nodes: holds '', which is no name of a host"),
+    "data by a number": ("inventory.py", 'nodes = [("a", {1: 2})]\n', "a has data by 1, which is no key"),
+    "a byte order mark": (
+        "inventory.py",
+        '\ufeffnodes = ["a"]\n',
+        "inventory.py, line 1: invalid non-printable character U+FEFF; save the file without a byte order",
+    ),
     "numaforge's profile": (
         "nodes.yaml",
         "extends: training\n",
@@ -506,6 +513,35 @@ def test_a_mistake_on_pyinfras_command_line_is_one_message(tmp_path, words, code
     assert message in said
     assert "Traceback" not in said
     assert "No hosts remaining" not in said
+
+
+OF_NO_HOST = {
+    "a user before the name": ('"root@gpu-1"', 'write ("gpu-1", {"ssh_user": "root"})'),
+    "a port behind the name": ('"gpu-1:2222"', 'write ("gpu-1", {"ssh_port": 2222})'),
+    "both": ('"root@gpu-1:22"', 'write ("gpu-1", {"ssh_user": "root", "ssh_port": 22})'),
+    "two names": ('"gpu-1,gpu-2"', "write a name, an address or an alias"),
+    "a blank": ('" gpu-1"', "write a name, an address or an alias"),
+    "a network": ('"10.0.0.0/24"', "write a name, an address or an alias"),
+    "an address": ('"ssh://gpu-1"', "write a name, an address or an alias"),
+    "an option of ssh": ('"-oProxyCommand=x"', "write a name, an address or an alias"),
+    "no user": ('("gpu-1", {"ssh_user": None})', "ssh_user: None is not accepted; leave it out, or write a"),
+    "no port": ('("gpu-1", {"ssh_port": None})', "ssh_port: None is not accepted; leave it out, or write a"),
+}
+
+
+@pytest.mark.parametrize(("host", "message"), OF_NO_HOST.values(), ids=list(OF_NO_HOST))
+def test_a_host_that_ssh_cannot_find_is_refused_alone(tmp_path, host, message):
+    (tmp_path / "inventory.py").write_text(f"nodes = ['@local', {host}]\n")
+    done = pyinfra(tmp_path, "inventory.py", "debug-inventory")
+    assert message in done.stdout + done.stderr
+    assert "Invalid connector data" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_name_of_any_kind_is_one_where_the_address_is_said(tmp_path):
+    (tmp_path / "inventory.py").write_text('nodes = [("rack 3, place 7", {"ssh_hostname": "10.0.0.7"})]\n')
+    done = pyinfra(tmp_path, "inventory.py", "debug-inventory")
+    assert "is no name of a host" not in done.stdout + done.stderr
 
 
 # ---- keys of SSH ----

@@ -27,7 +27,6 @@ Answer = TypeVar("Answer")
 
 _OF_SSH = "ssh_"
 _UNREACHED = "cannot be reached: "
-_NAME = re.compile(r"[\w.:%-]{1,253}")
 
 
 @click.command()
@@ -210,6 +209,8 @@ def address(host: str) -> tuple[str, dict[str, str | int]]:
         name, port = bracketed or plain, bracketed_port or plain_port
         if port:
             connection["ssh_port"] = _port(port, "HOST")
+    from numaforge.report.hostnames import is_host_name
+
     if not is_host_name(name):
         raise click.BadParameter(
             f"{host!r} names no host; write a name, an address or an alias of ~/.ssh/config, such as "
@@ -217,17 +218,6 @@ def address(host: str) -> tuple[str, dict[str, str | int]]:
             param_hint="HOST",
         )
     return name, connection
-
-
-def is_host_name(name: str) -> bool:
-    """Say whether SSH may find a host by this name: a name, an address or an alias of ~/.ssh/config."""
-    labels = [name] if ":" in name else name.split(".")
-    return (
-        _NAME.fullmatch(name) is not None
-        and not name.startswith("-")
-        and name.count(":") != 1
-        and (":" in name or all(1 <= len(one) <= 63 for one in labels))
-    )
 
 
 def _checked(key: str, value: str) -> str | int:

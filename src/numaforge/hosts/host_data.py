@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -334,12 +335,42 @@ def set_aside(hosts: Iterable[Host]) -> None:
     pyinfra would end the run for all of them: it reads the data of every host before it connects to any.
     """
     for host in hosts:
-        mistakes = mistakes_in(host.data.dict())  # type: ignore[no-untyped-call]
+        data = host.data.dict()  # type: ignore[no-untyped-call]
+        mistakes = {**mistakes_in(data), **_nothing_for_pyinfra(host, data)}
         if mistakes:
             _refused[host] = _error(mistakes)
+        elif odd := _odd_name(host):
+            _refused[host] = HostError(odd)
         for name in mistakes:
             if name in _BY_NAME and name.startswith("ssh_"):
                 setattr(host.data, name, _BY_NAME[name].neutral)
+
+
+def _nothing_for_pyinfra(host: Host, data: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is None of a connector's data, by key: pyinfra takes it for a value of the wrong type."""
+    return {
+        name: f"None is not accepted; leave it out, or write {_BY_NAME[name].accepted}"
+        for name in host.connector_cls.data_meta
+        if name in _BY_NAME and name in data and data[name] is None
+    }
+
+
+def _odd_name(host: Host) -> str:
+    """Say that SSH finds no host by a name, and how to write what is meant: `root@gpu-1:22`; "" of others."""
+    from numaforge.report.hostnames import is_host_name
+
+    of_ssh = "ssh_port" in host.connector_cls.data_meta
+    if not of_ssh or host.data.get("ssh_hostname") or is_host_name(host.name):
+        return ""
+    user, _, rest = host.name.rpartition("@")
+    name, _, port = rest.partition(":")
+    meant = {"ssh_user": user or None, "ssh_port": int(port) if port.isascii() and port.isdigit() else None}
+    data = {key: value for key, value in meant.items() if value is not None}
+    if data and is_host_name(name):
+        return f"is no name of a host; write ({json.dumps(name)}, {json.dumps(data)})"
+    return (
+        "is no name of a host; write a name, an address or an alias of ~/.ssh/config, or give it ssh_hostname"
+    )
 
 
 def say_refused(state: State) -> None:

@@ -118,6 +118,12 @@ def _odd_host(value: object) -> str | None:
         ):
             return f'{shown(each)} is no pair of a name and its data; write ("gpu-01", {{"ssh_port": 22}})'
         name, its = each if isinstance(each, tuple) else (each, {})
+        if name == "":
+            return "holds '', which is no name of a host"
+        if odd := [key for key in its if not isinstance(key, str)]:
+            return (
+                f'{name} has data by {shown(odd[0])}, which is no key; write ("gpu-01", {{"ssh_port": 22}})'
+            )
         if isinstance(name, str) and data.setdefault(name, its) != its:
             return f"names {name} twice, with other data"
     return None

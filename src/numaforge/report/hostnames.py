@@ -14,9 +14,21 @@ MOST_NAMES = 10_000
 
 _RANGE = re.compile(r"(.*?)\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*)\](.*)")
 _HOST = "HOST"
+_HOST_NAME = re.compile(r"[\w.:%-]{1,253}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _LONGEST = 60  # of 80 columns, beside what is said of them
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
+
+
+def is_host_name(name: str) -> bool:
+    """Say whether SSH may find a host by this name: a name, an address or an alias of ~/.ssh/config."""
+    labels = [name] if ":" in name else name.split(".")
+    return (
+        _HOST_NAME.fullmatch(name) is not None
+        and not name.startswith("-")
+        and name.count(":") != 1
+        and (":" in name or all(1 <= len(one) <= 63 for one in labels))
+    )
 
 
 def folded(names: Iterable[str]) -> str:
