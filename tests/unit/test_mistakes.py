@@ -282,6 +282,9 @@ ARGUMENTS = (
     ("rollout abort inventory.py --wait-seconds -1", "is not in the range"),
     ("rollout status --kubeconfig nosuch", "nosuch: the kubeconfig cannot be read"),
     ("rollout status extra", "unexpected extra argument"),
+    ("rollout status --kubectl topology.json", "there is no program topology.json here"),
+    ("rollout status --kubectl /bin/false", "/bin/false ended with 1, and said nothing"),
+    ("rollout run inventory.py --shard 0/0", "there is no shard 0 of 0\n"),
     ("schema nosuch", "'nosuch' is not one of"),
     ("fit pod.yaml dgx-h100", "unexpected extra argument (dgx-h100); --machine names a machine"),
     ("check config.yaml dgx-h100", "unexpected extra argument (dgx-h100); --machine names a machine"),
@@ -598,6 +601,18 @@ def test_a_document_on_standard_input_that_is_none_is_called_so(folder):
     answer = program("topology", "-", input=b"no json")
     assert answer.returncode == ExitCode.BAD_INPUT
     assert b"standard input: not a complete JSON document" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [pytest.param("topology.json", "file", id="file"), pytest.param("empty", "folder", id="folder")],
+)
+@pytest.mark.parametrize("command", ["capture", "measure"])
+def test_what_is_here_is_no_host(folder, command, name, what):
+    answer = program(command, name)
+    assert answer.returncode == ExitCode.UNREACHABLE
+    assert f"numaforge: {name}: is a {what}, and no host of that name answers: ".encode() in answer.stderr
+    assert b"or an inventory: a file NAME.py" in answer.stderr
 
 
 def test_closed_input_is_named(folder):

@@ -168,6 +168,10 @@ def asked_of(
                 why = message.removeprefix(_UNREACHED)
                 message = f"{NO_HOST}, and no host of that name answers: {why}"
                 remedy = f"name a host; `numaforge topology {name} -o json` saves what the machine is"
+            elif message.startswith(_UNREACHED) and Path(name).exists():
+                what = "folder" if Path(name).is_dir() else "file"
+                message = f"is a {what}, and no host of that name answers: {message.removeprefix(_UNREACHED)}"
+                remedy = "name a host, or an inventory: a file NAME.py, a folder with an inventory.py"
             raise type(error)(message, where=error.where, remedy=remedy) from error
 
 

@@ -563,7 +563,7 @@ class KubectlCluster:
         """Ask kubectl what the kubeconfig says; raises ClusterError where it is of no use."""
         if shutil.which(self._kubectl) is None:
             raise ClusterError(
-                f"there is no {self._kubectl} here",
+                f"there is no program {self._kubectl} here",
                 remedy="install kubectl, through which the cluster is reached",
             )
         if self._kubeconfig is not None:
@@ -581,7 +581,8 @@ class KubectlCluster:
         )
         if done.returncode == 0:
             return _Kubeconfig(_server_in(done.stdout), hashlib.sha256(done.stdout.encode()).digest())
-        complaint = done.stderr.strip().removeprefix("error: ")
+        said = done.stderr.strip().removeprefix("error: ")
+        complaint = said or f"{self._kubectl} ended with {done.returncode}, and said nothing"
         if "current-context must exist" in complaint:
             own = None if self._kubeconfig or self._context else _own_cluster()
             if own is not None:

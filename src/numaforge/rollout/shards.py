@@ -49,7 +49,8 @@ class Shard:
             )
         shard = cls(int(index), int(found["count"]))
         if shard.index >= shard.count:
-            raise _refused(where, text, f"there is no shard {shard.index} of {shard.count}: the first is 0")
+            last = f": the first is 0, the last {shard.count - 1}" if shard.count else ""
+            raise _refused(where, text, f"there is no shard {shard.index} of {shard.count}{last}")
         return shard
 
     def __str__(self) -> str:
