@@ -4,7 +4,7 @@ Python 3.11 and 3.12 compile six methods of each dataclass one by one: 300 class
 CPU. Most methods of most classes are never called by a command, and most classes that a command makes objects
 of have a few: those are given their fields one by one before an `__init__` is compiled. Python 3.13 compiles
 the methods of a class together, and is left alone. And typing compiles the annotation of each field, of which
-most are alike: here each text is compiled once.
+most are alike, and of pydantic's own most are never read: here each text is compiled once, when it is read.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import dataclasses
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from types import CodeType
 from typing import Any, cast
 
 _Method = Callable[..., Any]
@@ -25,8 +26,8 @@ _FEW_OBJECTS = 20
 def begin() -> None:
     """Have the classes that this process makes from now on compile what they need, when they need it."""
     names: Any = typing
-    if "compile" not in vars(names):
-        names.compile = cache(compile)  # typing finds it before Python's own
+    if "compile" not in vars(names):  # typing finds them before Python's own
+        names.compile, names.eval = _read_later, _read_now
     library: Any = dataclasses
     create = getattr(library, "_create_fn", None)
     if create is None or create.__module__ == __name__:
@@ -44,10 +45,29 @@ def begin() -> None:
         if not _plain(fields, positional):
             return cast(_Method, compiled())
         _, frozen, has_post_init, *_ = how
-        by_hand = _init_of_few(fields, positional, frozen=frozen, has_post_init=has_post_init)
-        return _when_called("__init__", compiled, by_hand)
+        few = partial(_init_of_few, fields, positional, frozen=frozen, has_post_init=has_post_init)
+        return _when_called("__init__", compiled, few)
 
     library._create_fn, library._init_fn = create_when_called, init_when_called
+
+
+def _read_later(text: str, *_: Any) -> str:
+    """Return the text of an annotation, where typing asks for what it is compiled to."""
+    return text
+
+
+def _read_now(text: str | CodeType, *names: Any) -> Any:
+    """Return what an annotation says; raises SyntaxError, as typing does, for one that is no expression."""
+    try:
+        code = _compiled(text) if isinstance(text, str) else text  # the others are older than we are
+    except SyntaxError:
+        raise SyntaxError(f"Forward reference must be an expression -- got {text!r}") from None
+    return eval(code, *names)  # noqa: S307 (typing evaluates it)
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    return compile(text, "<string>", "eval")
 
 
 def _plain(fields: Iterable[Any], positional: Iterable[Any]) -> bool:
@@ -89,13 +109,18 @@ def _init_of_few(
     return init
 
 
-def _when_called(name: str, create: Callable[[], _Method], init: _Init | None = None) -> _Method:
-    """Return what stands for a method until it is called, and longer where `init` does what it would."""
+def _when_called(
+    name: str, create: Callable[[], _Method], create_few: Callable[[], _Init] | None = None
+) -> _Method:
+    """Return what stands for a method until it is called, or what `create_few` makes does not do it."""
     made: list[_Method] = []
+    few: list[_Init] = []
 
     def method(self: Any, /, *arguments: Any, **named: Any) -> Any:
         if not made:
-            if init and init(self, arguments, named):
+            if create_few and not few:
+                few.append(create_few())
+            if few and few[0](self, arguments, named):
                 return None
             made.append(create())
             made[0].__qualname__ = method.__qualname__

@@ -116,7 +116,7 @@ lean_classes.begin()
 class One: x: "int | None"; y: "tuple[str, ...]"
 class Other: x: "int | None"; y: "tuple[str, ...]"
 print(typing.get_type_hints(One) == typing.get_type_hints(Other) == {"x": int | None, "y": tuple[str, ...]})
-print(typing.compile.cache_info().misses)
+print(lean_classes._compiled.cache_info().misses)
 class Wrong: x: "int |"
 try: typing.get_type_hints(Wrong)
 except SyntaxError as error: print(error.msg)
