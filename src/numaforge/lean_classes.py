@@ -13,7 +13,7 @@ import dataclasses
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from types import CodeType
+from types import CodeType, SimpleNamespace
 from typing import Any, cast
 
 _Method = Callable[..., Any]
@@ -49,6 +49,7 @@ def begin() -> None:
         return _when_called("__init__", compiled, few)
 
     library._create_fn, library._init_fn = create_when_called, init_when_called
+    library._MODULE_IDENTIFIER_RE = SimpleNamespace(match=cache(library._MODULE_IDENTIFIER_RE.match))
 
 
 def _read_later(text: str, *_: Any) -> str:
