@@ -46,13 +46,13 @@ _FIELDS = {"time-slicing": "timeSlicing", "mps": "mps"}
 
 def shared_by(profile: NodeProfile) -> Shared:
     """Return how the device plugin shares devices where it is told what a profile says."""
-    return _config(_wished(profile, profile.mig.strategy)).sharing.taken
+    return _shared(_wished(profile, profile.mig.strategy))
 
 
 def devices_of(machine: NodeTopology, plan: NodePlan) -> Inventory:
     """Return the devices of each resource that a machine, cut as its plan says, offers with this plan."""
     strategy = plan.device_plugin.mig_strategy if plan.device_plugin else plan.mig.strategy
-    shared = _config(plan.device_plugin).sharing.taken if plan.device_plugin else NOT_SHARED
+    shared = _shared(plan.device_plugin) if plan.device_plugin else NOT_SHARED
     tokens = shared_tokens({pool.resource: pool.tokens for pool in plan.rdma.pools})
     if plan.dra is not None and plan.dra.gpus:
         return tokens
@@ -78,8 +78,12 @@ def _wished(profile: NodeProfile, strategy: str) -> DevicePluginPlan:
     )
 
 
+def _shared(plan: DevicePluginPlan) -> Shared:
+    return _config(plan).sharing.taken if plan.replicas else NOT_SHARED
+
+
 def _config(plan: DevicePluginPlan) -> DevicePluginConfig:
-    from numaforge.roles.device_plugin.config import DevicePluginConfig  # a machine without GPUs needs none
+    from numaforge.roles.device_plugin.config import DevicePluginConfig  # few need it
 
     return DevicePluginConfig.model_validate(config_document(plan))
 

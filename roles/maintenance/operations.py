@@ -26,8 +26,6 @@ from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import GUARD, look
 from numaforge.maintenance.need import need, pending
 from numaforge.rollout.options import START_KUBELET
-from numaforge.rollout.patience import patiently
-from numaforge.rollout.steps import run
 
 from .claims import note_claim
 from .outlook import Outlook, announce_outlook, outlook
@@ -130,6 +128,8 @@ def _settle(on: Host) -> None:
 
 def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit: str) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
+    from numaforge.rollout.patience import patiently
+    from numaforge.rollout.steps import run
 
     def ask(script: str) -> Answer:
         return run(patiently(partial(reached, on, script), tell=on.log, patience_seconds=unreachable_seconds))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from shlex import quote, split
 from typing import TYPE_CHECKING, Any
 
@@ -64,9 +63,11 @@ def _read_variables(plan: NodePlan, _: PlannedFile, text: str) -> Both:
 
 
 def _read_topology(plan: NodePlan, _: PlannedFile, text: str) -> Both:
+    from xml.etree import ElementTree  # few hosts have the file
+
     below = {
         pci.get("busid"): [inner.get("busid") for inner in pci]
-        for pci in ET.fromstring(text).iterfind("cpu/pci")  # noqa: S314 (our own text)
+        for pci in ElementTree.fromstring(text).iterfind("cpu/pci")  # noqa: S314 (our own text)
     }
     switches = plan.rdma.libraries.hidden_switches
     return below, {switch.pci_address: sorted([*switch.gpus, *switch.nics]) for switch in switches}

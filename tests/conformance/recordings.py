@@ -40,6 +40,7 @@ def cases(name: str, *lists: str) -> list[Any]:
 
 
 def node_topology(machine: Mapping[str, Any]) -> NodeTopology:
+    """Turn a recorded machine (NUMA nodes with cores of threads) into a topology."""
     cores = [
         (Core(core["socket"], node["id"], frozenset(core["threads"])), core.get("uncore"))
         for node in machine["numa"]
@@ -70,11 +71,11 @@ def node_topology(machine: Mapping[str, Any]) -> NodeTopology:
                 cpus=frozenset(t for core in node.get("cores", []) for t in core["threads"]),
                 memory_bytes=node["memory"],
                 distances=dict(
-                    zip([n["id"] for n in machine["numa"]], node.get("distances", []), strict=False)
+                    zip([n["id"] for n in machine["numa"]], node.get("distances") or [], strict=False)
                 ),
                 hugepages={
                     PAGE_SIZES[pool["pageSizeKiB"]]: HugepagePool(pool["numPages"], pool["numPages"])
-                    for pool in node.get("hugepages", [])
+                    for pool in node.get("hugepages") or []
                 },
             )
             for node in machine["numa"]

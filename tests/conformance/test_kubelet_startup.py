@@ -6,11 +6,9 @@ The vectors are not part of the package: NUMAFORGE_VECTORS names their folder.
 from __future__ import annotations
 
 import json
-import os
 import tarfile
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +17,10 @@ from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.startup.check import check
 from numaforge.snapshot import from_root
 from numaforge.topology import read_topology
-from numaforge.topology.model import Core, CpuSet, HugepagePool, NodeTopology, NumaNode, Package
+from numaforge.topology.model import NodeTopology
+from tests.conformance.recordings import VECTORS, node_topology
 from tests.fixtures.kubelet_texts import in_any_order
 
-VECTORS = Path(os.environ.get("NUMAFORGE_VECTORS", Path(__file__).parents[2].parent / "shared" / "vectors"))
 LOADING = (
     "failed to load kubelet config file, path: $CONFIG, error: failed to load Kubelet config file $CONFIG"
 )
@@ -74,45 +72,6 @@ def lab_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeTopology]
     return read_topology(from_root(root))
 
 
-def machine(description: dict[str, Any]) -> NodeTopology:
-    """Turn a recorded machine (sockets, NUMA nodes with cores of threads) into a topology."""
-    numa_nodes, cores = [], []
-    packages: dict[int, set[int]] = {}
-    for node in description["numa"]:
-        threads: set[int] = set()
-        for core in node["cores"]:
-            cores.append(Core(core["socket"], node["id"], frozenset(core["threads"])))
-            packages.setdefault(core["socket"], set()).update(core["threads"])
-            threads.update(core["threads"])
-        distances = dict(enumerate(node["distances"] or []))
-        pools = {
-            page_size(pool["pageSizeKiB"]): HugepagePool(pool["numPages"], pool["numPages"])
-            for pool in node.get("hugepages") or []
-        }
-        numa_nodes.append(NumaNode(node["id"], frozenset(threads), node["memory"], distances, pools))
-    online: CpuSet = frozenset().union(*(node.cpus for node in numa_nodes))
-    return NodeTopology(
-        hostname=None,
-        architecture="x86_64",
-        kernel=None,
-        kernel_cmdline=None,
-        memory_bytes=sum(node["memory"] for node in description["numa"]),
-        swap_bytes=0,
-        cgroup_version=2,
-        online=online,
-        offline=frozenset(),
-        isolated=frozenset(),
-        packages=tuple(Package(id_, frozenset(cpus)) for id_, cpus in sorted(packages.items())),
-        numa_nodes=tuple(numa_nodes),
-        cores=tuple(cores),
-        l3_caches=(),
-    )
-
-
-def page_size(kib: int) -> str:
-    return f"{kib // 2**20}Gi" if kib >= 2**20 else f"{kib // 2**10}Mi"
-
-
 def bare(error: str | None) -> str | None:
     """Drop what the command adds around an error, which the recordings of single functions lack."""
     for prefix in RUN_PREFIXES:
@@ -148,7 +107,7 @@ def test_real_kubelet_starts_or_dies_as_predicted(
 def test_start_of_the_resource_managers(case: dict[str, Any]) -> None:
     vectors = load("kubelet/startup.json")
     assert vectors is not None
-    topology = machine(vectors["machines"][case["machine"]])
+    topology = node_topology(vectors["machines"][case["machine"]])
     names = ("cpu_manager_state", "memory_manager_state")
     report = check(
         json.dumps(case["config"]),
@@ -173,7 +132,9 @@ def test_validation_refuses_what_the_kubelet_refuses(case: dict[str, Any]) -> No
     assert vectors is not None
     config = {**vectors["base_config"], **case["mutation"]}
     config = {name: value for name, value in config.items() if value is not None}
-    report = check(json.dumps(config), topology=machine(ANY_MACHINE), version="1.36.2", config_path="$CONFIG")
+    report = check(
+        json.dumps(config), topology=node_topology(ANY_MACHINE), version="1.36.2", config_path="$CONFIG"
+    )
     observed = case["observed_1_36_2"]
     if observed["load_error"] is not None:
         assert bare(report.error) == observed["load_error"]

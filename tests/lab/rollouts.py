@@ -72,17 +72,26 @@ def inventory(
     return path
 
 
-def in_repository(*command: str, timeout_s: float = 900) -> str:
-    """Return what a program of this Python's environment prints that has to succeed."""
-    program = str(Path(sys.executable).with_name(command[0]))
-    done = subprocess.run(
-        [program, *command[1:]],
+def program(
+    *command: str, stderr: int = subprocess.STDOUT, timeout_s: float = 900, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of this Python's environment in the repository, whether or not it fails."""
+    return subprocess.run(
+        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
         cwd=REPOSITORY,
-        capture_output=True,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         timeout=timeout_s,
         check=False,
     )
+
+
+def in_repository(*command: str, timeout_s: float = 900) -> str:
+    """Return what a program of this Python's environment prints that has to succeed."""
+    done = program(*command, stderr=subprocess.PIPE, timeout_s=timeout_s)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,6 @@ from lab import drivers
 from lab.cluster import GPU_RESOURCE, Lab
 from lab.drivers import CPUS, GPUS
 from lab.node import Node
-from lab.paths import REPOSITORY
 from lab.waiting import wait_until
 from numaforge.cpulist import parse_cpulist
 from numaforge.file_content import PLAN_PATH
@@ -157,20 +155,7 @@ def site(world: World, profile: Mapping[str, Any]) -> subprocess.CompletedProces
     data = ("kubelet_stable_seconds=3", f"numaforge_profile={json.dumps(profile)}")
     named = (part for each in data for part in ("--data", each))
     where = ("--limit", world.node.name, "inventories/lab/inventory.py", "deploys/site.py")
-    return program("pyinfra", "-y", *named, *where)
-
-
-def program(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of this Python's environment, whether or not it fails."""
-    return subprocess.run(
-        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
-        cwd=REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    return rollouts.program("pyinfra", "-y", *named, *where)
 
 
 @pytest.fixture(scope="module")
@@ -417,7 +402,7 @@ def test_a_device_plugin_beside_the_driver_breaks_the_promise(world: World) -> N
 def held(world: World, inventory: Path) -> subprocess.CompletedProcess[str]:
     """Hold the node to what it promises of claims."""
     login = f"--kubeconfig={world.lab.kubeconfig}"
-    return program("numaforge", "verify", login, str(inventory), "--", "-k", "no_device_plugin")
+    return rollouts.program("numaforge", "verify", login, str(inventory), "--", "-k", "no_device_plugin")
 
 
 @pytest.mark.usefixtures("cpus")
@@ -449,7 +434,7 @@ def half(world: World) -> Iterator[None]:
 
 @pytest.mark.usefixtures("cpus", "half")
 def test_static_cpus_beside_the_cpu_driver_are_found_and_pin_nothing(world: World) -> None:
-    found = program("numaforge", "host", "check", str(world.capture()))
+    found = rollouts.program("numaforge", "host", "check", str(world.capture()))
     assert found.returncode == 1, found.stdout
     assert "error NH401  the CPU driver and the static CPU manager hand out the same CPUs" in found.stdout
     world.create(pod("exclusive", {"cpu": "2", "memory": "32Mi"}))

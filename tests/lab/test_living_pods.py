@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ import pytest
 
 from lab.cluster import Lab
 from lab.node import Node
-from lab.paths import REPOSITORY
 from tests.lab import rollouts
 from tests.lab.rollouts import QUICK, inventory
 
@@ -40,21 +36,9 @@ def containers(lab: Lab, joined: Node) -> list[str]:
 
 def site(lab: Lab, folder: Path, profile: dict[str, Any]) -> str:
     """Return what a run of site.py says that has to fail."""
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("pyinfra")),
-            "-y",
-            str(inventory(lab, folder, profile=profile, **QUICK)),
-            "deploys/site.py",
-        ],
-        cwd=REPOSITORY,
-        env=os.environ | {"PYINFRA_PROGRESS": "off", "COLUMNS": "1000"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=400,
-        check=False,
+    file = inventory(lab, folder, profile=profile, **QUICK)
+    done = rollouts.program(
+        "pyinfra", "-y", str(file), "deploys/site.py", PYINFRA_PROGRESS="off", COLUMNS="1000"
     )
     assert done.returncode == 1, done.stdout
     return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)

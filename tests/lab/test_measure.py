@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,10 @@ _LONGEST_SECONDS = 1500
 def measure(lab: Lab, file: Path, *words: str) -> dict[str, Any]:
     """Return what `numaforge measure` says of the inventory's hosts as JSON."""
     kubectl = lab.control_plane.kubectl().parent
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("numaforge")), "measure", "-o", "json", "-q", *words, str(file)],
-        env=os.environ | {"PATH": f"{kubectl}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=_LONGEST_SECONDS,
-        check=False,
+    words = ("measure", "-o", "json", "-q", *words, str(file))
+    path = f"{kubectl}:{os.environ['PATH']}"
+    done = rollouts.program(
+        "numaforge", *words, stderr=subprocess.PIPE, timeout_s=_LONGEST_SECONDS, PATH=path
     )
     assert done.stdout, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,9 @@ from numaforge.schedulers import gpu_operator
 from numaforge.schedulers.kubectl_get import Kubectl
 from numaforge.schedulers.systems import SYSTEMS, generate
 from tests.fixtures.crd_schemas import SCHEMAS, WITHOUT_SCHEMA, definitions
+from tests.lab.cluster_command import ask
 from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
+from tests.lab.rollouts import in_repository
 from tests.unit.schedulers.served import HANDED, fleet_for, served
 
 pytestmark = pytest.mark.lab
@@ -84,23 +84,14 @@ MACHINES = ("dgx-h100", "epyc-nps4", "--profile", "training")
 
 def verified(fleet: Fleet, *machines: str) -> tuple[int, str]:
     """Hold the cluster to the plans, as an admin does; return the exit code and what is said."""
-    program = str(Path(sys.executable).with_name("numaforge"))
-    login = (f"--kubeconfig={fleet.kubeconfig}", f"--kubectl={fleet.control_plane.kubectl()}")
-    done = subprocess.run(
-        [program, "cluster", "verify", *(machines or MACHINES), *login],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ask(fleet.control_plane, "verify", *(machines or MACHINES))
     return done.returncode, done.stdout + done.stderr
 
 
 def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    program = str(Path(sys.executable).with_name("numaforge"))
-    command = [program, "cluster", "generate", "dgx-h100", "epyc-nps4", "--profile", "training"]
-    subprocess.run([*command, "--to", str(tmp_path)], check=True, capture_output=True)
+    in_repository("numaforge", "cluster", "generate", *MACHINES, "--to", str(tmp_path))
     for system in [each.name for each in generate([served(name) for name in MACHINES[:2]]) if each.held()]:
         kustomization = tmp_path / system / "kustomization.yaml"
         if system == "kueue" or not kustomization.is_file():
@@ -145,10 +136,7 @@ def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Flee
     profile.write_text(yaml.safe_dump(HANDED))
     machines = ("dgx-h100", "--profile", str(profile), "--for", "gpu-operator")
     folder = tmp_path / "cluster"
-    program = str(Path(sys.executable).with_name("numaforge"))
-    subprocess.run(
-        [program, "cluster", "generate", *machines, "--to", str(folder)], check=True, capture_output=True
-    )
+    in_repository("numaforge", "cluster", "generate", *machines, "--to", str(folder))
     fleet.kubectl("create", "namespace", gpu_operator.NAMESPACE)  # which may be there
     applied = fleet.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder / "gpu-operator"))
     assert applied.returncode == 0, applied.stderr

@@ -8,26 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TypeVar
 
-from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.maintenance.transaction import Result, Status, Transaction
+from numaforge.errors import NumaforgeError
+from numaforge.maintenance.transaction import Result, Transaction
 from numaforge.rollout.cluster import Cluster, ClusterNode
-from numaforge.rollout.confirmation import confirm_waiting
-from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.node import obstacles
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.same_machine import other_address, other_machine
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Clock, Steps
-
-T = TypeVar("T")
+from numaforge.rollout.transacting import MOST_VOID, Transacting
 
 CHANGING = "changes"
 """The phase from which on something may have been changed on the host."""
@@ -39,9 +33,6 @@ UNPROTECTED = (
 _ASKING = "asks"
 _POLL_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 10.0
-_TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
-_BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
-_MOST_VOID = 3  # transactions in a row
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class _DrainError(Exception):
 
 
 @dataclass
-class InPlaceChange:
+class InPlaceChange(Transacting):
     """The change of one host by one process; `node` is None for a host that is no Node of the cluster.
 
     `may_reboot` says whether such a host may be rebooted. `veto` may say why nothing is to be begun.
@@ -89,9 +80,13 @@ class InPlaceChange:
     tell: Callable[[Progress], object]
     may_reboot: bool = True
     veto: Callable[[], str | None] = lambda: None
+    name: str = field(init=False)
     _begun: bool = field(default=False, init=False)
     _phase: str = field(default=_ASKING, init=False)
     _last_told: Progress | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.node.name if self.node else self.host
 
     def run(self) -> Steps[Outcome | None]:
         """Change the host; None where pods have to leave it for that, or have left it: nothing was begun.
@@ -112,7 +107,7 @@ class InPlaceChange:
         return outcome
 
     def _run(self) -> Steps[Outcome]:
-        for _ in range(_MOST_VOID):
+        for _ in range(MOST_VOID):
             if self.node is not None:
                 yield from self._require_own_node(self.node)
             transaction = yield from self._ask(self.machine.change)
@@ -131,7 +126,7 @@ class InPlaceChange:
                 return (yield from self._judge(result))
             self._begun = False
             self._say(_ASKING, (result.reason,))
-        return Outcome(Ending.BLOCKED, f"{_MOST_VOID} times in a row {result.reason}")
+        return Outcome(Ending.BLOCKED, f"{MOST_VOID} times in a row {result.reason}")
 
     def _why_not(self, transaction: Transaction) -> str:
         """Say why the change is not to be made; a host that is no Node has no drain and no budget."""
@@ -173,32 +168,15 @@ class InPlaceChange:
             node = yield from self._ask(own.look)
         if found := obstacles(node, include_cordoned=True):
             raise _EndedError(Ending.BLOCKED, found[0])
-        yield from self._require_healthy_control_plane(own, node)
-
-    def _require_healthy_control_plane(self, own: NodeOfHost, node: ClusterNode) -> Steps[None]:
-        """Change no node of the control plane while anything of it is not known to be healthy."""
-        if not is_control_plane(node):
-            return
-        deadline = self.clock() + self.settings.gate.ready_seconds
-        while trouble := (yield from self._ask(lambda: not_healthy(own.cluster))):
-            if self.clock() >= deadline:
-                raise _EndedError(Ending.BLOCKED, trouble)
-            self._say("waits for the control plane", (trouble,))
-            yield _POLL_SECONDS
+        if trouble := (yield from self._control_plane_trouble(own.cluster)):
+            raise _EndedError(Ending.BLOCKED, trouble)
 
     def _carry_out(self, transaction: Transaction) -> Steps[Result]:
         """Hand the transaction to the host, once, and return how it ended."""
         self._begun = True
         self._say(CHANGING)
-        try:
-            self.machine.begin(transaction)
-        except HostUnreachableError as unreachable:
-            # Not sent again: it may have begun, or reach the host yet. What becomes of it is asked next.
-            self._say(CHANGING, (unreachable.message,))
-        except HostError as error:  # the host has tried, and failed: nothing is under way any more
-            status: Status = yield from self._ask(lambda: self.machine.status(transaction.id), reboots=True)
-            if status.unknown:
-                raise _EndedError(Ending.BLOCKED, str(error)) from error
+        if refused := (yield from self._begin(transaction)):
+            raise _EndedError(Ending.BLOCKED, refused)
         return (yield from self._result(transaction.id))
 
     def _find_out(self, result: Result, planned: Transaction) -> Steps[Result]:
@@ -228,8 +206,9 @@ class InPlaceChange:
             return Outcome(Ending.DONE, result.reason or "it is as planned")
         reason = f"it was changed, and {wrong}"
         self._say("undoing", (reason,))
-        yield from self._ask(lambda: self.machine.revert(result.id, reason))
-        undone = yield from self._result(result.id, undo=True)
+        undone = yield from self._result(
+            result.id, undo=lambda: self._ask(lambda: self.machine.revert(result.id, reason))
+        )
         if undone.outcome != "rolled-back":
             return Outcome(Ending.HELD, f"{reason}; {undone.reason}", undone.journal[-5:])
         if still := (yield from self._not_ready()):
@@ -258,48 +237,12 @@ class InPlaceChange:
             yield _POLL_SECONDS
             waited += _POLL_SECONDS
 
-    def _result(self, transaction: str, *, undo: bool = False) -> Steps[Result]:
-        """Wait until the transaction has ended; with `undo`, one that was applied has not."""
-        waited = 0.0
-        while waited < _TRANSACTION_SECONDS:
-            status = yield from self._status(transaction)
-            result = status.result
-            if result is not None and not (undo and result.outcome == "applied"):
-                return result
-            if status.waits:
-                confirm = partial(confirm_waiting, self.machine, transaction)
-                if complaint := (yield from self._ask(confirm, reboots=True)):
-                    self._say(self._phase, (complaint,))
-            elif status.broken_off:
-                yield from self._ask(self.machine.settle)
-            self._say("undoing" if undo else CHANGING, (status.phase or "",))
-            yield _POLL_SECONDS
-            waited += _POLL_SECONDS
-        raise HostError(
-            f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.host
-        )
-
-    def _status(self, transaction: str) -> Steps[Status]:
-        """Return how far the transaction is; one that the host does not know is made void, for good."""
-        status: Status = yield from self._ask(lambda: self.machine.status(transaction), reboots=True)
-        if not status.unknown:
-            return status
-        yield from self._ask(lambda: self.machine.void(transaction))
-        return (yield from self._ask(lambda: self.machine.status(transaction)))
-
-    def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
-        """Ask until there is an answer; a host that may be rebooting has more time for it."""
-        seconds = self.settings.unreachable_seconds
-        return patiently(
-            call,
-            tell=lambda why: self._say(self._phase, (why,)),
-            patience_seconds=max(seconds, _BOOT_SECONDS) if reboots else seconds,
-        )
+    def _waits(self, *reasons: str, phase: str | None = None) -> None:
+        self._say(phase or self._phase, reasons)
 
     def _say(self, phase: str, waits_for: Sequence[str] = ()) -> None:
         self._phase = str(phase)
-        name = self.node.name if self.node else self.host
-        progress = Progress(name, self._phase, tuple(filter(None, waits_for)))
+        progress = Progress(self.name, self._phase, tuple(filter(None, waits_for)))
         if progress != self._last_told:
             self._last_told = progress
             self.tell(progress)

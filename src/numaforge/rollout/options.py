@@ -249,4 +249,6 @@ def read_options(*documents: Mapping[str, Any] | None, where: str = PLACE) -> Ro
         if document is not None and not isinstance(document, Mapping):
             raise NumaforgeError(f"{document!r} is not a mapping", where=where)
         merged |= document or {}
+    if not merged:
+        return RolloutOptions.model_construct()  # makes no validator, which a run may not need otherwise
     return validated(RolloutOptions, merged, where)

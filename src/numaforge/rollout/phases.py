@@ -5,15 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
-from numaforge.maintenance.transaction import Process, Result, Status, Transaction
+from numaforge.errors import HostUnreachableError, NumaforgeError
+from numaforge.maintenance.transaction import Process, Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
-from numaforge.rollout.confirmation import confirm_waiting
 from numaforge.rollout.continuity import Continuity
-from numaforge.rollout.control_plane import is_control_plane, not_healthy
 from numaforge.rollout.drain import Blocker, drain
 from numaforge.rollout.gate import NOTHING_SEEN, Expected, Proof, follow, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
@@ -21,7 +18,7 @@ from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.outcome import NodeSettings, Outcome
-from numaforge.rollout.patience import Patience, patiently
+from numaforge.rollout.patience import Patience
 from numaforge.rollout.record import (
     ABORT,
     Ending,
@@ -35,16 +32,8 @@ from numaforge.rollout.record import (
     require_ours,
 )
 from numaforge.rollout.steps import Clock, Steps
+from numaforge.rollout.transacting import BOOT_SECONDS, MOST_VOID, Transacting
 
-T = TypeVar("T")
-
-_POLL_SECONDS = 2.0
-_TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
-# A server with terabytes of memory takes a quarter of an hour until it answers. One that is cut off from the
-# network by a boot goes back with a second one, once its time to be confirmed is over.
-_BOOT_SECONDS = 1800.0
-_AWAY_SECONDS = 2 * _BOOT_SECONDS + 1800.0
-_MOST_VOID = 3  # transactions in a row
 _ABORTED = "an abort was requested"
 _SLOW = "the node is as planned, and is not put into service by what was measured on it"
 _LOOK_THERE = "put it right by hand and resume, or abort, which gives it back once it is proved as it was"
@@ -69,7 +58,7 @@ class _ForeignError(Exception):
 
 
 @dataclass
-class Phases:
+class Phases(Transacting):
     """The roll-out of a node that is cordoned and has a record.
 
     Every phase returns how the roll-out ended, or None where the record says what is next.
@@ -85,6 +74,8 @@ class Phases:
     record: Record
     _void: int = field(default=0, init=False)
     _planned: Transaction | None = field(default=None, init=False)
+    # A node that a boot cuts off from the network is not confirmed, and goes back with a second boot.
+    away_seconds = 2 * BOOT_SECONDS + 1800.0
 
     @property
     def touched(self) -> bool:
@@ -172,7 +163,7 @@ class Phases:
         return (yield from self._advance(Phase.DRAINED))
 
     def _apply(self) -> Steps[Outcome | None]:
-        if trouble := (yield from self._control_plane_trouble()):
+        if trouble := (yield from self._control_plane_trouble(self.cluster)):
             return (yield from self._finish(Ending.BLOCKED, trouble))
         transaction = yield from self._ask(self.machine.change)
         if transaction is None:
@@ -181,22 +172,14 @@ class Phases:
             return (yield from self._finish(Ending.BLOCKED, transaction.failed_before))
         self._planned = transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
-        if trouble := (yield from self._control_plane_trouble(seconds=0.0)):
-            self.say(self.record.phase, (trouble,))
+        if trouble := (yield from self._control_plane_trouble(self.cluster, seconds=0.0)):
+            self._waits(trouble)
             return None  # not begun: it is made void, and planned anew when all is healthy
-        try:
-            self.machine.begin(replace(transaction, drained=True))
-        except HostUnreachableError as unreachable:
-            # Not sent again: it may have begun, or reach the node yet. What becomes of it is asked next.
-            self.say(self.record.phase, (unreachable.message,))
-        except HostError as error:  # the node has tried, and failed: nothing is under way any more
-            status: Status = yield from self._ask(lambda: self.machine.status(transaction.id))
-            if status.unknown:
-                return (yield from self._finish(Ending.BLOCKED, str(error)))
-        return None
+        refused = yield from self._begin(replace(transaction, drained=True))
+        return (yield from self._finish(Ending.BLOCKED, refused)) if refused else None
 
     def _await_transaction(self) -> Steps[Outcome | None]:
-        result = yield from self._result("changes the node")
+        result = yield from self._result(self.record.transaction, "changes the node")
         match result.outcome:
             case "void":
                 return (yield from self._plan_anew(result.reason))
@@ -224,57 +207,21 @@ class Phases:
     def _plan_anew(self, reason: str) -> Steps[Outcome | None]:
         """Drain and look at the node again: its transaction is void, and nothing was changed."""
         self._void += 1
-        if self._void == _MOST_VOID:
-            return (yield from self._finish(Ending.BLOCKED, f"{_MOST_VOID} times in a row {reason}"))
-        self.say(self.record.phase, (reason,))
+        if self._void == MOST_VOID:
+            return (yield from self._finish(Ending.BLOCKED, f"{MOST_VOID} times in a row {reason}"))
+        self._waits(reason)
         return (yield from self._advance(Phase.CORDONED, transaction=None))
 
-    def _status(self) -> Steps[Status]:
-        """Return how far the record's transaction is; from now on, one that the node does not know is void.
+    def _ask_to_undo(self) -> Steps[None]:
+        """Have the node undo the transaction, which stops its kubelet."""
+        if trouble := (yield from self._control_plane_trouble(self.cluster, but=self.name)):
+            raise _NotUndoneError(trouble)
+        yield from self._ask(self._revert)
 
-        It may still be on its way to the node, from a runner that is dead or was asleep. Nothing follows from
-        its absence before it can never begin any more.
-        """
-        transaction = self.record.transaction
-        status: Status = yield from self._ask(lambda: self.machine.status(transaction), reboots=True)
-        if transaction is None or not status.unknown:
-            return status
-        yield from self._ask(lambda: self.machine.void(transaction))
-        return (yield from self._ask(lambda: self.machine.status(transaction)))
-
-    def _result(self, what: str, *, undo: bool = False) -> Steps[Result]:
-        """Wait until the record's transaction has ended: one that the node does not know is void.
-
-        With `undo`, one that was applied has not ended until it is reverted.
-        """
-        transaction, waited = self.record.transaction or "", 0.0
-        while waited < _TRANSACTION_SECONDS:
-            status = yield from self._status()
-            result = status.result
-            if result is not None and not (undo and result.outcome == "applied"):
-                return result
-            if status.waits:
-                confirm = partial(confirm_waiting, self.machine, transaction)
-                if complaint := (yield from self._ask(confirm, reboots=True)):
-                    self.say(self.record.phase, (complaint,))
-            elif status.broken_off:
-                yield from self._ask(self.machine.settle)
-            elif result is not None and not status.running:
-                if trouble := (yield from self._control_plane_trouble(but=self.name)):
-                    raise _NotUndoneError(trouble)
-                yield from self._ask(lambda: self._revert(transaction))
-            self.say(self.record.phase, (f"{what}: {status.phase}",))
-            yield _POLL_SECONDS
-            waited += _POLL_SECONDS
-        raise HostError(
-            f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
-        )
-
-    def _revert(self, transaction: str) -> None:
-        """Have the node undo the transaction, which stops its kubelet: each time while it is still ours."""
-        self._check(abortable=False)
+    def _revert(self) -> None:
+        self._check(abortable=False)  # each time while it is still ours
         reason = self.record.reason
-        self.machine.revert(transaction, reason, blames_plan=reason != _ABORTED)
+        self.machine.revert(self.record.transaction or "", reason, blames_plan=reason != _ABORTED)
 
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
@@ -370,7 +317,9 @@ class Phases:
         if self.record.transaction is None:  # the labels alone were changed
             return (yield from self._prove_old(reason))
         try:
-            result = yield from self._result("puts the old configuration back", undo=True)
+            result = yield from self._result(
+                self.record.transaction, "puts the old configuration back", undo=self._ask_to_undo
+            )
         except _NotUndoneError as not_undone:
             return (yield from self._hold(f"{reason}; not undone while {not_undone}"))
         if result.outcome == "void":
@@ -423,36 +372,22 @@ class Phases:
 
     def _control_plane_again(self) -> Steps[tuple[Mismatch, ...]]:
         """Wait until the control plane is healthy with this node in it; () also where the node is no part."""
-        trouble = yield from self._control_plane_trouble()
+        trouble = yield from self._control_plane_trouble(self.cluster)
         return (Mismatch("the control plane", "healthy", trouble),) if trouble else ()
-
-    def _control_plane_trouble(self, *, but: str = "", seconds: float | None = None) -> Steps[str | None]:
-        """Wait until the control plane is healthy, but for one node; say what is not when time is up.
-
-        None where the node to change is no part of it.
-        """
-        deadline = self.clock() + (self.settings.gate.ready_seconds if seconds is None else seconds)
-        while is_control_plane((yield from self._ask(lambda: self.cluster.node(self.name)))):
-            trouble: str | None = yield from self._ask(lambda: not_healthy(self.cluster, but=but))
-            if trouble is None or self.clock() >= deadline:
-                return trouble
-            self.say("waits for the control plane", (trouble,))
-            yield _POLL_SECONDS
-        return None
 
     def _process(self) -> Process:
         return self.machine.status(self.record.transaction).process
 
     def _host_patience(self) -> Patience:
         """Return how long to wait for a host that may be rebooting: a power cut announces nothing."""
-        return Patience(max(self.settings.unreachable_seconds, _BOOT_SECONDS))
+        return Patience(max(self.settings.unreachable_seconds, BOOT_SECONDS))
 
     def _tell(self, phase: str, wrong: Sequence[Mismatch]) -> None:
         self.say(phase, [str(mismatch) for mismatch in wrong])
 
     def _reconsider(self) -> Steps[Outcome | None]:
         """Look again at a node that was left to a person."""
-        status = yield from self._status()
+        status = yield from self._status(self.record.transaction)
         if status.result is None and status.phase is not None:
             return (yield from self._advance(Phase.APPLYING))
         outcome = status.result.outcome if status.result is not None else ""
@@ -472,7 +407,7 @@ class Phases:
         if not self.touched:
             return (yield from self._finish(Ending.BLOCKED, reason))
         if self.record.phase is Phase.APPLYING:
-            status = yield from self._status()
+            status = yield from self._status(self.record.transaction)
             if status.result is not None and status.result.outcome in ("void", "refused"):
                 return (yield from self._finish(Ending.BLOCKED, reason))
             if status.broken_off:  # its kubelet may be down: to end that hurts no pod
@@ -523,14 +458,8 @@ class Phases:
             raise _AbortedError
         return node
 
-    def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
-        """Ask until there is an answer; a node that may be rebooting has more time for it."""
-        unreachable_seconds = self.settings.unreachable_seconds
-        return patiently(
-            call,
-            tell=lambda why: self.say(self.record.phase, (why,)),
-            patience_seconds=max(unreachable_seconds, _AWAY_SECONDS) if reboots else unreachable_seconds,
-        )
+    def _waits(self, *reasons: str, phase: str | None = None) -> None:
+        self.say(phase or self.record.phase, reasons)
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an Event; the roll-out does not depend on it."""

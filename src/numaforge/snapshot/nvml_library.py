@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -39,19 +38,21 @@ def library_source(user: str | None = None) -> str:
     return "\n".join((*licence, reduced(_without_words(source), used)))
 
 
-_WORDS = re.compile(r"^[ \t]*(?:#.*|(\"\"\"|''')[\s\S]*?\1[ \t]*|)\n", re.MULTILINE)
+# Where a pattern begins with a newline, it is looked for as a letter is, and not tried at each one.
+_WORDS = re.compile(r"\n[ \t]*(?:#.*|(\"\"\"|''')[\s\S]*?\1[ \t]*|)(?=\n)")
 
 
 def _without_words(source: str) -> str:
     """Return a program without comments, docstrings and blank lines, which are a third of it."""
-    return _WORDS.sub("", source)
+    return _WORDS.sub("", f"\n{source}")[1:]
 
 
 # Statements begin at the left margin, and so may their later lines: brackets and quotes that close, the other
-# branches of `if` and `try`, and what a decorator stands before.
-_NEXT_STATEMENT = re.compile(r"^(?=[^\s)\]}\"'#])(?!(?:else|elif|except|finally)\b)", re.MULTILINE)
-_DECORATED = re.compile(r"(?:@.*\n)+")
-_DEFINITION = re.compile(r"(?:@.*\n)*(?:(?:def|class)\s+(\w+)|(\w+)\s*=(?!=))")
+# branches of `if` and `try`. A decorator has the name of what it stands before.
+_STATEMENT = re.compile(
+    r"\n(?=[^\s)\]}\"'#])(?!(?:else|elif|except|finally)\b)"
+    r"(?=(?:@.*\n)*(?:(?:def|class)\s+(\w+)|(?!NVML_ERROR_)(\w+)\s*=(?!=))|)"
+)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -61,7 +62,11 @@ def reduced(library: str, user: str) -> str:
     Every word of a statement counts as a name that it needs. Error codes stay: pynvml makes its exception
     classes from their names when it is imported.
     """
-    statements = [(statement, _defines(statement)) for statement in _statements(library)]
+    _, *parts = _STATEMENT.split("\n" + library.rstrip("\n"))
+    statements = [
+        (statement, name or constant)
+        for name, constant, statement in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    ]
     defined: dict[str, list[str]] = {}
     needed = set(_NAME.findall(user))
     for statement, name in statements:
@@ -75,20 +80,4 @@ def reduced(library: str, user: str) -> str:
             reached = set(_NAME.findall(statement)) - needed
             needed |= reached
             waiting.extend(reached)
-    return "".join(statement for statement, name in statements if name is None or name in needed)
-
-
-def _statements(source: str) -> Iterator[str]:
-    decorators = ""
-    for part in _NEXT_STATEMENT.split(source):
-        if _DECORATED.fullmatch(part):
-            decorators += part
-        else:
-            yield decorators + part
-            decorators = ""
-
-
-def _defines(statement: str) -> str | None:
-    found = _DEFINITION.match(statement)
-    name = (found[1] or found[2]) if found else None
-    return None if name is None or name.startswith("NVML_ERROR_") else name
+    return "".join(f"{statement}\n" for statement, name in statements if name is None or name in needed)

@@ -347,5 +347,5 @@ def test_reduction_keeps_what_is_reached_and_what_runs_on_import():
     head = "import os\nA = 1\nB = A\nNVML_ERROR_X = 2\n"
     reached = "@wraps\ndef f(\n    a,\n):\n    return B\n"
     unreached = "@wraps\ndef g():\n    return A\n"
-    tail = "try:\n    pass\nexcept OSError:\n    f2 = f\nf2 = f\nprint(A)"
+    tail = "try:\n    pass\nexcept OSError:\n    f2 = f\nf2 = f\nprint(A)\n"
     assert reduced(head + reached + unreached + tail, "library.f2()") == head + reached + tail

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from numaforge.kubelet.minors.history import state_at, states_at
 from numaforge.kubelet.minors.tables import DEPENDENCIES, GATES
@@ -93,6 +94,7 @@ def _unmet_dependencies(version: KubeletVersion, wanted: Mapping[str, bool]) -> 
     return tuple(errors)
 
 
+@cache
 def _state_at(history: str, minor: int) -> GateState | None:
     state = state_at(history, minor)
     if state is None:
