@@ -59,8 +59,8 @@ test-admissions: setup ## random pods, `admit` and `cluster explain` against the
 	@NUMAFORGE_ADMISSIONS=$(ADMISSIONS) NUMAFORGE_EXPLAINED=$(EXPLAINED) NUMAFORGE_SEED=$(SEED) $(PYTHON) -m pytest -m '' \
 		tests/lab/test_admission_live.py tests/lab/test_explain_live.py
 
-test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed; members of a control plane that stop
-	@$(LONG) $(addprefix tests/lab/test_,rollout_fleet.py rollout_faults.py rollout_job.py control_planes.py gang_beside_kwok.py)
+test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a Job whose shard is killed; members of a control plane that stop; a server below a path
+	@$(LONG) $(addprefix tests/lab/test_,rollout_fleet.py rollout_faults.py rollout_job.py control_planes.py gang_beside_kwok.py kubectl_cluster.py)
 
 test-workers: setup ## three virtual workers, pods that move between them; a lab that is interrupted
 	@$(LONG) tests/lab/test_rollout_workers.py tests/lab/test_bring_up.py

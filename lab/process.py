@@ -16,6 +16,8 @@ from lab.errors import LabError
 
 _MARK = "NUMAFORGE_LAB_STATE"
 """What the environment of a daemon, and of all that it starts, names the state directory in."""
+_GARBAGE = {"GOGC": "400"}
+"""Programs in Go collect garbage less often: a third of the CPU time of an API server that starts."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Daemon:
             process = subprocess.Popen(
                 arguments,
                 cwd=self.state,
-                env={**inherited, _MARK: str(self.state)},
+                env={**_GARBAGE, **inherited, _MARK: str(self.state)},
                 stdin=standard_input,
                 stdout=log,
                 stderr=subprocess.STDOUT,

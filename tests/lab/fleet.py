@@ -30,6 +30,11 @@ KWOK = Identity(NODE_INFO["bootID"], NODE_INFO["machineID"], NODE_INFO["systemUU
 _ids = itertools.count()
 
 
+def briefly(seconds: float) -> None:
+    """Wait, but never for long: what takes seconds in a real cluster takes less in this one."""
+    time.sleep(min(seconds, 0.3))
+
+
 @dataclass
 class ScriptedMachine:
     """A machine behind a node that has none: its transactions are applied a moment after they begin.

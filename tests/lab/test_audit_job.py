@@ -1,14 +1,15 @@
-"""The documented CronJob: an API server takes it, and its arguments and inventory are those of an audit."""
+"""The documented CronJob: its arguments and inventory are those of an audit.
+
+An API server takes it in test_rollout_job.py, as it takes the Job of a roll-out.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from lab.kwok import Fleet
 from lab.paths import REPOSITORY
 from numaforge.commands.audit import audit
 from tests.lab.job_manifests import inventory_as_pyinfra_reads_it
@@ -24,16 +25,6 @@ def manifest(kind: str) -> dict[str, Any]:
 
 def pod() -> dict[str, Any]:
     return dict(manifest("CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"])
-
-
-@pytest.mark.lab
-def test_the_api_server_takes_it(fleet: Fleet) -> None:
-    options = ["--dry-run=server", "--validate=strict", f"--filename={JOB}", "--output=yaml"]
-    done = fleet.kubectl("create", *options)
-    assert done.returncode == 0, done.stderr
-    taken = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
-    assert {*taken} == {"ConfigMap", "PersistentVolumeClaim", "CronJob"}
-    assert taken["CronJob"]["spec"]["concurrencyPolicy"] == "Forbid"
 
 
 def test_its_arguments_are_those_of_an_audit() -> None:

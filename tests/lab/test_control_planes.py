@@ -21,7 +21,7 @@ from numaforge.rollout.outcome import NodeSettings, Progress
 from numaforge.rollout.record import Ending
 from numaforge.rollout.steps import run
 from tests.fixtures.control_plane_contract import ControlPlaneContract, ThreeControlPlanes
-from tests.lab.fleet import Observer, ScriptedMachine, Thread
+from tests.lab.fleet import Observer, ScriptedMachine, Thread, briefly
 
 FIRST, SECOND, THIRD = ADDRESSES
 PATIENCE_S = 240
@@ -103,7 +103,7 @@ class Story:
         )
 
         def play() -> None:
-            self.report = run(fleet.run())
+            self.report = run(fleet.run(), briefly)
 
         thread = threading.Thread(target=play, daemon=True)
         thread.start()
@@ -128,7 +128,10 @@ class Story:
         machine = ScriptedMachine(asked=lambda call: self._asked(member.node, call))
         runner = f"ann@far/boot/{member.host[-1]}.1"
         return Thread(
-            NodeRollout(self.cluster, machine, member.node, runner, settings, time.monotonic, tell=self._hear)
+            NodeRollout(
+                self.cluster, machine, member.node, runner, settings, time.monotonic, tell=self._hear
+            ),
+            briefly,
         )
 
     def _asked(self, node: str, call: str) -> None:

@@ -126,8 +126,44 @@ class TestKubectlCluster(ClusterContract):
     pass
 
 
+BELOW = "/k8s/clusters/c-abc"
+"""The path in the URL of a server, as Rancher's have one."""
+
+
+def test_each_kind_of_request_finds_a_server_below_a_path(world, tmp_path, monkeypatch):
+    """The whole contract below a path takes long."""
+    world.run("ClusterPod", "below", 1)
+    world.taint("node-000", "test/below")
+    [pod] = world.pods("below")
+    monkeypatch.setattr(kubectl, "PAGE", 3)
+    program = str(world.fleet.control_plane.kubectl())
+    with (
+        Front(world.fleet.control_plane, tmp_path, BELOW) as front,
+        KubectlCluster(front.kubeconfig, kubectl=program) as cluster,
+    ):
+        assert cluster.may(permissions()[0])
+        assert [node.name for node in cluster.nodes()] == list(NODES), "page by page"
+        node = cluster.lift_taint(cluster.node("node-000"), "test/below")
+        node = cluster.patch_node(node, annotations={"test/below": "1"})
+        cluster.patch_node(node, annotations={"test/below": None})
+        assert (node.taints, node.annotations["test/below"]) == ((), "1")
+        assert cluster.node_heartbeat("node-000")
+        with pytest.raises(ApiUnreachableError):  # kwok's nodes have no kubelet
+            cluster.running_config("node-000")
+        lease = cluster.put_lease(cluster.put_lease(Lease("below", holder="one")))
+        assert lease in cluster.leases()
+        cluster.tell(node, "Tested", "from below")
+        assert len(cluster.disruption_budgets()) == len(world.cluster.disruption_budgets())
+        assert pod in cluster.pods(pod.node)
+        assert cluster.evict(pod, dry_run=True).result is Eviction.ACCEPTED
+        assert cluster.evict(pod).result is Eviction.ACCEPTED
+        cluster.delete_pod(pod)
+        world.until(lambda: world.pods("below") == [])
+
+
+@pytest.mark.long
 class TestKubectlClusterBelowAPath(ClusterContract):
-    """The server's URL has a path, as Rancher's have."""
+    """The server's URL has a path."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -135,7 +171,7 @@ class TestKubectlClusterBelowAPath(ClusterContract):
         folder = tmp_path_factory.mktemp("below-a-path")
         with (
             running_fleet(folder) as fleet,
-            Front(fleet.control_plane, folder, "/k8s/clusters/c-abc") as front,
+            Front(fleet.control_plane, folder, BELOW) as front,
         ):
             program = str(fleet.control_plane.kubectl())
             with KubectlCluster(front.kubeconfig, kubectl=program) as cluster:

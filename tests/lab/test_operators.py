@@ -103,11 +103,12 @@ FLEETS: Mapping[str, tuple[str, Callable[[], list[ServedNode]]]] = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with Fleet(tmp_path_factory.mktemp("operators")) as fleet:
-        for repository, names in DEFINITIONS.items():
-            for name in names:
-                file = Path(str(CHECKOUTS)) / repository / f"config/crd/bases/{name}.yaml"
-                for definition in filter(None, yaml.safe_load_all(file.read_text())):
-                    serve(fleet, definition)
+        files = [
+            Path(str(CHECKOUTS)) / repository / f"config/crd/bases/{name}.yaml"
+            for repository, names in DEFINITIONS.items()
+            for name in names
+        ]
+        serve(fleet, *(each for file in files for each in yaml.safe_load_all(file.read_text()) if each))
         for namespace in ("gpu-operator", "kube-amd-gpu"):
             fleet.kubectl("create", "namespace", namespace)
         yield fleet

@@ -36,7 +36,7 @@ from numaforge.rollout.runner import this_runner
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.processes import halted
 from tests.fixtures.virtual_time import Killed
-from tests.lab.fleet import Observer, ScriptedMachine, Thread
+from tests.lab.fleet import Observer, ScriptedMachine, Thread, briefly
 from tests.lab.front import Front
 
 NODES = "/api/v1/nodes"
@@ -57,11 +57,6 @@ DRAIN_SECONDS = 5
 SOON_SECONDS = 120
 """A drain that does not heed its own deadline waits ten minutes."""
 _zones = itertools.count()
-
-
-def briefly(seconds: float) -> None:
-    """Wait, but never for long: what takes seconds in a real cluster takes less in this one."""
-    time.sleep(min(seconds, 0.3))
 
 
 def die() -> None:

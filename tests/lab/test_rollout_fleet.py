@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -26,7 +26,7 @@ from numaforge.rollout.outcome import NodeSettings
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import run
-from tests.lab.fleet import Observer, ScriptedMachine, Thread
+from tests.lab.fleet import Observer, ScriptedMachine, Thread, briefly
 
 ZONES = 3
 SHARE = Share(percent=10)
@@ -34,19 +34,23 @@ SHARE = Share(percent=10)
 
 @dataclass(frozen=True)
 class Size:
-    """How many nodes there are, how many of them are rolled out, and how many of a zone at a time."""
+    """How many nodes there are, how many of them are rolled out, and how many of a zone at a time.
+
+    `sleep` is how roll-outs wait: many that ask often would have an API server to themselves.
+    """
 
     nodes: int
     rolled_out: int
     per_zone: int
+    sleep: Callable[[float], object] = time.sleep
 
 
-SMALL, LARGE = Size(60, 12, 4), Size(300, 90, 20)
+SMALL, LARGE = Size(30, 6, 2, briefly), Size(300, 90, 20)
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(SMALL, id="60"), pytest.param(LARGE, marks=pytest.mark.long, id="300")],
+    params=[pytest.param(SMALL, id="30"), pytest.param(LARGE, marks=pytest.mark.long, id="300")],
 )
 def size(request: pytest.FixtureRequest) -> Size:
     found: Size = request.param
@@ -90,7 +94,8 @@ def rollout(
         return Thread(
             NodeRollout(
                 cluster, machine, member.node, runner, settings, time.monotonic, tell=lambda _progress: None
-            )
+            ),
+            size.sleep,
         )
 
     return FleetRollout(
@@ -117,7 +122,7 @@ def test_two_shards_of_a_fleet_stay_within_one_budget(
     reports: dict[str, FleetReport] = {}
 
     def play(name: str, shard: list[str]) -> None:
-        reports[name] = run(rollout(cluster, size, shard, name, {}).run())
+        reports[name] = run(rollout(cluster, size, shard, name, {}).run(), size.sleep)
 
     with Observer(fleet) as observer:
         shards = [
@@ -141,7 +146,7 @@ def test_nothing_new_is_begun_after_a_failure(
     fleet: Fleet, size: Size, nodes: list[str], cluster: KubectlCluster
 ) -> None:
     machines = {nodes[1]: ScriptedMachine(outcome="rolled-back")}
-    report = run(rollout(cluster, size, nodes, "failing", machines, canaries=2).run())
+    report = run(rollout(cluster, size, nodes, "failing", machines, canaries=2).run(), size.sleep)
     assert report.outcomes[nodes[1]].ending is Ending.ROLLED_BACK
     assert report.exit_code == 4
     assert len(report.outcomes) == 2

@@ -28,6 +28,7 @@ from tests.lab.job_manifests import inventory_as_pyinfra_reads_it
 from tests.ssh.sandbox import Sandbox, cannot_run, running_sandbox
 
 JOB = REPOSITORY / "docs" / "rollout-job.yaml"
+AUDIT_JOB = REPOSITORY / "docs" / "audit-job.yaml"
 IMAGE = REPOSITORY / "docs" / "Containerfile"
 RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
 DEPLOY = REPOSITORY / "tests" / "lab" / "change_in_a_file.py"
@@ -49,12 +50,22 @@ def manifest(kind: str) -> dict:
 # ---- the manifest ----
 
 
+def taken(fleet: Fleet, file: Path) -> dict[str, dict]:
+    """Return the objects of a file, by kind, as a strict API server would keep them."""
+    strictly = ("--dry-run=server", "--validate=strict", "--output=yaml")
+    text = kubectl(fleet, "create", *strictly, f"--filename={file}")
+    return {each["kind"]: each for each in yaml.safe_load_all(text)}
+
+
+def test_the_api_server_takes_the_job_of_an_audit(fleet: Fleet) -> None:
+    found = taken(fleet, AUDIT_JOB)
+    assert {*found} == {"ConfigMap", "PersistentVolumeClaim", "CronJob"}
+    assert found["CronJob"]["spec"]["concurrencyPolicy"] == "Forbid"
+
+
 def test_the_api_server_takes_the_job(fleet: Fleet) -> None:
     kubectl(fleet, "apply", f"--filename={RBAC}")
-    taken = kubectl(
-        fleet, "create", "--dry-run=server", "--validate=strict", f"--filename={JOB}", "--output=yaml"
-    )
-    (job,) = [each for each in yaml.safe_load_all(taken) if each["kind"] == "Job"]
+    job = taken(fleet, JOB)["Job"]
     assert job["spec"]["completionMode"] == "Indexed"
     assert job["spec"]["backoffLimitPerIndex"] == 6
     account = job["spec"]["template"]["spec"]["serviceAccountName"]

@@ -22,6 +22,7 @@ from tests.unit.schedulers.served import HANDED, fleet_for, served
 
 pytestmark = pytest.mark.lab
 KINDS_WITHOUT_SCHEMA = {kind for _, kind in WITHOUT_SCHEMA}
+NAMESPACES = "/api/v1/namespaces"
 GATES, SERVED = ("GenericWorkload",), ("scheduling.k8s.io/v1beta1",)
 
 
@@ -32,9 +33,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with Fleet(tmp_path_factory.mktemp("fleet"), gates=GATES, served=SERVED) as fleet:
         written = written_kinds()
         published = {each["metadata"]["name"]: each for each in definitions() if kind_of(each) in written}
-        for definition in published.values():
-            serve(fleet, definition)
+        serve(fleet, *published.values())
         yield fleet
+
+
+@pytest.fixture(scope="module")
+def gang_version(fleet: Fleet) -> str:
+    return Kubectl(str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl())).gang_version()
 
 
 def written_kinds() -> set[tuple[str, str]]:
@@ -52,15 +57,22 @@ def kind_of(definition: dict[str, Any]) -> tuple[str, str]:
     return definition["spec"]["group"], definition["spec"]["names"]["kind"]
 
 
+def add_namespace(fleet: Fleet, name: str) -> None:
+    """Create a namespace, which may be there."""
+    if name not in {each["metadata"]["name"] for each in fleet.get(NAMESPACES)["items"]}:
+        fleet.send("POST", NAMESPACES, {"metadata": {"name": name}})
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_strict_api_server_takes_the_folder_of(system: str, fleet: Fleet, tmp_path: Path) -> None:
-    version = Kubectl(str(fleet.kubeconfig), kubectl=str(fleet.control_plane.kubectl())).gang_version()
-    [folder] = generate(fleet_for(system), [system], version)
+def test_a_strict_api_server_takes_the_folder_of(
+    system: str, fleet: Fleet, gang_version: str, tmp_path: Path
+) -> None:
+    [folder] = generate(fleet_for(system), [system], gang_version)
     if {each["kind"] for file in folder.files for each in file.documents} <= KINDS_WITHOUT_SCHEMA:
         pytest.skip(f"the schemas of {system} are not here")
     for namespace in {each["metadata"].get("namespace") for file in folder.files for each in file.documents}:
-        if namespace not in (None, "default"):
-            fleet.kubectl("create", "namespace", namespace)
+        if namespace is not None:
+            add_namespace(fleet, namespace)
     for name, text in folder.texts():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +149,7 @@ def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Flee
     machines = ("dgx-h100", "--profile", str(profile), "--for", "gpu-operator")
     folder = tmp_path / "cluster"
     in_repository("numaforge", "cluster", "generate", *machines, "--to", str(folder))
-    fleet.kubectl("create", "namespace", gpu_operator.NAMESPACE)  # which may be there
+    add_namespace(fleet, gpu_operator.NAMESPACE)
     applied = fleet.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder / "gpu-operator"))
     assert applied.returncode == 0, applied.stderr
     [policies] = [each for each in definitions() if kind_of(each) == ("nvidia.com", "ClusterPolicy")]

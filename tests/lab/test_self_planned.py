@@ -1,12 +1,17 @@
-"""A kubelet's own login at a real API server, which holds it to its own Node: how a node says how it is."""
+"""A kubelet's own login at a real API server, which holds it to its own Node: how a node says how it is.
+
+At its first boot, and as long as its watch runs.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -19,9 +24,11 @@ from numaforge.first_boot.report import report
 from numaforge.rollout.cluster import ForbiddenError
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED, release_verified, self_planned
+from tests.fixtures.watched_folder import WatchedFolder
 
 pytestmark = pytest.mark.lab
 OWN, OTHER = "node-000", "node-001"
+PEM = "kubelet-client-current.pem"
 TAINT = {"spec": {"taints": [{"key": UNVERIFIED, "effect": "NoSchedule"}]}}
 AS_PLANNED = {
     "type": CONDITION,
@@ -40,19 +47,26 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield fleet
 
 
-@pytest.fixture(scope="module")
-def kubeconfig(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The login of a kubelet: its certificate and key in one file, as kubelets have it."""
-    folder = tmp_path_factory.mktemp("kubelet")
+def of_a_kubelet(fleet: Fleet, folder: Path, pem: str) -> Path:
+    """Write a kubelet's login: certificate and key in one file, as kubelets have it, or in the kubeconfig.
+
+    `pem` is what the kubeconfig calls that file; empty is none.
+    """
     document = yaml.safe_load(fleet.login(f"system:node:{OWN}", organization="system:nodes").read_text())
-    user = document["users"][0]["user"]
-    pair = [base64.b64decode(user.pop(f"client-{name}-data")) for name in ("certificate", "key")]
-    pem = folder / "kubelet-client-current.pem"
-    pki.write_private(pem, b"".join(pair))
-    user.update(dict.fromkeys(("client-certificate", "client-key"), str(pem)))
+    if pem:
+        user = document["users"][0]["user"]
+        pair = [base64.b64decode(user.pop(f"client-{name}-data")) for name in ("certificate", "key")]
+        pki.write_private(folder / pem, b"".join(pair))
+        user.update(dict.fromkeys(("client-certificate", "client-key"), pem))
     file = folder / "kubelet.conf"
     pki.write_private(file, yaml.safe_dump(document).encode())
     return file
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kubelet")
+    return of_a_kubelet(fleet, folder, str(folder / PEM))
 
 
 @pytest.fixture
@@ -164,6 +178,84 @@ def test_a_program_that_gives_a_token_is_asked_for_it(fleet: Fleet, kubeconfig: 
     (tmp_path / "credential.json").write_text("no credential")
     with pytest.raises(HostUnreachableError, match="cat gives no credential"):
         kubelet_login(file)
+
+
+# ---- the watch of a node ----
+
+DRIFT = "numaforge.io/PlanDrift"
+POOL = "/sys/nr_hugepages"
+ROWS = [("is", "hugepages", "8", "needed", "-", POOL)]
+
+
+@pytest.fixture(params=[PEM, ""], ids=["a file with both", "data in the kubeconfig"])
+def watchs_login(request: pytest.FixtureRequest, fleet: Fleet, tmp_path: Path) -> Path:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed: a node without it tells its Node nothing")
+    return of_a_kubelet(fleet, tmp_path, request.param)
+
+
+@pytest.fixture
+def node(tmp_path: Path, watchs_login: Path) -> WatchedFolder:
+    node = WatchedFolder(tmp_path)
+    node.configure(ROWS, node=OWN, kubeconfig=str(watchs_login))
+    node.write(POOL, "8\n")
+    return node
+
+
+def told(fleet: Fleet, name: str = OWN) -> dict[str, dict[str, Any]]:
+    """Return the conditions of a node."""
+    found = fleet.get(f"/api/v1/nodes/{name}")["status"]["conditions"]
+    return {each["type"]: each for each in found}
+
+
+def test_the_verdict_is_told_when_it_changes_and_others_conditions_stay(
+    fleet: Fleet, node: WatchedFolder
+) -> None:
+    before = {kind: each["status"] for kind, each in told(fleet).items() if kind != DRIFT}
+    done = node.run()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False AsPlanned as planned\n", "")
+    first = told(fleet)[DRIFT]
+    assert (first["status"], first["reason"], first["message"]) == ("False", "AsPlanned", "as planned")
+
+    node.write(POOL, "7\n")
+    node.run()
+    drifted = told(fleet)[DRIFT]
+    assert (drifted["status"], drifted["reason"]) == ("True", "Drifted")
+    assert drifted["message"] == "not as planned: hugepages"
+    assert drifted["lastTransitionTime"] >= first["lastTransitionTime"]
+    node.run()
+    assert told(fleet)[DRIFT] == drifted, "it is told once"
+
+    (node.folder / POOL[1:]).unlink()
+    node.run()
+    assert told(fleet)[DRIFT]["status"] == "Unknown"
+    after = {kind: each["status"] for kind, each in told(fleet).items() if kind != DRIFT}
+    assert after == before
+    assert not [*(node.folder / "run/numaforge/watch").glob("login*")], "no key stays"
+
+
+def test_a_plan_without_a_watch_takes_its_condition_away(fleet: Fleet, node: WatchedFolder) -> None:
+    node.run()
+    assert DRIFT in told(fleet)
+    done = node.run("forget", str(node.configuration))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert DRIFT not in told(fleet)
+    assert not (node.folder / "metrics" / "numaforge.prom").exists()
+
+
+def test_another_node_s_is_refused_and_that_is_named_once(
+    fleet: Fleet, node: WatchedFolder, watchs_login: Path
+) -> None:
+    node.configure(ROWS, node=OTHER, kubeconfig=str(watchs_login))
+    done = node.run()
+    assert done.returncode == 0
+    assert f"the Node {OTHER} is not told: the API server answers 403" in done.stdout
+    assert DRIFT not in told(fleet, OTHER)
+    assert node.run().stdout == ""
+    assert node.drift() == {"hugepages": "0"}
+
+
+# ---- nobody answers: kwok asks an API server that was away again only after a while ----
 
 
 def test_an_api_server_that_is_away_is_said_to_be(fleet: Fleet, login: KubeletLogin) -> None:
