@@ -59,8 +59,6 @@ class Run:
 
 
 RUNS = [Run(number) for number in range(-(-ADMISSIONS // PODS_PER_SEQUENCE))]
-EVERY_TIME = (1, 4, 10)
-"""Runs that take little: one of each policy, and each manager among them."""
 
 
 @dataclass(frozen=True)
@@ -145,17 +143,7 @@ def _each_with_a_pod_less(operations: Operations) -> list[Operations]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "run",
-    [
-        pytest.param(
-            run,
-            marks=() if run.number in EVERY_TIME else pytest.mark.long,
-            id=f"{run.number}-{run.scenario.name}",
-        )
-        for run in RUNS
-    ],
-)
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.scenario.name}")
 def test_decides_as_the_live_kubelet_does(kubelet: LiveKubelet, run: Run) -> None:
     operations = run.operations(kubelet)
     kubelet.start(run.settings)

@@ -28,14 +28,12 @@ from numaforge.explain.cluster import read_cluster
 from numaforge.explain.explanation import OfNode, explain
 from numaforge.explain.workload import workloads_of
 from numaforge.kubelet.admission.fit import Scenario
-from tests.lab.admission_sequences import PODS_PER_SEQUENCE, SCENARIOS, sequence
+from tests.lab.admission_sequences import SCENARIOS, sequence
 from tests.lab.admission_sequences import Scenario as Settings
 from tests.lab.live_kubelet import LiveKubelet, Verdict, expected
 
 EXPLAINED = int(os.environ.get("NUMAFORGE_EXPLAINED", 2000))
 SEED = os.environ.get("NUMAFORGE_SEED", "1")
-EVERY_TIME = (4,)
-"""The runs of `make test`: one under restricted, with all managers, and with fewer pods."""
 PODS = 95
 """Of each run: with 2000 pods each configuration has two, one in which each pod is waited for."""
 BURST = 6
@@ -53,24 +51,12 @@ class Explained:
         return SCENARIOS[self.number % len(SCENARIOS)]
 
     @property
-    def pods(self) -> int:
-        return PODS_PER_SEQUENCE if self.number in EVERY_TIME else PODS
-
-    @property
     def waits(self) -> bool:
         """Whether each pod is waited for: by turns, also for one configuration, as their number is odd."""
         return self.number % 2 == 0
 
 
-def runs(pods: int) -> list[Explained]:
-    """Return the runs that have as many pods together."""
-    found: list[Explained] = []
-    while sum(each.pods for each in found) < pods:
-        found.append(Explained(len(found)))
-    return found
-
-
-RUNS = runs(EXPLAINED)
+RUNS = [Explained(number) for number in range(-(-EXPLAINED // PODS))]
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +80,11 @@ def word_of(kubelet: LiveKubelet, settings: Mapping[str, Any], pod: Mapping[str,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "run",
-    [
-        pytest.param(
-            run,
-            marks=() if run.number in EVERY_TIME else pytest.mark.long,
-            id=f"{run.number}-{run.settings.name}",
-        )
-        for run in RUNS
-    ],
-)
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.number}-{run.settings.name}")
 def test_explains_what_the_live_kubelet_does(kubelet: LiveKubelet, run: Explained) -> None:
     settings = run.settings.config(run.number % 50)
     random = Random(f"{SEED}/explained/{run.number}")  # noqa: S311
-    operations = sequence(random, kubelet.simulator(settings), run.pods)
+    operations = sequence(random, kubelet.simulator(settings), PODS)
     kubelet.start(settings)
     given = Given(kubelet, f"NUMAFORGE_SEED={SEED} {run.settings.name}")
     for operation in operations:
