@@ -29,6 +29,8 @@ _LONGEST_NAME = 255  # as that of a file, after which a profile without a name i
 
 def _one_line(name: str) -> str:
     """Return a name that files and tables can carry."""
+    if not name.strip():
+        raise ValueError(f"{shown(name)} is no name; leave it out, and the file's counts")
     if not name.isprintable():
         raise ValueError(f"{shown(name)} is not printable, in one line")
     if len(name) > _LONGEST_NAME:

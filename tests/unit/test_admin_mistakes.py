@@ -284,6 +284,32 @@ MISTAKES = {
     "a percentage of memory": Mistake(PLAN, "memory: {kube_reserved: 10%}\n", "'10%' is not a Kubernetes"),
     "memory with a comma": Mistake(PLAN, 'memory: {kube_reserved: "1,5Gi"}\n', "'1,5Gi' is not a Kubernetes"),
     "memory in small letters": Mistake(PLAN, "memory: {kube_reserved: 2gi}\n", "'2gi' is not a Kubernetes"),
+    "memory in thousandths": Mistake(
+        PLAN, "memory: {system_reserved: 1m}\n", "'1m' is not a whole, positive number of bytes"
+    ),
+    "a name of no letter": Mistake(PLAN, 'name: " "\n', "name: ' ' is no name; leave it out"),
+    "sections of nothing": Mistake(
+        PLAN, "cpus: null\nhugepages: null\nmig: null\n", "profile file", ExitCode.YES
+    ),
+    "a mapping for pages": Mistake(PLAN, "hugepages: {}\n", "hugepages: {} is not a list"),
+    "pages of nothing": Mistake(PLAN, "hugepages: [null]\n", "hugepages[0]: None is not a mapping"),
+    "pages in another script": Mistake(PLAN, "hugepages: [{size: 1Gi, count: ٣}]\n", "'٣' is not a whole"),
+    "an anchor that is not there": Mistake(
+        PLAN, "cpus: *a\n", "line 1: not valid YAML: found undefined alias"
+    ),
+    "CPUs with a semicolon": Mistake(PLAN, 'cpus: {offline: "1;2"}\n', "'1;2' is neither an id nor a range"),
+    "CPUs in another script": Mistake(PLAN, 'cpus: {offline: "٣-٤"}\n', "'٣-٤' is neither an id nor a range"),
+    "more cores than there are": Mistake(
+        PLAN, "cpus: {reserved: {cores_per_numa_node: 999}}\n", "999 cores are to be reserved on NUMA node 0"
+    ),
+    "half a core": Mistake(PLAN, 'cpus: {reserved: {cpulist: "0"}}\n', "cuts cores in two"),
+    "a GPU cut into nothing": Mistake(PLAN, "mig: {gpus: [{devices: {}}]}\n", "devices: is empty"),
+    "a sysctl that is a path": Mistake(PLAN, "tuning: {sysctls: {../etc/passwd: 1}}\n", "is not a sysctl"),
+    "a tag that runs a program": Mistake(
+        PLAN, "name: !!python/object:os.system x\n", "the tag !!python/object:os.system is not accepted"
+    ),
+    "text after the end": Mistake(PLAN, "name: x\n...\nfoo\n", "did not find expected <document start>"),
+    "a quote that is not closed": Mistake(PLAN, "name: 'unclosed\n", "found unexpected end of stream"),
     "memory below zero": Mistake(PLAN, "memory: {kube_reserved: -1Gi}\n", "'-1Gi' is not a whole, positive"),
     "a pod for a profile": Mistake(PLAN, POD % "cpu: 1", "is a Pod, and no profile"),
     "the kubelet's settings for a profile": Mistake(
@@ -317,6 +343,70 @@ MISTAKES = {
     "the same pod twice": Mistake(f"{ADMIT} FILE", POD % "cpu: 1", "is admitted already"),
     "a plan for a pod": Mistake(
         "admit plan.json --machine topology.json --config config.yaml", "", "document holds no pod"
+    ),
+    "a limit of nothing": Mistake(
+        ADMIT,
+        "kind: Pod\nspec: {containers: [{name: x, resources: {limits: {cpu: null}}}]}\n",
+        "limits.cpu: None is not a Kubernetes quantity",
+    ),
+    "CPUs with a blank": Mistake(ADMIT, POD % 'cpu: "2 "', "'2 ' is not a Kubernetes quantity"),
+    "containers of nothing": Mistake(
+        ADMIT, "kind: Pod\nspec: {containers: [null]}\n", "containers: must be a list of containers"
+    ),
+    "a job without a template": Mistake(
+        ADMIT, "kind: CronJob\nspec: {jobTemplate: {spec: {template: null}}}\n", "CronJob holds no pod"
+    ),
+    "text behind JSON": Mistake(ADMIT, '{"kind": "Pod", "spec": {}} more\n', "not valid YAML"),
+    "no shapes": Mistake("fit --shapes FILE --machine topology.json", "[]\n", "file.yaml: holds no pods"),
+    "a shape of no pod": Mistake(
+        "fit --shapes FILE --machine topology.json",
+        "[{count: 0, cpu: 1}]\n",
+        "count: 0 is not a number of pods",
+    ),
+    "a shape with a misspelt resource": Mistake(
+        "fit --shapes FILE --machine topology.json", "[{count: 1, cpus: 1}]\n", "cpus is no resource"
+    ),
+    "a pod for shapes": Mistake(
+        "fit --shapes FILE --machine topology.json", POD % "cpu: 1", "file.yaml: is no list of shapes"
+    ),
+    "no node for shapes": Mistake(
+        "fit --shapes FILE --machine topology.json=0",
+        "[{count: 1, cpu: 1}]\n",
+        "'0' is not a number of nodes",
+    ),
+    "half a node for shapes": Mistake(
+        "fit --shapes FILE --machine topology.json=1e1", "[{count: 1, cpu: 1}]\n", "'1e1' is not a number of"
+    ),
+    "sections of the plugin that are nothing": Mistake(
+        PLUGIN, "version: v1\nsharing: null\nflags: null\n", "sharing: None is not a mapping"
+    ),
+    "a strategy in capitals": Mistake(
+        PLUGIN, "version: v1\nflags: {migStrategy: Single}\n", "unknown MIG strategy: Single"
+    ),
+    "no MIG configs": Mistake(
+        "mig check FILE gpus.json", "version: v1\nmig-configs: {}\n", "mig-configs: is empty"
+    ),
+    "MIG configs of nothing": Mistake(
+        "mig check FILE gpus.json", "version: v1\nmig-configs: null\n", "mig-configs: None is not a mapping"
+    ),
+    "a truth in quotes": Mistake(
+        "mig check FILE gpus.json",
+        'version: v1\nmig-configs: {a: [{devices: all, mig-enabled: "true"}]}\n',
+        "'true' is neither true nor false",
+    ),
+    "a cluster of nothing": Mistake(
+        "cluster explain pod.yaml gpus.json --cluster FILE",
+        '{"kind": "List", "items": [null]}',
+        "file.json: holds no objects",
+        name="file.json",
+        files={"pod.yaml": POD % "cpu: 1"},
+    ),
+    "a cluster in YAML": Mistake(
+        "cluster explain pod.yaml gpus.json --cluster FILE",
+        "kind: List\nitems: []\n",
+        "not a complete JSON document",
+        name="file.json",
+        files={"pod.yaml": POD % "cpu: 1"},
     ),
     # machines and plans that were edited
     "a NUMA node twice": Mistake(
@@ -609,6 +699,8 @@ def test_the_table_is_yaml_where_it_says_so() -> None:
     """A case whose file does not parse would be refused for that alone."""
     odd = {"settings with tabs", "a chart's template", "two documents", "a section twice"}
     odd |= {"a key that is a list", "a tab before a key", "a character of no text", "two profiles in a file"}
+    odd |= {"an anchor that is not there", "a tag that runs a program", "text after the end"}
+    odd |= {"a quote that is not closed"}
     for name, mistake in MISTAKES.items():
         if name not in odd and mistake.name == "file.yaml" and not mistake.text.startswith("{"):
             yaml.safe_load(mistake.text.replace(LONG, "9"))

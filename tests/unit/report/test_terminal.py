@@ -47,10 +47,11 @@ def on_a_terminal(columns: int, *words: str, answer: Path | None = None) -> str:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     said = b""
-    ours_alone = dict(os.environ)  # without COLUMNS, which readline sets behind Python's back
+    # COLUMNS is readline's, which sets it behind Python's back; workers of xdist inherit it.
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     with answer.open("w") if answer else nullcontext(theirs) as out:
         started = subprocess.Popen(
-            (*NUMAFORGE, *words), stdin=theirs, stdout=out, stderr=theirs, env=ours_alone
+            (*NUMAFORGE, *words), stdin=theirs, stdout=out, stderr=theirs, env=environment
         )
     with started:
         os.close(theirs)
