@@ -142,6 +142,7 @@ class ControlPlanes(Api):
                 *(f"--listen-peer-urls={peers[name]}", f"--initial-advertise-peer-urls={peers[name]}"),
                 "--initial-cluster=" + ",".join(f"{each}={url}" for each, url in peers.items()),
                 *("--initial-cluster-state=new", "--log-level=warn"),
+                *("--heartbeat-interval=500", "--election-timeout=2500"),  # a busy machine is no dead leader
             ]
         )
 

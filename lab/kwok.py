@@ -27,6 +27,8 @@ MANAGED = "kwok.x-k8s.io/node"
 ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
 NODE_INFO = {"machineID": "kwok-machine", "bootID": "kwok-boot", "systemUUID": "KWOK-UUID"}
 """What every node says of the machine that it has not."""
+EVERY_SECONDS = 0.2
+"""How often is asked for what is waited for: pods need a second each, and every question CPU time."""
 LEASE_SECONDS = 40
 """kwok renews a Lease four times in this time."""
 
@@ -150,7 +152,8 @@ class KwokNodes(Api):
             self._kwok.require_alive()
             return holds()
 
-        wait_until(holds_while_kwok_lives, otherwise, patience_s, where=f"the fleet in {self.state}")
+        where = f"the fleet in {self.state}"
+        wait_until(holds_while_kwok_lives, otherwise, patience_s, every_s=EVERY_SECONDS, where=where)
 
     def clear(self) -> None:
         """Delete every node and what the tests have made of namespaced objects."""

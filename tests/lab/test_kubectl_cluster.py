@@ -19,7 +19,6 @@ from lab import pki
 from lab.kwok import Fleet
 from lab.paths import REPOSITORY
 from lab.process import Daemon
-from lab.waiting import wait_until
 from numaforge.rollout import kubectl
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
@@ -48,7 +47,7 @@ class KubectlWorld(World):
         self.cluster = cluster
 
     def until(self, holds):
-        wait_until(holds, "does not come about", every_s=0.05)
+        self.fleet.wait_until(holds, "does not come about")
 
     def run(self, kind, name, replicas, *, finalizers=()):
         labels = {"app": name}
@@ -768,7 +767,8 @@ def _unknown_token(fleet, folder):
         pytest.param(_no_api, "cannot be asked: 404 page not found (404)", id="no-api-there"),
     ],
 )
-def test_a_cluster_that_cannot_be_used_is_refused_at_once(fleet, tmp_path, case, said):
+def test_a_cluster_that_cannot_be_used_is_refused_at_once(fleet, tmp_path, monkeypatch, case, said):
+    monkeypatch.setattr(kubectl, "LOGIN_SECONDS", 1.0)
     kubeconfig, context = case(fleet, tmp_path)
     cluster = KubectlCluster(kubeconfig, context=context, kubectl=str(fleet.control_plane.kubectl()))
     with pytest.raises(ClusterError, match=re.escape(said)):
