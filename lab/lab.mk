@@ -65,7 +65,8 @@ test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a J
 test-workers: setup ## three virtual workers, pods that move between them; a lab that is interrupted
 	@$(LONG) tests/lab/test_rollout_workers.py tests/lab/test_bring_up.py
 
-test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
+test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment; random faults over 2,000 nodes in memory
+	@$(LONG) tests/unit/rollout/test_simulation.py
 	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py proof.py living_pods.py watch.py)
 
 test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler (SCHEDULER_PLUGINS=clone); renews the record that docs/cluster.md shows
