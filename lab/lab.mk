@@ -48,8 +48,8 @@ test-all: setup ## what takes long, or some of it (PART="hosts oracle kubelets a
 test-hosts: setup ## over SSH: a change of every part that is killed, powered off and rebooted at every step
 	@$(LONG) -n 3 --dist worksteal tests/ssh tests/unit/commands/test_screen.py
 
-test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet's own code, and 5,000 against the RDMA plugin's; 10,000 plans against a second reading of the machines (ORACLE_MINORS="1.36" ORACLE_SCALE=2)
-	@$(LONG) -s tests/oracle tests/unit/planning/test_remedies.py
+test-oracle: setup ## 47,000 configurations and 27,000 pods against the kubelet's own code, and 5,000 against the RDMA plugin's; 10,000 plans against a second reading of the machines, and those for older kubelets (ORACLE_MINORS="1.36" ORACLE_SCALE=2)
+	@$(LONG) -s tests/oracle tests/machines tests/unit/planning/test_remedies.py
 
 test-kubelets: setup ## `check` against all eight kubelets, or some (KUBELETS="1.36,1.37"); renews the record that docs/check.md quotes
 	@NUMAFORGE_KUBELETS=$(KUBELETS) NUMAFORGE_KUBELET_RECORD=docs/kubelets.json $(PYTHON) -m pytest tests/lab/test_kubelets.py
@@ -65,7 +65,8 @@ test-fleet: setup ## 300 nodes on a real API server, shards with one budget, a J
 test-workers: setup ## three virtual workers, pods that move between them; a lab that is interrupted
 	@$(LONG) tests/lab/test_rollout_workers.py tests/lab/test_bring_up.py
 
-test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment
+test-rollout: setup ## a roll-out on the virtual node that is killed, delayed, cut off at every moment; random faults over 2,000 nodes in memory
+	@$(LONG) tests/unit/rollout/test_simulation.py
 	@$(LONG) -n 2 --dist loadfile $(addprefix tests/lab/test_,rollout.py rollout_hostile.py measure.py transaction.py configz.py site.py verify.py wheel.py devices.py proof.py living_pods.py watch.py)
 
 test-second-scheduler: setup ## scheduler-plugins beside the lab's own scheduler (SCHEDULER_PLUGINS=clone); renews the record that docs/cluster.md shows

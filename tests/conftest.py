@@ -20,6 +20,9 @@ from hypothesis import settings
 from lab.paths import REPOSITORY
 from tests.fixtures.api_server import ApiServer, running_api_server
 
+# jsonschema would import it: forty grammars, which take seconds, for formats that no test checks.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
 # Tests are not timed: a busy machine says nothing about the code. The same examples are tried in every run.
 settings.register_profile("numaforge", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("numaforge")

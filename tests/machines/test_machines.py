@@ -24,7 +24,8 @@ from tests.machines import files
 from tests.machines.record import RECORDED, SECTIONS
 
 MACHINES = files.machine_files()
-MINORS = (31, 33, LATEST_MINOR)
+MINORS = (LATEST_MINOR, 33, 31)
+CONFIG = yaml.safe_load(KUBEADM_CONFIG)
 
 every_machine = pytest.mark.parametrize("file", [pytest.param(file, id=file.name) for file in MACHINES])
 every_recorded_machine = pytest.mark.parametrize(
@@ -120,27 +121,28 @@ def test_documents_bring_back_what_they_tell(file):
     assert from_document(json.loads(json.dumps(to_document(topology)))) == topology
 
 
-@pytest.mark.parametrize("profile", ready_profiles())
+@pytest.mark.variants(len(MACHINES) * len(ready_profiles()))  # those of the latest kubelet
 @every_machine
-def test_a_plan_reserves_whole_cores_and_is_one_with_which_the_kubelet_starts(file, profile):
+@pytest.mark.parametrize("profile", ready_profiles())
+@pytest.mark.parametrize("minor", MINORS)
+def test_a_plan_reserves_whole_cores_and_is_one_with_which_the_kubelet_starts(file, profile, minor):
     topology = topology_of(file)
     # Swap and cgroup v1, which a kubelet may refuse, are the host's matter and not the configuration's.
     prepared = replace(topology, swap_bytes=0, cgroup_version=2)
     # The kubelet finds CPUs below their NUMA nodes, where the kernel shows any.
     found = frozenset().union(*(node.cpus for node in topology.numa_nodes)) or topology.online
-    for minor in MINORS:
-        plan = planned(topology, load_profile(profile), f"1.{minor}.0")
-        if plan is None:
-            continue
-        assert loads(dumps(plan)) == plan
-        assert plan.cpus.reserved | plan.cpus.allocatable == found
-        for core in topology.cores:
-            assert core.cpus <= plan.cpus.reserved or not core.cpus & plan.cpus.reserved
-        for cpus in reserved_on(topology, load_profile(profile)):
-            assert cpus & plan.cpus.reserved or not cpus & found
-        settings = yaml.safe_load(KUBEADM_CONFIG) | plan.kubelet.settings
-        judged = check(yaml.safe_dump(settings), topology=prepared, version=plan.kubelet.version)
-        assert judged.starts, judged.error
+    plan = planned(topology, load_profile(profile), f"1.{minor}.0")
+    if plan is None:
+        return
+    assert loads(dumps(plan)) == plan
+    assert plan.cpus.reserved | plan.cpus.allocatable == found
+    for core in topology.cores:
+        assert core.cpus <= plan.cpus.reserved or not core.cpus & plan.cpus.reserved
+    for cpus in reserved_on(topology, load_profile(profile)):
+        assert cpus & plan.cpus.reserved or not cpus & found
+    settings = CONFIG | plan.kubelet.settings
+    judged = check(yaml.safe_dump(settings), topology=prepared, version=plan.kubelet.version)
+    assert judged.starts, judged.error
 
 
 def planned(topology, profile, version):

@@ -25,6 +25,7 @@ from tests.fixtures.processes import opens
 
 TOPOLOGY = json.dumps(to_document(machines.lab_node()))
 PLAN = json.dumps(plan_document(plan_node(machines.lab_node(), load_profile("training"))))
+PLAN_IN_YAML = yaml.safe_dump(json.loads(PLAN))
 CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 POD = "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: x, resources: {limits: {cpu: 1}}}]}\n"
 MIG = "version: v1\nmig-configs: {none: [{devices: all, mig-enabled: false}]}\n"
@@ -315,7 +316,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         '{"configList": [{"resourceName": "a", "rdmaHcaMax": 1, "selectors": {"ifNames": ["a"]}}]}'
     )
     (tmp_path / "plan.json").write_text(PLAN)
-    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(json.loads(PLAN)))
+    (tmp_path / "plan.yaml").write_text(PLAN_IN_YAML)
     (tmp_path / "snapshot.json").write_text('{"kind": "numaforge-snapshot", "schema": 1}')
     (tmp_path / "long.json").write_text(json.dumps({"a" * 5000: 1}))
     (tmp_path / "inventory.py").write_text('nodes = ["@local"]\n')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,18 @@ def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = 
     there and in what is extended.
     Raises ProfileError with every mistake.
     """
+    if isinstance(source, str) and source and not _is_path(source):
+        return _ready(source, where)
+    return _load(source, where)
+
+
+@cache
+def _ready(name: str, where: str | None) -> NodeProfile:
+    """Return a ready profile, which is read once: its file is a part of this program."""
+    return _load(name, where)
+
+
+def _load(source: str | Path | Mapping[str, Any], where: str | None) -> NodeProfile:
     place, document = _read(source, where)
     folder = Path(place).parent if isinstance(source, (str, Path)) else Path()
     merged = _without_nulls(_extend(document, place, folder, (_key(source),)))

@@ -92,7 +92,9 @@ def other_address(
             f"{_listed(access.addresses or access.names)}, and the node has {_listed(node.addresses)}. "
             f"Where it is that node, write so in the inventory: {PIN}={node.name!r}"
         )
-    other = next((each for each in nodes() if each.name != node.name and _is_at(each, access)), None)
+    there = {address for address in _addresses(access.addresses) if not address.is_loopback}
+    others = (each for each in nodes() if each.name != node.name) if there else ()
+    other = next((each for each in others if there & _addresses(each.addresses)), None)
     if other is None:
         return None
     return (
@@ -118,11 +120,6 @@ def _twice(node: str, hosts: Iterable[str]) -> str:
         f"{_listed(sorted(hosts))} say that each of them is the node {node}: remove all but one from the "
         "inventory, or find out why the others say so"
     )
-
-
-def _is_at(node: ClusterNode, access: Access) -> bool:
-    there = {address for address in _addresses(access.addresses) if not address.is_loopback}
-    return bool(there & _addresses(node.addresses))
 
 
 def _addresses(texts: Iterable[str]) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:

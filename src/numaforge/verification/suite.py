@@ -21,6 +21,8 @@ HOST, UNREACHABLE = "host", "unreachable"
 
 # pytest begins with the suite's own plugin, and every module of the suite is imported; no host is asked.
 _TRIAL = """
+from numaforge.verification import lean
+lean.begin()
 import importlib, pkgutil, sys, pytest, testinfra.plugin, numaforge.verification as suite
 for module in pkgutil.iter_modules(suite.__path__):
     importlib.import_module(f"{suite.__name__}.{module.name}")
