@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.plan import KubeletPlan
 
-_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # a judge reads it, and nobody else
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # for a program alone to read
 
 # What planning says of its own accord, and in the words of a plan.
 _SAID_BY_PLANNING = {

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from weakref import WeakKeyDictionary
 
 from pyinfra.api import Host, State
-from pyinfra.api.arguments import all_argument_meta, auth_argument_meta
+from pyinfra.api.arguments import AllArguments, all_argument_meta, auth_argument_meta
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import print_error, say_error, tell_refused
@@ -211,6 +211,7 @@ _IN_A_RUN = ("numaforge_topology", "numaforge_plan")  # what the role topology k
 _SHOWN = 60
 _CLOSE = 0.87  # an admin has data of their own, such as hostname, which is no misspelt ssh_hostname
 _MANY = (list, tuple, set)
+_NO = ("no", "false", "off", "0", "n", "f", "never")
 _refused: WeakKeyDictionary[Host, HostError] = WeakKeyDictionary()
 
 
@@ -252,11 +253,30 @@ def not_known(name: str) -> str:
 def notices(hosts: Iterable[Host]) -> list[str]:
     """Return what is odd in an inventory and refused by nothing, each with its hosts.
 
-    Data that are spelt like some that are read, and are not read, which pyinfra passes over; and names that
-    lead to one address: the node takes the maintenance of one of them, and the other one fails.
+    Data that are spelt like some that are read, and are not read, which pyinfra passes over; a word such as
+    "no" for one of pyinfra's switches, which turns it on; and names that lead to one address: the node takes
+    the maintenance of one of them, and the other one fails.
     """
     hosts = [*hosts]
-    return [*_unread(hosts), *_at_one_address(hosts)]
+    return [*_unread(hosts), *_turned_on(hosts), *_at_one_address(hosts)]
+
+
+def _turned_on(hosts: Iterable[Host]) -> list[str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for host in hosts:
+        for name, value in host.data.dict().items():  # type: ignore[no-untyped-call]
+            if name in all_argument_meta and isinstance(value, str) and value.strip().lower() in _NO:
+                found.setdefault((name, value), []).append(host.name)
+    if not found:
+        return []
+    from numaforge.report.hostnames import in_short
+
+    switches = get_type_hints(AllArguments)
+    return [
+        f"{in_short(names)}: host data {name}: the text {value!r} turns it on, as every word does; write False"
+        for (name, value), names in sorted(found.items())
+        if switches.get(name) is bool
+    ]
 
 
 def _at_one_address(hosts: Iterable[Host]) -> list[str]:

@@ -93,6 +93,12 @@ def test_hosts_with_the_same_mistake_are_named_together():
     assert [each.partition(":")[0] for each in noticed({}, {}, group={"ssh_usr": "ubuntu"})] == ["gpu-[1-2]"]
 
 
+@pytest.mark.parametrize("word", ["no", "False", "off", "0"])
+def test_a_word_that_turns_a_switch_of_pyinfra_on_is_noticed(word):
+    said = f"host data _sudo: the text {word!r} turns it on, as every word does; write False"
+    assert noticed({"_sudo": word}, {"_sudo": False}, {"_sudo": word}) == [f"gpu-[1,3]: {said}"]
+
+
 def test_names_that_lead_to_one_address_are_noticed():
     same = {"ssh_hostname": "10.0.0.7"}
     assert noticed(same, same, {}) == ["gpu-[1-2]: all have the address 10.0.0.7: name a host once"]
@@ -104,6 +110,8 @@ def test_names_that_lead_to_one_address_are_noticed():
 NOT_NOTICED = {
     "what is read": {datum.name: datum.neutral for datum in TABLE},
     "every global argument of pyinfra": dict.fromkeys(all_argument_meta, True),
+    "a switch of pyinfra that is on": {"_sudo": "yes", "_use_sudo_login": True},
+    "a user with such a name": {"_sudo_user": "no"},
     "words of an admin": {
         "hostname": "gpu-1",
         "port": 1,
