@@ -273,7 +273,7 @@ def _turned_on(hosts: Iterable[Host]) -> list[str]:
 
     switches = get_type_hints(AllArguments)
     return [
-        f"{in_short(names)}: host data {name}: the text {value!r} turns it on, as every word does; write False"
+        f"{in_short(names)}: host data {name}: the text {value!r} turns it on, as any word does; write False"
         for (name, value), names in sorted(found.items())
         if switches.get(name) is bool
     ]

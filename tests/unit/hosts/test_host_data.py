@@ -95,7 +95,7 @@ def test_hosts_with_the_same_mistake_are_named_together():
 
 @pytest.mark.parametrize("word", ["no", "False", "off", "0"])
 def test_a_word_that_turns_a_switch_of_pyinfra_on_is_noticed(word):
-    said = f"host data _sudo: the text {word!r} turns it on, as every word does; write False"
+    said = f"host data _sudo: the text {word!r} turns it on, as any word does; write False"
     assert noticed({"_sudo": word}, {"_sudo": False}, {"_sudo": word}) == [f"gpu-[1,3]: {said}"]
 
 
