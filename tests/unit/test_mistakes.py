@@ -244,6 +244,10 @@ ARGUMENTS = (
     ("capture inventory.py", "go into a folder: --to DIR"),
     ("capture inventory.py --to -", "go into a folder: --to DIR"),
     ("capture inventory.py --to config.yaml", "config.yaml: is no folder"),
+    (
+        "capture inventory.py --to config.yaml/all",
+        "config.yaml/all: cannot be written: name another folder: --to DIR",
+    ),
     ("capture inventory.py --to out --data ssh_user=x", "an INVENTORY says it itself"),
     ("capture nosuch.py --to out", "nosuch.py: there is no such inventory"),
     ("capture --data a=b", "--data says how to connect to HOST"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -117,6 +118,9 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
     place = Path(folder)
     if place.exists() and not place.is_dir():
         raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
+    there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
+    if not os.access(there, os.W_OK | os.X_OK):  # said before any host is asked
+        raise HostError("cannot be written", where=folder, remedy="name another folder: --to DIR")
     from numaforge.report.hostnames import folded, grouped_by_reason
 
     answers, files = captured_hosts(inventory, limits, place, {})
