@@ -246,7 +246,7 @@ ARGUMENTS = (
     ("capture inventory.py --to config.yaml", "config.yaml: is no folder"),
     (
         "capture inventory.py --to config.yaml/all",
-        "config.yaml/all: cannot be written: name another folder: --to DIR",
+        "config.yaml/all: cannot be written\n  name another folder: --to DIR",
     ),
     ("capture inventory.py --to out --data ssh_user=x", "an INVENTORY says it itself"),
     ("capture nosuch.py --to out", "nosuch.py: there is no such inventory"),
