@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +28,7 @@ from numaforge.roles.machine.numa_notices import disagreeing_totals
 from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
+    from numaforge.roles.memory.section import Memory
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.topology.model import MachineShape
 
@@ -129,7 +130,20 @@ def _reservations(topology: MachineShape, profile: NodeProfile, decided: Decisio
             remedy=_take_back(plan.total_bytes - capacity + MIB, plan, profile),
         )
     eviction_decision = Decision("memory.eviction_hard", format_bytes(threshold), eviction_reason)
-    return Reasoned(plan, (kube_decision, system_decision, eviction_decision))
+    return Reasoned(
+        plan, (kube_decision, system_decision, eviction_decision), (*_without_unit(profile.memory),)
+    )
+
+
+def _without_unit(wish: Memory) -> Iterator[Notice]:
+    """Notice an amount that was meant in a larger unit than bytes."""
+    for key, amount in (("kube_reserved", wish.kube_reserved), ("system_reserved", wish.system_reserved)):
+        if amount is not None and 0 < amount < MIB:
+            yield Notice(
+                "reservation-without-unit",
+                f"memory.{key}: {amount} bytes are less than any program takes, and without a unit an amount "
+                "is in bytes: write 2048Mi, or 2Gi",
+            )
 
 
 def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:

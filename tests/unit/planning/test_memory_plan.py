@@ -18,6 +18,7 @@ from tests.fixtures.machines import grace_memory_only, kubeadm_kubelet, lab_node
 
 MIB = 2**20
 GIB = 2**30
+WITHOUT_UNIT = "reservation-without-unit"
 
 
 def plan(topology: NodeTopology, profile: dict) -> NodePlan:
@@ -194,6 +195,14 @@ def test_more_memory_does_change_the_split():
         packages=2, cores_per_numa_node=4, numa_memory_bytes=(64 * GIB, 128 * GIB), kubelet=kubeadm_kubelet()
     )
     assert plan(replace(larger, previous_plan=dumps(first)), wish) == plan(larger, wish)
+
+
+@pytest.mark.parametrize("key", ["kube_reserved", "system_reserved"])
+def test_an_amount_that_lacks_its_unit_is_noticed(key):
+    found = plan(lab_node(), {"memory": {key: 2048}}).notices
+    assert f"memory.{key}: 2048 bytes are less" in {each.id: each.message for each in found}[WITHOUT_UNIT]
+    for amount in ("2Gi", 0):
+        assert WITHOUT_UNIT not in {each.id for each in plan(lab_node(), {"memory": {key: amount}}).notices}
 
 
 def test_unknown_memory_is_refused_where_some_is_asked_for():
