@@ -27,7 +27,7 @@ from lab import gobuild, pki
 from lab.api import Api
 from lab.controlplane import FIRST_SERVICE_ADDRESS, SERVICE_RANGE
 from lab.errors import LabError
-from lab.kwok import ALLOCATABLE, LEASE_SECONDS, MANAGED, NODE_INFO, ZONE
+from lab.kwok import ALLOCATABLE, MANAGED, NODE_INFO, ZONE
 from lab.paths import LAB
 from lab.ports import LOOPBACK, Reserved, reserve, started_on_free_ports
 from lab.process import Daemon, end_living
@@ -265,7 +265,7 @@ class ControlPlanes(Api):
                 f"--kubeconfig={self.state / 'kwok.kubeconfig'}",
                 f"--config={LAB / 'kwok-stages.yaml'}",
                 f"--manage-nodes-with-label-selector={MANAGED}",
-                f"--node-lease-duration-seconds={LEASE_SECONDS}",
+                "--node-lease-duration-seconds=4",  # a roll-out waits for a node's next one, a second here
                 "--v=WARN",
             ],
             environment={"HOME": str(self.state), "PATH": os.environ["PATH"]},

@@ -17,7 +17,7 @@ from lab.errors import LabError
 _MARK = "NUMAFORGE_LAB_STATE"
 """What the environment of a daemon, and of all that it starts, names the state directory in."""
 _GARBAGE = {"GOGC": "400"}
-"""Programs in Go collect garbage less often: a third of the CPU time of an API server that starts."""
+"""Programs in Go collect garbage less often: a sixth of the CPU time of a control plane that starts."""
 
 
 @dataclass(frozen=True)

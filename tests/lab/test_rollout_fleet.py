@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from lab.kwok import ZONE, Fleet
+from lab.kwok import LEASE_SECONDS, ZONE, Fleet
 from numaforge.rollout.budget import Budget, Share
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.fleet import Fleet as FleetRollout
@@ -36,16 +36,18 @@ SHARE = Share(percent=10)
 class Size:
     """How many nodes there are, how many of them are rolled out, and how many of a zone at a time.
 
-    `sleep` is how roll-outs wait: many that ask often would have an API server to themselves.
+    `sleep` is how roll-outs wait: many that ask often would have an API server to themselves, as would the
+    Leases of many nodes. `lease_seconds` is four times what a roll-out waits for the next one, at most.
     """
 
     nodes: int
     rolled_out: int
     per_zone: int
     sleep: Callable[[float], object] = time.sleep
+    lease_seconds: int = LEASE_SECONDS
 
 
-SMALL, LARGE = Size(30, 6, 2, briefly), Size(300, 90, 20)
+SMALL, LARGE = Size(30, 12, 2, briefly, 12), Size(300, 90, 20)
 
 
 @pytest.fixture(
@@ -58,14 +60,19 @@ def size(request: pytest.FixtureRequest) -> Size:
 
 
 @pytest.fixture(scope="module")
-def nodes(fleet: Fleet, size: Size) -> Iterator[list[str]]:
+def fleet(size: Size, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with Fleet(tmp_path_factory.mktemp("fleet"), lease_seconds=size.lease_seconds) as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="module")
+def nodes(fleet: Fleet, size: Size) -> list[str]:
     """Nodes in three zones, with two pods each on average, of which a tenth may be away at a time."""
     names = fleet.add_nodes(size.nodes, zones=ZONES, prefix="gpu")
     for number in range(10):
         fleet.add_deployment(f"app-{number}", size.nodes * 2 // 10, max_unavailable="10%")
     fleet.await_deployments(300)
-    yield names
-    fleet.clear()
+    return names
 
 
 @pytest.fixture
