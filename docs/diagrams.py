@@ -10,8 +10,9 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -243,7 +244,8 @@ class Following(NamedTuple):
     endings: tuple[Ending, ...]
 
 
-def transitions() -> dict[Phase, Following]:
+@cache
+def transitions() -> Mapping[Phase, Following]:
     """Return what follows each phase, as the methods of `Phases` say it."""
     (tree,) = ast.parse(inspect.getsource(phases.Phases)).body
     assert isinstance(tree, ast.ClassDef)  # noqa: S101 (what getsource gives for a class)

@@ -27,12 +27,12 @@ def forks() -> Forks:
 
 
 def run(
-    arguments: Sequence[str], environment: Mapping[str, str], seconds: float
+    arguments: Sequence[str], environment: Mapping[str, str], seconds: float, folder: Path = REPOSITORY
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pyinfra ARGUMENTS` from the repository's root."""
+    """Run `pyinfra ARGUMENTS` in a folder; all that it says is its output."""
     deadline = time.monotonic() + seconds
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as log:
-        process = forks().start(arguments, environment, REPOSITORY, Path(log.name))
+        process = forks().start(arguments, environment, folder, Path(log.name))
         try:
             while (code := process.poll()) is None:
                 if time.monotonic() > deadline:

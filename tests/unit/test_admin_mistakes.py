@@ -26,6 +26,7 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import to_document as plan_document
 from numaforge.topology import to_document
 from tests.fixtures import machines
+from tests.ssh import pyinfra_forks
 
 BAD, NO = ExitCode.BAD_INPUT, ExitCode.NO
 LONG = "9" * 5000
@@ -541,16 +542,7 @@ INVENTORIES = {
 def pyinfra(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "config.py").write_text("from numaforge.pyinfra_cli import adapt\n\nadapt()\n")
     (folder / "deploy.py").write_text("")
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("pyinfra")), *words],
-        cwd=folder,
-        env={**os.environ, "PYINFRA_PROGRESS": "off"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return pyinfra_forks.run(words, {**os.environ, "PYINFRA_PROGRESS": "off"}, 120, folder)
 
 
 @pytest.mark.parametrize(
@@ -562,7 +554,7 @@ def test_an_inventory_without_hosts_ends_with_the_reason(tmp_path, mode, case):
     name, text, message = INVENTORIES[case]
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     done = pyinfra(tmp_path, mode, name, "deploy.py")
-    said = done.stdout + done.stderr
+    said = done.stdout
     assert done.returncode == BAD, said
     assert message in said
     assert "Traceback" not in said
@@ -598,7 +590,7 @@ def test_a_mistake_on_pyinfras_command_line_is_one_message(tmp_path, words, code
     (tmp_path / "missing.py").write_text("import nosuch\n")
     (tmp_path / "deploy_of_ours.py").write_text("from numaforge.deploys import site  # noqa: F401\n")
     done = pyinfra(tmp_path, *words)
-    said = done.stdout + done.stderr
+    said = done.stdout
     assert done.returncode == code, said
     assert message in said
     assert "Traceback" not in said
@@ -623,15 +615,15 @@ OF_NO_HOST = {
 def test_a_host_that_ssh_cannot_find_is_refused_alone(tmp_path, host, message):
     (tmp_path / "inventory.py").write_text(f"nodes = ['@local', {host}]\n")
     done = pyinfra(tmp_path, "inventory.py", "debug-inventory")
-    assert message in done.stdout + done.stderr
-    assert "Invalid connector data" not in done.stdout + done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
+    assert message in done.stdout
+    assert "Invalid connector data" not in done.stdout
+    assert "Traceback" not in done.stdout
 
 
 def test_a_name_of_any_kind_is_one_where_the_address_is_said(tmp_path):
     (tmp_path / "inventory.py").write_text('nodes = [("rack 3, place 7", {"ssh_hostname": "10.0.0.7"})]\n')
     done = pyinfra(tmp_path, "inventory.py", "debug-inventory")
-    assert "is no name of a host" not in done.stdout + done.stderr
+    assert "is no name of a host" not in done.stdout
 
 
 # ---- keys of SSH ----
@@ -670,7 +662,7 @@ def test_a_key_that_cannot_be_used_is_named_with_the_remedy(keys, tmp_path, name
     data |= {"ssh_key_password": password} if password else {}
     (tmp_path / "inventory.py").write_text(f"nodes = [('gpu-01', {data!r})]\n")
     done = pyinfra(tmp_path, "--dry", "inventory.py", "deploy.py")
-    said = done.stdout + done.stderr
+    said = done.stdout
     assert done.returncode == 1, said
     assert message in said
     assert "Traceback" not in said

@@ -9,6 +9,8 @@ import pytest
 
 from lab.paths import REPOSITORY
 
+SUITE = REPOSITORY / "src/numaforge/verification/pytest.ini"
+
 
 def said(program: str) -> str:
     return subprocess.run(
@@ -128,6 +130,15 @@ def test_a_run_that_pyinfra_began_compiles_less_from_our_first_class_on() -> Non
     )
     assert said(program) == "True True"
     assert said(program.replace("from pyinfra_cli import cli; ", "")) == "False False"
+
+
+def test_the_verification_suite_compiles_less_from_its_next_plugin_on() -> None:
+    program = (
+        "import gc, pytest, typing; pytest.main(['-p', 'numaforge.verification.lean', '--markers']); "
+        "print('compile' in vars(typing), gc.get_threshold()[0] > 700)"
+    )
+    assert said(program).endswith("True True")
+    assert "-p numaforge.verification.lean -p numaforge.verification.plugin" in SUITE.read_text()
 
 
 def test_a_template_of_pyinfras_own_is_still_one() -> None:

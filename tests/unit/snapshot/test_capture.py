@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,24 @@ from tests.fixtures.machines import MACHINES, dgx_h100, lab_node
 from tests.fixtures.trees import link, program, write, write_tree
 
 
+@pytest.fixture(scope="module")
+def read_from_folder(tmp_path_factory):
+    """The folder of a machine, which nothing may change, and what the reader of folders reads there."""
+
+    @cache
+    def read(name):
+        root = write_tree(tmp_path_factory.mktemp(name), MACHINES[name]())
+        return root, from_root(root)
+
+    return read
+
+
 @pytest.mark.parametrize("name", ["dgx-h100", "lab-node", "laptop", "gb200-nvl72-tray", "mi300x-cpx"])
-def test_the_script_captures_what_the_reader_of_folders_reads(shell, name, tmp_path):
-    write_tree(tmp_path, MACHINES[name]())
-    finished = shell(script(str(tmp_path)))
+def test_the_script_captures_what_the_reader_of_folders_reads(shell, name, read_from_folder):
+    root, read = read_from_folder(name)
+    finished = shell(script(str(root)))
     assert finished.stderr == ""
-    assert parse_output(finished.stdout) == from_root(tmp_path)
+    assert parse_output(finished.stdout) == read
 
 
 def test_a_root_whose_name_holds_a_space_and_a_quote_is_captured(shell, tmp_path):
@@ -61,14 +74,20 @@ def test_the_makers_name_is_captured_and_no_serial_number(shell, tmp_path, told,
     assert (machine.product, machine.firmware) == (product, firmware)
 
 
-def test_a_file_whose_read_fails_is_left_out_and_ends_nothing(shell, tmp_path):
-    write_tree(tmp_path, dgx_h100())
-    # Opening succeeds and reading fails, as for the speed of a port without a link.
-    link(tmp_path, "/sys/devices/pci0000:15/0000:15:01.0/speed", "/proc/self/mem")
-    function = tmp_path / "sys/bus/pci/devices/0000:1b:00.0"
+@pytest.fixture(scope="module")
+def with_unreadable_files(tmp_path_factory):
+    """The folder of a machine of which two files can be opened and not read, which nothing may change."""
+    root = write_tree(tmp_path_factory.mktemp("unreadable"), dgx_h100())
+    # As for the speed of a port without a link.
+    link(root, "/sys/devices/pci0000:15/0000:15:01.0/speed", "/proc/self/mem")
+    function = root / "sys/bus/pci/devices/0000:1b:00.0"
     (function / "current_link_speed").unlink()
     (function / "current_link_speed").symlink_to("/proc/self/mem")
-    captured = parse_output(shell(script(str(tmp_path))).stdout)
+    return root
+
+
+def test_a_file_whose_read_fails_is_left_out_and_ends_nothing(shell, with_unreadable_files):
+    captured = parse_output(shell(script(str(with_unreadable_files))).stdout)
     assert "/sys/bus/pci/devices/0000:1b:00.0/current_link_speed" not in captured.files
     assert captured.files["/sys/bus/pci/devices/0000:df:00.0/class"] == "0x030200"
 
