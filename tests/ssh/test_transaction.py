@@ -1513,12 +1513,16 @@ def test_a_reboot_in_good_order_leaves_the_proof_to_the_next_boot(
     node: Sandbox, port: int, event: str, wish: str, outcome: str, ends: str
 ) -> None:
     when(node, event, GO_DOWN + ends)
-    node.run(start_script(planned(node, port, wish)))
+    change = replace(planned(node, port, wish), confirm_seconds=10)
+    node.run(start_script(change))
     until(node, "[ -e /run/stopping ]")
     reboot_in_order(node)
     result = ended(node)
     assert result.outcome == outcome, result
-    assert result.reason.startswith("the kubelet ended" if wish == "crash" else "the node rebooted during ")
+    why = "the kubelet ended" if wish == "crash" else "the node rebooted during "
+    if event == "confirming" and not ends:  # its unit waits on while the node goes down
+        why = "the change was not confirmed"
+    assert result.reason.startswith(why)
     assert_as_before(node)
     assert "stop" not in node.path("/run/systemctl.log").read_text()
 
