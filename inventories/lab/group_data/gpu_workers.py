@@ -1,8 +1,7 @@
 """Host data of the lab's GPU workers: a ready profile, sized for virtual machines of a few GiB."""
 
-kubelet_stable_seconds = (
-    3  # of time that passes slowly: an emulated kubelet takes ten times as long for all else
-)
+# Time passes slowly there: an emulated kubelet takes ten times as long for all else.
+kubelet_stable_seconds = 3
 
 numaforge_profile = {
     "extends": "inference-mig",

@@ -143,10 +143,8 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
     from numaforge.commands.capture import asked_of
 
     def ask(name: str, how: Mapping[str, str | int]) -> Measurement | None:
-        from numaforge.hosts.measuring import (
-            kept_of_host,
-            measure_host,
-        )  # with pyinfra, which has begun by now
+        # With pyinfra, which has begun by now.
+        from numaforge.hosts.measuring import kept_of_host, measure_host
 
         return kept_of_host(name, how) if kept else measure_host(name, how, order)
 

@@ -176,10 +176,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if name in self.names or name.startswith("-"):
+            return super().resolve_command(ctx, args)
         options = [option for each in self.get_params(ctx) for option in each.opts]
         near = [f"--{name}"] if f"--{name}" in options else get_close_matches(name, self.names, n=1)
-        near = [] if name in self.names else near
-        if near and not name.startswith("-"):  # click knows those that were asked for before
+        if near:  # click knows those that were asked for before
             raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -258,63 +258,53 @@ def notices(hosts: Iterable[Host]) -> list[str]:
     the maintenance of one of them, and the other one fails.
     """
     hosts = [*hosts]
-    return [*_unread(hosts), *_turned_on(hosts), *_at_one_address(hosts)]
-
-
-def _turned_on(hosts: Iterable[Host]) -> list[str]:
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[str, list[str]] = {}
     for host in hosts:
-        for name, value in host.data.dict().items():  # type: ignore[no-untyped-call]
-            if name in all_argument_meta and isinstance(value, str) and value.strip().lower() in _NO:
-                found.setdefault((name, value), []).append(host.name)
-    if not found:
+        data = host.data.dict()  # type: ignore[no-untyped-call]
+        for sentence in (*_unread(data, tuple(host.connector_cls.data_meta)), *_turned_on(data)):
+            found.setdefault(sentence, []).append(host.name)
+    grouped = [*sorted(found.items()), *_at_one_address(hosts).items()]
+    if not grouped:
         return []
     from numaforge.report.hostnames import in_short
 
-    switches = get_type_hints(AllArguments)
-    return [
-        f"{in_short(names)}: host data {name}: the text {value!r} turns it on, as any word does; write False"
-        for (name, value), names in sorted(found.items())
-        if switches.get(name) is bool
-    ]
+    return [f"{in_short(names)}: {sentence}" for sentence, names in grouped]
 
 
-def _at_one_address(hosts: Iterable[Host]) -> list[str]:
+def _unread(data: Mapping[str, Any], of_connector: tuple[str, ...]) -> Iterator[str]:
+    for name in data.keys() - _read(of_connector):
+        if name.startswith(OURS):
+            continue  # it is refused
+        if isinstance(data[name], _MANY) and not name.startswith("_"):
+            continue  # their own: nothing of that kind is read
+        if meant := _meant(name, of_connector) or _without_prefix(name, data):
+            yield f"host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
+
+
+def _turned_on(data: Mapping[str, Any]) -> Iterator[str]:
+    for name in data.keys() & all_argument_meta.keys():
+        value = data[name]
+        if isinstance(value, str) and value.strip().lower() in _NO and name in _switches():
+            yield f"host data {name}: the text {value!r} turns it on, as any word does; write False"
+
+
+@cache
+def _switches() -> frozenset[str]:
+    """Return the arguments of pyinfra that are true or false."""
+    return frozenset(name for name, kind in get_type_hints(AllArguments).items() if kind is bool)
+
+
+def _at_one_address(hosts: Iterable[Host]) -> dict[str, list[str]]:
     found: dict[tuple[object, ...], list[str]] = {}
     for host in hosts:
         if "ssh_port" in host.connector_cls.data_meta:
             data = (host.data.get(key) for key in ("ssh_port", "ssh_config_file"))
             found.setdefault((host.data.get("ssh_hostname") or host.name, *data), []).append(host.name)
-    several = {address[0]: names for address, names in found.items() if len(names) > 1}
-    if not several:
-        return []
-    from numaforge.report.hostnames import in_short
-
-    return [
-        f"{in_short(names)}: all have the address {address}: name a host once"
-        for address, names in several.items()
-    ]
-
-
-def _unread(hosts: Iterable[Host]) -> list[str]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for host in hosts:
-        data = host.data.dict()  # type: ignore[no-untyped-call]
-        of_connector = tuple(host.connector_cls.data_meta)
-        for name in data.keys() - _read(of_connector):
-            if isinstance(data[name], _MANY) and not name.startswith("_"):
-                continue  # their own: nothing of that kind is read
-            if meant := _meant(name, of_connector) or _without_prefix(name, data):
-                found.setdefault((name, meant), []).append(host.name)
-    if not found:
-        return []
-    from numaforge.report.hostnames import in_short
-
-    return [
-        f"{in_short(names)}: host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
-        for (name, meant), names in sorted(found.items())
-        if not name.startswith(OURS)  # it is refused
-    ]
+    return {
+        f"all have the address {address}: name a host once": names
+        for (address, *_), names in found.items()
+        if len(names) > 1
+    }
 
 
 @cache
