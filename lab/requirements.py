@@ -45,6 +45,9 @@ ROOTLESS_PACKAGE_OF_COMMAND = {"newuidmap": "uidmap"}
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """Commands of a browser that can show pages in tests; the first is a package of Debian's, too."""
 
+LOCK_SECONDS = 600
+"""For another apt to end: a machine that was just started upgrades itself."""
+
 _SYSTEM_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -106,7 +109,8 @@ def _is_offered(package: str) -> bool:
 
 
 def _install(packages: list[str]) -> None:
-    install = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"]
+    install = [*apt, "install", "--yes", "--no-install-recommends", *packages]
     if os.geteuid() != 0 or find_command("apt-get") is None:
         raise RequirementError(
             f"the lab needs packages that this machine does not have: {' '.join(packages)}",
@@ -114,7 +118,7 @@ def _install(packages: list[str]) -> None:
         )
     with step(f"install {' '.join(packages)}"):
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (["apt-get", "update"], install):
+        for arguments in ([*apt, "update"], install):
             done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise RequirementError(

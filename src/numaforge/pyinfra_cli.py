@@ -45,8 +45,10 @@ from numaforge.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.hosts.inventories import (
     FROM_ANSIBLE,
     InventoryError,
+    group_data_notices,
     no_host,
     noticing,
+    passed_over_group_data,
     refuse_ansibles,
     refuse_no_text,
     why_no_host,
@@ -115,6 +117,7 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
         made = make_inventory(source, *args, **options)
     if not len(made):
         no_host.append(why_no_host(source))
+    group_data_notices[:] = passed_over_group_data(source, options.get("cwd"), made)
     set_aside(made)
     return made
 
@@ -154,7 +157,7 @@ def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None
 def _say_notices(state: State) -> None:
     """Say what is odd in the inventory, where who started the run does not."""
     if not events.heard():
-        for each in notices(hosts_of(state)):
+        for each in (*group_data_notices, *notices(hosts_of(state))):
             remark(each)
 
 
@@ -192,7 +195,7 @@ def introduce(state: State) -> None:
         state.limit_hosts = hosts
     found = {host.name: host.data.get(PLACE) for host in hosts}
     why = no_host[-1] if no_host else None
-    odd = notices(hosts) if events.heard() else []  # else this run says them itself
+    odd = [*group_data_notices, *notices(hosts)] if events.heard() else []  # else this run says them itself
     events.record("inventory", "", hosts=found, shards=present, why=why, notices=odd)
     events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 

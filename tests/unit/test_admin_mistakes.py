@@ -597,6 +597,45 @@ def test_a_mistake_on_pyinfras_command_line_is_one_message(tmp_path, words, code
     assert "No hosts remaining" not in said
 
 
+OF_NO_GROUP = {
+    "a group that has hosts": ({"gpu_nodes.py"}, []),
+    "all hosts": ({"all.py"}, []),
+    "the group of the inventory's file": ({"inventory.py"}, []),
+    "what is no data": ({"README.md", ".gitkeep"}, []),
+    "a group of another inventory": ({"a100.py"}, []),
+    "a group like one that has its file": ({"gpu_node.py", "gpu_nodes.py"}, []),
+    "YAML, as Ansible has it": (
+        {"all.yml"},
+        ["all.yml: pyinfra reads group_data/*.py alone; "],
+    ),
+    "a group spelt in another way": (
+        {"gpu-nodes.py"},
+        ["gpu-nodes.py: no host is in a group of that name; did you mean gpu_nodes.py?"],
+    ),
+    "all hosts spelt in another way": (
+        {"All.py"},
+        ["All.py: no host is in a group of that name; did you mean all.py?"],
+    ),
+}
+
+
+@pytest.mark.parametrize("place", ["inventory.py", "fleet/inventory.py"], ids=["here", "elsewhere"])
+@pytest.mark.parametrize(("files", "expected"), OF_NO_GROUP.values(), ids=list(OF_NO_GROUP))
+def test_a_file_of_group_data_that_gives_no_host_anything_is_named(tmp_path, files, expected, place):
+    inventory = tmp_path / place
+    (inventory.parent / "group_data").mkdir(parents=True)
+    inventory.write_text('gpu_nodes = ["@local"]\nstorage = ["disk-01"]\n')
+    for name in files:
+        (inventory.parent / "group_data" / name).write_text("a = 1\n")
+    done = pyinfra(tmp_path, place, "debug-inventory")
+    assert done.returncode == 0, done.stdout
+    folder = str(Path(place).parent / "group_data")
+    said = [line for line in done.stdout.splitlines() if line.startswith(folder)]
+    assert len(said) == len(expected), done.stdout
+    for notice, begin in zip(said, expected, strict=True):
+        assert notice.startswith(f"{folder}/{begin}")
+
+
 OF_NO_HOST = {
     "a user before the name": ('"root@gpu-1"', 'write ("gpu-1", {"ssh_user": "root"})'),
     "a port behind the name": ('"gpu-1:2222"', 'write ("gpu-1", {"ssh_port": 2222})'),

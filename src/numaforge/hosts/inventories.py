@@ -7,10 +7,12 @@ for what it leaves out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from pyinfra.api import Inventory
 from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
 
 from numaforge.errors import ExitCode, NumaforgeError
@@ -23,9 +25,12 @@ _MOST_BYTES = 2**16
 _MOST_MIB = 4
 _ANSIBLE = (".yaml", ".yml", ".ini", ".cfg", ".json", ".toml")
 _YAML_OR_INI = re.compile(r"---|\[[\w.:-]+\]\s*(#.*)?$|\w[\w.-]*:\s*(#.*)?$|\S+\s+ansible_\w+=")
+_CLOSE = 0.8
 _passed_over: list[str] = []
 no_host: list[str] = []
 """Why the inventory that was read names no host; `pyinfra_cli`, also a program, may be loaded twice."""
+group_data_notices: list[str] = []
+"""What is odd beside the inventory that was read."""
 
 
 class InventoryError(CliError):  # type: ignore[misc]
@@ -73,6 +78,35 @@ def why_no_host(inventory: str) -> str:
             return f"{inventory} {NO_HOST}; name an inventory or a host"
         return f"{inventory} is neither a file nor a name that resolves; name a file, a folder or a host"
     return f"{inventory} names no host: {'; '.join(_passed_over) or 'it has no list'}; {EXAMPLE}"
+
+
+def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> Iterator[str]:
+    """Say which files in the folders `group_data` give no host anything.
+
+    pyinfra reads Python alone there, and takes each file for a group. One of a group without hosts may belong
+    to another inventory: it is named where its name is spelt like that of a group that has no file.
+    """
+    folders = {Path(place).resolve() / "group_data" for place in (cwd, Path(inventory).parent) if place}
+    files = [file for folder in sorted(folders) if folder.is_dir() for file in sorted(folder.iterdir())]
+    others = [group for group, hosts in made.groups.items() if hosts and not made.group_data.get(group)]
+    if not made.data:
+        others.append("all")
+    for file in files:
+        if file.suffix in _ANSIBLE:
+            yield f"{_relative(file)}: pyinfra reads group_data/*.py alone; {FROM_ANSIBLE}"
+        elif file.suffix == ".py" and (meant := _misspelt(file.stem, made, others)):
+            yield f"{_relative(file)}: no host is in a group of that name; did you mean {meant}.py?"
+
+
+def _misspelt(group: str, made: Inventory, others: list[str]) -> str:
+    """Return the group that is meant by the name of one without hosts; "" for none."""
+    if group == "all" or made.groups.get(group):
+        return ""
+    return next(iter(get_close_matches(group.lower(), others, n=1, cutoff=_CLOSE)), "")
+
+
+def _relative(file: Path) -> str:
+    return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
 
 
 def noticing(is_group: Callable[[str, Any], bool]) -> Callable[[str, Any], bool]:
