@@ -17,6 +17,7 @@ from lab.node import Node
 from lab.paths import LAB, REPOSITORY
 from lab.progress import step
 from numaforge.cpulist import format_cpulist, parse_cpulist
+from numaforge.file_content import PLAN_PATH
 
 POD = LAB / "pinned-pod.yaml"
 POD_NAME = "pinned"
@@ -39,18 +40,11 @@ def show(lab: Lab) -> None:
         environment={"PATH": f"{lab.control_plane.kubectl().parent}{os.pathsep}{os.environ['PATH']}"},
     )
     _show_pinned_pod(lab, node)
-    snapshot, picture = out / f"{node.name}.snapshot.json", out / f"{node.name}.svg"
-    snapshot.write_text(_captured(node))
-    _run("numaforge", "plan", _relative(snapshot))
-    _run("numaforge", "draw", _relative(snapshot), "--to", _relative(picture))
+    plan, picture = out / f"{node.name}.plan.json", out / f"{node.name}.svg"
+    plan.write_text(node.run(f"cat {PLAN_PATH}"))
+    _run("numaforge", "plan", _relative(plan))
+    _run("numaforge", "draw", _relative(plan), "--to", _relative(picture))
     print(f"\nThe node's picture: {picture}")
-
-
-def _captured(node: Node) -> str:
-    """Return the node's snapshot as `numaforge capture` saves it."""
-    from numaforge.snapshot import parse_output, script
-
-    return parse_output(node.run("sh -s", input_text=script())).to_json()
 
 
 def _show_pinned_pod(lab: Lab, node: Node) -> None:

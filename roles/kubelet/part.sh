@@ -75,7 +75,6 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
             fi
         else
             steady=
-            begun=
         fi
         if [ "$now" -ge "$deadline" ]; then
             if [ -z "$steady" ]; then
@@ -104,7 +103,6 @@ reload_units() { # only where that is needed: containers that still run may lose
     fi
 }
 start_unit() {
-    reload_units || return 1
     systemctl reset-failed "$KUBELET_UNIT" 2> /dev/null
     systemctl start "$KUBELET_UNIT" || {
         why="systemctl start $KUBELET_UNIT failed"
@@ -150,7 +148,7 @@ kubelet_start() { # NEW|OLD
         kubelet_each_state kubelet_put_aside
     fi
     if [ -n "$KUBELET_RESTART" ]; then
-        start_unit
+        reload_units && start_unit
     elif [ -n "$KUBELET_UNIT_FILES" ] && ! systemctl is-active --quiet "$KUBELET_UNIT"; then
         reload_units # for what is ours alone: a change that reloads nothing else is not drained for it
     fi

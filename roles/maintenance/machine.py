@@ -15,9 +15,12 @@ from numaforge.maintenance.look import look
 from numaforge.maintenance.need import need, new_id
 from numaforge.maintenance.transaction import (
     TRANSACTIONS,
+    Process,
     Status,
     Transaction,
     confirm_script,
+    process_script,
+    read_process,
     read_status,
     revert_script,
     settle_script,
@@ -99,12 +102,15 @@ class PyinfraMachine:
         self._ask(void_script(transaction))
 
     def status(self, transaction: str | None) -> Status:
-        """Return how far a transaction is, and the kubelet's process."""
-        script = status_script(transaction or _NO_TRANSACTION, self._target.goal.kubelet_unit)
-        status = read_status(self._ask(script))
+        """Return how far a transaction is."""
+        status = read_status(self._ask(status_script(transaction or _NO_TRANSACTION)))
         if transaction is not None:
             self._tokens[transaction] = status.token
         return status
+
+    def process(self) -> Process:
+        """Return the kubelet's process."""
+        return read_process(self._ask(process_script(self._target.goal.kubelet_unit)))
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the host undo a transaction that was applied."""

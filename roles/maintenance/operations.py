@@ -104,7 +104,7 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     elif transaction is None:
         host.noop("the node is already as planned")
     else:
-        yield host_command(_change, transaction, options.unreachable_seconds, target.goal.kubelet_unit)
+        yield host_command(_change, transaction, options.unreachable_seconds)
 
 
 def _roll_out(on: Host, target: Target, options: RolloutOptions, *, in_place: bool) -> None:
@@ -126,7 +126,7 @@ def _settle(on: Host) -> None:
     settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 
 
-def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit: str) -> None:
+def _change(on: Host, transaction: Transaction, unreachable_seconds: float) -> None:
     """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
     from numaforge.rollout.patience import patiently
     from numaforge.rollout.steps import run
@@ -136,7 +136,7 @@ def _change(on: Host, transaction: Transaction, unreachable_seconds: float, unit
 
     good_for = int(unreachable_seconds) + _LOOK_SECONDS
     result = carry_out(
-        replace(transaction, good_for_seconds=good_for), unit, ask, partial(reached_anew, on), on.log
+        replace(transaction, good_for_seconds=good_for), ask, partial(reached_anew, on), on.log
     )
     said = result.reason or "the node is as planned"
     on.log(f"{result.outcome}: {said}")

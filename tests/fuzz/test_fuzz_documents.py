@@ -13,7 +13,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.given import NotJsonError, parse_json
 from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.device_manager import read_inventory
-from numaforge.maintenance.transaction import read_result, read_status
+from numaforge.maintenance.transaction import read_process, read_result, read_status
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.layout import topology_of
@@ -66,11 +66,13 @@ RECORD_TEXT = record_text(
 )
 ENDING = '{"id": "a", "outcome": "applied", "reason": "", "journal": ["E0101 x"]}'
 STATUS = "\n".join(
+    answered(*("LoadState=loaded", "Phase=apply files", "Boot=b", "Uptime=5", "Token=t"), result=[ENDING])
+)
+PROCESS = "\n".join(
     answered(
-        *("LoadState=loaded", "Phase=apply files", "Boot=b", "Uptime=5", "Booted=1700000000"),
         *("MainPID=1", "NRestarts=0", "ActiveState=active", "Job=0", "ExecMainStartTimestampMonotonic=5"),
         *("ActiveEnterTimestampMonotonic=5", "ShutdownActiveState=inactive", "ShutdownJob=0"),
-        result=[ENDING],
+        *("Boot=b", "Booted=1700000000"),
     )
 )
 
@@ -162,6 +164,7 @@ TARGETS = (
     Target("lease-state", lease_state, texts('{"numaforge.io/x": 1, "far": {"canaries_left": 1}}'), 300),
     Target("result", read_result, texts(ENDING), 300),
     Target("status", read_status, texts(STATUS), 600),
+    Target("process", read_process, texts(PROCESS), 600),
 )
 
 
@@ -183,4 +186,5 @@ def test_no_case_is_a_refusal_by_chance():
     rdma_plugin(RDMA_PLUGIN)
     read_options(OPTIONS)
     record(RECORD_TEXT)
+    read_process(PROCESS)
     read_status(STATUS)

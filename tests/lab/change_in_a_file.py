@@ -69,13 +69,15 @@ class FileMachine:
         raise AssertionError(f"every answer arrives, and {transaction} is begun")
 
     def status(self, transaction: str | None) -> Status:
-        process = Process(KWOK.boot_id, 1, 0, 0)
         begun = self._begun().get(transaction or "")
         if begun is None:
-            return Status(None, False, None, process)
+            return Status(None, False, None, KWOK.boot_id)
         if time.time() < begun + _SECONDS:
-            return Status("start kubelet", True, None, process)
-        return Status("applied", False, Result(transaction or "", "applied", "as written"), process)
+            return Status("start kubelet", True, None, KWOK.boot_id)
+        return Status("applied", False, Result(transaction or "", "applied", "as written"), KWOK.boot_id)
+
+    def process(self) -> Process:
+        return Process(KWOK.boot_id, 1, 0, 0)
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         raise AssertionError(f"{transaction} is not to be reverted: {reason}")

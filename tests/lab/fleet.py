@@ -92,19 +92,22 @@ class ScriptedMachine:
 
     def status(self, transaction: str | None) -> Status:
         self.asked("status")
-        process = Process(self.host.boot_id, 1, 0, 0)
         if transaction in self._void:
-            return Status(None, False, Result(transaction, "void", "nothing was changed"), process)
+            return Status(None, False, Result(transaction, "void", "nothing was changed"), self.host.boot_id)
         ends = self._ends.get(transaction or "")
         if ends is None:
-            return Status(None, False, None, process)
+            return Status(None, False, None, self.host.boot_id)
         undone = transaction in self.reverted
         if time.monotonic() < ends:
-            return Status("undo files" if undone else "start kubelet", True, None, process)
+            return Status("undo files" if undone else "start kubelet", True, None, self.host.boot_id)
         outcome = "rolled-back" if undone else self.outcome
         self._done = outcome == "applied"
         reason = self.reverted.get(transaction or "", "as scripted")
-        return Status(outcome, False, Result(transaction or "", outcome, reason), process)
+        return Status(outcome, False, Result(transaction or "", outcome, reason), self.host.boot_id)
+
+    def process(self) -> Process:
+        self.asked("process")
+        return Process(self.host.boot_id, 1, 0, 0)
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         self.asked("revert")

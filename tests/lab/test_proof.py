@@ -13,7 +13,7 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.errors import HostUnreachableError
-from numaforge.maintenance.transaction import Process, read_status, status_script
+from numaforge.maintenance.transaction import Process, process_script, read_process
 from numaforge.rollout.gate import Expected, GateSettings, Proof, extended_resources, prove
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.patience import Patience
@@ -58,11 +58,11 @@ def cluster(lab: Lab) -> Iterator[KubectlCluster]:
 def process(node: Node) -> Process:
     """Return the kubelet's process as a roll-out asks for it."""
     login = node.ssh_arguments(*MORTAL)
-    script = status_script("T1", UNIT)
+    script = process_script(UNIT)
     done = subprocess.run([*login, "sh -s"], input=script, capture_output=True, text=True, check=False)
     if done.returncode == 255:
         raise HostUnreachableError(done.stderr.strip())
-    return read_status(done.stdout).process
+    return read_process(done.stdout)
 
 
 def proof_during(cluster: KubectlCluster, node: Node, event: Reboot, moment: float) -> Proof:

@@ -22,6 +22,7 @@ from tests.lab.transactions import (
     begin,
     change,
     ended,
+    process,
     put_back,
     revert,
     run,
@@ -72,8 +73,8 @@ def test_a_policy_change_comes_up_once_its_state_file_is_gone_and_is_undone_on_r
     assert result.outcome == "applied", result
     assert '"policyName":"static"' in fresh.run(f"cat {CPU_STATE}")
     assert fresh.run(f"cat {MEMORY_STATE}") == memory
-    process = status(fresh).process
-    assert status(fresh).process == process
+    ran = process(fresh)
+    assert process(fresh) == ran
 
     revert(fresh, "Allocatable cpu: predicted 14, found 8")
     until(fresh, "[ -e /var/lib/numaforge/txn/T1/applied.json ]")
@@ -83,7 +84,7 @@ def test_a_policy_change_comes_up_once_its_state_file_is_gone_and_is_undone_on_r
         "Allocatable cpu: predicted 14, found 8",
     )
     assert seen(fresh) == before
-    assert status(fresh).process != process
+    assert process(fresh) != ran
 
 
 def test_a_transaction_whose_unit_is_killed_undoes_itself(fresh: Node) -> None:
@@ -151,7 +152,7 @@ def test_a_node_that_is_reset_between_two_files_starts_its_kubelet_with_the_old_
     assert result.outcome == "rolled-back", result
     assert result.reason.startswith('the node rebooted during "apply files"; ')
     assert seen(fresh) == before
-    pid = status(fresh).process.pid
+    pid = process(fresh).pid
     assert "HALF" not in fresh.run(f"tr '\\0' '\\n' < /proc/{pid}/environ")
     started = fresh.run(f"journalctl -b -u {UNIT} -o cat").count("Started kubelet.service")
     assert started == 1
@@ -163,10 +164,10 @@ def test_a_node_that_is_rebooted_during_a_change_proves_the_old_kubelet_after_th
     transaction = change(fresh, STATIC)
     begin(fresh, transaction)
     until(fresh, f"grep -qx 'prove kubelet' {transaction.folder}/state")
-    boot = status(fresh).process.boot_id
+    boot = status(fresh).boot_id
     fresh.try_run(": > /run/reset; systemctl reboot")  # it may not live to answer
     result = ended(fresh)
-    assert status(fresh).process.boot_id != boot
+    assert status(fresh).boot_id != boot
     assert result.outcome == "rolled-back", result
     assert result.reason.startswith('the node rebooted during "prove kubelet"; ')
     assert seen(fresh) == before

@@ -14,10 +14,13 @@ from numaforge.maintenance.part import Part
 from numaforge.maintenance.transaction import (
     BOOT_UNIT,
     CURRENT,
+    Process,
     Result,
     Status,
     Transaction,
     confirm_script,
+    process_script,
+    read_process,
     read_status,
     revert_script,
     start_script,
@@ -75,7 +78,12 @@ def revert(node: Node, reason: str, *, check: bool = True) -> None:
 
 
 def status(node: Node) -> Status:
-    return read_status(node.run("sh -s", input_text=status_script("T1", UNIT)))
+    return read_status(node.run("sh -s", input_text=status_script("T1")))
+
+
+def process(node: Node) -> Process:
+    """Return the kubelet's process."""
+    return read_process(node.run("sh -s", input_text=process_script(UNIT)))
 
 
 def until(node: Node, condition: str, patience_s: int = 600) -> None:

@@ -28,6 +28,7 @@ from tests.ssh.transactions import (
     confirm,
     leftovers,
     pages,
+    process,
     status,
     transaction,
     until,
@@ -102,7 +103,7 @@ def assert_old(node: Sandbox) -> None:
     assert options(node) == CMDLINE == node.path("/proc/cmdline").read_text().strip()
     assert not node.path(RECORD).exists()
     assert leftovers(node) == []
-    assert status(node).process.pid
+    assert process(node).pid
 
 
 def assert_new(node: Sandbox) -> None:
@@ -110,7 +111,7 @@ def assert_new(node: Sandbox) -> None:
     assert (pages(node), node.path(SWAPPINESS).read_text()) == ({LARGE: 2, SMALL: 16}, "10\n")
     assert node.path("/proc/cmdline").read_text().strip() == options(node) == f"{CMDLINE} {WISH}"
     assert leftovers(node) == []
-    assert status(node).process.pid
+    assert process(node).pid
 
 
 FORWARDS = [

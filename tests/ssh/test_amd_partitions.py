@@ -57,6 +57,7 @@ from tests.ssh.transactions import (
     ended,
     has_files_open,
     leftovers,
+    process,
     run,
     status,
     until,
@@ -128,7 +129,7 @@ def assert_old(node: Sandbox, *was: str) -> None:
     assert not node.path(BOOT_LINK).is_symlink()
     assert active(node)
     assert leftovers(node) == []
-    assert status(node).process.pid
+    assert process(node).pid
 
 
 def assert_new(node: Sandbox, *to: str) -> None:
@@ -136,7 +137,7 @@ def assert_new(node: Sandbox, *to: str) -> None:
     assert str(node.path(BOOT_LINK).readlink()) == AMD_UNIT_PATH
     assert active(node)
     assert leftovers(node) == []
-    assert status(node).process.pid
+    assert process(node).pid
 
 
 # ---- what becomes of a change ----

@@ -406,7 +406,7 @@ from numaforge.maintenance.transaction import read_status, status_script
 from numaforge.maintenance.identity import identity_script, read_identity
 
 logger.info("%r", read_identity(reached(host, identity_script())))
-status = read_status(reached(host, status_script("T1", "kubelet.service")))
+status = read_status(reached(host, status_script("T1")))
 logger.info("%r", status.result)
 """
 

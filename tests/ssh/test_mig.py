@@ -39,6 +39,7 @@ from tests.ssh.transactions import (
     ended,
     has_files_open,
     leftovers,
+    process,
     run,
     status,
     until,
@@ -150,7 +151,7 @@ def assert_old(node: Sandbox, was: Cuts = WAS) -> None:
     assert not node.path(BOOT_LINK).is_symlink()
     assert active(node)
     assert leftovers(node) == []
-    assert status(node).process.pid
+    assert process(node).pid
 
 
 def assert_new(node: Sandbox, to: Cuts = IS) -> None:
@@ -158,7 +159,7 @@ def assert_new(node: Sandbox, to: Cuts = IS) -> None:
     assert str(node.path(BOOT_LINK).readlink()) == MIG_UNIT_PATH
     assert active(node)
     assert leftovers(node) == []
-    assert status(node).process.pid
+    assert process(node).pid
 
 
 # ---- what becomes of a change ----

@@ -55,6 +55,7 @@ from tests.ssh.transactions import (
     ended,
     leftovers,
     pages,
+    process,
     reboot,
     reverted,
     run,
@@ -100,7 +101,7 @@ def assert_as_before(node: Sandbox) -> None:
     assert leftovers(node) == []
     assert node.path(SWAPPINESS).read_text() == "60\n"
     assert not node.path(RECORD).exists()
-    assert status(node).process.pid
+    assert process(node).pid
 
 
 def looked_at(node: Sandbox, shell: str = "sh -s", announced: str | None = None) -> Fingerprint:
@@ -223,7 +224,8 @@ def test_units_are_reloaded_only_where_one_changes(
 ) -> None:
     assert run(node, transaction(port, "new", files=files)).outcome == "applied"
     reverted(node, "the node is not Ready")
-    assert ("daemon-reload" in node.path("/run/systemctl.log").read_text()) is reloads
+    once_each_way = 2 if reloads else 0
+    assert node.path("/run/systemctl.log").read_text().count("daemon-reload") == once_each_way
 
 
 def test_a_kubelet_that_runs_on_has_no_units_reloaded(node: Sandbox, port: int) -> None:
@@ -903,18 +905,18 @@ def test_systemd_is_not_asked_about_a_process_that_lives_on(node: Sandbox, port:
     node.run(COUNTED)
     assert run(node, transaction(port, "new", stable_seconds=4)).outcome == "applied"
     asked = node.path("/run/asked").read_text().splitlines()
-    # Two proofs, each at its first round and its last, and at those before the kubelet was healthy.
-    assert 4 <= asked.count("show -p MainPID -p NRestarts -p SubState kubelet.service") <= 8, asked
+    # Two proofs, each at its first round and its last, and where another process took the first one's place.
+    assert 4 <= asked.count("show -p MainPID -p NRestarts -p SubState kubelet.service") <= 6, asked
 
 
-def test_a_question_how_far_it_is_asks_systemd_once_while_it_works(node: Sandbox, port: int) -> None:
+def test_a_question_how_far_it_is_asks_systemd_nothing_while_it_works(node: Sandbox, port: int) -> None:
     node.run(COUNTED)
     when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
     node.run(start_script(transaction(port, "new")))
     until(node, "! [ -e '/run/when/apply files' ]")
     node.run("rm /run/asked")
     assert status(node).running
-    assert len(node.path("/run/asked").read_text().splitlines()) == 1
+    assert not node.path("/run/asked").exists()
     node.run(": > /run/go-on")
     assert ended(node).outcome == "applied"
 
@@ -1027,10 +1029,10 @@ def test_a_running_one_has_a_phase(node: Sandbox, port: int) -> None:
 
 
 def test_a_kubelet_that_restarted_is_another_process(node: Sandbox) -> None:
-    before = status(node).process
-    assert status(node).process == before
+    before = process(node)
+    assert process(node) == before
     node.run("systemctl stop kubelet.service; systemctl start kubelet.service")
-    assert status(node).process != before
+    assert process(node) != before
 
 
 @pytest.mark.parametrize(
@@ -1052,13 +1054,13 @@ def test_a_kubelet_that_restarted_is_another_process(node: Sandbox) -> None:
         ),
     ],
 )
-def test_the_status_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_comes_up(
+def test_the_process_tells_a_kubelet_that_ended_from_a_node_that_goes_down_or_comes_up(
     node: Sandbox, event: str, said: set[str]
 ) -> None:
     node.run(event)
-    process = status(node).process
+    found = process(node)
     assert {
-        name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(process, name)
+        name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(found, name)
     } == said
 
 

@@ -12,10 +12,13 @@ from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import (
     BOOT_UNIT,
     CURRENT,
+    Process,
     Result,
     Status,
     Transaction,
     confirm_script,
+    process_script,
+    read_process,
     read_status,
     revert_script,
     start_script,
@@ -96,7 +99,12 @@ def pages(node: Sandbox) -> dict[str, int]:
 
 
 def status(node: Sandbox, name: str = "T1") -> Status:
-    return read_status(node.run(status_script(name, "kubelet.service")).stdout)
+    return read_status(node.run(status_script(name)).stdout)
+
+
+def process(node: Sandbox) -> Process:
+    """Return the kubelet's process."""
+    return read_process(node.run(process_script("kubelet.service")).stdout)
 
 
 def ended(node: Sandbox, name: str = "T1") -> Result:

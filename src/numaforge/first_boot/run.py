@@ -65,7 +65,7 @@ def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
         _refuse_with_pods(found.transaction)
         for sentence in found.does:
             tell(sentence)
-        carry_out(found.transaction, found.goal.kubelet_unit, ask, ask, tell)
+        carry_out(found.transaction, ask, ask, tell)
     record = BootRecord(
         profile=found.goal.plan.profile,
         named_by=found.chosen.by,

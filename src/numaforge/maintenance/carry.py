@@ -22,8 +22,6 @@ from numaforge.maintenance.transaction import (
     status_script,
 )
 
-UNIT_OF_NONE = "kubelet.service"
-"""The unit where the kubelet's process is not what is asked for."""
 _UNCLEAR_ANSWERS = 30
 _EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 
@@ -34,20 +32,18 @@ def settle(ask: Ask, ask_anew: Ask) -> None:
     Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
     """
     for transaction in read_waiting(ask(settle_script())):
-        status = _clear_status(partial(ask, status_script(transaction, UNIT_OF_NONE)))
+        status = _clear_status(partial(ask, status_script(transaction)))
         ask_anew(confirm_script(transaction, status.token))
         ask(settle_script())
 
 
-def carry_out(
-    transaction: Transaction, unit: str, ask: Ask, ask_anew: Ask, tell: Callable[[str], object]
-) -> Result:
+def carry_out(transaction: Transaction, ask: Ask, ask_anew: Ask, tell: Callable[[str], object]) -> Result:
     """Hand a transaction to the node, confirm it when the node waits for that, and return how it was applied.
 
-    `unit` is the kubelet's. Raises HostError where it ends in any other way, with the exit code of that way.
+    Raises HostError where it ends in any other way, with the exit code of that way.
     """
     ask(start_script(transaction))
-    how_far = partial(ask, status_script(transaction.id, unit))
+    how_far = partial(ask, status_script(transaction.id))
     while True:
         asked = time.monotonic()
         status = _clear_status(how_far)
@@ -71,7 +67,7 @@ def carry_out(
 
 
 def _clear_status(how_far: Callable[[], Answer]) -> Status:
-    """Return how far a transaction is: a node whose systemd is too busy to answer is asked again.
+    """Return how far a transaction is: a node that does not say everything is asked again.
 
     Raises HostUnreachableError where that goes on, and as the question does.
     """

@@ -51,6 +51,7 @@ KEPT_TRANSACTIONS = 5
 CONFIRM_SECONDS = 300
 CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
 _BOOT_SECONDS = 120
+_INCOMPLETE = "the node does not say everything about its change"
 
 _NODE = ("node/files", "node/pods", "node/fence", "node/trace", "node/journal", "node/lock")
 
@@ -251,13 +252,14 @@ class Status:
     """How far a transaction is: `phase` is None where the node knows no such transaction.
 
     A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "confirming",
-    "reverting". `token` is that of the attempt, which a confirmation has to carry.
+    "reverting". `boot_id` and `uptime_seconds` are the node's. `token` is that of the attempt, which a
+    confirmation has to carry.
     """
 
     phase: str | None
     running: bool
     result: Result | None
-    process: Process
+    boot_id: str = ""
     uptime_seconds: int = field(default=0, compare=False)
     token: str = field(default="", compare=False, repr=False)
 
@@ -359,7 +361,7 @@ def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan
     first one. Nothing happens to a transaction that is undone already. It refuses for one that the node does
     not know or that has not ended, and while another one is running.
     """
-    head = (seen.token, seen.process.boot_id, str(seen.uptime_seconds), "yes" if blames_plan else "no")
+    head = (seen.token, seen.boot_id, str(seen.uptime_seconds), "yes" if blames_plan else "no")
     text = "".join(f"{shell.line(line)}\n" for line in head) + reason.encode("utf-8", "replace").decode()
     return _script(transaction_id, "revert_transaction", data=f"{encoded(text)}\n")
 
@@ -378,9 +380,14 @@ def read_waiting(output: Output) -> tuple[str, ...]:
     return tuple(name for phase, _, name in words if phase == CONFIRMING)
 
 
-def status_script(transaction_id: str, unit: str) -> str:
-    """Return the script whose output `read_status` reads; `unit` is the kubelet's."""
-    return _script(transaction_id, "tell_status", unit)
+def status_script(transaction_id: str) -> str:
+    """Return the script whose output `read_status` reads."""
+    return _script(transaction_id, "tell_status")
+
+
+def process_script(unit: str) -> str:
+    """Return the script whose output `read_process` reads; `unit` is the kubelet's."""
+    return _script("none", "tell_process", unit)
 
 
 def _script(transaction_id: str, function: str, *arguments: str, data: str = "") -> str:
@@ -398,25 +405,38 @@ def _script(transaction_id: str, function: str, *arguments: str, data: str = "")
 def read_status(output: Output) -> Status:
     """Read what `status_script` printed.
 
+    Raises IncompleteStatusError for an answer that lacks something: the host is on its way down.
+    """
+    answer = Answer.of(output)
+    values = _values(answer)
+    result = "\n".join(answer.part("result")).strip()
+    try:
+        boot_id, uptime = values["Boot"], int(values["Uptime"])
+        running = values["LoadState"] == "loaded"
+        phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
+    except (KeyError, ValueError) as error:
+        raise IncompleteStatusError(_INCOMPLETE, remedy="run again") from error
+    return Status(
+        phase, running, read_result(result) if result else None, boot_id, uptime, values.get("Token", "")
+    )
+
+
+def read_process(output: Output) -> Process:
+    """Read what `process_script` printed.
+
     Raises IncompleteStatusError for an answer that lacks something: systemd is too busy to say it within its
     time, or the host is on its way down.
     """
-    answer = Answer.of(output)
-    values = dict(line.partition("=")[::2] for line in answer.lines)
-    result = "\n".join(answer.part("result")).strip()
     try:
-        process = _process(values)
+        process = _process(_values(Answer.of(output)))
         process.booted.encode()  # a clock that no calendar has is no answer
-        uptime = int(values["Uptime"])
-        running = values["LoadState"] == "loaded"
-        phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
     except (KeyError, ValueError, OverflowError, OSError) as error:
-        raise IncompleteStatusError(
-            "the node does not say everything about its change", remedy="run again"
-        ) from error
-    return Status(
-        phase, running, read_result(result) if result else None, process, uptime, values.get("Token", "")
-    )
+        raise IncompleteStatusError(_INCOMPLETE, remedy="run again") from error
+    return process
+
+
+def _values(answer: Answer) -> dict[str, str]:
+    return dict(line.partition("=")[::2] for line in answer.lines)
 
 
 def _process(values: Mapping[str, str]) -> Process:

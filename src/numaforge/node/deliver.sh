@@ -83,9 +83,20 @@ void_transaction() {
     fi
 }
 # The unit before the result: it ends after it has written that. An older version wrote any bytes into it. This is asked
-# every second or two while a node works: each program that it starts takes from what it asks for.
-tell_status() { # KUBELET-UNIT
+# every second or two while a node works: each program that it starts takes from what it asks for, and systemd, which is
+# busy then, is asked nothing while the transaction's lock says enough.
+tell_status() {
     if may_run "$ID"; then echo LoadState=loaded; else echo LoadState=not-found; fi
+    printf Boot=
+    boot_id
+    printf Uptime=
+    uptime_seconds
+    tell_first_line_of Token token
+    tell_first_line_of Phase state
+    begin_part result
+    if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
+}
+tell_process() { # KUBELET-UNIT
     if has_systemd; then
         # The target after the kubelet: what stops that to go down has had its job before that.
         systemd_says -p MainPID -p NRestarts -p ActiveState -p Job -p ExecMainStartTimestampMonotonic \
@@ -96,13 +107,7 @@ tell_status() { # KUBELET-UNIT
     fi
     printf Boot=
     boot_id
-    printf Uptime=
-    uptime_seconds
     sed -n 's/^btime /Booted=/p' /proc/stat
-    tell_first_line_of Token token
-    tell_first_line_of Phase state
-    begin_part result
-    if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
 }
 tell_both() { # the properties of the kubelet's unit, an empty line, those of shutdown.target
     of=

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from numaforge.maintenance.identity import Identity
-from numaforge.maintenance.transaction import Status, Transaction
+from numaforge.maintenance.transaction import Process, Status, Transaction
 from numaforge.rollout.gate import Expected
 from numaforge.rollout.same_machine import Access
 from numaforge.rollout.steps import Steps
@@ -53,7 +53,10 @@ class Machine(Protocol):
         """
 
     def status(self, transaction: str | None) -> Status:
-        """Return how far a transaction is on the node (None: none is meant), and the kubelet's process."""
+        """Return how far a transaction is on the node; None: none is meant."""
+
+    def process(self) -> Process:
+        """Return the kubelet's process."""
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the node undo what was applied, and with `blames_plan` not try it again by itself."""

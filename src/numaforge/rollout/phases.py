@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
-from numaforge.maintenance.transaction import Process, Transaction
+from numaforge.maintenance.transaction import Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.continuity import Continuity
 from numaforge.rollout.drain import Blocker, drain
@@ -254,7 +254,7 @@ class Phases(Transacting):
         while not proof.wrong:
             lines = yield from self._verification(patience)
             since = yield from follow(
-                self._process,
+                self.machine.process,
                 proof.continuity,
                 clock=self.clock,
                 tell=lambda wrong: self._tell("verifies", wrong),
@@ -359,7 +359,7 @@ class Phases(Transacting):
             self.name,
             expected,
             self.settings.gate,
-            process=self._process,
+            process=self.machine.process,
             own_config=self.machine.running_config,
             clock=self.clock,
             check=lambda: self._check(abortable=abortable),
@@ -374,9 +374,6 @@ class Phases(Transacting):
         """Wait until the control plane is healthy with this node in it; () also where the node is no part."""
         trouble = yield from self._control_plane_trouble(self.cluster)
         return (Mismatch("the control plane", "healthy", trouble),) if trouble else ()
-
-    def _process(self) -> Process:
-        return self.machine.status(self.record.transaction).process
 
     def _host_patience(self) -> Patience:
         """Return how long to wait for a host that may be rebooting: a power cut announces nothing."""

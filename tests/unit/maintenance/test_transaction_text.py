@@ -19,6 +19,7 @@ from numaforge.maintenance.transaction import (
     Result,
     Status,
     Transaction,
+    read_process,
     read_result,
     read_status,
     revert_script,
@@ -28,9 +29,9 @@ from numaforge.maintenance.transaction import (
 from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.roles.kubelet.part import health_url
-from tests.fixtures.answers import FILES, RESULT, answered, status_of
+from tests.fixtures.answers import FILES, PROCESS, RESULT, answered, status_of
 
-STATUS = Status(None, False, None, Process("b", 7, 1, 99))
+STATUS = Status(None, False, None, "b")
 KUBELET = kubelet.part("kubelet.service", start_seconds=100, stable_seconds=10)
 POOLS = hugepages.part({"/sys/pool/nr_hugepages": 1}, {"/sys/pool/nr_hugepages": 0})
 
@@ -57,7 +58,7 @@ def test_what_is_no_id_never_becomes_part_of_a_script(name: str) -> None:
     with pytest.raises(HostError, match="is not the id of a transaction"):
         revert_script(name, "why", STATUS)
     with pytest.raises(HostError, match="is not the id of a transaction"):
-        status_script(name, "kubelet.service")
+        status_script(name)
     with pytest.raises(HostError, match="is not the id of a transaction"):
         void_script(name)
 
@@ -107,34 +108,31 @@ def test_the_transaction_knows_no_part_by_name() -> None:
     assert not [part.NAME for part in PART_MODULES if re.search(rf"\b{part.NAME}_", code)]
 
 
-PROCESS = Process("b", 7, 1, 99)
-
-
 @pytest.mark.parametrize(
     ("said", "status", "broken_off"),
     [
-        pytest.param(("not-found", "", ""), Status(None, False, None, PROCESS), False, id="absent"),
+        pytest.param(("not-found", "", ""), Status(None, False, None, "b"), False, id="absent"),
         pytest.param(
             ("loaded", "starting", ""),
-            Status("starting", True, None, PROCESS),
+            Status("starting", True, None, "b"),
             False,
             id="running",
         ),
         pytest.param(
             ("loaded", "", ""),
-            Status("keeping", True, None, PROCESS),
+            Status("keeping", True, None, "b"),
             False,
             id="handed-to-systemd-a-moment-ago",
         ),
         pytest.param(
             ("not-found", "starting", ""),
-            Status("starting", False, None, PROCESS),
+            Status("starting", False, None, "b"),
             True,
             id="broken-off",
         ),
         pytest.param(
             ("not-found", "prove kubelet", RESULT),
-            Status("prove kubelet", False, Result("T", "applied", ""), PROCESS),
+            Status("prove kubelet", False, Result("T", "applied", ""), "b"),
             False,
             id="ended",
         ),
@@ -145,22 +143,41 @@ def test_a_status_is_read(said: tuple[str, str, str], status: Status, broken_off
     assert status.broken_off is broken_off
 
 
-@pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
+ENDED = "\n".join(status_of("not-found", "prove kubelet", RESULT))
+
+
+@pytest.mark.parametrize("cut", [1, 20, 50, 90, len(ENDED) - 2])
 def test_a_status_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
     with pytest.raises(HostUnreachableError):
-        read_status("\n".join(status_of("not-found", "prove kubelet", RESULT))[:cut])
+        read_status(ENDED[:cut])
+
+
+@pytest.mark.parametrize("unsaid", ["LoadState", "Boot", "Uptime"])
+def test_a_status_that_lacks_something_counts_as_no_answer(unsaid: str) -> None:
+    with pytest.raises(HostUnreachableError):
+        read_status([line for line in status_of("loaded", "reboot") if not line.startswith(unsaid)])
+
+
+def test_a_process_is_read() -> None:
+    assert read_process(PROCESS) == Process("b", 7, 1, 99)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 60, 95, 110])
+def test_a_process_that_is_cut_off_counts_as_no_answer(cut: int) -> None:
+    with pytest.raises(HostUnreachableError):
+        read_process("\n".join(PROCESS)[:cut])
 
 
 @pytest.mark.parametrize(
     "unsaid",
     [
-        *("LoadState", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic"),
-        *("ActiveEnterTimestampMonotonic", "ActiveState", "ShutdownActiveState"),
+        *("MainPID", "NRestarts", "ExecMainStartTimestampMonotonic", "ActiveEnterTimestampMonotonic"),
+        *("ActiveState", "ShutdownActiveState", "Boot=", "Booted="),
     ],
 )
 def test_a_node_whose_systemd_answers_no_more_goes_down(unsaid: str) -> None:
     with pytest.raises(HostUnreachableError):
-        read_status([line for line in status_of("loaded", "reboot") if not line.startswith(unsaid)])
+        read_process([line for line in PROCESS if not line.startswith(unsaid)])
 
 
 UP = {"MainPID": 7, "ExecMainStartTimestampMonotonic": 99, "ActiveEnterTimestampMonotonic": 99}
@@ -191,8 +208,7 @@ NEVER = {"MainPID": 0, "ExecMainStartTimestampMonotonic": 0, "ActiveEnterTimesta
 def test_what_systemd_says_of_a_kubelet(unit: dict[str, object], said: set[str]) -> None:
     values = {"NRestarts": 0, "ActiveState": "active", "ShutdownActiveState": "inactive", **unit}
     head = [f"{name}={value}" for name, value in values.items()]
-    rest = ("LoadState=not-found", "Boot=b", "Uptime=5", "Booted=1", "Phase=")
-    process = read_status(answered(*head, *rest, result=())).process
+    process = read_process(answered(*head, "Boot=b", "Booted=1"))
     found = {name for name in ("runs", "started", "failed", "queued", "going_down") if getattr(process, name)}
     assert found == said
 

@@ -16,11 +16,11 @@ from numaforge.errors import HostError
 from numaforge.maintenance.look import NodeQuery
 from numaforge.maintenance.parts import PART_MODULES, refuse_incomplete
 from numaforge.maintenance.transaction import (
-    Process,
     Status,
     Transaction,
     confirm_script,
     node_script,
+    process_script,
     revert_script,
     settle_script,
     start_script,
@@ -28,7 +28,7 @@ from numaforge.maintenance.transaction import (
     void_script,
 )
 
-STATUS = Status("prove kubelet", False, None, Process("b", 7, 1, 99), 5, "token")
+STATUS = Status("prove kubelet", False, None, "b", 5, "token")
 NODE_SCRIPT = node_script(part.NAME for part in PART_MODULES)
 LOOK = NodeQuery(
     ("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u"
@@ -40,7 +40,8 @@ SCRIPTS = {
     "revert": revert_script("T1", "why", STATUS),
     "confirm": confirm_script("T1", "token"),
     "settle": settle_script(),
-    "status": status_script("T1", "kubelet.service"),
+    "status": status_script("T1"),
+    "process": process_script("kubelet.service"),
     "look": LOOK.script,
     "unit": LOOK.unit_script,
 }

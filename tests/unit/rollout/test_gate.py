@@ -41,7 +41,7 @@ def prove_it(world: World, expected: Expected = EXPECTED) -> Task:
             NODE,
             expected,
             SETTINGS,
-            process=lambda: world.machine.status(None).process,
+            process=world.machine.process,
             own_config=world.machine.running_config,
             clock=world.time,
             check=lambda: world.cluster.node(NODE),
@@ -329,7 +329,7 @@ def test_what_the_node_reported_before_the_boot_is_no_proof():
     world.time.run(20.0)
     world.machine.reboot(replace(POWER_CUT, away=5.0, early=0.0, reports_after=500.0))
     world.time.finish(task)
-    boot = world.machine.status(None).process
+    boot = world.machine.process()
     assert wrong(world, task) == [
         f"the node's status: predicted of the boot at {boot.booted}, found of another one"
     ]
@@ -343,7 +343,7 @@ def test_a_node_that_reboots_twice_is_not_as_planned():
         world.machine.reboot(POWER_CUT)
         world.time.run(POWER_CUT.away + POWER_CUT.early)
     world.time.finish(task)
-    booted = world.machine.status(None).process.booted
+    booted = world.machine.process().booted
     assert wrong(world, task) == [f"the node: predicted up, found it rebooted again at {booted}"]
 
 
