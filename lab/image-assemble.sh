@@ -40,6 +40,12 @@ chroot "$root" systemctl --quiet enable systemd-networkd containerd kubelet ssh 
 chroot "$root" systemctl --quiet mask getty@tty1.service apt-daily.timer apt-daily-upgrade.timer fstrim.timer \
     e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer systemd-firstboot.service \
     serial-getty@ttyS0.service cni-dhcp.socket rdma-load-modules@.service rdma-ndd.service
+# What looks for encrypted disks, partitions, consoles and old scripts whenever units are reloaded finds none here, and
+# costs an emulated CPU seconds.
+mkdir -p "$root/etc/systemd/system-generators"
+for name in cryptsetup debug getty gpt-auto hibernate-resume integritysetup rc-local run system-update sysv veritysetup; do
+    ln -s /dev/null "$root/etc/systemd/system-generators/systemd-$name-generator"
+done
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/resolv.conf" "$root/etc/machine-id"
 printf 'nameserver 10.0.2.3\n' >"$root/etc/resolv.conf"
 printf '/dev/vda1 / ext4 defaults 0 1\n' >"$root/etc/fstab"

@@ -100,18 +100,31 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
 
         refuse_without_means(options)
     if led or taken_out or (by_rollout and found.unproved):
-        yield host_command(_roll_out, target, options, in_place=led and not taken_out)
+        tried = transaction is not None and not (transaction.failed_before or transaction.undrainable)
+        yield host_command(
+            _roll_out,
+            target,
+            options,
+            in_place=led and not taken_out,
+            unreadable=unreadable if drains and tried else None,
+        )
     elif transaction is None:
         host.noop("the node is already as planned")
     else:
         yield host_command(_change, transaction, options.unreachable_seconds)
 
 
-def _roll_out(on: Host, target: Target, options: RolloutOptions, *, in_place: bool) -> None:
-    """Change a host within its cluster; what does so is imported by the runs that do."""
-    from .rollout import roll_out
+def _roll_out(
+    on: Host, target: Target, options: RolloutOptions, *, in_place: bool, unreadable: str | None = None
+) -> None:
+    """Change a host within its cluster; what does so is imported by the runs that do.
 
-    roll_out(on, target, options, in_place=in_place)
+    `unreadable` is that of `JustSeen`, None where nothing of it was seen.
+    """
+    from .rollout import JustSeen, roll_out
+
+    just_seen = None if unreadable is None else JustSeen(unreadable)
+    roll_out(on, target, options, in_place=in_place, just_seen=just_seen)
 
 
 def _why_unreadable(ask: Callable[[str], Answer], target: Target) -> str:

@@ -19,7 +19,7 @@ from numaforge.rollout.budget import Budget, CachedPool
 from numaforge.rollout.fleet import EXIT_CODES
 from numaforge.rollout.in_place import InPlaceChange, NodeOfHost
 from numaforge.rollout.names import PLACE
-from numaforge.rollout.node import NodeRollout, Progress
+from numaforge.rollout.node import JustSeen, NodeRollout, Progress
 from numaforge.rollout.options import RolloutOptions, RunRole
 from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
@@ -98,17 +98,20 @@ def refuse_without_means(options: RolloutOptions) -> None:
         )
 
 
-def roll_out(host: Host, target: Target, options: RolloutOptions, *, in_place: bool) -> None:
+def roll_out(
+    host: Host, target: Target, options: RolloutOptions, *, in_place: bool, just_seen: JustSeen | None
+) -> None:
     """Change the host, and prove it: in service where its pods may stay, else its node is taken out first.
 
-    With `in_place` it did not look as if pods had to leave. Raises NumaforgeError unless it ends as planned.
+    With `in_place` it did not look as if pods had to leave. `just_seen` is that of `NodeRollout`. Raises
+    NumaforgeError unless it ends as planned.
     """
     if twice := claimed_twice(claims(options)).get(host.name):
         raise HostError(twice)
     role = RunRole(**(host.data.get(f"{PLACE}_run") or {}))
     outcome = run(_in_place(host, target, options, role).run()) if in_place else None
     if outcome is None:
-        outcome = run(_out_of_service(host, target, options, role).run())
+        outcome = run(_out_of_service(host, target, options, role, just_seen).run())
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
     if outcome.ending in _FAILED:
         _clusters.failed[host.name] = outcome.ending
@@ -135,7 +138,9 @@ def _in_place(host: Host, target: Target, options: RolloutOptions, role: RunRole
     )
 
 
-def _out_of_service(host: Host, target: Target, options: RolloutOptions, role: RunRole) -> NodeRollout:
+def _out_of_service(
+    host: Host, target: Target, options: RolloutOptions, role: RunRole, just_seen: JustSeen | None
+) -> NodeRollout:
     """Return the change of a node that is taken out of service for it.
 
     Raises HostError where the suite that proves it cannot log in.
@@ -154,6 +159,7 @@ def _out_of_service(host: Host, target: Target, options: RolloutOptions, role: R
         veto=lambda: _veto(options, role),
         cached_pool=_clusters.cached_pool(options),
         rollout=role.name,
+        just_seen=just_seen,
         beside=in_thread,
     )
 

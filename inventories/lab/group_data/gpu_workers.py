@@ -1,7 +1,7 @@
 """Host data of the lab's GPU workers: a ready profile, sized for virtual machines of a few GiB."""
 
 # Time passes slowly there: an emulated kubelet takes ten times as long for all else.
-kubelet_stable_seconds = 3
+kubelet_stable_seconds = 1
 
 numaforge_profile = {
     "extends": "inference-mig",

@@ -15,7 +15,7 @@ from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL
 from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
-from numaforge.rollout.configz import require_readable
+from numaforge.rollout.configz import refuse_unreadable, require_readable
 from numaforge.rollout.control_plane import (
     ControlPlane,
     is_control_plane,
@@ -78,13 +78,24 @@ class _RefusedError(Exception):
         self.outcome = Outcome(ending, reason, tuple(details))
 
 
+@dataclass(frozen=True)
+class JustSeen:
+    """What a run has found of a node a moment ago: it needs a change that drains it, and that may be tried.
+
+    `unreadable` says why the node may not read what its kubelet runs with; "": it may.
+    """
+
+    unreadable: str
+
+
 @dataclass
 class NodeRollout:
     """The roll-out of one node by one runner (a name that no other process has).
 
     `veto` may say why no further node is to be begun. Those that one process runs at the same time share a
-    `cached_pool`. `rollout` is the name of the fleet's, for the record. `beside` renews the slot while a call
-    blocks; without it, that is done between the steps.
+    `cached_pool`. `rollout` is the name of the fleet's, for the record. What was `just_seen` is not looked
+    for again before there is a slot. `beside` renews the slot while a call blocks; without it, that is done
+    between the steps.
     """
 
     cluster: Cluster
@@ -98,6 +109,7 @@ class NodeRollout:
     dice: random.Random = field(default_factory=random.Random)
     cached_pool: CachedPool | None = None
     rollout: str = DEFAULT_NAME
+    just_seen: JustSeen | None = None
     beside: Beside | None = None
     _phases: Phases | None = field(default=None, init=False)
     _last_told: Progress | None = field(default=None, init=False)
@@ -116,13 +128,11 @@ class NodeRollout:
         try:
             if (yield from self._ask(lambda: self._unfinished(node))):
                 yield from self._require_same_machine(node)
-            elif not (yield from self._needs_change(node)):
+            elif not (self.just_seen or (yield from self._needs_change(node))):
                 return _unchanged(node)
             else:
                 yield from self._admissible(node)
-                yield from self._ask(
-                    lambda: require_readable(self.cluster, self.name, self.machine.running_config)
-                )
+                yield from self._ask(self._require_proof)
             return (yield from self._take_slot_and_work())
         except _RefusedError as refused:
             return refused.outcome
@@ -130,6 +140,13 @@ class NodeRollout:
             return Outcome(Ending.BLOCKED, late.message)
         except NotFoundError:
             return self._left_the_cluster()
+
+    def _require_proof(self) -> None:
+        """Refuse a node whose kubelet could not be proved."""
+        if self.just_seen is None:
+            require_readable(self.cluster, self.name, self.machine.running_config)
+        elif self.just_seen.unreadable:
+            refuse_unreadable(self.cluster, {self.name: self.just_seen.unreadable})
 
     def _needs_change(self, node: ClusterNode) -> Steps[bool]:
         """Say whether the machine is not as planned, or its node lacks a label."""

@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
 MOST_VOID = 3  # transactions in a row
-_POLL_SECONDS = 2.0
+_POLL_SECONDS = 1.0  # a file is read then
+_LOOK_AGAIN_SECONDS = 2.0
 _TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
 
 
@@ -121,7 +122,7 @@ class Transacting(ABC):
             if trouble is None or self.clock() >= deadline:
                 return trouble
             self._waits(trouble, phase="waits for the control plane")
-            yield _POLL_SECONDS
+            yield _LOOK_AGAIN_SECONDS
         return None
 
     def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
