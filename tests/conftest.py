@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import shutil
 import signal
 import sys
@@ -53,7 +54,10 @@ LIMITS_S = {"long": 7200, "lab": 1800}
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Leave most variants of a test to `make test-all`; give what takes long more time before it is ended."""
+    """Leave most variants of a test to `make test-all`; give what takes long more time before it is ended.
+
+    With NUMAFORGE_ORDER, a number, files and the tests of each come in another order.
+    """
     seen: Counter[tuple[Path, str]] = Counter()
     for item in items:
         if of := item.get_closest_marker("variants"):
@@ -61,11 +65,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             seen[test] += 1
             if seen[test] > of.args[0]:
                 item.add_marker("long")
+    if order := os.environ.get("NUMAFORGE_ORDER"):
+        items[:] = _shuffled(items, random.Random(order))  # noqa: S311 (no secret)
     yield
     for item in items:
         limit = next((limit for mark, limit in LIMITS_S.items() if item.get_closest_marker(mark)), None)
         if limit is not None:
             item.add_marker(pytest.mark.timeout(limit))
+
+
+def _shuffled(items: list[pytest.Item], dice: random.Random) -> list[pytest.Item]:
+    """Return tests in another order; those of a file stay together, as they share what is slow to make."""
+    of_file: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        of_file.setdefault(item.path, []).append(item)
+    files = list(of_file.values())
+    dice.shuffle(files)
+    return [item for file in files for item in dice.sample(file, len(file))]
 
 
 _kept: list[object] = []
