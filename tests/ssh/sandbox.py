@@ -29,6 +29,11 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NETWORK = "/run/network"
 """The network namespace of a sandbox, for what runs there and has no business with sshd."""
 
+_BOOTS_THIS_MACHINE = (
+    "boot etc/default/grub* etc/grub.d etc/kernel usr/bin/grub* usr/sbin/grub* usr/sbin/update-grub*"
+)
+"""What a sandbox over this machine's root lacks: which kernel it would boot, and by what, is for the test."""
+
 _MOUNT = r"""
 set -eu
 mount -t tmpfs tmpfs "$BASE"
@@ -47,6 +52,8 @@ for folder in proc/sys proc/irq; do
 done
 for file in swaps cmdline; do mount --bind "$TREE/proc/$file" "proc/$file"; done
 rm -rf etc/numaforge etc/kubernetes var/lib/numaforge var/lib/kubelet root/.bashrc root/.profile
+rm -rf $LACKS
+mkdir -p boot
 cp -a "$TREE/etc/." etc/
 cp -a "$TREE/usr/." usr/
 cp -a "$TREE/var/." var/
@@ -145,6 +152,7 @@ def running_sandbox(folder: Path, files: Mapping[str, str], lower: Path = Path("
         "PATH": PATH,
         "BASE": str(base),
         "LOWER": str(lower),
+        "LACKS": _BOOTS_THIS_MACHINE if lower == Path("/") else "",
         "TREE": str(tree),
         "INIT": _INIT,
     }
