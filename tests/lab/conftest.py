@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -107,17 +107,25 @@ def _others_change_the_node(request: pytest.FixtureRequest, as_provisioned: list
         as_provisioned.clear()
 
 
-@pytest.fixture(scope="module")
-def provisioned(lab: Lab, as_provisioned: list[int | None]) -> Node:
-    """The first node, put back as it was when first Ready and then provisioned; once for the whole group."""
-    node = lab.nodes[0]
-    if node.daemon.pid() in as_provisioned:
+@pytest.fixture(scope="session")
+def provision(lab: Lab, as_provisioned: list[int | None]) -> Callable[[], Node]:
+    """Puts the first node back as it was when first Ready, and provisions it, unless it is so."""
+
+    def provision() -> Node:
+        node = lab.nodes[0]
+        if node.daemon.pid() not in as_provisioned:
+            lab.reset()
+            rollouts.in_repository("pyinfra", "-y", "--limit", node.name, INVENTORY, "deploys/site.py")
+            as_provisioned[:] = [node.daemon.pid()]
         return node
-    lab.reset()
-    quick = ("--data", "kubelet_stable_seconds=3")
-    rollouts.in_repository("pyinfra", "-y", *quick, "--limit", node.name, INVENTORY, "deploys/site.py")
-    as_provisioned[:] = [node.daemon.pid()]
-    return node
+
+    return provision
+
+
+@pytest.fixture(scope="module")
+def provisioned(provision: Callable[[], Node]) -> Node:
+    """The provisioned node; once for the whole group."""
+    return provision()
 
 
 @pytest.fixture(scope="module")

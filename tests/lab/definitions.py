@@ -34,6 +34,16 @@ def serve(fleet: Fleet, *definitions: dict[str, Any]) -> None:
         fleet.wait_until(lambda name=name: is_served(fleet, name), f"{name} is not served")  # type: ignore[misc]
 
 
+def withdraw(fleet: Fleet, definition: dict[str, Any]) -> None:
+    """Have an API server serve what `serve` has added no more, with all objects of it."""
+    group = definition["spec"]["group"]
+    fleet.send("DELETE", f"{DEFINITIONS}/{definition['metadata']['name']}")
+    fleet.wait_until(
+        lambda: group not in {each["name"] for each in fleet.get("/apis")["groups"]},
+        f"{group} is still served",
+    )
+
+
 def is_served(fleet: Fleet, name: str) -> bool:
     conditions = (fleet.get(f"{DEFINITIONS}/{name}").get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

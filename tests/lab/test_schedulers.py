@@ -16,7 +16,7 @@ from numaforge.schedulers.kubectl_get import Kubectl
 from numaforge.schedulers.systems import SYSTEMS, generate
 from tests.fixtures.crd_schemas import SCHEMAS, WITHOUT_SCHEMA, definitions
 from tests.lab.cluster_command import ask
-from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve
+from tests.lab.definitions import REQUIRED_OF_CLUSTER_POLICY, serve, withdraw
 from tests.lab.rollouts import in_repository
 from tests.unit.schedulers.served import HANDED, fleet_for, served
 
@@ -82,9 +82,10 @@ def test_a_strict_api_server_takes_the_folder_of(
             if not any(f"kind: {kind}\n" in each for kind in KINDS_WITHOUT_SCHEMA)
         ]
         file.write_text("---\n".join(known))
-    applied = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
+    strictly = ("apply", "--server-side", "--validate=strict", "--force-conflicts", "-k", str(tmp_path))
+    applied = fleet.kubectl(*strictly)
     assert applied.returncode == 0, applied.stderr
-    again = fleet.kubectl("apply", "--server-side", "--validate=strict", "-k", str(tmp_path))
+    again = fleet.kubectl(*strictly)
     assert again.returncode == 0, again.stderr
 
 
@@ -143,7 +144,18 @@ def test_a_strict_api_server_refuses_a_field_that_there_is_not(fleet: Fleet, tmp
 POLICY = "/apis/nvidia.com/v1/clusterpolicies"
 
 
-def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Fleet, tmp_path: Path) -> None:
+@pytest.fixture
+def policies(fleet: Fleet) -> Iterator[str]:
+    """The path of the GPU operator's policies, which are served meanwhile."""
+    [policies] = [each for each in definitions() if kind_of(each) == ("nvidia.com", "ClusterPolicy")]
+    serve(fleet, policies)
+    yield POLICY
+    withdraw(fleet, policies)
+
+
+def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(
+    fleet: Fleet, policies: str, tmp_path: Path
+) -> None:
     profile = tmp_path / "handed.yaml"
     profile.write_text(yaml.safe_dump(HANDED))
     machines = ("dgx-h100", "--profile", str(profile), "--for", "gpu-operator")
@@ -152,15 +164,15 @@ def test_a_cluster_policy_as_the_values_make_it_is_held_to_the_plans(fleet: Flee
     add_namespace(fleet, gpu_operator.NAMESPACE)
     applied = fleet.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(folder / "gpu-operator"))
     assert applied.returncode == 0, applied.stderr
-    [policies] = [each for each in definitions() if kind_of(each) == ("nvidia.com", "ClusterPolicy")]
-    serve(fleet, policies)
     values = yaml.safe_load((folder / "gpu-operator/gpu-operator.values.yml").read_text())
     spec = {name: {} for name in REQUIRED_OF_CLUSTER_POLICY} | values
     policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}
-    fleet.send("POST", POLICY, {**policy, "spec": spec})
+    fleet.send("POST", policies, {**policy, "spec": spec})
     code, said = verified(fleet, *machines)
     assert code == 0, said
-    fleet.patch(f"{POLICY}/cluster-policy", {"spec": {"migManager": {"config": {"default": "all-disabled"}}}})
+    fleet.patch(
+        f"{policies}/cluster-policy", {"spec": {"migManager": {"config": {"default": "all-disabled"}}}}
+    )
     code, said = verified(fleet, *machines)
     assert code == 1
     assert "spec.migManager.config.default is all-disabled, and planned  (written by " in said

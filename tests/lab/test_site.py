@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,12 @@ def fresh(lab: Lab) -> Node:
     """The node as it was when it was first Ready."""
     lab.reset()
     return lab.nodes[0]
+
+
+@pytest.fixture
+def provisioned(provision: Callable[[], Node]) -> Node:
+    """The provisioned node, also where a test before has put it back."""
+    return provision()
 
 
 def test_dry_shows_every_change_and_makes_none(fresh: Node) -> None:
