@@ -61,7 +61,7 @@ def _measure(environment: dict[str, str]) -> None:
     _report("reset", reset, 10)
     _lab(environment, "down")
     demo, _ = _lab(environment, "demo")
-    _report("the demonstration, from the saved state", demo, 120)
+    _report("the demonstration, from the saved state", demo, 60)
     _lab(environment, "reset")
     first, said = _site(environment)
     _report("site.py, everything to do", first, None)
