@@ -13,6 +13,7 @@ from numaforge.maintenance.part import Part
 from numaforge.maintenance.pods import Pods
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
+    ClusterError,
     ConflictError,
     DisruptionBudget,
     ForbiddenError,
@@ -21,6 +22,7 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
+from numaforge.rollout.node import JustSeen
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase, read_record
 from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot
 from tests.fixtures.rollout_world import NODE, SETTINGS, World, pod
@@ -71,6 +73,34 @@ def test_a_slow_node_stays_held_while_nothing_has_changed():
     world = World()
     world.machine.slow = ("it was not measured",)
     assert [world.run().ending, world.run().ending] == [Ending.HELD, Ending.HELD]
+
+
+@pytest.mark.parametrize("seen", [None, JustSeen("")], ids=["of itself", "by its run"])
+def test_what_was_just_seen_is_not_looked_for_again_before_there_is_a_slot(seen):
+    world, asked = World(), []
+    world.just_seen = seen
+    world.machine.fault = asked.append  # each call twice
+    task = world.begin()
+    world.reach(Phase.CORDONED)
+    assert (asked.count("change"), asked.count("running_config")) == ((2, 0) if seen else (4, 1))
+    assert (world.end(task).ending, free(world)) == (Ending.DONE, True)
+
+
+def test_a_node_that_was_changed_since_it_was_seen_is_not_touched():
+    world = World()
+    world.just_seen = JustSeen("")
+    world.machine.files = NEW
+    assert (world.run().ending, world.cluster.calls["patch_node"]) == (Ending.UNCHANGED, 0)
+    assert world.slots() == []
+
+
+def test_a_node_that_was_seen_to_be_without_proof_is_refused():
+    world = World()
+    world.just_seen = JustSeen("the kubelet refuses it to its own node (403)")
+    world.cluster.denied.add("get nodes/proxy")
+    with pytest.raises(ClusterError, match=r"refuses it to its own node \(403\)"):
+        world.run()
+    assert (world.machine.files, world.node.unschedulable, world.slots()) == (OLD, False, [])
 
 
 def test_a_node_as_planned_is_not_touched():
