@@ -43,7 +43,8 @@ chroot "$root" systemctl --quiet mask getty@tty1.service apt-daily.timer apt-dai
 # What looks for encrypted disks, partitions, consoles and old scripts whenever units are reloaded finds none here, and
 # costs an emulated CPU seconds.
 mkdir -p "$root/etc/systemd/system-generators"
-for name in cryptsetup debug getty gpt-auto hibernate-resume integritysetup rc-local run system-update sysv veritysetup; do
+for name in cryptsetup debug getty gpt-auto hibernate-resume integritysetup rc-local run system-update sysv \
+    veritysetup; do
     ln -s /dev/null "$root/etc/systemd/system-generators/systemd-$name-generator"
 done
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/resolv.conf" "$root/etc/machine-id"

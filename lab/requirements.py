@@ -109,16 +109,16 @@ def _is_offered(package: str) -> bool:
 
 
 def _install(packages: list[str]) -> None:
-    apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"]
-    install = [*apt, "install", "--yes", "--no-install-recommends", *packages]
+    install = ["install", "--yes", "--no-install-recommends", *packages]
     if os.geteuid() != 0 or find_command("apt-get") is None:
         raise RequirementError(
             f"the lab needs packages that this machine does not have: {' '.join(packages)}",
-            remedy="as root: " + " ".join(install),
+            remedy="as root: apt-get " + " ".join(install),
         )
     with step(f"install {' '.join(packages)}"):
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in ([*apt, "update"], install):
+        for words in (["update"], install):
+            arguments = ["apt-get", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}", *words]
             done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 raise RequirementError(

@@ -14,7 +14,8 @@ if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     fi
     echo "installing python3-venv"
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends python3-venv >/dev/null
+    DEBIAN_FRONTEND=noninteractive \
+        apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends python3-venv >/dev/null
 fi
 echo "installing Python packages into $venv"
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"

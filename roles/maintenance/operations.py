@@ -100,14 +100,9 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
 
         refuse_without_means(options)
     if led or taken_out or (by_rollout and found.unproved):
-        tried = transaction is not None and not (transaction.failed_before or transaction.undrainable)
-        yield host_command(
-            _roll_out,
-            target,
-            options,
-            in_place=led and not taken_out,
-            unreadable=unreadable if drains and tried else None,
-        )
+        refused = transaction is not None and (transaction.failed_before or transaction.undrainable)
+        seen = unreadable if drains and not refused else None
+        yield host_command(_roll_out, target, options, in_place=led and not taken_out, unreadable=seen)
     elif transaction is None:
         host.noop("the node is already as planned")
     else:
