@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
 import numaforge
@@ -45,15 +45,29 @@ def _pyinfra() -> Check:
 def _pyinfra_program() -> Check:
     """Look for the program `pyinfra`: pipx and uv put numaforge's alone on the PATH, unless they are told."""
     found = shutil.which("pyinfra")
-    beside = Path(sys.executable).with_name("pyinfra")
-    if found and beside.exists() and Path(found).samefile(beside):
+    own = _own_programs()
+    if found and any(Path(found).samefile(program) for program in own):
         return Check("program pyinfra", found)
     remedy = (
-        "pipx install --include-deps numaforge, or uv tool install --with-executables-from pyinfra "
-        f"numaforge; {beside} is the one that belongs to numaforge"
+        "pipx install --include-deps numaforge, or uv tool install --with-executables-from pyinfra numaforge"
     )
+    remedy += "".join(f"; {program} is the one that belongs to numaforge" for program in own[:1])
     what = f"{found} belongs to another Python" if found else "is not on the PATH"
     return Check("program pyinfra", what, Severity.WARNING, remedy)
+
+
+def _own_programs() -> list[Path]:
+    """Return the programs of the pyinfra that is imported: beside this Python, or where pip noted them.
+
+    `pip install --user` puts them below the user's folder, as root on Debian below /usr/local.
+    """
+    try:
+        noted = distribution("pyinfra").files or ()
+    except PackageNotFoundError:
+        noted = ()
+    beside = Path(sys.executable).with_name("pyinfra")
+    places = (beside, *(Path(str(file.locate())) for file in noted if file.name == "pyinfra"))
+    return [place for place in places if place.exists()]
 
 
 def _ssh() -> Check:
