@@ -37,8 +37,6 @@ READY_WITHIN_S = 900
 HEARD_WITHIN_S = 600
 SETTLE_SECONDS = 2
 """How long a changed node of the lab is watched before its uncordon; real ones deserve more."""
-LEASE_RENEWAL_S = 10.0
-HEARTBEAT_LEAD_S = 2.0
 GPU_RESOURCE = "nvidia.com/gpu"
 _LAYOUT = "state.json"
 _HOLDER = "ports"
@@ -383,13 +381,8 @@ class Lab:
             self._save()
 
     def _save(self) -> None:
-        """Save nodes and store together, shortly before the next heartbeat of the kubelets.
-
-        A kubelet renews its lease every ten seconds, and a restored one goes on with the rest of its ten:
-        with little left it is heard from as soon as its clock is right.
-        """
+        """Save nodes and store together."""
         self._await_heartbeats(datetime.min.replace(tzinfo=UTC))
-        time.sleep(self._until_next_heartbeat_s(HEARTBEAT_LEAD_S))
         for node in self.nodes:
             node.pause()
         with ThreadPoolExecutor() as pool:
@@ -400,13 +393,6 @@ class Lab:
         for node in self.nodes:
             node.set_clock()
         self._write_layout(Layout(**(asdict(self._layout()) | {"saved": True})))
-
-    def _until_next_heartbeat_s(self, lead_s: float) -> float:
-        """Return the time until `lead_s` before the large node's next lease renewal."""
-        lease = self.control_plane.get(f"{LEASES}/{self.nodes[0].name}")
-        renewed = datetime.fromisoformat(lease["spec"]["renewTime"])
-        age_s = (datetime.now(UTC) - renewed).total_seconds()
-        return (LEASE_RENEWAL_S - lead_s - age_s) % LEASE_RENEWAL_S
 
     def _restored(self) -> bool:
         """Bring the saved state to life; say False when that fails, and the lab has to boot."""
@@ -425,13 +411,10 @@ class Lab:
         the guest, which chooses the same ports again, could not reach the API server for a while.
         """
         since = datetime.now(UTC)
-        for node in self.nodes:
-            node.power_on(restore=SAVED_STATE)
-        self.control_plane.start(restore=True)
-        for node in self.nodes:
-            node.resume()
         with ThreadPoolExecutor() as pool:
-            list(pool.map(Node.set_clock, self.nodes))
+            woken = pool.map(Node.wake, self.nodes)
+            self.control_plane.start(restore=True)
+            list(woken)
         self._await_heartbeats(since)
 
     def _every_node_is_ready(self) -> bool:

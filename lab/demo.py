@@ -8,12 +8,12 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lab.cluster import Lab
 from lab.errors import LabError
-from lab.node import Node
 from lab.paths import LAB, REPOSITORY
 from lab.progress import step
 from numaforge.cpulist import format_cpulist, parse_cpulist
@@ -24,7 +24,18 @@ POD_NAME = "pinned"
 CONTAINER = "work"
 RUNNING_WITHIN_S = 90
 KUBELET = "/var/lib/kubelet"
-DEVICE_CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+_KEPT = f"""
+printf '{{"plan": '; cat {PLAN_PATH}
+printf ', "cpus": '; cat {KUBELET}/cpu_manager_state
+printf ', "memory": '; cat {KUBELET}/memory_manager_state
+printf ', "devices": '; cat {KUBELET}/device-plugins/kubelet_internal_checkpoint
+printf ', "numa_nodes": {{'; between=
+for n in /sys/devices/system/node/node[0-9]*; do
+    printf '%s"%s": "%s"' "$between" "${{n##*node}}" "$(cat "$n/cpulist")"; between=', '
+done
+echo '}}}}'
+"""
+"""A script that prints what the node keeps as one JSON: each login costs an emulated CPU half a second."""
 
 
 def show(lab: Lab) -> None:
@@ -35,54 +46,52 @@ def show(lab: Lab) -> None:
     inventory = "inventories/lab"
     _run("pyinfra", "-y", "--limit", node.name, inventory, "deploys/site.py")
     kubeconfig = f"--kubeconfig={_relative(lab.kubeconfig)}"
+    with step(f"create the pod of {_relative(POD)}, which starts while the node is verified"):
+        _create_pod(lab)
     _run(
         *("numaforge", "verify", f"--limit={node.name}", kubeconfig, inventory),
         environment={"PATH": f"{lab.control_plane.kubectl().parent}{os.pathsep}{os.environ['PATH']}"},
     )
-    _show_pinned_pod(lab, node)
+    with step("wait until the pod runs"):
+        uid = _await_running(lab)
+    kept = json.loads(node.run(_KEPT))
+    _show_pinned_pod(uid, kept)
     plan, picture = out / f"{node.name}.plan.json", out / f"{node.name}.svg"
-    plan.write_text(node.run(f"cat {PLAN_PATH}"))
+    plan.write_text(json.dumps(kept["plan"]))
     _run("numaforge", "plan", _relative(plan))
     _run("numaforge", "draw", _relative(plan), "--to", _relative(picture))
     print(f"\nThe node's picture: {picture}")
 
 
-def _show_pinned_pod(lab: Lab, node: Node) -> None:
-    """Start the pod on the node and print the CPUs, the memory and the GPU that the kubelet gave it."""
+def _create_pod(lab: Lab) -> None:
     kubectl = [str(lab.control_plane.kubectl()), f"--kubeconfig={lab.kubeconfig}"]
     subprocess.run(
         [*kubectl, "delete", "pod", POD_NAME, "--ignore-not-found", "--wait"], check=True, capture_output=True
     )
-    with step(f"start the pod of {_relative(POD)}"):
-        subprocess.run([*kubectl, "create", "-f", str(POD)], check=True, capture_output=True)
-        uid = _await_running(lab)
-    state = f"{KUBELET}/cpu_manager_state {KUBELET}/memory_manager_state {KUBELET}/{DEVICE_CHECKPOINT}"
-    cpu_state, memory_state, devices = map(
-        json.loads, node.run(f"for f in {state}; do cat $f; echo; done").split("\n")[:3]
-    )
-    cpus = cpu_state["entries"][uid][CONTAINER]
-    lines = [f"CPUs {cpus} of NUMA node {_numa_nodes_of(node, cpus)}"]
+    subprocess.run([*kubectl, "create", "-f", str(POD)], check=True, capture_output=True)
+
+
+def _show_pinned_pod(uid: str, kept: Mapping[str, Any]) -> None:
+    """Print the CPUs, the memory and the GPU that the kubelet gave the pod, by the files that it keeps."""
+    cpus = kept["cpus"]["entries"][uid][CONTAINER]
+    lines = [f"CPUs {cpus} of NUMA node {_numa_nodes_of(cpus, kept['numa_nodes'])}"]
     lines += [
         f"{block['size'] // 2**20} MiB {block['type']} on NUMA node {format_cpulist(block['numaAffinity'])}"
-        for block in memory_state["entries"][uid][CONTAINER]
+        for block in kept["memory"]["entries"][uid][CONTAINER]
     ]
     lines += [
         f"{entry['ResourceName']} {', '.join(ids)} on NUMA node {numa_node}"
-        for entry in devices["Data"]["PodDeviceEntries"]
+        for entry in kept["devices"]["Data"]["PodDeviceEntries"]
         if entry["PodUID"] == uid
         for numa_node, ids in entry["DeviceIDs"].items()
     ]
     print(f"\nThe kubelet gave the pod {POD_NAME}:", *lines, sep="\n  ", flush=True)
 
 
-def _numa_nodes_of(node: Node, cpus: str) -> str:
+def _numa_nodes_of(cpus: str, numa_nodes: Mapping[str, str]) -> str:
     """Return the NUMA nodes that hold CPUs, as a list in the kernel's notation."""
-    printed = node.run(
-        "for n in /sys/devices/system/node/node[0-9]*; do echo ${n##*node} $(cat $n/cpulist); done"
-    )
     wanted = parse_cpulist(cpus)
-    pairs = (line.split() for line in printed.splitlines())
-    return format_cpulist(int(number) for number, held in pairs if parse_cpulist(held) & wanted)
+    return format_cpulist(int(number) for number, held in numa_nodes.items() if parse_cpulist(held) & wanted)
 
 
 def _await_running(lab: Lab) -> str:

@@ -32,6 +32,8 @@ class Kubelet:
     port: int
     serving: str
     status: int = 200
+    no_http: bytes = b""
+    """What it sends in place of an answer."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     @property
@@ -59,6 +61,9 @@ def kubelet(authority: pki.KeyPair, tmp_path: Path) -> Iterator[Kubelet]:
             subject = self.connection.getpeercert().get("subject", ())
             said = {name: value for part in subject for name, value in part}
             kubelet.asked.append((self.path, said))
+            if kubelet.no_http:
+                self.wfile.write(kubelet.no_http)
+                return
             text = json.dumps({"kubeletconfig": CONFIG}) if kubelet.status == 200 else "Forbidden\n"
             self.send_response(kubelet.status if said else 401)
             self.end_headers()
@@ -134,6 +139,12 @@ def test_a_kubelet_that_forbids_it_is_told_from_one_that_is_silent(node: Sandbox
     closed = KubeletEndpoint("127.0.0.1", free_port(), KUBECONFIG, CURRENT, (f"{PKI}/kubelet.crt",))
     with pytest.raises(SilentKubeletError, match="refused"):
         ask(node, closed)
+
+
+def test_what_answers_in_another_protocol_is_silent(node: Sandbox, kubelet: Kubelet) -> None:
+    kubelet.no_http = b"220 mail ready\r\n"
+    with pytest.raises(SilentKubeletError, match="220 mail ready.*is no answer in HTTP"):
+        ask(node, kubelet.endpoint)
 
 
 def test_what_serves_with_another_certificate_is_asked_nothing(

@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log"
@@ -19,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -145,7 +147,7 @@ func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api
 // serve registers every resource with the kubelet and returns when the socket
 // of one is gone: a starting kubelet deletes every socket in its device plugin
 // folder and expects the plugins to come back.
-func serve(offers map[string][]*api.Device) error {
+func serve(offers map[string][]*api.Device, changes <-chan struct{}) error {
 	failed := make(chan error, len(offers))
 	var sockets []string
 	for _, resource := range slices.Sorted(maps.Keys(offers)) {
@@ -172,7 +174,10 @@ func serve(offers map[string][]*api.Device) error {
 		select {
 		case err := <-failed:
 			return err
-		case <-time.After(200 * time.Millisecond):
+		case _, open := <-changes:
+			if !open {
+				return errors.New("the folder of device plugins is gone")
+			}
 			for _, socket := range sockets {
 				if _, err := os.Stat(socket); err != nil {
 					return fmt.Errorf("socket withdrawn: %w", err)
@@ -200,8 +205,54 @@ func register(resource, socketName string) error {
 	return err
 }
 
+// watch tells of files that appear in the folder of device plugins or go, as
+// NVIDIA's plugin has it told. The channel is closed when the folder is gone.
+func watch() (<-chan struct{}, error) {
+	descriptor, err := syscall.InotifyInit1(syscall.IN_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	events := uint32(syscall.IN_CREATE | syscall.IN_DELETE | syscall.IN_ONLYDIR)
+	if _, err := syscall.InotifyAddWatch(descriptor, api.DevicePluginPath, events); err != nil {
+		syscall.Close(descriptor)
+		return nil, err
+	}
+	changes := make(chan struct{}, 1)
+	go func() {
+		defer close(changes)
+		defer syscall.Close(descriptor)
+		buffer := make([]byte, 64<<10)
+		for {
+			count, err := syscall.Read(descriptor, buffer)
+			if errors.Is(err, syscall.EINTR) {
+				continue
+			}
+			if err != nil || ended(buffer[:count]) {
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			default: // told already, and not looked at yet
+			}
+		}
+	}()
+	return changes, nil
+}
+
+// ended says whether one of inotify's events is that nothing is watched any more.
+func ended(events []byte) bool {
+	for len(events) >= syscall.SizeofInotifyEvent {
+		mask, length := binary.NativeEndian.Uint32(events[4:]), binary.NativeEndian.Uint32(events[12:])
+		if mask&syscall.IN_IGNORED != 0 {
+			return true
+		}
+		events = events[syscall.SizeofInotifyEvent+int(length):]
+	}
+	return false
+}
+
 // run offers what is there until the kubelet starts again.
-func run() error {
+func run(changes <-chan struct{}) error {
 	if _, err := os.Stat(api.KubeletSocket); err != nil {
 		return fmt.Errorf("wait for the kubelet: %w", err)
 	}
@@ -209,17 +260,36 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return serve(devices)
+	return serve(devices, changes)
+}
+
+// offer offers what is there for as long as the folder of device plugins is the same one.
+func offer(report func(error)) {
+	changes, err := watch()
+	if err != nil {
+		report(err)
+		return
+	}
+	for open := true; open; {
+		report(run(changes))
+		select {
+		case _, open = <-changes:
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 func main() {
 	log.SetFlags(0)
 	reported := ""
-	for {
-		if reason := run().Error(); reason != reported {
+	report := func(reason error) {
+		if reason.Error() != reported {
 			log.Printf("registering again: %s", reason)
-			reported = reason
+			reported = reason.Error()
 		}
+	}
+	for {
+		offer(report)
 		time.Sleep(200 * time.Millisecond)
 	}
 }

@@ -117,6 +117,7 @@ def prove(
     counts = heard = False  # whether there is a first heartbeat, and a later one
     good_since: float | None = None
     wrong_since: float | None = None
+    runs_with = _RunsWith(cluster, node, own_config, expected.settings)
     settled = _manager_at_work(None, expected) is None
     while True:
         begun = clock()
@@ -137,11 +138,11 @@ def prove(
             if not counts:
                 first_heartbeat, counts, heard = heartbeat, True, False
             heard = heard or heartbeat != first_heartbeat
-            wrong = (seen.wrong,) if seen.wrong else _wrong(found, now, heard, expected)
             settled = _manager_at_work(found, expected) is None
             stable = good_since is not None and clock() - good_since >= settings.stable_seconds
-            if not wrong and (good_since is None or stable):
-                wrong = _running_otherwise(cluster, node, own_config, expected)
+            wrong = (seen.wrong,) if seen.wrong else _wrong(found, now, heard, expected)
+            if not seen.wrong and not any(_not_heard(found, now, heard)):
+                wrong += runs_with.otherwise(now, anew=stable and not wrong)
         except (ApiUnreachableError, HostUnreachableError) as unreachable:
             of_host = isinstance(unreachable, HostUnreachableError)
             seconds = (host_patience if of_host else patience).wait(unreachable, clock() - begun)
@@ -263,19 +264,33 @@ def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch |
     return None
 
 
-def _running_otherwise(
-    cluster: Cluster, node: str, own_config: OwnConfig, expected: Expected
-) -> tuple[Mismatch, ...]:
-    """Compare /configz. One that does not answer while the API server does is the node's own trouble."""
-    if not expected.settings:
-        return ()
-    try:
-        running = running_config(cluster, node, own_config)
-    except SilentKubeletError as silent:
-        cluster.node(node)
-        return (Mismatch("/configz", "an answer", silent.message),)
-    return tuple(
-        Mismatch(name, repr(value), repr(running.get(name)))
-        for name, value in expected.settings.items()
-        if differences(name, value, running.get(name))
-    )
+@dataclass
+class _RunsWith:
+    """What the kubelet's process runs with, its /configz: it has read that once, so one answer lasts."""
+
+    cluster: Cluster
+    node: str
+    own_config: OwnConfig
+    settings: Mapping[str, Any]
+    _answered: Process | None = None
+    _wrong: tuple[Mismatch, ...] = ()
+
+    def otherwise(self, now: Process, *, anew: bool) -> tuple[Mismatch, ...]:
+        """Compare it with what was expected; a process that has answered is asked again only `anew`.
+
+        One that does not answer while the API server does is the node's own trouble.
+        """
+        if not self.settings or (now == self._answered and now.pid and not anew):
+            return self._wrong
+        try:
+            running = running_config(self.cluster, self.node, self.own_config)
+        except SilentKubeletError as silent:
+            self.cluster.node(self.node)
+            return (Mismatch("/configz", "an answer", silent.message),)
+        self._answered = now
+        self._wrong = tuple(
+            Mismatch(name, repr(value), repr(running.get(name)))
+            for name, value in self.settings.items()
+            if differences(name, value, running.get(name))
+        )
+        return self._wrong

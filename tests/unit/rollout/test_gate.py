@@ -425,6 +425,52 @@ def test_the_time_that_a_host_leaves_its_caller_waiting_counts():
     assert 1800.0 <= world.time.now - begun <= 2000.0
 
 
+def asked_config(world: World) -> list[float]:
+    """Return when the kubelet is asked for what it runs with, from now on."""
+    times: list[float] = []
+
+    def fault(call: str) -> None:
+        if call == "running_config":
+            times.append(world.time.now)
+
+    world.machine.fault = fault
+    return times
+
+
+def test_a_kubelet_is_asked_what_it_runs_with_while_its_device_plugins_register_and_at_the_end():
+    world = World()
+    times = asked_config(world)
+    task = begin(world, **{"nvidia.com/gpu": "0"})
+    world.time.run(40.0)
+    assert len(times) == 1
+    offered = world.time.now
+    world.cluster.change_node(NODE, allocatable={**OFFERED, "cpu": "60"})
+    assert wrong(world, task) == []
+    assert len(times) == 2
+    assert times[0] < offered < times[1] == world.time.now
+
+
+def test_a_kubelet_that_starts_anew_with_a_boot_is_asked_what_it_runs_with_again():
+    world = World()
+    times = asked_config(world)
+    task = begin(world, **{"nvidia.com/gpu": "0"})
+    world.time.run(25.0)
+    assert len(times) == 1
+    world.machine.reboot()
+    world.time.run(25.0)
+    assert len(times) == 1
+    assert wrong(world, task) == []
+    assert len(times) == 3
+
+
+def test_a_kubelet_that_falls_silent_within_the_stable_time_is_found_out():
+    world = World()
+    task = begin(world)
+    world.time.run(15.0)
+    world.machine.fault = silent
+    assert wrong(world, task) == ["/configz: predicted an answer, found refused"]
+
+
 def test_a_kubelet_that_tells_its_node_nothing_while_the_api_server_answers_is_the_node_s_trouble():
     world = World()
     task = begin(world)
