@@ -64,12 +64,15 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
             return 1
             ;;
         esac
-        if health; then
+        # The managers run last, and to look for them is cheap where to ask for the health starts a program.
+        managers=
+        if managers_run_as_before; then managers=run; fi
+        if { [ -n "$managers" ] || [ "$now" -ge "$deadline" ]; } && health; then
             if [ "$shown" != "$steady" ]; then
                 steady=$shown
                 since=$now
             fi
-            if managers_run_as_before && bound_run && lasts $((now - since)) "$1"; then
+            if [ -n "$managers" ] && bound_run && lasts $((now - since)) "$1"; then
                 ask_unit
                 if [ "$shown" = "$steady" ]; then return 0; fi
             fi
@@ -80,7 +83,7 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
             if [ -z "$steady" ]; then
                 why="the kubelet was not healthy within $START_SECONDS s"
                 return 1
-            elif ! managers_run_as_before; then
+            elif [ -z "$managers" ]; then
                 why="the kubelet's resource managers did not start within $START_SECONDS s;"
                 why="$why does the container runtime answer?"
                 return 1
