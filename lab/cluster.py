@@ -26,7 +26,7 @@ from lab.errors import LabError
 from lab.image import Image
 from lab.interrupts import heed
 from lab.machines import GPU_SERVER, Machine, machines
-from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, SAVED_STATE, UID_OF_USER, Node
+from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, UID_OF_USER, Node
 from lab.paths import LAB, state_directory
 from lab.ports import LOOPBACK, Reserved, is_free, reserve, reserve_block, started_on_free_ports
 from lab.process import Daemon, daemons, end_living, living

@@ -25,8 +25,7 @@ CONTAINER = "work"
 RUNNING_WITHIN_S = 90
 KUBELET = "/var/lib/kubelet"
 _KEPT = f"""
-printf '{{"plan": '; cat {PLAN_PATH}
-printf ', "cpus": '; cat {KUBELET}/cpu_manager_state
+printf '{{"cpus": '; cat {KUBELET}/cpu_manager_state
 printf ', "memory": '; cat {KUBELET}/memory_manager_state
 printf ', "devices": '; cat {KUBELET}/device-plugins/kubelet_internal_checkpoint
 printf ', "numa_nodes": {{'; between=
@@ -35,7 +34,7 @@ for n in /sys/devices/system/node/node[0-9]*; do
 done
 echo '}}}}'
 """
-"""A script that prints what the node keeps as one JSON: each login costs an emulated CPU half a second."""
+"""A script that prints what the kubelet keeps as one JSON: each login costs an emulated CPU half a second."""
 
 
 def show(lab: Lab) -> None:
@@ -52,14 +51,13 @@ def show(lab: Lab) -> None:
         *("numaforge", "verify", f"--limit={node.name}", kubeconfig, inventory),
         environment={"PATH": f"{lab.control_plane.kubectl().parent}{os.pathsep}{os.environ['PATH']}"},
     )
-    with step("wait until the pod runs"):
-        uid = _await_running(lab)
-    kept = json.loads(node.run(_KEPT))
-    _show_pinned_pod(uid, kept)
     plan, picture = out / f"{node.name}.plan.json", out / f"{node.name}.svg"
-    plan.write_text(json.dumps(kept["plan"]))
+    plan.write_text(node.run(f"cat {PLAN_PATH}"))
     _run("numaforge", "plan", _relative(plan))
     _run("numaforge", "draw", _relative(plan), "--to", _relative(picture))
+    with step("wait until the pod runs"):
+        uid = _await_running(lab)
+    _show_pinned_pod(uid, json.loads(node.run(_KEPT)))
     print(f"\nThe node's picture: {picture}")
 
 

@@ -15,7 +15,7 @@ tar -C "$root" --keep-directory-symlink -xf "$overlay"
 # What "kubeadm join" writes on a node, written by kubeadm itself. It names the host in the flags only when the node's
 # name differs from the hostname, which is not so here. By itself a kubelet would say every ten seconds that it lives and
 # what device plugins offer, and each proof that it works would wait for that. A status that is as before is reported
-# as seldom as by itself.
+# as seldom as by itself. Chains for kube-proxy, which does not run here, would be made by thirty programs.
 cat >"$root/kubeadm.yaml" <<EOF
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -32,6 +32,7 @@ kind: KubeletConfiguration
 nodeStatusUpdateFrequency: 2s
 nodeStatusReportFrequency: 5m
 nodeLeaseDurationSeconds: 8
+makeIPTablesUtilChains: false
 EOF
 mkdir -p "$root/var/lib/kubelet" "$root/etc/kubernetes/manifests" "$root/etc/kubernetes/pki" "$root/var/lib/lab"
 KUBEADM_INIT_DRYRUN_DIR=/var/lib/kubelet chroot "$root" \
