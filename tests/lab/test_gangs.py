@@ -53,8 +53,7 @@ def test_pods_of_no_gang_start_one_by_one_where_not_all_can(fleet: Fleet) -> Non
     job["metadata"]["name"] = "loose"
     fleet.send("POST", JOBS, job)
     fleet.wait_until(lambda: len(bound(fleet, "loose")) == 2, "two of three pods are not placed")
-    fleet.send("DELETE", f"{JOBS}/loose?propagationPolicy=Foreground")
-    fleet.wait_until(lambda: not fleet.get(PODS)["items"], "the Job's pods are not gone")
+    withdraw(fleet, "loose")
 
 
 def test_a_gang_starts_together_or_not_at_all_and_is_explained_while_it_waits(
@@ -70,6 +69,13 @@ def test_a_gang_starts_together_or_not_at_all_and_is_explained_while_it_waits(
     fleet.wait_until(lambda: len(bound(fleet, name)) == 3, "the gang is not placed")
     assert sorted(bound(fleet, name)) == [node.name for node in NODES]
     assert conditions(fleet, name)["PodGroupInitiallyScheduled"][0] == "True"
+    withdraw(fleet, job["metadata"]["name"])
+    fleet.send("DELETE", f"/api/v1/nodes/{NODES[2].name}")
+
+
+def withdraw(fleet: Fleet, job: str) -> None:
+    fleet.send("DELETE", f"{JOBS}/{job}?propagationPolicy=Foreground")
+    fleet.wait_until(lambda: not fleet.get(PODS)["items"], "the Job's pods are not gone")
 
 
 def explained(fleet: Fleet, folder: Path) -> str:
