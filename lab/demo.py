@@ -62,11 +62,8 @@ def show(lab: Lab) -> None:
 
 
 def _create_pod(lab: Lab) -> None:
-    kubectl = [str(lab.control_plane.kubectl()), f"--kubeconfig={lab.kubeconfig}"]
-    subprocess.run(
-        [*kubectl, "delete", "pod", POD_NAME, "--ignore-not-found", "--wait"], check=True, capture_output=True
-    )
-    subprocess.run([*kubectl, "create", "-f", str(POD)], check=True, capture_output=True)
+    lab.kubectl("delete", "pod", POD_NAME, "--ignore-not-found", "--wait")
+    lab.kubectl("create", "-f", str(POD))
 
 
 def _show_pinned_pod(uid: str, kept: Mapping[str, Any]) -> None:

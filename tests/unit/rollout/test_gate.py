@@ -425,8 +425,9 @@ def test_the_time_that_a_host_leaves_its_caller_waiting_counts():
     assert 1800.0 <= world.time.now - begun <= 2000.0
 
 
-def asked_config(world: World) -> list[float]:
-    """Return when the kubelet is asked for what it runs with, from now on."""
+def waiting_for_gpus() -> tuple[World, Task, list[float]]:
+    """Return a node whose GPUs are not offered yet, and when its kubelet is asked what it runs with."""
+    world = World()
     times: list[float] = []
 
     def fault(call: str) -> None:
@@ -434,15 +435,14 @@ def asked_config(world: World) -> list[float]:
             times.append(world.time.now)
 
     world.machine.fault = fault
-    return times
+    task = begin(world, **{"nvidia.com/gpu": "0"})
+    world.time.run(25.0)
+    assert len(times) == 1
+    return world, task, times
 
 
 def test_a_kubelet_is_asked_what_it_runs_with_while_its_device_plugins_register_and_at_the_end():
-    world = World()
-    times = asked_config(world)
-    task = begin(world, **{"nvidia.com/gpu": "0"})
-    world.time.run(40.0)
-    assert len(times) == 1
+    world, task, times = waiting_for_gpus()
     offered = world.time.now
     world.cluster.change_node(NODE, allocatable={**OFFERED, "cpu": "60"})
     assert wrong(world, task) == []
@@ -451,11 +451,7 @@ def test_a_kubelet_is_asked_what_it_runs_with_while_its_device_plugins_register_
 
 
 def test_a_kubelet_that_starts_anew_with_a_boot_is_asked_what_it_runs_with_again():
-    world = World()
-    times = asked_config(world)
-    task = begin(world, **{"nvidia.com/gpu": "0"})
-    world.time.run(25.0)
-    assert len(times) == 1
+    world, task, times = waiting_for_gpus()
     world.machine.reboot()
     world.time.run(25.0)
     assert len(times) == 1
