@@ -22,10 +22,14 @@ def runtime_handler(plan: NodePlan) -> Table:
     return {HANDLER: CRIO} if plan.pod_tuning.annotations else {}
 
 
+def _units(plan: NodePlan) -> list[str]:
+    return [*runtime_handler(plan).values()]
+
+
 def _asks(plan: NodePlan) -> Iterator[str]:
     """Yield what is asked of CRI-O."""
-    if units := runtime_handler(plan).values():
-        yield shell.call("tell_limits", [*units])
+    if units := _units(plan):
+        yield shell.call("tell_limits", units)
 
 
 def _runtime_handler(node: VerifiedNode, name: str, expected: str) -> None:
@@ -34,4 +38,4 @@ def _runtime_handler(node: VerifiedNode, name: str, expected: str) -> None:
     )
 
 
-PROMISES = (Promise("runtime_handler", runtime_handler, _runtime_handler, asks=_asks),)
+PROMISES = (Promise("runtime_handler", runtime_handler, _runtime_handler, units=_units, asks=_asks),)

@@ -36,8 +36,7 @@ def starting_units(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of units, and of the ages of files."""
-    yield shell.call("tell_units", list(units(plan)))
+    """Yield what is asked of the ages of files."""
     yield shell.call("tell_ages", [file.path for file in plan.files])
 
 
@@ -59,6 +58,6 @@ def _file_content(node: VerifiedNode, name: str, expected: PlannedFile) -> None:
 PROMISES = (
     Promise("file_mode_and_owner", files, _file_mode_and_owner, asks=_asks),
     Promise("file_content", files, _file_content),
-    Promise("unit_state", units, unit_state),
+    Promise("unit_state", units, unit_state, units=units),
     Promise("unit_starts_at_boot", starting_units, unit_starts_at_boot),
 )

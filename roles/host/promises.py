@@ -47,11 +47,15 @@ def cgroup(plan: NodePlan) -> Table:
     return {f"v{plan.host.cgroup}": plan.host.cgroup} if plan.host.cgroup else {}
 
 
+def _units(plan: NodePlan) -> tuple[str, ...]:
+    return plan.host.limited_units if unit_limits(plan.host) else ()
+
+
 def _asks(plan: NodePlan) -> Iterator[str]:
     """Yield what is asked of the userland, with what the part looks with itself."""
     host = plan.host
-    if host.limited_units and unit_limits(host):
-        yield shell.call("tell_limits", host.limited_units)
+    if units := _units(plan):
+        yield shell.call("tell_limits", units)
     if host.time_sync:
         yield shell.call("tell_clock")
     if host.cgroup:
@@ -82,7 +86,7 @@ def _control_groups(node: VerifiedNode, name: str, expected: int) -> None:
 
 PROMISES = (
     Promise("package_is_held", held_packages, _package_is_held, asks=_asks),
-    Promise("limit", limits, _limit),
+    Promise("limit", limits, _limit, units=_units),
     Promise("clock", clock, _clock),
     Promise("control_groups", cgroup, _control_groups),
 )

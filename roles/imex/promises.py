@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numaforge import shell
-from numaforge.roles.imex.part import NODES
+from numaforge.roles.imex.part import NODES, UNIT
 from numaforge.verification.promise import Promise, Table
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ def _asks(plan: NodePlan) -> Iterator[str]:
         yield shell.call("tell_imex", [NODES, plan.imex.socket or ""])
 
 
+def _units(plan: NodePlan) -> list[str]:
+    return [UNIT] if imex(plan) else []
+
+
 def _imex(node: VerifiedNode, name: str, expected: str) -> None:
     said = node.live.of("imex").get(name)
     if name == "ready" and said is None:
@@ -41,4 +45,4 @@ def _imex(node: VerifiedNode, name: str, expected: str) -> None:
     assert (said or "").strip() == expected, f"the {name} of nvidia-imex"
 
 
-PROMISES = (Promise("imex", imex, _imex, asks=_asks),)
+PROMISES = (Promise("imex", imex, _imex, units=_units, asks=_asks),)

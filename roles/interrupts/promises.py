@@ -56,7 +56,11 @@ def _asks(plan: NodePlan) -> Iterator[str]:
     if wish.devices:
         yield shell.call("tell_interrupts", sorted(wish.devices))
     if wish.irqbalance:
-        yield shell.call("tell_irqbalance") + shell.call("tell_units", ["irqbalance.service"])
+        yield shell.call("tell_irqbalance")
+
+
+def _units(plan: NodePlan) -> list[str]:
+    return ["irqbalance.service"] if irqbalance(plan) else []
 
 
 def _queues(plan: NodePlan) -> list[str]:
@@ -102,5 +106,5 @@ PROMISES = (
     Promise("interrupts_of_a_device", interrupts, _interrupts_of_a_device, asks=_asks),
     Promise("packet_steering", packet_steering, _packet_steering, values=_queues),
     Promise("cpu_mask", cpu_masks, _cpu_mask, values=values_of(cpu_masks)),
-    Promise("irqbalance", irqbalance, _irqbalance),
+    Promise("irqbalance", irqbalance, _irqbalance, units=_units),
 )

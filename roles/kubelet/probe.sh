@@ -2,8 +2,8 @@
 # The kubelet's process.
 
 tell_kubelet() { # UNIT
-    pid=$(systemctl show -p MainPID --value "$1" 2> /dev/null)
-    since=$(systemctl show -p ExecMainStartTimestampMonotonic --value "$1" 2> /dev/null)
+    pid=$(unit_says "$1" MainPID)
+    since=$(unit_says "$1" ExecMainStartTimestampMonotonic)
     printf 'kubelet since\t%s\n' "${since:-0}"
     printf 'kubelet uptime\t%s\n' "$(cat /proc/uptime)"
     printf 'kubelet now\t%s\n' "$(date +%s)"

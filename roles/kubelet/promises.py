@@ -42,7 +42,7 @@ def boot_unit(plan: NodePlan) -> Table:
 def _asks(plan: NodePlan) -> Iterator[str]:
     """Yield what is asked of the kubelet."""
     if plan.kubelet:
-        yield shell.call("tell_units", [plan.kubelet.unit]) + shell.call("tell_kubelet", [plan.kubelet.unit])
+        yield shell.call("tell_kubelet", [plan.kubelet.unit])
 
 
 def _the_kubelet_started_after_its_file_was_written(
@@ -70,6 +70,7 @@ PROMISES = (
         "the_kubelet_started_after_its_file_was_written",
         kubelet_files,
         _the_kubelet_started_after_its_file_was_written,
+        units=unit,
         asks=_asks,
     ),
     Promise("unit_state", unit, unit_state),

@@ -101,9 +101,9 @@ class PyinfraMachine:
         """See to it that a transaction never begins on the host."""
         self._ask(void_script(transaction))
 
-    def status(self, transaction: str | None) -> Status:
-        """Return how far a transaction is."""
-        status = read_status(self._ask(status_script(transaction or _NO_TRANSACTION)))
+    def status(self, transaction: str | None, seen: Status | None = None) -> Status:
+        """Return how far a transaction is; a host that was `seen` at work answers when there is news."""
+        status = read_status(self._ask(status_script(transaction or _NO_TRANSACTION, seen)))
         if transaction is not None:
             self._tokens[transaction] = status.token
         return status

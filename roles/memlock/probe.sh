@@ -3,6 +3,6 @@
 
 tell_memlock() { # UNIT...
     for unit in "$@"; do
-        printf 'memlock %s\t%s\n' "$unit" "$(systemctl show -p LimitMEMLOCK --value "$unit" 2> /dev/null)"
+        printf 'memlock %s\t%s\n' "$unit" "$(unit_says "$unit" LimitMEMLOCK)"
     done
 }

@@ -68,7 +68,7 @@ class FileMachine:
     def void(self, transaction: str) -> None:
         raise AssertionError(f"every answer arrives, and {transaction} is begun")
 
-    def status(self, transaction: str | None) -> Status:
+    def status(self, transaction: str | None, seen: Status | None = None) -> Status:  # noqa: ARG002
         begun = self._begun().get(transaction or "")
         if begun is None:
             return Status(None, False, None, KWOK.boot_id)

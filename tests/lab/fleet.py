@@ -90,7 +90,7 @@ class ScriptedMachine:
         if transaction not in self.begun:
             self._void.add(transaction)
 
-    def status(self, transaction: str | None) -> Status:
+    def status(self, transaction: str | None, seen: Status | None = None) -> Status:  # noqa: ARG002
         self.asked("status")
         if transaction in self._void:
             return Status(None, False, Result(transaction, "void", "nothing was changed"), self.host.boot_id)

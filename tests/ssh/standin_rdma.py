@@ -119,8 +119,13 @@ case "$*" in
     printf 'MainPID=%s\nLimitMEMLOCK=%s\nLoadState=%s\n' "$(main "$unit")" "$(limit "$unit")" $state
     exit
     ;;
-"show -p LimitMEMLOCK --value "*)
-    limit "$unit"
+"show -p ActiveState -p MainPID "*) # of several units
+    shift 9
+    for unit; do
+        /usr/local/lib/systemctl show -p ActiveState -p MainPID -p ExecMainStartTimestampMonotonic \
+            -p LimitMEMLOCK "$unit" | grep .
+        printf 'LimitMEMLOCK=%s\n\n' "$(limit "$unit")"
+    done
     exit
     ;;
 daemon-reload)

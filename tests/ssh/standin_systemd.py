@@ -199,8 +199,19 @@ case "$*" in
     done
     exit
     ;;
-"show -p MainPID --value irqbalance.service")
-    cat "/run/active/$unit" 2>/dev/null
+"show -p ActiveState -p MainPID "*) # of several units
+    exec 8>&-
+    shift 9
+    for unit; do
+        if [ "$unit" = kubelet.service ]; then
+            "$0" show -p MainPID -p ActiveState -p ExecMainStartTimestampMonotonic "$unit"
+        else
+            if [ -e "/run/active/$unit" ]; then state=active; else state=inactive; fi
+            pid=$(cat "/run/active/$unit" 2> /dev/null)
+            printf 'ActiveState=%s\nMainPID=%s\n' "$state" "${pid:-0}"
+        fi
+        echo
+    done
     exit
     ;;
 *shutdown.target)

@@ -567,6 +567,26 @@ def test_a_second_transaction_is_refused_and_told_the_first(node: Sandbox, port:
     assert node.path(DROP_IN).read_text() == "new\n"
 
 
+def test_who_has_seen_a_phase_is_answered_with_the_next_or_after_a_while(node: Sandbox, port: int) -> None:
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    node.run(start_script(transaction(port, "new")))
+    until(node, "! [ -e '/run/when/apply files' ]")
+    seen, phases = status(node), []
+    while seen.result is None:
+        begun = time.monotonic()
+        now = status(node, seen=seen)
+        if (now.phase, now.result) == (seen.phase, seen.result):
+            assert time.monotonic() - begun >= 4, "a second answer that says what the first has said"
+        phases.append(now.phase)
+        seen = now
+        node.path("/run/go-on").touch()
+        if now.waits:
+            confirm(node)
+    assert phases[0] == "apply files"
+    assert seen.result.outcome == "applied"
+    assert status(node, seen=seen) == seen
+
+
 def test_of_two_that_begin_together_one_runs(node: Sandbox, port: int) -> None:
     changes = [transaction(port, f"new {number}", id=f"T{number}") for number in range(4)]
     with ThreadPoolExecutor() as pool:

@@ -98,8 +98,8 @@ def pages(node: Sandbox) -> dict[str, int]:
     return {path: int(node.path(path).read_text()) for path in (LARGE, SMALL)}
 
 
-def status(node: Sandbox, name: str = "T1") -> Status:
-    return read_status(node.run(status_script(name)).stdout)
+def status(node: Sandbox, name: str = "T1", seen: Status | None = None) -> Status:
+    return read_status(node.run(status_script(name, seen)).stdout)
 
 
 def process(node: Sandbox) -> Process:

@@ -23,6 +23,7 @@ from numaforge.maintenance.transaction import (
 )
 
 _UNCLEAR_ANSWERS = 30
+_POLL_SECONDS = 1.0  # from one question to the next at least, where the node does not wait for news itself
 _EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 
 
@@ -43,10 +44,10 @@ def carry_out(transaction: Transaction, ask: Ask, ask_anew: Ask, tell: Callable[
     Raises HostError where it ends in any other way, with the exit code of that way.
     """
     ask(start_script(transaction))
-    how_far = partial(ask, status_script(transaction.id))
+    status: Status | None = None
     while True:
         asked = time.monotonic()
-        status = _clear_status(how_far)
+        status = _clear_status(partial(ask, status_script(transaction.id, status)))
         if (result := status.result) is not None:
             break
         if status.waits:
@@ -55,8 +56,7 @@ def carry_out(transaction: Transaction, ask: Ask, ask_anew: Ask, tell: Callable[
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
             )
-        # A node that is slow to answer is not kept from its work by questions.
-        time.sleep(max(1.0, time.monotonic() - asked))
+        time.sleep(max(0.0, _POLL_SECONDS - (time.monotonic() - asked)))
     if result.outcome == "void":
         raise HostError(result.reason, remedy="run again")
     if result.outcome != "applied":

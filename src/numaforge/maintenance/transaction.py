@@ -380,9 +380,14 @@ def read_waiting(output: Output) -> tuple[str, ...]:
     return tuple(name for phase, _, name in words if phase == CONFIRMING)
 
 
-def status_script(transaction_id: str) -> str:
-    """Return the script whose output `read_status` reads."""
-    return _script(transaction_id, "tell_status")
+def status_script(transaction_id: str, seen: Status | None = None) -> str:
+    """Return the script whose output `read_status` reads.
+
+    Where a node was `seen` at work, it answers once it is in another phase or has ended, or after some four
+    seconds: to be asked time and again takes from what it works for.
+    """
+    at_work = seen is not None and seen.running and seen.result is None and seen.phase
+    return _script(transaction_id, "tell_status", *([at_work] if at_work else []))
 
 
 def process_script(unit: str) -> str:

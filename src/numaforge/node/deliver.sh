@@ -2,6 +2,8 @@
 # What reaches a transaction from outside: its files, the request to undo it, its withdrawal, the question how
 # far it is. ROOT and ID are variables; FOLDER is the transaction's.
 
+NEWS_TURNS=8
+
 # The files are one text in base64 on stdin, run.sh the last of them. Of a text without a line there is nothing to
 # write, nor of a transaction that was delivered before: only one shell at a time does it.
 deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to it
@@ -83,9 +85,10 @@ void_transaction() {
     fi
 }
 # The unit before the result: it ends after it has written that. An older version wrote any bytes into it. This is asked
-# every second or two while a node works: each program that it starts takes from what it asks for, and systemd, which is
-# busy then, is asked nothing while the transaction's lock says enough.
-tell_status() {
+# all the time that a node works: each program that it starts takes from what it asks for, and systemd, which is busy
+# then, is asked nothing while the transaction's lock says enough.
+tell_status() { # PHASE that is known already, if one is
+    if [ -n "${1-}" ]; then await_news "$1"; fi
     if may_run "$ID"; then echo LoadState=loaded; else echo LoadState=not-found; fi
     printf Boot=
     boot_id
@@ -96,6 +99,14 @@ tell_status() {
     begin_part result
     if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
 }
+await_news() { # PHASE: wait for another one, or for the end; a few seconds at most, for who works may have ended
+    turns=0
+    while [ "$turns" -lt "$NEWS_TURNS" ] && IFS= read -r state < "$FOLDER/state" && [ "$state" = "$1" ] &&
+        [ ! -e "$FOLDER/result.json" ]; do
+        pause
+        turns=$((turns + 1))
+    done
+} 2> /dev/null
 tell_process() { # KUBELET-UNIT
     if has_systemd; then
         # The target after the kubelet: what stops that to go down has had its job before that.

@@ -52,8 +52,11 @@ class Machine(Protocol):
         Nothing happens to what has begun.
         """
 
-    def status(self, transaction: str | None) -> Status:
-        """Return how far a transaction is on the node; None: none is meant."""
+    def status(self, transaction: str | None, seen: Status | None = None) -> Status:
+        """Return how far a transaction is on the node; None: none is meant.
+
+        A node that was `seen` at work may answer late: a few seconds, or once there is news.
+        """
 
     def process(self) -> Process:
         """Return the kubelet's process."""

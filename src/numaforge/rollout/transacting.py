@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
 MOST_VOID = 3  # transactions in a row
-_POLL_SECONDS = 1.0  # a file is read then
+_POLL_SECONDS = 1.0  # from one question to the next at least, where the node does not wait for news itself
 _LOOK_AGAIN_SECONDS = 2.0
 _TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
 
@@ -53,13 +53,13 @@ class Transacting(ABC):
                 return str(error)
         return None
 
-    def _status(self, transaction: str | None) -> Steps[Status]:
+    def _status(self, transaction: str | None, seen: Status | None = None) -> Steps[Status]:
         """Return how far a transaction is; from now on, one that the host does not know is void.
 
         It may still be on its way to the host, from a runner that is dead or was asleep. Nothing follows from
         its absence before it can never begin any more.
         """
-        status: Status = yield from self._ask(lambda: self.machine.status(transaction), reboots=True)
+        status: Status = yield from self._ask(lambda: self.machine.status(transaction, seen), reboots=True)
         if transaction is None or not status.unknown:
             return status
         yield from self._ask(lambda: self.machine.void(transaction))
@@ -72,9 +72,10 @@ class Transacting(ABC):
 
         With `undo`, which asks for that, one that was applied has not ended until it is reverted.
         """
-        waited = 0.0
-        while waited < _TRANSACTION_SECONDS:
-            status = yield from self._status(transaction)
+        deadline = self.clock() + _TRANSACTION_SECONDS
+        status: Status | None = None
+        while (asked := self.clock()) < deadline:
+            status = yield from self._status(transaction, status)
             result = status.result
             if result is not None and not (undo and result.outcome == "applied"):
                 return result
@@ -87,8 +88,7 @@ class Transacting(ABC):
             elif undo and result is not None and not status.running:
                 yield from undo()
             self._waits(f"{what}: {status.phase}" if what else status.phase or "")
-            yield _POLL_SECONDS
-            waited += _POLL_SECONDS
+            yield max(0.0, _POLL_SECONDS - (self.clock() - asked))
         raise HostError(
             f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
         )

@@ -29,7 +29,8 @@ class Promise:
 
     `holds` fails where the live node is otherwise; it takes the node, the entry's name and what is expected,
     and may ask for the suite's fixtures by name. `values` are files of the kernel of which it needs the first
-    line, `patterns` such files of all CPUs or pools, `asks` calls of shell functions (the role's probe.sh).
+    line, `patterns` such files of all CPUs or pools, `units` those that systemd is asked about, `asks` calls
+    of shell functions (the role's probe.sh), which may know of units.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Promise:
     holds: Callable[..., None]
     values: Callable[[NodePlan], Iterable[str]] = _nothing
     patterns: tuple[str, ...] = ()
+    units: Callable[[NodePlan], Iterable[str]] = _nothing
     asks: Callable[[NodePlan], Iterable[str]] = _nothing
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from numaforge import shell
 from numaforge.verification.live import Live
 
+UNITS = ("numaforge-check.timer", "containerd.service")
+
 
 def told(function: str, *arguments: str, path: str) -> dict[str, str]:
-    script = shell.library("verification/probe", "roles/host/probe") + shell.call(function, arguments)
+    script = (
+        shell.library("kernel_files", "verification/probe", "roles/host/probe")
+        + shell.call("tell_units", [*UNITS])
+        + shell.call(function, arguments)
+    )
     done = subprocess.run(
         ["dash", "-c", script],
         capture_output=True,
@@ -27,12 +34,65 @@ def told(function: str, *arguments: str, path: str) -> dict[str, str]:
 
 @pytest.fixture
 def path(tmp_path):
-    """Give a folder with a systemctl that names this process as the unit's, and a timedatectl."""
-    for name, says in (("systemctl", str(os.getpid())), ("timedatectl", "yes")):
+    """Give a folder with a timedatectl and with a systemctl that names this process as containerd's.
+
+    It knows no unit "strange.service": it prints no word for it, and says so on stderr.
+    """
+    systemctl = f"""#!/bin/sh
+echo "$1" >> {tmp_path}/asked
+case $1 in
+show)
+    for unit; do
+        case $unit in
+        containerd.service) printf 'MainPID={os.getpid()}\\nActiveState=active\\n\\n' ;;
+        *.service) printf 'MainPID=0\\nActiveState=inactive\\n\\n' ;;
+        *.timer) printf 'ActiveState=failed\\n\\n' ;;
+        esac
+    done
+    ;;
+is-enabled)
+    shift
+    for unit; do
+        case $unit in
+        strange.service) echo "Failed to get unit file state for $unit" >&2; exit 1 ;;
+        *.timer) echo static ;;
+        *) echo enabled ;;
+        esac
+    done
+    ;;
+esac
+"""
+    for name, text in (("systemctl", systemctl), ("timedatectl", "#!/bin/sh\necho yes\n")):
         program = tmp_path / name
-        program.write_text(f"#!/bin/sh\necho {says}\n")
+        program.write_text(text)
         program.chmod(0o755)
     return str(tmp_path)
+
+
+def units(path, *names):
+    said = told("tell_units", *names, path=path)
+    return [(said[f"active {name}"], said[f"enabled {name}"]) for name in names]
+
+
+def test_systemd_is_asked_twice_for_all_units(path):
+    told(":", path=path)
+    assert Path(path, "asked").read_text().split() == ["show", "is-enabled"]
+
+
+@pytest.mark.parametrize(
+    ("names", "states"),
+    [
+        pytest.param(UNITS, [("failed", "static"), ("active", "enabled")], id="each has its own answer"),
+        pytest.param(
+            ("strange.service", "containerd.service"),
+            [("inactive", ""), ("active", "enabled")],
+            id="one that systemd does not know keeps nothing from the others",
+        ),
+        pytest.param(("strange.service",), [("inactive", "")], id="or is the only one"),
+    ],
+)
+def test_what_systemd_says_of_units(path, names, states):
+    assert units(path, *names) == states
 
 
 def test_limits_are_those_of_the_units_process(path):
@@ -44,7 +104,7 @@ def test_limits_are_those_of_the_units_process(path):
 
 
 def test_the_clock_is_asked_of_systemd(path):
-    assert told("tell_clock", path=path) == {"clock": "yes"}
+    assert told("tell_clock", path=path)["clock"] == "yes"
 
 
 DROP_IN = "/etc/systemd/system/containerd.service.d/90-numaforge-limits.conf"
