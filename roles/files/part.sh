@@ -10,16 +10,36 @@ files_each() { # COMMAND: run it with NUMBER CHECKSUM MODE OWNER GROUP PATH; the
         "$1" - absent - - - "$path" 3<&- || return 1
     done 3< "$PART/absent"
 }
-files_keep() { files_each files_keep_one; }
+files_keep() { files_each files_keep_one && files_finish; }
 files_keep_one() {
-    if [ "$1" != - ]; then stage "$1" "$6" "$3" "$4" "$5" < "$PART/$1" || return 1; fi
+    if [ "$1" != - ]; then write_beside "$1" "$6" < "$PART/$1" || return 1; fi
     keep "$FOLDER/backup" "$6"
 }
-files_apply() {
-    why="a file could not be replaced"
-    files_each files_place_one
+files_finish() { # those in a row that have the same rights at once
+    same=
+    set --
+    while IFS=' ' read -r number _ mode owner group path <&3; do
+        if [ "$mode $owner:$group" != "$same" ]; then
+            [ "$#" -eq 0 ] || finish_staged "${same% *}" "${same#* }" "$@" || return 1
+            same="$mode $owner:$group"
+            set --
+        fi
+        temporary "$number" "$path"
+        set -- "$@" "$new"
+    done 3< "$PART/written"
+    [ "$#" -eq 0 ] || finish_staged "${same% *}" "${same#* }" "$@"
 }
-files_place_one() { if [ "$1" = - ]; then remove "$6"; else place "$1" "$6"; fi; }
+files_apply() { # each of them takes its place whole; after a break all of them are put back
+    why="a file could not be replaced"
+    files_each files_place_one || return 1
+    set --
+    while IFS=' ' read -r _ _ _ _ _ path <&3; do
+        resolve "$path"
+        set -- "$@" "${target%/*}/"
+    done 3< "$PART/written"
+    [ "$#" -eq 0 ] || sync "$@"
+}
+files_place_one() { if [ "$1" = - ]; then remove "$6"; else rename_staged "$1" "$6"; fi; }
 files_undo() {
     why="not every file could be put back"
     take_back_once files_each files_take_back

@@ -3,7 +3,8 @@
 look_imex() { # CONFIG NODES RECORD KEY...
     if command -v nvidia-imex > /dev/null 2>&1; then echo "program yes"; fi
     echo "unit $(imex_unit_state)"
-    if systemctl is-active nvidia-imex.service > /dev/null 2>&1; then echo "active yes"; fi
+    unit_says nvidia-imex.service ActiveState
+    if [ "$unit_value" = active ]; then echo "active yes"; fi
     imex_daemons
     each_record "$2" printf 'node %s\n'
     each_record "$3" printf 'recorded %s\n'

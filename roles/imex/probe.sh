@@ -3,7 +3,8 @@
 
 tell_imex() { # NODES SOCKET; the socket may be empty
     printf 'imex unit\t%s\n' "$(imex_unit_state)"
-    if [ "$(unit_says nvidia-imex.service ActiveState)" = active ]; then state=active; else state=inactive; fi
+    unit_says nvidia-imex.service ActiveState
+    if [ "$unit_value" = active ]; then state=active; else state=inactive; fi
     printf 'imex runs\t%s\n' "$state"
     printf 'imex nodes\t%s\n' "$(sed 's/[[:space:]]//g; /^$/d; /^#/d' "$1" 2> /dev/null | tr '\n' ' ')"
     if [ -n "$2" ] && command -v nvidia-imex-ctl > /dev/null 2>&1; then

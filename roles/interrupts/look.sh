@@ -14,20 +14,14 @@ look_interrupts() { # BOOT-LINK BLOCK-BEGIN BLOCK-END CONFIGURATION-LINE...
     look_irqbalance "$begin" "$end" # at last: its file may end without a newline
 }
 look_irqbalance() { # BLOCK-BEGIN BLOCK-END
-    systemctl show -p LoadState -p ActiveState -p UnitFileState -p EnvironmentFiles irqbalance.service 2> /dev/null | {
-        file=
-        while IFS= read -r line; do
-            case $line in
-            EnvironmentFiles=*)
-                file=${line#*=}
-                file=${file%% *} # what follows says whether it may be missing
-                ;;
-            esac
-            printf '%s %s\n' "${line%%=*}" "${line#*=}"
-        done
-        printf 'EnvironmentFile %s\n' "$file"
-        if [ -e "$file" ]; then sed -n "/^$1\$/,/^$2\$/s/^/block /p" "$file" 2> /dev/null; fi
-    }
+    for property in LoadState ActiveState UnitFileState; do
+        unit_says irqbalance.service "$property"
+        printf '%s %s\n' "$property" "$unit_value"
+    done
+    unit_says irqbalance.service EnvironmentFiles
+    file=${unit_value%% *} # what follows says whether it may be missing
+    printf 'EnvironmentFile %s\n' "$file"
+    if [ -e "$file" ]; then sed -n "/^$1\$/,/^$2\$/s/^/block /p" "$file" 2> /dev/null; fi
 }
 look_affinity() { # CONFIGURATION-LINE...
     printf '%s\n' "$@" | affinity_differences | tell_as differs

@@ -10,7 +10,7 @@ from numaforge.errors import HostError
 from numaforge.file_content import boot_link
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines, switched
 from numaforge.roles.interrupts.files import INTERRUPTS_UNIT, INTERRUPTS_UNIT_PATH, IRQBALANCE_OFF_PATH
-from numaforge.roles.interrupts.paths import DEFAULT_AFFINITY, WORKQUEUES, affinity_lines
+from numaforge.roles.interrupts.paths import DEFAULT_AFFINITY, IRQBALANCE, WORKQUEUES, affinity_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,9 @@ def look(goal: Goal) -> Look:
     """Return the question about what is elsewhere, what an earlier plan has left, and irqbalance."""
     asked = affinity_lines(goal.plan.interrupts)
     return Look(
-        files=(IRQBALANCE_OFF_PATH,), call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *asked)
+        files=(IRQBALANCE_OFF_PATH,),
+        units=(IRQBALANCE,),
+        call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *asked),
     )
 
 
@@ -115,7 +117,7 @@ def _irqbalance_change(
     if wanted and not file:
         raise HostError(
             "the unit reads no environment file, so its CPUs cannot be restricted",
-            where="irqbalance.service",
+            where=IRQBALANCE,
             remedy="say interrupts.irqbalance: off",
         )
     if plan.irqbalance == "off":

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 DEFAULT_AFFINITY = "/proc/irq/default_smp_affinity"
 WORKQUEUES = "/sys/devices/virtual/workqueue/cpumask"
+IRQBALANCE = "irqbalance.service"
 
 
 def affinity_lines(plan: InterruptsPlan) -> tuple[str, ...]:

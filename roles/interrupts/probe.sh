@@ -17,6 +17,6 @@ $path
     done
 }
 tell_irqbalance() { # what its process was given, for its file may be newer
-    pid=$(unit_says irqbalance.service MainPID)
-    tr '\0' '\n' 2> /dev/null < "/proc/${pid:-0}/environ" | sed -n 's/^\(IRQBALANCE_BANNED_CPULIST\)=/irqbalance \1	/p'
+    unit_says irqbalance.service MainPID
+    tr '\0' '\n' 2> /dev/null < "/proc/${unit_value:-0}/environ" | sed -n 's/^\(IRQBALANCE_BANNED_CPULIST\)=/irqbalance \1	/p'
 }

@@ -60,7 +60,7 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _units(plan: NodePlan) -> list[str]:
-    return ["irqbalance.service"] if irqbalance(plan) else []
+    return [interrupts_paths.IRQBALANCE] if irqbalance(plan) else []
 
 
 def _queues(plan: NodePlan) -> list[str]:
@@ -94,7 +94,7 @@ def _cpu_mask(node: VerifiedNode, name: str, expected: tuple[str, CpuSet]) -> No
 
 
 def _irqbalance(node: VerifiedNode, name: str, expected: CpuSet) -> None:
-    active = node.live.of("active").get("irqbalance.service")
+    active = node.live.of("active").get(interrupts_paths.IRQBALANCE)
     if name == "off":
         assert active != "active"
     elif active == "active":

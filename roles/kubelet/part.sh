@@ -125,7 +125,6 @@ kubelet_keep() {
         : > "$PART/was-healthy"
         if managers_run; then : > "$PART/managers-ran"; fi
     fi
-    note_bound
 }
 kubelet_stop() { # NEW|OLD; it writes its state until it is stopped
     if [ -n "$KUBELET_RESTART" ]; then

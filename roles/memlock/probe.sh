@@ -3,6 +3,7 @@
 
 tell_memlock() { # UNIT...
     for unit in "$@"; do
-        printf 'memlock %s\t%s\n' "$unit" "$(unit_says "$unit" LimitMEMLOCK)"
+        unit_says "$unit" LimitMEMLOCK
+        printf 'memlock %s\t%s\n' "$unit" "$unit_value"
     done
 }

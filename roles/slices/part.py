@@ -17,7 +17,7 @@ RECORD = "/etc/numaforge/slices"
 
 def look(goal: Goal) -> Look:
     """Return the question about the slices' CPUs, and what they had before the first plan."""
-    return Look(call=("look_system", RECORD, *SLICES))
+    return Look(units=tuple(SLICES), call=("look_system", RECORD, *SLICES))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
@@ -62,17 +62,12 @@ def _said(found: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]
     allowed: dict[str, str] = {}
     effective: dict[str, str] = {}
     recorded: dict[str, str] = {}
-    unit: dict[str, str] = {}
     for text in found.said.get(NAME, ()):
         kind, _, rest = text.partition(" ")
         name, _, value = rest.partition(" ")
         match kind:
-            case "Id" | "AllowedCPUs":
-                unit[kind] = rest
-            case "next":
-                if "Id" in unit:
-                    allowed[unit["Id"]] = _of_systemd(unit.get("AllowedCPUs", ""))
-                unit = {}
+            case "allowed":
+                allowed[name] = _of_systemd(value)
             case "effective":
                 effective[name] = _of_systemd(value)
             case "recorded":

@@ -119,11 +119,11 @@ case "$*" in
     printf 'MainPID=%s\nLimitMEMLOCK=%s\nLoadState=%s\n' "$(main "$unit")" "$(limit "$unit")" $state
     exit
     ;;
-"show -p ActiveState -p MainPID "*) # of several units
-    shift 9
+"show -p ActiveState,MainPID,"*)
+    properties=$3
+    shift 3
     for unit; do
-        /usr/local/lib/systemctl show -p ActiveState -p MainPID -p ExecMainStartTimestampMonotonic \
-            -p LimitMEMLOCK "$unit" | grep .
+        /usr/local/lib/systemctl show -p "$properties" "$unit" | grep .
         printf 'LimitMEMLOCK=%s\n\n' "$(limit "$unit")"
     done
     exit

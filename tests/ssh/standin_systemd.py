@@ -104,30 +104,51 @@ serve_health(int(sys.argv[1]))
 _SYSTEMCTL = """#!/bin/sh
 for unit; do :; done
 service() { [ -e "/run/services/$1" ]; }
+running() { { read -r _ _ state _ < "/proc/$1/stat"; } 2> /dev/null && [ "$state" != Z ]; }
+alive() { [ -n "$pid" ] && running "$pid"; }
+look_at_kubelet() {
+    pid= main=0 active=failed sub=failed
+    [ ! -e /run/kubelet.pid ] || read -r pid < /run/kubelet.pid
+    if alive; then main=$pid active=active sub=running
+    elif [ -z "$pid" ]; then active=inactive sub=dead; fi
+}
 case "$*" in # every run asks this: it waits for no job, and reads what is renamed into place
-"show -p LoadState -p ActiveState -p UnitFileState -p EnvironmentFiles irqbalance.service")
-    if service "$unit"; then state=loaded; else state=not-found; fi
-    if [ -e "/run/active/$unit" ]; then active=active; else active=inactive; fi
-    printf 'EnvironmentFiles=%s (ignore_errors=yes)\nLoadState=%s\nActiveState=%s\nUnitFileState=enabled\n' \
-        /etc/default/irqbalance "$state" "$active"
+"show -p LoadState,ActiveState,"*)
+    shift 3
+    for unit; do
+        load=not-found active=inactive sub=dead
+        if service "$unit"; then load=loaded; fi
+        if [ -e "/run/active/$unit" ]; then active=active sub=running; fi
+        cpus=
+        [ ! -e "/run/slices/$unit" ] || read -r cpus < "/run/slices/$unit"
+        case $unit in
+        *.slice) load=loaded active=active ;;
+        kubelet.service) load=loaded; look_at_kubelet ;;
+        esac
+        printf 'EnvironmentFiles=%s (ignore_errors=yes)\n' /etc/default/irqbalance
+        printf '%s=%s\n' LoadState $load ActiveState $active SubState $sub UnitFileState enabled \
+            AllowedCPUs "$cpus"
+        echo
+    done
     exit
     ;;
-"show -p Id -p AllowedCPUs "*)
-    shift 5
-    for slice; do
-        cpus=
-        [ ! -e "/run/slices/$slice" ] || read -r cpus < "/run/slices/$slice"
-        printf 'Id=%s\nAllowedCPUs=%s\n\n' "$slice" "$cpus"
+"show -p ActiveState,MainPID,"*)
+    shift 3
+    for unit; do
+        main=0 active=inactive
+        if [ -e "/run/active/$unit" ]; then active=active; read -r main < "/run/active/$unit" || main=0; fi
+        [ "$unit" != kubelet.service ] || look_at_kubelet
+        printf 'ActiveState=%s\nMainPID=%s\n' $active "$main"
+        [ "$unit" != kubelet.service ] || [ ! -e /run/kubelet.started ] ||
+            echo "ExecMainStartTimestampMonotonic=$(stat -c %Y /run/kubelet.started)"
+        echo
     done
     exit
     ;;
 esac
 exec 8> /run/systemctl.lock
 flock 8
-pid=
-[ ! -e /run/kubelet.pid ] || read -r pid < /run/kubelet.pid
-running() { { read -r _ _ state _ < "/proc/$1/stat"; } 2> /dev/null && [ "$state" != Z ]; }
-alive() { [ -n "$pid" ] && running "$pid"; }
+look_at_kubelet
 case $1,$unit in
 show,numaforge-*)
     if [ -e "/run/units/$unit" ]; then state=loaded; else state=not-found; fi
@@ -195,21 +216,6 @@ case "$*" in
             reverse "$name" "$property"
             echo "$name=${found# }"
         done
-        echo
-    done
-    exit
-    ;;
-"show -p ActiveState -p MainPID "*) # of several units
-    exec 8>&-
-    shift 9
-    for unit; do
-        if [ "$unit" = kubelet.service ]; then
-            "$0" show -p MainPID -p ActiveState -p ExecMainStartTimestampMonotonic "$unit"
-        else
-            if [ -e "/run/active/$unit" ]; then state=active; else state=inactive; fi
-            pid=$(cat "/run/active/$unit" 2> /dev/null)
-            printf 'ActiveState=%s\nMainPID=%s\n' "$state" "${pid:-0}"
-        fi
         echo
     done
     exit
@@ -303,9 +309,7 @@ start | restart)
 show)
     case $* in *InvocationID*) echo 0123; exit ;; esac
     asked=" $* "
-    main=0 sub=failed since=0
-    if alive; then main=$pid sub=running
-    elif [ -z "$pid" ]; then sub=dead; fi
+    since=0
     case $asked in *TimestampMonotonic*)
         started='' boot=
         [ ! -e /run/kubelet.started ] || read -r started < /run/kubelet.started
@@ -313,11 +317,7 @@ show)
         [ -z "$started" ] || [ "$started" != "$boot" ] || since=$(stat -c %Y /run/kubelet.started) ;;
     esac
     tell MainPID "$main"
-    case $sub in
-    running) tell ActiveState active ;;
-    dead) tell ActiveState inactive ;;
-    *) tell ActiveState failed ;;
-    esac
+    tell ActiveState $active
     tell SubState "$sub"
     tell NRestarts 0
     tell ExecMainStartTimestampMonotonic "$since"

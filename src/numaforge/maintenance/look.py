@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from numaforge import shell
 from numaforge.errors import HostUnreachableError
@@ -18,6 +19,7 @@ from numaforge.maintenance.transaction import TRANSACTIONS
 
 _LOOK = (
     "kernel_files",
+    "units",
     "node/fence",
     "node/trace",
     "node/pods",
@@ -28,6 +30,7 @@ _LOOK = (
 GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
 """The kubelet's drop-in that has a node plan itself before each start of its kubelet: an image has it."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_PROPERTIES = "LoadState,ActiveState,SubState,UnitFileState,EnvironmentFiles,AllowedCPUs"
 Ask = Callable[[str], Answer]
 """Runs a script on a node, and returns its answer."""
 
@@ -36,7 +39,8 @@ Ask = Callable[[str], Answer]
 class NodeQuery:
     """What the parts of a goal have to know of a node.
 
-    `unit` is the kubelet's, "" where there is none; `pod_roots` are folders below which kubelets keep pods.
+    `units` are those that systemd is asked about, and `unit` is the kubelet's, "" where there is none.
+    `pod_roots` are folders below which kubelets keep pods.
     """
 
     values: tuple[str, ...]
@@ -46,6 +50,7 @@ class NodeQuery:
     drop_in_folder: str
     unit: str
     pod_roots: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
 
     @property
     def script(self) -> str:
@@ -65,13 +70,14 @@ class NodeQuery:
                 "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
             )
             + shell.call("tell_part", ["pods", "tell_pods", *self.pod_roots])
+            + (shell.call("ask_units", [_PROPERTIES, *units]) if (units := self._asked_units) else "")
+            + (shell.call("tell_part", ["unit", "tell_unit", self.unit]) if self.unit else "")
             + "".join(shell.call("tell_part", [_look(part), *call]) for part, *call in self.calls)
         )
 
     @property
-    def unit_script(self) -> str:
-        """The script whose answer `read_unit` reads."""
-        return asking(shell.library("node/look") + shell.call("tell_unit", [self.unit]))
+    def _asked_units(self) -> list[str]:
+        return [*dict.fromkeys(filter(None, (*self.units, self.unit)))]
 
 
 def question(goal: Goal) -> NodeQuery:
@@ -86,20 +92,17 @@ def question(goal: Goal) -> NodeQuery:
         calls=tuple((name, *look.call) for name, look in looks.items() if look.call),
         drop_in_folder=folder if folder and "kubelet" in goal.roles else "",
         unit=kubelet.unit if kubelet else "",
+        units=tuple(unit for look in looks.values() for unit in look.units),
         pod_roots=root_dirs(install, kubelet.root_dir if kubelet else None),
     )
 
 
 def look(ask: Ask, asked: NodeQuery, announced: str | None = None) -> Found:
     """Look at a node, in one round trip; `announced` is the id of a transaction that may be handed to it."""
-
-    def unit() -> Unit:
-        return read_unit(ask(asked.unit_script)) if asked.unit else Unit(None, None, ())
-
-    return read_found(asked, ask(asked.script_of(announced)), unit)
+    return read_found(asked, ask(asked.script_of(announced)))
 
 
-def read_found(asked: NodeQuery, output: Output, unit: Callable[[], Unit]) -> Found:
+def read_found(asked: NodeQuery, output: Output) -> Found:
     """Read what the question's script has answered.
 
     Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
@@ -125,7 +128,7 @@ def read_found(asked: NodeQuery, output: Output, unit: Callable[[], Unit]) -> Fo
             contents=parse_checksums(answer, [*asked.files, *drop_ins]),
             drop_in_folder=asked.drop_in_folder or None,
         ),
-        unit=_asked_once(unit),
+        unit=partial(_unit, answer.part("unit") if asked.unit else ()),
     )
 
 
@@ -140,9 +143,9 @@ def _failure(words: Mapping[str, str]) -> FailedPlan | None:
     return FailedPlan(*(words[name] for name in names))
 
 
-def read_unit(output: Output) -> Unit:
+def _unit(lines: Sequence[str]) -> Unit:
     """Read what `tell_unit` in look.sh printed; raises HostUnreachableError where systemd does not answer."""
-    pairs = [line.partition("=") for line in Answer.of(output).lines]
+    pairs = [line.partition("=") for line in lines]
     values = {name: value for name, _, value in pairs}
     if "systemd" in values and not values.get("ActiveState"):
         raise HostUnreachableError("systemd does not say how the kubelet's unit is", remedy="run again")
@@ -151,14 +154,3 @@ def read_unit(output: Output) -> Unit:
         sub_state=values.get("SubState"),
         askers=tuple(value for name, _, value in pairs if name == "asker"),
     )
-
-
-def _asked_once(ask: Callable[[], Unit]) -> Callable[[], Unit]:
-    answers: list[Unit] = []
-
-    def unit() -> Unit:
-        if not answers:
-            answers.append(ask())
-        return answers[0]
-
-    return unit

@@ -43,13 +43,14 @@ class Look:
     """What a part has to know of a node.
 
     `values` are files of the kernel, of which the first line is read; `files` are read whole, unless their
-    text is among those that are `known`. `call` is a function of the part's look.sh with its arguments, which
-    prints lines "KEY TEXT".
+    text is among those that are `known`; systemd is asked about `units`. `call` is a function of the part's
+    look.sh with its arguments, which prints lines "KEY TEXT".
     """
 
     values: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
     call: tuple[str, ...] = ()
 
 
@@ -97,7 +98,7 @@ class Found:
     not proved yet and may still be cordoned. `plans_itself` is true of a node of an image, which is brought
     back to its own plan before each start of its kubelet. `failure` is what is not tried again by itself.
     `fingerprint` is what a change has to find again when it begins. `pods` is the evidence of pods. `unit`
-    asks systemd about the kubelet; it costs a round trip, so only what changes asks.
+    returns what systemd says of the kubelet; only what changes has to know, and raises where that is nothing.
     """
 
     files: Mapping[str, FileState]

@@ -10,22 +10,29 @@ temporary() { # NUMBER PATH: sets `new` to a name beside its target, which is in
     resolve "$2"
     new=${target%/*}/.numaforge-$1
 }
-stage() { # NUMBER PATH MODE OWNER GROUP, content as base64 on stdin: write it beside its target and flush it
+stage() { write_beside "$1" "$2" && finish_staged "$3" "$4:$5" "$new"; } # NUMBER PATH MODE OWNER GROUP, base64 on stdin
+write_beside() {                                                         # NUMBER PATH, content as base64 on stdin
     temporary "$1" "$2"
     if [ -e "$target" ] && [ ! -f "$target" ]; then
         echo "$2: is not a regular file; move it away and run again" >&2
         return 1
     fi
-    folder_of "$target" && base64 -d > "$new" && chown "$4:$5" "$new" && chmod "$3" "$new" && sync "$new"
+    folder_of "$target" && base64 -d > "$new"
+}
+finish_staged() { # MODE OWNER:GROUP FILE...: all that have these, by one program each, and flushed
+    rights=$1 owners=$2
+    shift 2
+    chown "$owners" "$@" && chmod "$rights" "$@" && sync "$@"
 }
 folder_of() { [ -d "${1%/*}/" ] || mkdir -p "${1%/*}"; } # PATH: make it
 discard() {                                              # NUMBER PATH
     temporary "$1" "$2"
     rm -f "$new"
 }
-place() { # NUMBER PATH: let the staged file take its target's place
+place() { rename_staged "$1" "$2" && sync "${target%/*}/"; } # NUMBER PATH: let the staged file take its target's place
+rename_staged() {                                            # NUMBER PATH: what is left is to flush its folder
     temporary "$1" "$2"
-    mv -f "$new" "$target" && sync "${target%/*}/"
+    mv -f "$new" "$target"
 }
 keep() { # FOLDER PATH: copy what is there now below FOLDER
     resolve "$2"

@@ -55,6 +55,9 @@ tell_unit() { # UNIT
     done
     if command -v systemctl > /dev/null 2>&1 && [ -d /run/systemd/system ]; then
         echo systemd=runs
-        systemctl show -p ActiveState -p SubState "$1"
+        for property in ActiveState SubState; do
+            unit_says "$1" "$property"
+            echo "$property=$unit_value"
+        done
     fi
 }

@@ -186,7 +186,7 @@ def probe(plan: NodePlan) -> str:
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
     folders = {role.name for role, promise in all_promises() if any(promise.asks(plan))}
     return asking(
-        shell.library("kernel_files", "verification/probe", *_shell_of(folders))
+        shell.library("kernel_files", "units", "verification/probe", *_shell_of(folders))
         + (shell.call("tell_units", [*units]) if units else "")
         + "".join(asks)
         + shell.call("tell_part", ["values", "tell_values", *_values(plan), *patterns])

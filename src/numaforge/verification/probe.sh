@@ -6,22 +6,14 @@ tell_swap() {
         [ "$device" = Filename ] || printf 'swap %s\n' "$device"
     done < /proc/swaps
 }
-# systemd is asked twice for all units: each question starts a program, and takes systemd from its work.
-tell_units() { # UNIT...; `unit_says` knows what was answered
-    said=$(systemctl show -p ActiveState -p MainPID -p ExecMainStartTimestampMonotonic -p LimitMEMLOCK "$@" 2> /dev/null)
-    units_say=$newline
-    for unit in "$@"; do # a block each, in their order
-        block=${said%%"$newline$newline"*}
-        said=${said#"$block"}
-        said=${said#"$newline$newline"}
-        for property in $block; do units_say="$units_say$unit $property$newline"; done
-        printf 'active %s\t%s\n' "$unit" "$(unit_says "$unit" ActiveState)"
+# Beside `unit_says`, which knows more of them, their states.
+tell_units() { # UNIT...
+    ask_units ActiveState,MainPID,ExecMainStartTimestampMonotonic,LimitMEMLOCK "$@"
+    for unit in "$@"; do
+        unit_says "$unit" ActiveState
+        printf 'active %s\t%s\n' "$unit" "$unit_value"
     done
     tell_enabled "$@"
-}
-unit_says() { # UNIT PROPERTY
-    value=${units_say#*"$newline$1 $2="}
-    if [ "$value" != "$units_say" ]; then printf '%s\n' "${value%%"$newline"*}"; fi
 }
 # Asked of the files that a boot reads: what `show` says of it may be older. One that systemd does not know ends the answer.
 tell_enabled() { # UNIT...
@@ -45,8 +37,9 @@ tell_ages() { # PATH...
 }
 tell_limits() { # UNIT...: those of its process, and when that started
     for unit in "$@"; do
-        pid=$(unit_says "$unit" MainPID)
-        [ -r "/proc/${pid:-0}/limits" ] || continue
+        unit_says "$unit" MainPID
+        pid=${unit_value:-0}
+        [ -r "/proc/$pid/limits" ] || continue
         printf 'host since %s\t%s\n' "$unit" "$(stat -c %Y "/proc/$pid")"
         sed -n -e "s/^Max open files *\([^ ]*\).*/host LimitNOFILE $unit	\1/p" \
             -e "s/^Max stack size *\([^ ]*\).*/host LimitSTACK $unit	\1/p" \

@@ -12,10 +12,9 @@ import pytest
 
 from numaforge import shell as scripts
 from numaforge.errors import HostUnreachableError
-from numaforge.framing import Answer
 from numaforge.kernel_files import parse_values
-from numaforge.maintenance.look import NodeQuery, look, read_found
-from numaforge.maintenance.part import Found, Unit
+from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.maintenance.part import Found
 from numaforge.programs import CHANGED_WITH
 
 
@@ -72,7 +71,7 @@ def looked(shell: list[str], asked: NodeQuery, programs: Path) -> list[str]:
 
 
 def found(asked: NodeQuery, output: list[str]) -> Found:
-    return read_found(asked, output, lambda: Unit(None, None, ()))
+    return read_found(asked, output)
 
 
 @pytest.fixture
@@ -112,25 +111,25 @@ def test_a_record_is_told_line_by_line_whatever_it_holds(
     assert said["mig"] == ("unit disabled",)
 
 
-@pytest.mark.parametrize(("unit", "asked"), [("", 1), ("kubelet.service", 2)], ids=["no unit", "a unit"])
-def test_systemd_is_asked_of_a_unit_that_is_known(
-    shell, programs: Path, tmp_path: Path, unit: str, asked: int
+@pytest.mark.parametrize(
+    ("unit", "units", "asked"),
+    [
+        pytest.param("", (), None, id="no unit"),
+        pytest.param("kubelet.service", (), "kubelet.service", id="the kubelet's"),
+        pytest.param("", ("a.slice",), "a.slice", id="another one"),
+        pytest.param("k3s.service", ("a.slice", "k3s.service"), "a.slice k3s.service", id="both, each once"),
+    ],
+)
+def test_systemd_is_asked_once_for_the_units_that_are_known(
+    shell, programs: Path, tmp_path: Path, unit: str, units: tuple[str, ...], asked: str | None
 ) -> None:
     """Of a kubelet that is down, and that a distribution runs its own way, no unit is known."""
-    query = NodeQuery((), (), (), (), "", unit)
-    scripts_run = []
-
-    def ask(script: str) -> Answer:
-        scripts_run.append(script)
-        done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=False)
-        return Answer.of(done.stdout)
-
-    try:
-        state = look(ask, query).unit().active_state
-    except HostUnreachableError:
-        state = "asked"  # no systemd answers in a container
-    assert len(scripts_run) == asked
-    assert state is None or unit
+    program(programs / "systemctl", f'echo "$*" >> {tmp_path}/asked')
+    query = NodeQuery((), (), (), (), "", unit, units=units)
+    found(query, looked(shell, query, programs))
+    log = tmp_path / "asked"
+    questions = log.read_text().splitlines() if log.exists() else []
+    assert [question.split(" ", 3)[3] for question in questions] == ([asked] if asked else [])
 
 
 def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: Path, tmp_path: Path) -> None:
@@ -138,7 +137,7 @@ def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: P
         ("interrupts", "look_interrupts", "/none", "# begin", "# end", "mask /none f", "rps none 3"),
         ("mig", "look_mig", "/none"),
     )
-    asked = NodeQuery((), (), (), calls, "", "")
+    asked = NodeQuery((), (), (), calls, "", "", units=("irqbalance.service",))
     answer = found(asked, looked(shell, asked, programs))
     said = answer.said["interrupts"]
     assert answer.answers("interrupts")["EnvironmentFile"] == f"{tmp_path}/irqbalance"
@@ -228,7 +227,8 @@ def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) 
         ("memlock", "look_memlock", "kubelet.service", "/none", "not"),
     )
     paths = ("/proc/sys/kernel/ostype", "/proc/uptime")
-    asked = NodeQuery(paths, ("/none",), (), calls, str(drop_ins), "")
+    units = ("irqbalance.service", "system.slice")
+    asked = NodeQuery(paths, ("/none",), (), calls, str(drop_ins), "kubelet.service", units=units)
     done = subprocess.run(
         [*shell, "-s"],
         input=asked.script,
@@ -238,5 +238,5 @@ def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) 
         check=True,
     )
     assert {*found(asked, done.stdout.split("\n")[:-1]).values} == {*paths}
-    programs_started = ["grep", "grep", "find", "stat", "sha256sum", "grep", "systemctl", "systemctl"]
+    programs_started = ["grep", "grep", "find", "stat", "sha256sum", "grep", "systemctl"]
     assert started.read_text().split() == programs_started

@@ -14,7 +14,6 @@ from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.maintenance.fence import Fingerprint, read_fingerprint
 from numaforge.maintenance.look import NodeQuery, read_found
-from numaforge.maintenance.part import Unit
 
 SAID = {"uptime": "77", "last": "T1 applied", "else": "x"}
 CONTENTS = {"/etc/a": "1f", "/etc/b c": "absent"}
@@ -52,7 +51,7 @@ class Host:
 
     def looked(self, folder: str, paths: list[str], *calls: tuple[str, ...]) -> dict[str, str]:
         asked = NodeQuery((), tuple(paths), (), calls, folder, "")
-        found = read_found(asked, self.run(asked.script), lambda: Unit(None, None, ()))
+        found = read_found(asked, self.run(asked.script))
         assert found.fingerprint
         return dict(found.fingerprint.contents)
 

@@ -43,7 +43,6 @@ SCRIPTS = {
     "status": status_script("T1"),
     "process": process_script("kubelet.service"),
     "look": LOOK.script,
-    "unit": LOOK.unit_script,
 }
 PACKAGE = Path(shell.__file__).parent
 LIBRARIES = sorted(
@@ -85,7 +84,9 @@ def unassigned(text: str) -> list[str]:
         check=False,
     )
     read = {complaint["message"].split()[0] for complaint in json.loads(done.stdout)}
-    together = f"{shell.library('kernel_files')}{NODE_SCRIPT}"  # roles' programs are sent with it, too
+    together = (
+        f"{shell.library('kernel_files', 'units')}{NODE_SCRIPT}"  # roles' programs are sent with it, too
+    )
     return sorted(read - assigned(together) - assigned(text))
 
 

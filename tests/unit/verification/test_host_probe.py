@@ -17,7 +17,7 @@ UNITS = ("numaforge-check.timer", "containerd.service")
 
 def told(function: str, *arguments: str, path: str) -> dict[str, str]:
     script = (
-        shell.library("kernel_files", "verification/probe", "roles/host/probe")
+        shell.library("kernel_files", "units", "verification/probe", "roles/host/probe")
         + shell.call("tell_units", [*UNITS])
         + shell.call(function, arguments)
     )
