@@ -26,7 +26,7 @@ from lab.errors import LabError
 from lab.image import Image
 from lab.interrupts import heed
 from lab.machines import GPU_SERVER, Machine, machines
-from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, UID_OF_USER, Node
+from lab.node import HOST_SEEN_FROM_NODE, KUBELET_PORT, UID_OF_USER, Node, emulator
 from lab.paths import LAB, state_directory
 from lab.ports import LOOPBACK, Reserved, is_free, reserve, reserve_block, started_on_free_ports
 from lab.process import Daemon, daemons, end_living, living
@@ -550,6 +550,7 @@ def _recipe(image: Image, shapes: dict[str, Machine], more: Mapping[str, tuple[s
         (LAB / name).read_bytes() for name in ("acpi.py", "controlplane.py", "egress.py", "node.py", "pki.py")
     ]
     recorded = [each.name for each in fields(Layout)]
+    sources.append(emulator().encode())  # another one takes no state that this one has saved
     return cache.digest(
         [image.folder.name, *binaries, repr(shapes), *recorded, *sources, *chain(*more.values())]
     )

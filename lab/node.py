@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from lab import acpi, tsc
@@ -204,6 +205,13 @@ class Node:
             raise LabError(f"the guest does not set its clock: {refusal}", where=self.name) from refusal
         if not answer.startswith("resumed"):
             raise LabError(f"the guest does not set its clock: {answer!r}", where=self.name)
+
+
+@cache
+def emulator() -> str:
+    """Return which QEMU this is, in its own words."""
+    asked = [command("qemu-system-x86_64"), "--version"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.partition("\n")[0]
 
 
 def _machine_arguments(machine: Machine) -> str:

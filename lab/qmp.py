@@ -72,14 +72,17 @@ class Monitor:
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """Run a command and return its answer; events that arrive meanwhile are passed over."""
-        self._stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
-        self._stream.flush()
-        for line in self._stream:
-            answer = json.loads(line)
-            if "error" in answer:
-                raise LabError(f"{command}: {answer['error']['desc']}", where=str(self._path))
-            if "return" in answer:
-                return answer["return"]
+        try:
+            self._stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+            self._stream.flush()
+            for line in self._stream:
+                answer = json.loads(line)
+                if "error" in answer:
+                    raise LabError(f"{command}: {answer['error']['desc']}", where=str(self._path))
+                if "return" in answer:
+                    return answer["return"]
+        except OSError as cut:
+            raise LabError(f"{command}: QEMU has gone: {cut}", where=str(self._path)) from cut
         raise LabError(f"{command}: QEMU closed the connection", where=str(self._path))
 
     def human(self, line: str) -> None:

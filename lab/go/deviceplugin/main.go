@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -77,8 +78,8 @@ func at(id, address string) *api.Device {
 }
 
 // gpus lists the GPUs in the order of their PCI addresses, which are also
-// their device ids.
-func gpus() []*api.Device {
+// their device ids: once, for none of them comes or goes.
+var gpus = sync.OnceValue(func() []*api.Device {
 	entries, err := os.ReadDir(pciDevices)
 	if err != nil {
 		log.Fatalf("list PCI devices: %v", err)
@@ -91,7 +92,7 @@ func gpus() []*api.Device {
 		}
 	}
 	return found
-}
+})
 
 type plugin struct {
 	api.UnimplementedDevicePluginServer

@@ -135,11 +135,12 @@ def prove(
                 raise HostUnreachableError(seen.no_answer, where=node)
             # After the process: what was renewed before it started is not from it.
             heartbeat = cluster.node_heartbeat(node)
+            looked = clock()
             if not counts:
                 first_heartbeat, counts, heard = heartbeat, True, False
             heard = heard or heartbeat != first_heartbeat
             settled = _manager_at_work(found, expected) is None
-            stable = good_since is not None and clock() - good_since >= settings.stable_seconds
+            stable = good_since is not None and looked - good_since >= settings.stable_seconds
             wrong = (seen.wrong,) if seen.wrong else _wrong(found, now, heard, expected)
             if not seen.wrong and not any(_not_heard(found, now, heard)):
                 wrong += runs_with.otherwise(now, anew=stable and not wrong)
@@ -160,12 +161,13 @@ def prove(
         if wrong:
             good_since, wrong_since = None, clock() if wrong_since is None else wrong_since
         else:
-            good_since, wrong_since = clock() if good_since is None else good_since, None
+            good_since, wrong_since = looked if good_since is None else good_since, None
         tell(wrong)
         flickers = wrong_since is None or clock() - wrong_since < _NO_FLICKER_SECONDS
         if wrong and clock() >= deadline + (settings.ready_seconds if flickers else 0.0):
             return Proof(wrong, continuity)
-        yield _ASK_AGAIN_SECONDS
+        # A node that is slow to answer is left alone for a while all the same.
+        yield max(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS - (clock() - begun))
 
 
 def follow(

@@ -459,6 +459,29 @@ def test_a_kubelet_that_starts_anew_with_a_boot_is_asked_what_it_runs_with_again
     assert len(times) == 3
 
 
+@pytest.mark.parametrize(
+    ("answers_after", "rests"),
+    [
+        pytest.param(0.0, 2.0, id="at once"),
+        pytest.param(0.5, 1.5, id="its answer is part of the time"),
+        pytest.param(3.0, 1.0, id="a slow one is left alone all the same"),
+    ],
+)
+def test_how_long_a_node_is_left_alone_between_two_questions(answers_after, rests):
+    world = World()
+    begun, ended = [], []
+
+    def fault(call: str) -> None:
+        if call == "process":
+            begun.append(world.time.now)
+            world.time.now += answers_after / 2  # before and after it
+            ended.append(world.time.now)
+
+    world.machine.fault = fault
+    assert wrong(world, begin(world)) == []
+    assert {later - earlier for earlier, later in zip(ended[1::2], begun[2::2], strict=False)} == {rests}
+
+
 def test_a_kubelet_that_falls_silent_within_the_stable_time_is_found_out():
     world = World()
     task = begin(world)
