@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -20,6 +21,7 @@ from numaforge.kernel_files import parse_values
 from numaforge.kubelet.config.flags import registered_name
 from numaforge.maintenance import bundle
 from numaforge.maintenance.bundle import FileState
+from numaforge.render import render_file
 from numaforge.roles import document
 from numaforge.roles.machine.promises import HOSTNAME
 from numaforge.roles.node import NodePlan
@@ -112,7 +114,11 @@ class VerifiedNode:
 
     @cached_property
     def _live_or_reason(self) -> Live | NumaforgeError:
-        return _or_reason(lambda: read_live(self._run(probe(self.plan)), self.plan))
+        return _or_reason(self._read_live)
+
+    def _read_live(self) -> Live:
+        known = planned_texts(self.plan)
+        return read_live(self._run(probe(self.plan, known)), self.plan, known)
 
     def _read_plan(self) -> NodePlan:
         files = bundle.parse_states(self._run(bundle.read_script([PLAN_PATH])))
@@ -178,8 +184,20 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-def probe(plan: NodePlan) -> str:
-    """Return the sh script whose answer `read_live` reads: everything that the plan speaks of."""
+def planned_texts(plan: NodePlan) -> list[str]:
+    """Return the texts that files of a plan are to have, but for those that depend on what is on the host."""
+    texts = []
+    for file in plan.files:
+        with suppress(NumaforgeError):  # its promise says why
+            texts.append(render_file(plan, file))
+    return texts
+
+
+def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
+    """Return the sh script whose answer `read_live` reads: everything that the plan speaks of.
+
+    The host does not send texts of files that are `known`, only that a file has them.
+    """
     promises = [promise for _, promise in all_promises()]
     patterns = dict.fromkeys(pattern for promise in promises for pattern in promise.patterns)
     units = dict.fromkeys(unit for promise in promises for unit in promise.units(plan))
@@ -190,7 +208,7 @@ def probe(plan: NodePlan) -> str:
         + (shell.call("tell_units", [*units]) if units else "")
         + "".join(asks)
         + shell.call("tell_part", ["values", "tell_values", *_values(plan), *patterns])
-        + bundle.reading([file.path for file in plan.files])
+        + bundle.reading([file.path for file in plan.files], known)
     )
 
 
@@ -200,15 +218,18 @@ def _shell_of(roles: Collection[str]) -> list[str]:
     return [name for name in found if shell.exists(name)]
 
 
-def read_live(output: Output, plan: NodePlan) -> Live:
-    """Return what the probe said; raises HostUnreachableError for an answer that is cut off."""
+def read_live(output: Output, plan: NodePlan, known: Iterable[str] = ()) -> Live:
+    """Return what the probe said, with the same `known` texts.
+
+    Raises HostUnreachableError for an answer that is cut off.
+    """
     answer = Answer.of(output)
     said: dict[str, list[tuple[str, str]]] = {}
     for line in answer.lines:
         kind, _, rest = line.partition(" ")
         name, _, value = rest.partition("\t")
         said.setdefault(kind, []).append((name, value))
-    return Live(parse_values(answer.part("values"), _values(plan)), bundle.parse_states(answer), said)
+    return Live(parse_values(answer.part("values"), _values(plan)), bundle.parse_states(answer, known), said)
 
 
 def _values(plan: NodePlan) -> list[str]:

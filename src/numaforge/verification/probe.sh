@@ -31,9 +31,7 @@ tell_enabled() { # UNIT...
     done
 }
 tell_ages() { # PATH...
-    for path in "$@"; do
-        [ ! -e "$path" ] || stat -L -c 'changed %n	%Y' "$path"
-    done
+    stat -L -c 'changed %n	%Y' "$@" 2> /dev/null || : # of those that exist
 }
 tell_limits() { # UNIT...: those of its process, and when that started
     for unit in "$@"; do

@@ -17,7 +17,7 @@ from numaforge.file_content import PlannedFile
 from numaforge.kubelet.config.comparison import differences
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.render import render_plan
+from numaforge.render import render_file, render_plan
 from numaforge.roles.capacity.plan import PredictedAllocatable
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.hugepages.files import HUGEPAGES_TMPFILES_PATH
@@ -28,7 +28,7 @@ from numaforge.roles.node import NodePlan
 from numaforge.topology.model import IdleState
 from numaforge.verification import promise, suite
 from numaforge.verification.cluster import ApiServer
-from numaforge.verification.live import Live, probe, read_live
+from numaforge.verification.live import Live, planned_texts, probe, read_live
 from numaforge.verification.login import Login, login, ssh_config
 from numaforge.verification.promise import all_promises, choices, entries
 from tests.fixtures import machines
@@ -168,6 +168,27 @@ def test_the_probe_of_interrupts_and_slices_finds_all_that_it_calls(plan):
     answer = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert answer.stderr == ""
     assert "/sys/class/net/lo/queues/rx-0/rps_cpus" in read_live(answer.stdout, busy).values
+
+
+def test_what_is_as_planned_is_not_sent_and_what_was_edited_is(plan, tmp_path):
+    paths = [str(tmp_path / name) for name in ("kept", "edited", "missing")]
+    files = tuple(replace(file, path=path) for file, path in zip(plan.files, paths, strict=False))
+    here = replace(plan, files=files, kubelet=None)
+    Path(paths[0]).write_text("as planned\n")
+    Path(paths[1]).write_text("as planned\n# mine\n")
+    known = ["as planned\n"]
+    answer = subprocess.run(["sh", "-c", probe(here, known)], capture_output=True, text=True, check=True)
+    sent = [line for line in answer.stdout.splitlines() if line.startswith("file ")]
+    assert sent == [f"file {paths[1]}"]
+    live = read_live(answer.stdout, here, known)
+    assert [file.text for file in live.files.values()] == ["as planned\n", "as planned\n# mine\n"]
+    assert [*live.changed] == paths[:2]
+
+
+def test_a_node_is_asked_for_no_text_that_its_plan_knows(plan):
+    assert {*planned_texts(plan)} >= {render_file(plan, file) for file in plan.files}
+    broken = replace(plan.files[0], path="/etc/strange", template="no-such.j2")
+    assert planned_texts(replace(plan, files=(broken,))) == []
 
 
 def test_the_probe_reads_files_with_their_rights_and_leaves_out_missing_ones(plan, tmp_path):
