@@ -3,13 +3,12 @@
 # that of its nr_hugepages; `earlier` is written like it. The kernel gives as many pages as it finds, without a
 # word: the number is read back.
 
-pages() { read -r pages < "$1"; } # PATH: sets `pages` to what is in it
-pools_each() {                    # FILE COMMAND: run it with PATH and PAGES
+pages() { head -n 1 "$1"; } # PATH
+pools_each() {              # FILE COMMAND: run it with PATH and PAGES
     while IFS=' ' read -r count path <&3; do "$2" "$path" "$count" 3<&- || return 1; done 3< "$PART/$1"
 }
 shrink() { # PATH PAGES
-    pages "$1"
-    if [ "$pages" -gt "$2" ]; then echo "$2" > "$1"; fi
+    if [ "$(pages "$1")" -gt "$2" ]; then echo "$2" > "$1"; fi
     :
 }
 fill() { # PATH PAGES: also where as many are counted, for some may be on loan and go when they fall free
@@ -17,16 +16,14 @@ fill() { # PATH PAGES: also where as many are counted, for some may be on loan a
     :
 }
 lacking() { # PATH PAGES: say what is amiss
-    pages "$1"
-    if [ "$pages" = "$2" ]; then return; fi
-    got=$pages
+    got=$(pages "$1")
+    if [ "$got" = "$2" ]; then return; fi
     pool=${1%/nr_hugepages}
     node=${pool%/hugepages/*}
     place=${node##*/}
     if [ ! -e "$node/meminfo" ]; then node=/proc place="the machine"; fi
     memory=$(sed -n 's/.*MemFree: *//p' "$node/meminfo")
-    pages "$pool/free_hugepages"
-    echo "$1: wanted $2, got $got ($pages of them free)," \
+    echo "$1: wanted $2, got $got ($(pages "$pool/free_hugepages") of them free)," \
         "$memory of memory free on $place"
 }
 set_pools() { # FILE; sets `short` to what is amiss. What shrinks comes first: its memory may serve others
@@ -46,7 +43,7 @@ hugepages_keep() {
             echo "$path: $NO_SUCH_POOL" >&2
             return 1
         fi
-        pages "$path" && printf '%s %s\n' "$pages" "$path" || return 1
+        printf '%s %s\n' "$(pages "$path")" "$path"
     done 3< "$PART/planned" > "$PART/earlier" && sync "$PART/earlier"
 }
 hugepages_apply() {
@@ -65,5 +62,5 @@ hugepages_by_hand() { # what frees memory comes first
     pools_each earlier pool_by_hand_shrink
     pools_each earlier pool_by_hand_fill
 }
-pool_by_hand_shrink() { if pages "$1" && [ "$pages" -gt "$2" ]; then printf "echo %s > '%s'; " "$2" "$1"; fi; }
-pool_by_hand_fill() { if pages "$1" && [ "$pages" -lt "$2" ]; then printf "echo %s > '%s'; " "$2" "$1"; fi; }
+pool_by_hand_shrink() { if [ "$(pages "$1")" -gt "$2" ]; then printf "echo %s > '%s'; " "$2" "$1"; fi; }
+pool_by_hand_fill() { if [ "$(pages "$1")" -lt "$2" ]; then printf "echo %s > '%s'; " "$2" "$1"; fi; }

@@ -29,8 +29,9 @@ sys.exit(r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=2).read() 
 unit_state() { systemctl show -p MainPID -p NRestarts -p SubState "$KUBELET_UNIT"; }
 managers_run() { grep -q " $MANAGERS_SOCKET\$" /proc/net/unix; }
 managers_run_as_before() { [ ! -e "$PART/managers-ran" ] || managers_run; }
-lasts() { # SECONDS WANTED: clocks that count whole ones are up to one ahead of what has passed
-    [ "$2" -eq 0 ] || [ "$1" -gt "$2" ]
+look_at_clock() { # sets `now` to hundredths of a second since the boot: whole ones are up to one ahead of what has passed
+    read -r now _ < /proc/uptime
+    now=${now%.*}${now#*.}
 }
 ask_unit() { # sets `shown` to what systemd says of it, `main_pid`, and `begun` to when that process was started
     shown=$(unit_state)
@@ -47,11 +48,12 @@ start_time() {                                                                  
     echo "${20}"
 } 2> /dev/null
 comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
-    deadline=$(($(uptime_seconds) + START_SECONDS))
+    look_at_clock
+    deadline=$((now + START_SECONDS * 100))
     steady=
     begun=
     while :; do
-        now=$(uptime_seconds)
+        look_at_clock
         main_lives || ask_unit
         case $shown in
         *SubState=auto-restart* | *SubState=failed* | *SubState=dead*)
@@ -70,9 +72,10 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
         if { [ -n "$managers" ] || [ "$now" -ge "$deadline" ]; } && health; then
             if [ "$shown" != "$steady" ]; then
                 steady=$shown
+                look_at_clock # it was not before the health was asked
                 since=$now
             fi
-            if [ -n "$managers" ] && bound_run && lasts $((now - since)) "$1"; then
+            if [ -n "$managers" ] && bound_run && [ $((now - since)) -ge $(($1 * 100)) ]; then
                 ask_unit
                 if [ "$shown" = "$steady" ]; then return 0; fi
             fi
