@@ -62,7 +62,10 @@ def _measure(environment: dict[str, str]) -> None:
     _lab(environment, "down")
     demo, _ = _lab(environment, "demo")
     _report("the demonstration, from the saved state", demo, 60)
+    begun = _begun_on_node(environment)
     _lab(environment, "reset")
+    begun -= _begun_on_node(environment)
+    print(f"{'processes and threads that it begins on the node':48s} {begun:7d}", flush=True)
     first, said = _site(environment)
     _report("site.py, everything to do", first, None)
     times = []
@@ -75,6 +78,12 @@ def _measure(environment: dict[str, str]) -> None:
 
 def _lab(environment: dict[str, str], *arguments: str) -> tuple[float, str]:
     return _timed([sys.executable, "-m", "lab", *arguments], environment)
+
+
+def _begun_on_node(environment: dict[str, str]) -> int:
+    """Return how many processes and threads the node has begun: wall time depends on others, too."""
+    _, said = _lab(environment, "ssh", "--", "cat", "/proc/stat")
+    return int(said.partition("\nprocesses ")[2].split(maxsplit=1)[0])
 
 
 def _site(environment: dict[str, str]) -> tuple[float, str]:
