@@ -13,7 +13,7 @@ import pytest
 from numaforge import shell as scripts
 from numaforge.errors import HostUnreachableError
 from numaforge.kernel_files import parse_values
-from numaforge.maintenance.look import NodeQuery, read_found
+from numaforge.maintenance.look import NodeQuery, _unit, read_found
 from numaforge.maintenance.part import Found
 from numaforge.programs import CHANGED_WITH
 
@@ -130,6 +130,13 @@ def test_systemd_is_asked_once_for_the_units_that_are_known(
     log = tmp_path / "asked"
     questions = log.read_text().splitlines() if log.exists() else []
     assert [question.split(" ", 3)[3] for question in questions] == ([asked] if asked else [])
+
+
+def test_a_systemd_that_does_not_say_how_the_kubelet_is_has_not_answered() -> None:
+    assert _unit(["asker=curl", "systemd=runs", "ActiveState=active", "SubState=running"]).runs
+    assert _unit(["asker=curl"]).active_state is None
+    with pytest.raises(HostUnreachableError, match="systemd does not say"):
+        _unit(["asker=curl", "systemd=runs", "ActiveState=", "SubState="])
 
 
 def test_what_systemd_and_its_files_say_of_irqbalance_is_told(shell, programs: Path, tmp_path: Path) -> None:
