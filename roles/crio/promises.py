@@ -38,4 +38,13 @@ def _runtime_handler(node: VerifiedNode, name: str, expected: str) -> None:
     )
 
 
-PROMISES = (Promise("runtime_handler", runtime_handler, _runtime_handler, units=_units, asks=_asks),)
+PROMISES = (
+    Promise(
+        "runtime_handler",
+        runtime_handler,
+        _runtime_handler,
+        units=_units,
+        properties=("MainPID",),
+        asks=_asks,
+    ),
+)

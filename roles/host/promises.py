@@ -86,7 +86,7 @@ def _control_groups(node: VerifiedNode, name: str, expected: int) -> None:
 
 PROMISES = (
     Promise("package_is_held", held_packages, _package_is_held, asks=_asks),
-    Promise("limit", limits, _limit, units=_units),
+    Promise("limit", limits, _limit, units=_units, properties=("MainPID",)),
     Promise("clock", clock, _clock),
     Promise("control_groups", cgroup, _control_groups),
 )

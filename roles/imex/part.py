@@ -39,7 +39,7 @@ def keys_of(plan: ImexPlan) -> dict[str, str]:
 
 def look(goal: Goal) -> Look:
     """Return the unit, the daemons that run, the keys and nodes as they are, and what was there before us."""
-    return Look(units=(UNIT,), call=("look_imex", CONFIG, NODES, RECORD, *_OURS))
+    return Look(units=(UNIT,), properties=("ActiveState",), call=("look_imex", CONFIG, NODES, RECORD, *_OURS))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:

@@ -29,6 +29,7 @@ def look(goal: Goal) -> Look:
     return Look(
         files=(IRQBALANCE_OFF_PATH,),
         units=(IRQBALANCE,),
+        properties=("LoadState", "ActiveState", "UnitFileState", "EnvironmentFiles"),
         call=("look_interrupts", BOOT_LINK, BLOCK_BEGIN, BLOCK_END, *asked),
     )
 

@@ -106,5 +106,5 @@ PROMISES = (
     Promise("interrupts_of_a_device", interrupts, _interrupts_of_a_device, asks=_asks),
     Promise("packet_steering", packet_steering, _packet_steering, values=_queues),
     Promise("cpu_mask", cpu_masks, _cpu_mask, values=values_of(cpu_masks)),
-    Promise("irqbalance", irqbalance, _irqbalance, units=_units),
+    Promise("irqbalance", irqbalance, _irqbalance, units=_units, properties=("MainPID",)),
 )

@@ -71,6 +71,7 @@ PROMISES = (
         kubelet_files,
         _the_kubelet_started_after_its_file_was_written,
         units=unit,
+        properties=("MainPID", "ExecMainStartTimestampMonotonic"),
         asks=_asks,
     ),
     Promise("unit_state", unit, unit_state),

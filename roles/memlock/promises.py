@@ -20,4 +20,13 @@ def _memlock(node: VerifiedNode, name: str, expected: str) -> None:
     assert node.live.of("memlock").get(name) == expected
 
 
-PROMISES = (Promise("memlock", memlock, _memlock, units=memlock, asks=asks_names("tell_memlock", memlock)),)
+PROMISES = (
+    Promise(
+        "memlock",
+        memlock,
+        _memlock,
+        units=memlock,
+        properties=("LimitMEMLOCK",),
+        asks=asks_names("tell_memlock", memlock),
+    ),
+)

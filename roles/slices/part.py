@@ -17,7 +17,7 @@ RECORD = "/etc/numaforge/slices"
 
 def look(goal: Goal) -> Look:
     """Return the question about the slices' CPUs, and what they had before the first plan."""
-    return Look(units=tuple(SLICES), call=("look_system", RECORD, *SLICES))
+    return Look(units=tuple(SLICES), properties=("AllowedCPUs",), call=("look_system", RECORD, *SLICES))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:

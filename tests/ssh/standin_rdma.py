@@ -119,7 +119,7 @@ case "$*" in
     printf 'MainPID=%s\nLimitMEMLOCK=%s\nLoadState=%s\n' "$(main "$unit")" "$(limit "$unit")" $state
     exit
     ;;
-"show -p ActiveState,MainPID,"*)
+"show -p ActiveState,"*LimitMEMLOCK*)
     properties=$3
     shift 3
     for unit; do

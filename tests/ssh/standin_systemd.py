@@ -113,7 +113,7 @@ look_at_kubelet() {
     elif [ -z "$pid" ]; then active=inactive sub=dead; fi
 }
 case "$*" in # every run asks this: it waits for no job, and reads what is renamed into place
-"show -p LoadState,ActiveState,"*)
+"show -p ActiveState,SubState,"* | "show -p ActiveState,SubState "*)
     shift 3
     for unit; do
         load=not-found active=inactive sub=dead
@@ -132,7 +132,7 @@ case "$*" in # every run asks this: it waits for no job, and reads what is renam
     done
     exit
     ;;
-"show -p ActiveState,MainPID,"*)
+"show -p ActiveState,"*)
     shift 3
     for unit; do
         main=0 active=inactive

@@ -30,7 +30,7 @@ _LOOK = (
 GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
 """The kubelet's drop-in that has a node plan itself before each start of its kubelet: an image has it."""
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_PROPERTIES = "LoadState,ActiveState,SubState,UnitFileState,EnvironmentFiles,AllowedCPUs"
+_KUBELET_PROPERTIES = ("ActiveState", "SubState")
 Ask = Callable[[str], Answer]
 """Runs a script on a node, and returns its answer."""
 
@@ -39,7 +39,7 @@ Ask = Callable[[str], Answer]
 class NodeQuery:
     """What the parts of a goal have to know of a node.
 
-    `units` are those that systemd is asked about, and `unit` is the kubelet's, "" where there is none.
+    Systemd is asked for `properties` of `units`, and how `unit` is, the kubelet's, "" where there is none.
     `pod_roots` are folders below which kubelets keep pods.
     """
 
@@ -51,6 +51,7 @@ class NodeQuery:
     unit: str
     pod_roots: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
 
     @property
     def script(self) -> str:
@@ -70,14 +71,16 @@ class NodeQuery:
                 "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
             )
             + shell.call("tell_part", ["pods", "tell_pods", *self.pod_roots])
-            + (shell.call("ask_units", [_PROPERTIES, *units]) if (units := self._asked_units) else "")
+            + self._question_to_systemd
             + (shell.call("tell_part", ["unit", "tell_unit", self.unit]) if self.unit else "")
             + "".join(shell.call("tell_part", [_look(part), *call]) for part, *call in self.calls)
         )
 
     @property
-    def _asked_units(self) -> list[str]:
-        return [*dict.fromkeys(filter(None, (*self.units, self.unit)))]
+    def _question_to_systemd(self) -> str:
+        units = dict.fromkeys((*self.units, *([self.unit] if self.unit else [])))
+        properties = dict.fromkeys((*_KUBELET_PROPERTIES, *self.properties))
+        return shell.call("ask_units", [",".join(properties), *units]) if units else ""
 
 
 def question(goal: Goal) -> NodeQuery:
@@ -93,6 +96,7 @@ def question(goal: Goal) -> NodeQuery:
         drop_in_folder=folder if folder and "kubelet" in goal.roles else "",
         unit=kubelet.unit if kubelet else "",
         units=tuple(unit for look in looks.values() for unit in look.units),
+        properties=tuple(each for look in looks.values() for each in look.properties),
         pod_roots=root_dirs(install, kubelet.root_dir if kubelet else None),
     )
 

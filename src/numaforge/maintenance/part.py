@@ -43,14 +43,15 @@ class Look:
     """What a part has to know of a node.
 
     `values` are files of the kernel, of which the first line is read; `files` are read whole, unless their
-    text is among those that are `known`; systemd is asked about `units`. `call` is a function of the part's
-    look.sh with its arguments, which prints lines "KEY TEXT".
+    text is among those that are `known`; systemd is asked for `properties` of `units`. `call` is a function
+    of the part's look.sh with its arguments, which prints lines "KEY TEXT".
     """
 
     values: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
     call: tuple[str, ...] = ()
 
 

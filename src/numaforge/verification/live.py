@@ -201,11 +201,12 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
     promises = [promise for _, promise in all_promises()]
     patterns = dict.fromkeys(pattern for promise in promises for pattern in promise.patterns)
     units = dict.fromkeys(unit for promise in promises for unit in promise.units(plan))
+    properties = dict.fromkeys(each for promise in promises for each in promise.properties)
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
     folders = {role.name for role, promise in all_promises() if any(promise.asks(plan))}
     return asking(
         shell.library("kernel_files", "units", "verification/probe", *_shell_of(folders))
-        + (shell.call("tell_units", [*units]) if units else "")
+        + (shell.call("tell_units", [",".join(properties), *units]) if units else "")
         + "".join(asks)
         + shell.call("tell_part", ["values", "tell_values", *_values(plan), *patterns])
         + bundle.reading([file.path for file in plan.files], known)

@@ -7,8 +7,10 @@ tell_swap() {
     done < /proc/swaps
 }
 # Beside `unit_says`, which knows more of them, their states.
-tell_units() { # UNIT...
-    ask_units ActiveState,MainPID,ExecMainStartTimestampMonotonic,LimitMEMLOCK "$@"
+tell_units() { # PROPERTY,... UNIT...
+    properties=ActiveState,$1
+    shift
+    ask_units "$properties" "$@"
     for unit in "$@"; do
         unit_says "$unit" ActiveState
         printf 'active %s\t%s\n' "$unit" "$unit_value"

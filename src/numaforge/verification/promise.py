@@ -29,8 +29,8 @@ class Promise:
 
     `holds` fails where the live node is otherwise; it takes the node, the entry's name and what is expected,
     and may ask for the suite's fixtures by name. `values` are files of the kernel of which it needs the first
-    line, `patterns` such files of all CPUs or pools, `units` those that systemd is asked about, `asks` calls
-    of shell functions (the role's probe.sh), which may know of units.
+    line, `patterns` such files of all CPUs or pools; systemd is asked whether `units` are active, and for
+    their `properties`; `asks` are calls of shell functions (the role's probe.sh), which know what it said.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Promise:
     values: Callable[[NodePlan], Iterable[str]] = _nothing
     patterns: tuple[str, ...] = ()
     units: Callable[[NodePlan], Iterable[str]] = _nothing
+    properties: tuple[str, ...] = ()
     asks: Callable[[NodePlan], Iterable[str]] = _nothing
 
 

@@ -125,11 +125,12 @@ def test_systemd_is_asked_once_for_the_units_that_are_known(
 ) -> None:
     """Of a kubelet that is down, and that a distribution runs its own way, no unit is known."""
     program(programs / "systemctl", f'echo "$*" >> {tmp_path}/asked')
-    query = NodeQuery((), (), (), (), "", unit, units=units)
+    query = NodeQuery((), (), (), (), "", unit, units=units, properties=("ActiveState", "AllowedCPUs"))
     found(query, looked(shell, query, programs))
     log = tmp_path / "asked"
     questions = log.read_text().splitlines() if log.exists() else []
-    assert [question.split(" ", 3)[3] for question in questions] == ([asked] if asked else [])
+    expected = [f"show -p ActiveState,SubState,AllowedCPUs {asked}"] if asked else []
+    assert questions == expected
 
 
 def test_a_systemd_that_does_not_say_how_the_kubelet_is_has_not_answered() -> None:

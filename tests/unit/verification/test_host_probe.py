@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.verification.live import Live
+from numaforge.verification.promise import all_promises
 
 UNITS = ("numaforge-check.timer", "containerd.service")
 
@@ -18,7 +20,7 @@ UNITS = ("numaforge-check.timer", "containerd.service")
 def told(function: str, *arguments: str, path: str) -> dict[str, str]:
     script = (
         shell.library("kernel_files", "units", "verification/probe", "roles/host/probe")
-        + f"tell_units {' '.join(UNITS)} > /dev/null\n"
+        + f"tell_units MainPID {' '.join(UNITS)} > /dev/null\n"
         + shell.call(function, arguments)
     )
     done = subprocess.run(
@@ -39,7 +41,7 @@ def path(tmp_path):
     It knows no unit "strange.service": it prints no word for it, and says so on stderr.
     """
     systemctl = f"""#!/bin/sh
-echo "$1" >> {tmp_path}/asked
+echo "$*" >> {tmp_path}/asked
 case $1 in
 show)
     for unit; do
@@ -70,13 +72,23 @@ esac
 
 
 def units(path, *names):
-    said = told("tell_units", *names, path=path)
+    said = told("tell_units", "MainPID", *names, path=path)
     return [(said[f"active {name}"], said[f"enabled {name}"]) for name in names]
 
 
 def test_systemd_is_asked_twice_for_all_units(path):
     told(":", path=path)
-    assert Path(path, "asked").read_text().split() == ["show", "is-enabled"]
+    units = " ".join(UNITS)
+    asked = [f"show -p ActiveState,MainPID {units}", f"is-enabled {units}"]
+    assert Path(path, "asked").read_text().splitlines() == asked
+
+
+@pytest.mark.parametrize("role", [*dict.fromkeys(role for role, _ in all_promises())], ids=lambda r: r.name)
+def test_a_role_names_what_its_shell_reads_of_units(role):
+    asked = {each for owner, promise in all_promises() if owner is role for each in promise.properties}
+    probe = f"roles/{role.name}/probe"
+    read = re.findall(r"unit_says \S+ (\w+)", shell.library(probe) if shell.exists(probe) else "")
+    assert {*read} <= {"ActiveState", *asked}
 
 
 @pytest.mark.parametrize(
