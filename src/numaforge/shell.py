@@ -11,6 +11,7 @@ from pathlib import Path
 from numaforge.errors import HostError
 
 _PACKAGE = Path(__file__).parent
+_AT_ONCE = 'case ${BASH_VERSION-} in ?*) eval "$(cat)"; exit ;; esac\n'
 
 
 @cache
@@ -36,6 +37,14 @@ def call(function: str, arguments: Sequence[str] = (), data: str = "") -> str:
     """
     here = f" <<'END_OF_DATA'\n{data}END_OF_DATA\n" if data else "\n"
     return f"numaforge_main() {{\n{shlex.join([function, *arguments])}{here}}}\nnumaforge_main || exit 1\n"
+
+
+def on_stdin(script: str) -> str:
+    """Return a script for the stdin of `sh -s`, which bash would read byte by byte, with a read(2) for each.
+
+    Programs of the script find nothing more on stdin.
+    """
+    return _AT_ONCE + script
 
 
 def line(text: str) -> str:

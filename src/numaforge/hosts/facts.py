@@ -7,6 +7,7 @@ from pathlib import Path
 from paramiko import SSHException
 from pyinfra.api import FactBase, Host
 
+from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer
@@ -105,7 +106,9 @@ def _ask(
     how = {"as_root": True, "_sudo": False} if as_root else {}
     try:
         with connection.within(host, seconds or datum(host, ANSWER_SECONDS)):
-            output = host.get_fact(ScriptOutput, _stdin=script_text, _ignore_errors=True, **how)
+            output = host.get_fact(
+                ScriptOutput, _stdin=shell.on_stdin(script_text), _ignore_errors=True, **how
+            )
         answer = Answer.of(output) if output else None
         if answer and (as_root or not answer.status):  # a capture that ends badly has its answer all the same
             return answer

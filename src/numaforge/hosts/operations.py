@@ -11,6 +11,7 @@ from pyinfra.api import Host, State, StringCommand, operation
 from pyinfra.api.arguments_typed import PyinfraOperation
 from pyinfra.api.command import FunctionCommand
 
+from numaforge import shell
 from numaforge.errors import NumaforgeError
 from numaforge.hosts.failures import fault, print_error
 
@@ -65,4 +66,4 @@ def host_command(
 
 def script_command(script_text: str) -> StringCommand:
     """Make an operation's command that runs a script; a host that does not end it in time fails alone."""
-    return StringCommand("exec", "sh", "-s", _stdin=script_text, _timeout=COMMAND_SECONDS)
+    return StringCommand("exec", "sh", "-s", _stdin=shell.on_stdin(script_text), _timeout=COMMAND_SECONDS)

@@ -8,6 +8,7 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.connectors.base import BaseConnector
 from pyinfra.connectors.util import CommandOutput
 
+from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer
 from numaforge.hosts.connection import CUT, hang_up, is_open, new_connection, within
@@ -53,7 +54,7 @@ def _run(host: Host, connector: BaseConnector, script_text: str) -> CommandOutpu
         StringCommand("exec", "sh", "-s"),
         print_output=False,
         print_input=False,
-        _stdin=script_text,
+        _stdin=shell.on_stdin(script_text),
         _sudo=bool(host.data.get("_sudo")),
     )
     return output

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from numaforge import shell as scripts
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer, asking
 from numaforge.hosts.facts import ScriptOutput
@@ -109,3 +110,24 @@ def test_a_packed_answer_that_is_cut_off_is_refused(run, programs) -> None:
 def test_a_packed_answer_that_is_none_is_refused() -> None:
     with pytest.raises(HostError, match="cannot be unpacked"):
         Answer.of(["numaforge answers", "numaforge packed", "bm9uc2Vuc2U="])
+
+
+def test_a_script_on_stdin_runs_as_any_other(shell) -> None:
+    """It has its arguments, words, traps and the status of its last command; nothing is left for cat."""
+    script = """printf '%s\\n' "$#" "$2" "it's \\$HOME \\\\"
+cat
+trap 'echo ended with $?' EXIT
+(exit 7)
+"""
+    command = [*shell, "-s", "a b", "c"]
+    done = subprocess.run(
+        command, input=scripts.on_stdin(script), capture_output=True, text=True, check=False
+    )
+    said = ["2", "c", "it's $HOME \\", "ended with 7"]
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == (said, "", 7)
+
+
+def test_no_shell_reads_a_script_byte_by_byte(run) -> None:
+    script = f": {'x' * 50_000}\nexec cat /proc/self/io\n"
+    (reads,) = (line for line in run("-s", stdin=scripts.on_stdin(script)) if line.startswith("syscr: "))
+    assert int(reads.removeprefix("syscr: ")) < 1000
