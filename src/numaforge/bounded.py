@@ -11,6 +11,7 @@ import subprocess
 import time
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
@@ -71,13 +72,15 @@ def run(
     command: Sequence[str] | bytes,
     *,
     stdin: IO[bytes] | int = subprocess.DEVNULL,
+    reply: Callable[[bytes], bytes | None] | None = None,
     where: str | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program that asks another machine, without input or with a file's, and return both outputs.
 
-    A text is run by the shell. Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has
-    ended then.
+    A text is run by the shell. With `reply` the program's input is what that returns for its output so far,
+    None to be asked again once there is more; the program has to read all of it before it prints more than a
+    pipe holds. Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has ended then.
     """
     allowance = Allowance(where)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -85,7 +88,7 @@ def run(
         subprocess.Popen(
             command,
             shell=isinstance(command, bytes),
-            stdin=stdin,
+            stdin=subprocess.PIPE if reply else stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process,
@@ -103,6 +106,11 @@ def run(
                         parts[key.fileobj].append(allowance.spend(chunk))
                     else:
                         selector.unregister(key.fileobj)
+                if reply and (given := reply(b"".join(parts[process.stdout]))) is not None:
+                    _give(process, given)
+                    reply = None
+            if reply:
+                _give(process, b"")
             process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
         except BaseException:
             process.kill()
@@ -117,6 +125,13 @@ def run_script(script: str, *arguments: str, timeout: float) -> subprocess.Compl
         stdin.write(script.encode("utf-8", "surrogateescape"))
         stdin.seek(0)
         return run(["sh", "-s", *arguments], stdin=stdin, timeout=timeout)
+
+
+def _give(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Write a program's whole input; one that has ended reads none."""
+    if process.stdin:
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(data)
 
 
 def _wait_until(deadline: float | None, command: Sequence[str] | bytes, timeout: float | None) -> None:

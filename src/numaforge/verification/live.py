@@ -1,20 +1,23 @@
-"""A host as it is now: its plan, and everything the plan speaks of, each read with one command."""
+"""A host as it is now: its plan, and everything the plan speaks of, read in one login."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
 import pytest
 from testinfra.backend.base import CommandResult
+from testinfra.backend.local import LocalBackend
+from testinfra.backend.ssh import SshBackend
 from testinfra.host import Host
 
 from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.file_content import PLAN_PATH
 from numaforge.framing import Answer, Output, asking
 from numaforge.kernel_files import parse_values
@@ -32,6 +35,11 @@ Found = TypeVar("Found")
 _NOT_ROOT = 77  # as_root.sh says so
 NOT_INSTALLED = 127  # as a shell reports a program that is not there
 _AS_ROOT = shell.library("verification/as_root")
+_INTERACTIVE = (LocalBackend, SshBackend)
+"""The connections whose program takes input, and prints what a host says as it is said."""
+Reply = Callable[[bytes], bytes | None]
+REPLY: ContextVar[Reply | None] = ContextVar("REPLY", default=None)
+"""What replies to the host that testinfra connects to now, as `bounded.run` takes it."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,8 @@ class VerifiedNode:
         self.host = host
         self.id: str = host.backend.get_pytest_id()
         self.unreachable = False
+        self._question: _Question | None = None
+        self._said = ""
 
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
@@ -116,20 +126,37 @@ class VerifiedNode:
     def _live_or_reason(self) -> Live | NumaforgeError:
         return _or_reason(self._read_live)
 
-    def _read_live(self) -> Live:
-        known = planned_texts(self.plan)
-        return read_live(self._run(probe(self.plan, known)), self.plan, known)
-
     def _read_plan(self) -> NodePlan:
-        files = bundle.parse_states(self._run(bundle.read_script([PLAN_PATH])))
-        if PLAN_PATH not in files:
-            raise HostError(
-                f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first"
-            )
+        """Read the plan; where a reply reaches the host, it says in the same login how it is."""
+        ask = bundle.read_script([PLAN_PATH])
+        if type(self.host.backend) not in _INTERACTIVE:
+            return _plan(self._run(ask))
+        waiting = REPLY.set(self._reply)
         try:
-            return document.loads(files[PLAN_PATH].text)
-        except NumaforgeError as error:
-            raise error.at(PLAN_PATH) from error
+            said = self._run(f"{ask}exec sh -s\n")
+        finally:
+            REPLY.reset(waiting)
+        if self._question is None:
+            return _plan(said)
+        self._said = said[self._question.after :]
+        return self._question.plan
+
+    def _reply(self, said: bytes) -> bytes | None:
+        """Return the question how a host is, once its plan has come; nothing where that cannot be used."""
+        text = _text(said)
+        try:
+            answer = Answer.of(text)
+        except HostUnreachableError:
+            return None
+        with suppress(Exception):  # who reads the answer meets it again
+            self._question = _Question.about(_plan(answer), after=len(text))
+        script = shell.on_stdin(self._question.script) if self._question else ""
+        return script.encode("utf-8", "surrogateescape")
+
+    def _read_live(self) -> Live:
+        question = self._question or _Question.about(self.plan)
+        said = self._said or self._run(question.script)
+        return read_live(said, question.plan, question.known)
 
     def prove(self, script: str) -> str:
         """Run something that takes its time on the host, as root, and return what it says.
@@ -146,7 +173,7 @@ class VerifiedNode:
             pytest.fail(f"ended with {answer.rc}: {answer.stderr.strip()}", pytrace=False)
         return str(answer.stdout)
 
-    def _run(self, script: str) -> Answer:
+    def _run(self, script: str) -> str:
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
         except TooMuchOutputError:
@@ -166,12 +193,45 @@ class VerifiedNode:
             raise HostError(
                 f"could not be read: {answer.stderr.strip()}", remedy="try the same login by hand"
             )
-        return Answer.of(str(answer.stdout))
+        return _text(answer.stdout_bytes)
 
     def _need(self, found: Found | NumaforgeError) -> Found:
         if isinstance(found, NumaforgeError):
             pytest.fail(str(found.at(self.id)), pytrace=False)
         return found
+
+
+@dataclass(frozen=True)
+class _Question:
+    """How a host is that has a plan; it does not send the `known` texts of files.
+
+    What it says begins `after` so many characters of its output.
+    """
+
+    plan: NodePlan
+    known: Sequence[str]
+    script: str
+    after: int = 0
+
+    @classmethod
+    def about(cls, plan: NodePlan, after: int = 0) -> _Question:
+        known = planned_texts(plan)
+        return cls(plan, known, probe(plan, known), after)
+
+
+def _plan(output: Output) -> NodePlan:
+    """Read a host's plan from its answer; raises NumaforgeError where it has none that can be used."""
+    files = bundle.parse_states(Answer.of(output))
+    if PLAN_PATH not in files:
+        raise HostError(f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first")
+    try:
+        return document.loads(files[PLAN_PATH].text)
+    except NumaforgeError as error:
+        raise error.at(PLAN_PATH) from error
+
+
+def _text(said: bytes) -> str:
+    return said.decode("utf-8", "surrogateescape")
 
 
 def _why(error: Exception) -> str:

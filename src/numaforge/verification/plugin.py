@@ -16,7 +16,7 @@ from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.roles import ROLES
 from numaforge.verification import suite
 from numaforge.verification.cluster import ApiServer
-from numaforge.verification.live import VerifiedNode
+from numaforge.verification.live import REPLY, VerifiedNode
 from numaforge.verification.promise import entries
 
 ACTIVE = ("loopback", "bandwidth")  # each includes those before it
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _run_within_the_limit(backend: Any, command: str, *arguments: str) -> CommandResult:
     """Run a backend's program, such as ssh, in the place of testinfra's call, which keeps all output."""
     words = backend.encode(backend.quote(command, *arguments))
-    done = bounded.run(words)
+    done = bounded.run(words, reply=REPLY.get())
     return backend.result(done.returncode, words, done.stdout, done.stderr)
 
 
