@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from numaforge.file_content import PLAN_PATH
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles import document
+from numaforge.verification import suite
+from numaforge.verification.login import login, ssh_config
+from tests.fixtures import machines
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
@@ -98,3 +107,29 @@ def test_a_login_that_the_suite_cannot_use_is_refused_before_anything_is_touched
     assert "goes through" in said
     assert "the verification suite cannot log in: root@127.0.0.1: Permission denied" in said
     assert "let ssh in without a question, by a key or an agent, or go without it: verify: False" in said
+
+
+@pytest.mark.parametrize(
+    ("connection", "logins"),
+    [
+        pytest.param("ssh", 1, id="in one login"),
+        pytest.param("safe-ssh", 2, id="in two where all that a command says comes at its end"),
+    ],
+)
+def test_a_host_says_how_it_is(
+    start_sandbox: StartSandbox, tmp_path: Path, connection: str, logins: int
+) -> None:
+    bare = replace(machines.two_cpu_vm(), kubelet=None)
+    plan = plan_node(bare, load_profile({"name": "p", "tuning": {"sysctls": {"vm.swappiness": 1}}}))
+    sandbox = start_sandbox({**machine(), PLAN_PATH: document.dumps(plan)})
+    sandbox.log_in_with("echo one >> /run/logins")
+    reached = login("node", "SSHConnector", sandbox.data())
+    config, report = tmp_path / "ssh_config", tmp_path / "report.xml"
+    config.write_text(ssh_config([reached]))
+    named = replace(reached, host=f"{connection}://node")
+    command = suite.command([named], config, f"--junitxml={report}", "-k", "sysctl or promises_something")
+    subprocess.run(command, env=suite.environment(), stdout=subprocess.DEVNULL, check=False)
+    found = {each.name.partition("[")[0]: each for each in suite.results(report)}
+    assert found["test_the_host_has_a_plan_that_promises_something"].outcome == "passed"
+    assert found["test_sysctl"].reason.endswith("['60'] where the plan says ['1']")
+    assert sandbox.path("/run/logins").read_text().split() == ["one"] * logins

@@ -81,6 +81,28 @@ def test_a_program_that_closes_its_outputs_is_ended_in_time():
         run(b"exec sleep 1000 >&- 2>&-", timeout=0.1)
 
 
+@pytest.mark.parametrize(
+    ("script", "understood", "reply", "out"),
+    [
+        pytest.param(b"echo a; cat", b"a", b"b", b"a\nb", id="once it is understood"),
+        pytest.param(
+            b"echo a; sleep 0.1; echo b; cat", b"b", b"c", b"a\nb\nc", id="which may take more of it"
+        ),
+        pytest.param(b"echo a; wc -c", b"a", b"x" * 2**20, b"a\n1048576\n", id="with much"),
+        pytest.param(b"echo a; cat", b"a", b"", b"a\n", id="or with nothing"),
+        pytest.param(b"echo a", b"b", b"x", b"a\n", id="but for one that ends before"),
+        pytest.param(b"exec 0<&-; echo a", b"a", b"x" * 2**20, b"a\n", id="and for one that does not read"),
+    ],
+)
+def test_a_program_is_replied_to(script, understood, reply, out):
+    assert run(script, reply=lambda said: reply if understood in said else None).stdout == out
+
+
+def test_an_error_in_a_reply_ends_the_program():
+    with pytest.raises(ZeroDivisionError):
+        run(b"echo a; exec sleep 1000", reply=lambda _: b"%d" % (1 // 0))
+
+
 @pytest.mark.parametrize("filling", [b"\0", b"\n"], ids=["zeros", "empty lines"])
 def test_a_packed_answer_is_unpacked_up_to_the_limit(filling):
     pack = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
