@@ -224,7 +224,7 @@ def test_gpus_that_are_to_be_cut_and_have_no_driver_to_cut_them_hold_the_kubelet
 
 def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:
     node.run(f"rm {PROGRAM}")
-    assert "not found" in held(node)
+    assert f"{PROGRAM}: " in held(node)  # what follows is the shell's own words
 
 
 def test_where_nothing_can_be_written_the_kubelet_is_held(node: Sandbox) -> None:

@@ -164,7 +164,7 @@ def test_channels_in_use_are_a_live_domain(node: Sandbox) -> None:
 
 def look(node: Sandbox) -> list[str]:
     library = shell.library("kernel_files", "units", "node/look", "roles/imex/state", "roles/imex/look")
-    asked = shell.call("ask_units", ["LoadState,ActiveState,SubState", UNIT])
+    asked = shell.call("ask_units", ["ActiveState,SubState", UNIT])
     asked += shell.call("look_imex", [CONFIG, NODES, RECORD, "IMEX_CMD_ENABLED"])
     return node.run(f"{library}\n{asked}").stdout.splitlines()
 

@@ -380,7 +380,7 @@ def test_a_file_edited_after_the_look_is_not_overwritten_and_named(node: Sandbox
     node.run("mv /usr/local/bin/systemctl /usr/local/bin/systemctl.real")
     node.path("/usr/local/bin/systemctl").write_text(
         f"""#!/bin/sh
-case "$*" in *"-p LoadState,"*) [ ! -e /run/edit ] || echo '# mine' >> {CONFIG} ;; esac
+case "$*" in *"-p ActiveState,SubState"*) [ ! -e /run/edit ] || echo '# mine' >> {CONFIG} ;; esac
 exec systemctl.real "$@"
 """
     )

@@ -21,7 +21,7 @@ DEFRAG = "/sys/kernel/mm/transparent_hugepage/defrag"
 
 
 SYSTEMCTL = """#!/bin/sh
-case $3 in ActiveState,*) ;; *) exec /usr/bin/systemctl "$@" ;; esac
+case $3 in ActiveState,MainPID*) ;; *) exec /usr/bin/systemctl "$@" ;; esac
 shift 3
 for unit; do printf 'ActiveState=inactive\nMainPID=0\n\n'; done
 """
