@@ -1,6 +1,8 @@
 # shellcheck shell=sh
 
-look_imex() { # CONFIG NODES RECORD KEY...
+look_imex() { # PLANNED CONFIG NODES RECORD KEY...: all that it says, where it is planned, "" for not, or was once
+    if [ -z "$1" ] && [ ! -e "$4" ]; then return; fi
+    shift
     if command -v nvidia-imex > /dev/null 2>&1; then echo "program yes"; fi
     echo "unit $(imex_unit_state)"
     unit_says nvidia-imex.service ActiveState

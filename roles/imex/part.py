@@ -38,8 +38,16 @@ def keys_of(plan: ImexPlan) -> dict[str, str]:
 
 
 def look(goal: Goal) -> Look:
-    """Return the unit, the daemons that run, the keys and nodes as they are, and what was there before us."""
-    return Look(units=(UNIT,), properties=("ActiveState",), call=("look_imex", CONFIG, NODES, RECORD, *_OURS))
+    """Return the unit, the daemons that run, the keys and nodes as they are, and what was there before us.
+
+    Nothing is said of a host on which numaforge has nothing to do with IMEX.
+    """
+    planned = "" if goal.plan.imex.mode is None else "planned"
+    return Look(
+        units=(UNIT,),
+        properties=("ActiveState",),
+        call=("look_imex", planned, CONFIG, NODES, RECORD, *_OURS),
+    )
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:

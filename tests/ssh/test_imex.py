@@ -162,10 +162,10 @@ def test_channels_in_use_are_a_live_domain(node: Sandbox) -> None:
     assert state(node) == ("enabled", True)
 
 
-def look(node: Sandbox) -> list[str]:
+def look(node: Sandbox, planned: str = "planned") -> list[str]:
     library = shell.library("kernel_files", "units", "node/look", "roles/imex/state", "roles/imex/look")
     asked = shell.call("ask_units", ["ActiveState,SubState", UNIT])
-    asked += shell.call("look_imex", [CONFIG, NODES, RECORD, "IMEX_CMD_ENABLED"])
+    asked += shell.call("look_imex", [planned, CONFIG, NODES, RECORD, "IMEX_CMD_ENABLED"])
     return node.run(f"{library}\n{asked}").stdout.splitlines()
 
 
@@ -179,6 +179,12 @@ def test_what_a_look_tells(node: Sandbox) -> None:
         "node 10.0.0.1",
         "key IMEX_CMD_ENABLED=0",
     ]
+
+
+def test_of_a_host_that_numaforge_leaves_alone_a_look_tells_nothing(node: Sandbox) -> None:
+    assert look(node, planned="") == []
+    node.run(f"mkdir -p /etc/numaforge && echo enabled > {RECORD}")
+    assert "recorded enabled" in look(node, planned="")
 
 
 STEPS = ("stop imex", "apply imex", "start imex", "prove imex")

@@ -24,6 +24,11 @@ def run(shell: list[str], script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(shell, input=script, capture_output=True, text=True, timeout=60, check=False)
 
 
+def test_programs_speak_one_language_whoever_logs_in(shell: list[str], monkeypatch) -> None:
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    assert Answer.of(run(shell, asking("env | grep ^LC_ALL=")).stdout).lines == ("LC_ALL=C",)
+
+
 @pytest.mark.parametrize(
     ("script", "parts"),
     [

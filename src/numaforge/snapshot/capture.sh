@@ -15,9 +15,6 @@
 # POSIX sh and nothing else: it runs under dash and busybox, and needs no program that they do not bring.
 # Where the first argument is `packed`, every byte of the output arrives as it is, and little is printed in hex. With
 # the second, `root`, it runs as root. A process costs more than all else here: it is what is saved.
-LC_ALL=C
-export LC_ALL
-
 tab=$(printf '\t')
 IFS=" $tab$newline"
 
