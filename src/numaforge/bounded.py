@@ -72,7 +72,7 @@ def run(
     command: Sequence[str] | bytes,
     *,
     stdin: IO[bytes] | int = subprocess.DEVNULL,
-    reply: Callable[[bytes], bytes | None] | None = None,
+    reply: Callable[[bytearray], bytes | None] | None = None,
     where: str | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
@@ -94,7 +94,7 @@ def run(
         ) as process,
         selectors.DefaultSelector() as selector,
     ):
-        parts: dict[object, list[bytes]] = {process.stdout: [], process.stderr: []}
+        said: dict[object, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 selector.register(stream, selectors.EVENT_READ)
@@ -103,10 +103,10 @@ def run(
                 _wait_until(deadline, command, timeout)
                 for key, _ in selector.select(None if deadline is None else deadline - time.monotonic()):
                     if chunk := os.read(key.fd, _CHUNK):
-                        parts[key.fileobj].append(allowance.spend(chunk))
+                        said[key.fileobj] += allowance.spend(chunk)
                     else:
                         selector.unregister(key.fileobj)
-                if reply and (given := reply(b"".join(parts[process.stdout]))) is not None:
+                if reply and (given := reply(said[process.stdout])) is not None:
                     _give(process, given)
                     reply = None
             if reply:
@@ -115,7 +115,7 @@ def run(
         except BaseException:
             process.kill()
             raise
-    out, err = (b"".join(parts[stream]) for stream in (process.stdout, process.stderr))
+    out, err = (bytes(said[stream]) for stream in (process.stdout, process.stderr))
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

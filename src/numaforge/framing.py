@@ -39,6 +39,11 @@ def asking(script_text: str) -> str:
     )
 
 
+def may_have_ended(said: bytes | bytearray) -> bool:
+    """Say whether an output ends as answers do, without reading all of it: that is up to `Answer.of`."""
+    return b" ended " in said[-64:]
+
+
 @dataclass(frozen=True)
 class Answer:
     """A whole answer: the lines of each part, "" for those of none, and the script's exit status."""

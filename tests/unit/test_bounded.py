@@ -61,9 +61,10 @@ def test_an_error_names_host_and_limit():
         pytest.param(b"exec yes >&2", id="complaints without end"),
     ],
 )
-def test_a_program_that_prints_without_end_is_ended_at_the_limit(script):
+@pytest.mark.parametrize("reply", [None, lambda _: None], ids=["", "that is never replied to"])
+def test_a_program_that_prints_without_end_is_ended_at_the_limit(script, reply):
     with within_the_limit(), pytest.raises(TooMuchOutputError, match=f"gpu-1: {FLOOD}"):
-        run(script, where="gpu-1")
+        run(script, where="gpu-1", reply=reply)
 
 
 def test_both_outputs_and_the_status_of_a_program_are_returned():

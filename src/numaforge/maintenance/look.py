@@ -78,7 +78,7 @@ class NodeQuery:
 
     @property
     def _question_to_systemd(self) -> str:
-        units = dict.fromkeys((*self.units, *([self.unit] if self.unit else [])))
+        units = dict.fromkeys(filter(None, (*self.units, self.unit)))
         properties = dict.fromkeys((*_KUBELET_PROPERTIES, *self.properties))
         return shell.call("ask_units", [",".join(properties), *units]) if units else ""
 

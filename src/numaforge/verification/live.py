@@ -19,7 +19,7 @@ from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.file_content import PLAN_PATH
-from numaforge.framing import Answer, Output, asking
+from numaforge.framing import Answer, Output, asking, may_have_ended
 from numaforge.kernel_files import parse_values
 from numaforge.kubelet.config.flags import registered_name
 from numaforge.maintenance import bundle
@@ -37,7 +37,7 @@ NOT_INSTALLED = 127  # as a shell reports a program that is not there
 _AS_ROOT = shell.library("verification/as_root")
 _INTERACTIVE = (LocalBackend, SshBackend)
 """The connections whose program takes input, and prints what a host says as it is said."""
-Reply = Callable[[bytes], bytes | None]
+Reply = Callable[[bytearray], bytes | None]
 REPLY: ContextVar[Reply | None] = ContextVar("REPLY", default=None)
 """What replies to the host that testinfra connects to now, as `bounded.run` takes it."""
 
@@ -141,8 +141,10 @@ class VerifiedNode:
         self._said = said[self._question.after :]
         return self._question.plan
 
-    def _reply(self, said: bytes) -> bytes | None:
+    def _reply(self, said: bytearray) -> bytes | None:
         """Return the question how a host is, once its plan has come; nothing where that cannot be used."""
+        if not may_have_ended(said):
+            return None
         text = _text(said)
         try:
             answer = Answer.of(text)
@@ -230,7 +232,7 @@ def _plan(output: Output) -> NodePlan:
         raise error.at(PLAN_PATH) from error
 
 
-def _text(said: bytes) -> str:
+def _text(said: bytes | bytearray) -> str:
     return said.decode("utf-8", "surrogateescape")
 
 
