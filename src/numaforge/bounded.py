@@ -22,6 +22,8 @@ from numaforge.given import MOST_MIB
 BYTES_PER_LINE = 128
 """What each line counts beside its text: as much as Python needs to keep one."""
 
+SILENCE_SECONDS = 60
+"""For how long a program that is to be replied to may say nothing: it may wait for the end of its input."""
 _CHUNK = 2**16
 
 
@@ -80,7 +82,8 @@ def run(
 
     A text is run by the shell. With `reply` the program's input is what that returns for its output so far,
     None to be asked again once there is more; the program has to read all of it before it prints more than a
-    pipe holds. Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has ended then.
+    pipe holds. For one that is silent for long, which something between may make it, the input ends.
+    Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has ended then.
     """
     allowance = Allowance(where)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -101,12 +104,14 @@ def run(
         try:
             while selector.get_map():
                 _wait_until(deadline, command, timeout)
-                for key, _ in selector.select(None if deadline is None else deadline - time.monotonic()):
+                ready = selector.select(_patience(deadline, waits=reply is not None))
+                for key, _ in ready:
                     if chunk := os.read(key.fd, _CHUNK):
                         said[key.fileobj] += allowance.spend(chunk)
                     else:
                         selector.unregister(key.fileobj)
-                if reply and (given := reply(said[process.stdout])) is not None:
+                given = reply(said[process.stdout]) if reply and ready else b""
+                if reply and given is not None:
                     _give(process, given)
                     reply = None
             if reply:
@@ -132,6 +137,13 @@ def _give(process: subprocess.Popen[bytes], data: bytes) -> None:
     if process.stdin:
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(data)
+
+
+def _patience(deadline: float | None, *, waits: bool) -> float | None:
+    limits: list[float] = [SILENCE_SECONDS] if waits else []
+    if deadline is not None:
+        limits.append(deadline - time.monotonic())
+    return min(limits, default=None)
 
 
 def _wait_until(deadline: float | None, command: Sequence[str] | bytes, timeout: float | None) -> None:

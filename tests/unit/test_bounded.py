@@ -99,6 +99,11 @@ def test_a_program_is_replied_to(script, understood, reply, out):
     assert run(script, reply=lambda said: reply if understood in said else None).stdout == out
 
 
+def test_one_that_says_nothing_before_its_input_ends_is_not_awaited_for_ever(monkeypatch):
+    monkeypatch.setattr(bounded, "SILENCE_SECONDS", 0.1)
+    assert run(b"cat > /dev/null; echo a", reply=lambda _: None).stdout == b"a\n"
+
+
 def test_an_error_in_a_reply_ends_the_program():
     with pytest.raises(ZeroDivisionError):
         run(b"echo a; exec sleep 1000", reply=lambda _: b"%d" % (1 // 0))
