@@ -95,6 +95,10 @@ class Programs:
     def apply(self, inventory: Path) -> list[str]:
         return [str(self.folder / "numaforge"), "apply", "--yes", str(inventory)]
 
+    def verify(self, inventory: Path) -> list[str]:
+        """Return the command that holds hosts to their plans; its answer is no, as no systemd runs there."""
+        return [str(self.folder / "numaforge"), "verify", str(inventory)]
+
     def survey(self, inventory: Path) -> list[str]:
         """Return the command with which a roll-out asks its hosts what they need: with every core."""
         ours = [str(self.folder / "python"), "-m", "numaforge.pyinfra_cli"]
@@ -158,6 +162,7 @@ def measure(fleet: Fleet, ours: Programs, folder: Path, chosen: argparse.Namespa
             "numaforge apply --yes": ours.apply(inventory),
             "the same, of hosts that repeat": ours.apply(repeating),
             "the survey of a roll-out": ours.survey(inventory),
+            "numaforge verify": ours.verify(inventory),
         }
         if play:
             commands["ansible-playbook (files only)"] = play(fleet.hosts(count))
@@ -216,7 +221,8 @@ def cost(command: Sequence[str], folder: Path, fleet: Fleet) -> Cost:
         _, _, used = os.wait4(orphan, 0)
         seconds += used.ru_utime + used.ru_stime
     output = (folder / "run.log").read_text(errors="replace")
-    if process.returncode or "changed=1" in output or "Success" in output.split("Results:")[0]:
+    expected = 1 if "verify" in command else 0
+    if process.returncode != expected or "changed=1" in output or "Success" in output.split("Results:")[0]:
         sys.exit(f"{command}: {process.returncode}\n{output[-3000:]}")
     return Cost(wall, seconds, fleet.cpu_seconds() - before_hosts, peak[0] / 1024)
 
