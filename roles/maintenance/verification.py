@@ -67,7 +67,7 @@ class Verification:
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
             config, report = Path(folder, "ssh_config"), Path(folder, "report.xml")
             config.write_text(ssh_config([self.login]), encoding="utf-8")
-            arguments = ["--tb=line", f"--junitxml={report}", f"--roles={','.join(self.roles)}"]
+            arguments = [*suite.reporting(report), f"--roles={','.join(self.roles)}"]
             with Path(folder, "output").open("w+", encoding="utf-8") as output:
                 process = subprocess.Popen(
                     suite.command([self.login], config, *arguments),

@@ -145,7 +145,10 @@ def _image(root: str, output: str, arguments: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
             report = Path(folder, "report.xml")
             code = subprocess.run(
-                [*command, f"--junitxml={report}"], env=suite.environment(), capture_output=True, check=False
+                [*command, *suite.reporting(report)],
+                env=suite.environment(),
+                capture_output=True,
+                check=False,
             ).returncode
             found = suite.results(report) if report.exists() else ()
         if output == "json":
@@ -181,7 +184,7 @@ def _verified(
         running = []
         for number in range(count):
             report, log = folder / f"report-{number}.xml", folder / f"log-{number}"
-            command = suite.command(logins[number::count], config, *given, f"--junitxml={report}")
+            command = suite.command(logins[number::count], config, *given, *suite.reporting(report))
             out = stack.enter_context(log.open("wb"))
             process = subprocess.Popen(
                 command,

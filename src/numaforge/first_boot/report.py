@@ -97,7 +97,7 @@ def _shortcomings(tell: Tell) -> str:
         found_in, config = Path(folder, "report.xml"), Path(folder, "ssh_config")
         config.touch()
         done = subprocess.run(
-            suite.command([Login("local://")], config, f"--junitxml={found_in}"),
+            suite.command([Login("local://")], config, *suite.reporting(found_in)),
             env=suite.environment(),
             cwd=folder,
             stdin=subprocess.DEVNULL,

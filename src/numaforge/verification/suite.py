@@ -70,6 +70,14 @@ def image_command(root: Path, *arguments: str) -> list[str]:
     ]
 
 
+def reporting(report: Path) -> list[str]:
+    """Return the arguments with which a run writes what `results` reads, and little for people.
+
+    For each test that fails in full, pytest goes through all tests of all hosts.
+    """
+    return ["--tb=line", f"--junitxml={report}"]
+
+
 def why_unusable() -> str | None:
     """Say why the suite cannot run on this machine, in one line; None where it can. Takes about a second."""
     done = subprocess.run(
@@ -101,7 +109,7 @@ def environment() -> dict[str, str]:
 
 
 def results(report: Path) -> tuple[CaseResult, ...]:
-    """Return what a run with `--junitxml=REPORT` found."""
+    """Return what a run with the arguments of `reporting` found."""
     cases = ET.parse(report).iter("testcase")  # noqa: S314 (written by our own child)
     return tuple(_result(case) for case in cases)
 
