@@ -11,7 +11,8 @@ from pathlib import Path
 from numaforge.errors import HostError
 
 _PACKAGE = Path(__file__).parent
-_AT_ONCE = 'case ${BASH_VERSION-} in ?*) eval "$(cat)"; exit ;; esac\n'
+# By a builtin, too: a login may have the variable, and another shell, which reads ahead, would lose a part.
+_AT_ONCE = 'if [ -n "${BASH_VERSION-}" ] && command -v shopt > /dev/null 2>&1; then eval "$(cat)"; exit; fi\n'
 
 
 @cache

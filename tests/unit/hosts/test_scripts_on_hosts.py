@@ -131,3 +131,8 @@ def test_no_shell_reads_a_script_byte_by_byte(run) -> None:
     script = f": {'x' * 50_000}\nexec cat /proc/self/io\n"
     (reads,) = (line for line in run("-s", stdin=scripts.on_stdin(script)) if line.startswith("syscr: "))
     assert int(reads.removeprefix("syscr: ")) < 1000
+
+
+def test_a_shell_that_is_only_said_to_be_bash_loses_nothing(run) -> None:
+    script = f"echo begun\n: {'x' * 50_000}\necho ended\n"
+    assert run("-s", stdin=scripts.on_stdin(script), BASH_VERSION="5.2") == ["begun", "ended"]
