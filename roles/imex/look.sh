@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 
-look_imex() { # PLANNED CONFIG NODES RECORD KEY...: all that it says, where it is planned, "" for not, or was once
+look_imex() { # PLANNED CONFIG NODES RECORD KEY...: nothing where PLANNED is empty and there is no RECORD
     if [ -z "$1" ] && [ ! -e "$4" ]; then return; fi
     shift
     if command -v nvidia-imex > /dev/null 2>&1; then echo "program yes"; fi
