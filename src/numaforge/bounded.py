@@ -25,6 +25,8 @@ BYTES_PER_LINE = 128
 SILENCE_SECONDS = 60
 """For how long a program that is to be replied to may say nothing: it may wait for the end of its input."""
 _CHUNK = 2**16
+Reply = Callable[[bytearray], bytes | None]
+"""Returns a program's whole input for what it has printed so far, None before that says enough."""
 
 
 class TooMuchOutputError(HostError):
@@ -74,15 +76,15 @@ def run(
     command: Sequence[str] | bytes,
     *,
     stdin: IO[bytes] | int = subprocess.DEVNULL,
-    reply: Callable[[bytearray], bytes | None] | None = None,
+    reply: Reply | None = None,
     where: str | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program that asks another machine, without input or with a file's, and return both outputs.
 
-    A text is run by the shell. With `reply` the program's input is what that returns for its output so far,
-    None to be asked again once there is more; the program has to read all of it before it prints more than a
-    pipe holds. For one that is silent for long, which something between may make it, the input ends.
+    A text is run by the shell. A program that is replied to has to read all of its input before it prints
+    more than a pipe holds. For one that is silent for long, which something between may make it, the input
+    ends.
     Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has ended then.
     """
     allowance = Allowance(where)

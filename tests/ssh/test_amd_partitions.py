@@ -22,7 +22,6 @@ from numaforge.roles.amd_partitions.part import BOOT_LINK
 from numaforge.roles.files import part as files
 from numaforge.roles.kubelet import part as kubelet
 from numaforge.verification import suite
-from numaforge.verification.login import login, ssh_config
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
@@ -63,6 +62,7 @@ from tests.ssh.transactions import (
     until,
     when,
 )
+from tests.ssh.verifying import verified
 
 POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-a.scope"
 PERSON = "/user.slice/user-1000.slice/session-3.scope"
@@ -569,18 +569,11 @@ def data(node: Sandbox, **profile: object) -> dict[str, dict[str, object]]:
     return {"node": {**node.data(), **waits, "numaforge_profile": {**PROFILE, **profile}}}
 
 
-def verified(node: Sandbox, folder: Path) -> tuple[str, ...]:
+def broken(node: Sandbox, folder: Path) -> tuple[str, ...]:
     """Return the tests of the suite about partitions that fail, each with its first line."""
-    how = login("node", "SSHConnector", node.data())
-    (folder / "ssh_config").write_text(ssh_config([how]))
-    report = folder / "report.xml"
     chosen = "test_amd_partitions or test_host"
-    options = ["--roles=topology,amd_partitions", "-k", chosen, f"--junitxml={report}", "--tb=line"]
-    command = suite.command([how], folder / "ssh_config", *options)
-    done = subprocess.run(command, env=suite.environment(), capture_output=True, text=True, check=False)
-    assert report.exists(), done.stdout
-    assert "passed" in done.stdout or suite.failures(suite.results(report)), done.stdout
-    return tuple(str(result) for result in suite.failures(suite.results(report)))
+    found = verified(node, folder, "--roles=topology,amd_partitions", "-k", chosen)
+    return tuple(str(result) for result in suite.failures(found))
 
 
 def test_from_the_profile_to_the_gpus_and_no_further_the_second_time(site: Sandbox, tmp_path: Path) -> None:
@@ -599,15 +592,15 @@ def test_from_the_profile_to_the_gpus_and_no_further_the_second_time(site: Sandb
     again = pyinfra(tmp_path, data(site), "-y", "-v", deploy)
     assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
     assert len(asked(site)) == told
-    assert verified(site, tmp_path) == ()
+    assert broken(site, tmp_path) == ()
     # another mode behind its back is seen, and our unit's own program puts it right at a boot
     site.run(f"systemctl stop {GPUAGENT}; printf QPX | tee {DRIVER}/{SECOND}/current_compute_partition")
-    assert len(verified(site, tmp_path)) == 1
+    assert len(broken(site, tmp_path)) == 1
     unit = site.path(AMD_UNIT_PATH).read_text().splitlines()
     start = next(line for line in unit if line.startswith("ExecStart=")).partition("=")[2]
     assert site.run(start).returncode == 0
     assert modes(site) == as_said(IS)
-    assert verified(site, tmp_path) == ()
+    assert broken(site, tmp_path) == ()
     # and back to what was there, by a profile that says so
     back = {"gpus": [{"compute": "SPX", "memory": "NPS1"}]}
     assert pyinfra(tmp_path, data(site, amd_partitions=back), "-y", deploy).returncode == 0

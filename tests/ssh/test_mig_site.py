@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,13 @@ from numaforge import cli
 from numaforge.roles.mig.files import MIG_UNIT_PATH
 from numaforge.roles.mig.part import BOOT_LINK
 from numaforge.verification import suite
-from numaforge.verification.login import login, ssh_config
 from tests.fakes.nvml.gpus import gpu_text
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.sandbox import Sandbox, free_port, pyinfra
 from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_gpus import STATE, describe, install, standin_gpus
+from tests.ssh.verifying import verified
 
 FIRST, SECOND = "0000:1b:00.0", "0000:43:00.0"
 GPUS = gpu_text("h100-80gb", FIRST, number=1) + gpu_text("h100-80gb", SECOND, number=2)
@@ -54,17 +53,10 @@ def data(node: Sandbox, **mig: object) -> dict[str, dict[str, object]]:
     return {"node": {**node.data(), **waits, "numaforge_profile": profile}}
 
 
-def verified(node: Sandbox, folder: Path) -> tuple[str, ...]:
+def broken(node: Sandbox, folder: Path) -> tuple[str, ...]:
     """Return the tests of the suite about MIG that fail, each with its first line."""
-    how = login("node", "SSHConnector", node.data())
-    (folder / "ssh_config").write_text(ssh_config([how]))
-    report = folder / "report.xml"
-    options = ["--roles=topology,mig", "-k", "test_mig or test_host", f"--junitxml={report}", "--tb=line"]
-    command = suite.command([how], folder / "ssh_config", *options)
-    done = subprocess.run(command, env=suite.environment(), capture_output=True, text=True, check=False)
-    assert report.exists(), done.stdout
-    assert "passed" in done.stdout or suite.failures(suite.results(report)), done.stdout
-    return tuple(str(result) for result in suite.failures(suite.results(report)))
+    found = verified(node, folder, "--roles=topology,mig", "-k", "test_mig or test_host")
+    return tuple(str(result) for result in suite.failures(found))
 
 
 def test_from_the_profile_to_the_gpu_and_no_further_the_second_time(node: Sandbox, tmp_path: Path) -> None:
@@ -81,7 +73,7 @@ def test_from_the_profile_to_the_gpu_and_no_further_the_second_time(node: Sandbo
     assert str(node.path(BOOT_LINK).readlink()) == MIG_UNIT_PATH
     again = pyinfra(tmp_path, data(node), "-y", "-v", "deploys/mig.py")
     assert "noop: the node is already as planned" in plain(again.stdout), again.stdout
-    assert verified(node, tmp_path) == ()
+    assert broken(node, tmp_path) == ()
 
 
 def operator_config(
@@ -153,10 +145,10 @@ def test_a_boot_brings_back_what_the_plan_says(node: Sandbox, tmp_path: Path) ->
     pyinfra(tmp_path, data(node), "-y", "deploys/mig.py")
     cut = node.path(STATE).read_text().partition("gpu")[2]
     describe(node, f"boot again\n{GPUS}")
-    assert len(verified(node, tmp_path)) == 1
+    assert len(broken(node, tmp_path)) == 1
     unit = node.path(MIG_UNIT_PATH).read_text().splitlines()
     start = next(line for line in unit if line.startswith("ExecStart=")).partition("=")[2]
     done = node.run(start)
     assert (done.returncode, done.stderr) == (0, "")
     assert node.path(STATE).read_text().partition("gpu")[2] == cut
-    assert verified(node, tmp_path) == ()
+    assert broken(node, tmp_path) == ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ from numaforge.roles.nics.part import LINKS
 from numaforge.roles.rdma.paths import RDMA_GATE_SCRIPT_PATH
 from numaforge.roles.rdma.planned import NicSetting
 from numaforge.roles.reboot import part as reboot
-from numaforge.verification.login import Login
-from numaforge.verification.suite import command, environment, results
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
@@ -61,6 +58,7 @@ from tests.ssh.transactions import (
     until,
     when,
 )
+from tests.ssh.verifying import verified
 
 HOST: dict[str, Any] = {
     "modules": ["ib_umad", "rdma_ucm"],
@@ -626,20 +624,7 @@ def test_the_limit_of_a_running_kubelet_is_not_changed_beside_it(worker: Sandbox
 
 def verify(node: Sandbox, folder: Path) -> dict[str, str]:
     """Hold the host to its plan; return the outcome of each promise of modules, limits and NICs."""
-    config = folder / "ssh_config"
-    config.write_text(
-        f"Host node\n HostName 127.0.0.1\n Port {node.port}\n User root\n IdentityFile {node.keys / 'user'}\n"
-        f" UserKnownHostsFile {node.keys / 'known_hosts'}\n"
-    )
-    report = folder / "report.xml"
-    subprocess.run(
-        command([Login("ssh://node")], config, f"--junitxml={report}", "--roles=modules,rdma"),
-        env=environment(),
-        cwd=folder,
-        capture_output=True,
-        check=False,
-    )
-    return {case.name: case.outcome for case in results(report)}
+    return {case.name: case.outcome for case in verified(node, folder, "--roles=modules,rdma")}
 
 
 def test_the_suite_finds_each_thing_that_is_not_as_planned(bare: Sandbox, tmp_path: Path) -> None:

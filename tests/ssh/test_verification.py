@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,11 @@ from numaforge.file_content import PLAN_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles import document
-from numaforge.verification import suite
-from numaforge.verification.login import login, ssh_config
 from tests.fixtures import machines
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.verifying import verified
 
 # Each command takes a line from /run/fates. One that is "cut" takes the sshd above it with it; one that is
 # "silent" stops that sshd, so that the connection stays and nothing ever comes over it.
@@ -123,13 +121,8 @@ def test_a_host_says_how_it_is(
     plan = plan_node(bare, load_profile({"name": "p", "tuning": {"sysctls": {"vm.swappiness": 1}}}))
     sandbox = start_sandbox({**machine(), PLAN_PATH: document.dumps(plan)})
     sandbox.log_in_with("echo one >> /run/logins")
-    reached = login("node", "SSHConnector", sandbox.data())
-    config, report = tmp_path / "ssh_config", tmp_path / "report.xml"
-    config.write_text(ssh_config([reached]))
-    named = replace(reached, host=f"{connection}://node")
-    command = suite.command([named], config, f"--junitxml={report}", "-k", "sysctl or promises_something")
-    subprocess.run(command, env=suite.environment(), stdout=subprocess.DEVNULL, check=False)
-    found = {each.name.partition("[")[0]: each for each in suite.results(report)}
+    results = verified(sandbox, tmp_path, "-k", "sysctl or promises_something", connection=connection)
+    found = {each.name.partition("[")[0]: each for each in results}
     assert found["test_the_host_has_a_plan_that_promises_something"].outcome == "passed"
     assert found["test_sysctl"].reason.endswith("['60'] where the plan says ['1']")
     assert sandbox.path("/run/logins").read_text().split() == ["one"] * logins

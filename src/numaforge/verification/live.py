@@ -16,7 +16,7 @@ from testinfra.backend.ssh import SshBackend
 from testinfra.host import Host
 
 from numaforge import shell
-from numaforge.bounded import TooMuchOutputError
+from numaforge.bounded import Reply, TooMuchOutputError
 from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.file_content import PLAN_PATH
 from numaforge.framing import Answer, Output, asking, may_have_ended
@@ -37,7 +37,6 @@ NOT_INSTALLED = 127  # as a shell reports a program that is not there
 _AS_ROOT = shell.library("verification/as_root")
 _INTERACTIVE = (LocalBackend, SshBackend)
 """The connections whose program takes input, and prints what a host says as it is said."""
-Reply = Callable[[bytearray], bytes | None]
 REPLY: ContextVar[Reply | None] = ContextVar("REPLY", default=None)
 """What replies to the host that testinfra connects to now, as `bounded.run` takes it."""
 
