@@ -14,7 +14,7 @@ from bench.draw import best_ms
 from numaforge.errors import PlanError
 from numaforge.profile import load_profile
 from numaforge.roles.mig.advice import forget
-from numaforge.roles.mig.plan import as_planned, plan_mig
+from numaforge.roles.mig.plan import as_cut, plan_mig
 from numaforge.roles.node import NodeProfile
 from numaforge.topology.model import Gpu, NodeTopology
 from tests.fixtures.machines import dgx_h100
@@ -80,7 +80,7 @@ def main() -> str | int:
     over = []
     for name, (kind, there, wanted) in CASES.items():
         topology = machine(kind)
-        topology = as_planned(topology, plan_mig(topology, wish(there)).value)
+        topology = as_cut(topology, plan_mig(topology, wish(there)).value)
         spent = best_ms(planning(topology, wish(wanted)))
         print(f"8 GPUs, {name}: {spent:.1f} ms of {LIMIT_MS} ms")
         over += [name] if spent > LIMIT_MS else []

@@ -5,6 +5,7 @@
     files.py      what it writes on the host
     promises.py   what verification holds the live node to, with probe.sh where it asks for more than files
     watched.py    what the node compares with its plan by itself, and its metrics
+    drift.py      what an audit compares with the plan that is saved on a machine
     part.py       how a node keeps, applies, proves and undoes it, with part.sh; at_boot.sh is for its unit
 
 A role has those that it needs. Nothing outside of the folder names the role but ROLES and the deploys.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numaforge.file_content import PlannedFile
+    from numaforge.findings.drift import DriftRule
     from numaforge.maintenance.part import PartModule
     from numaforge.reasons import Reasoned
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
@@ -61,7 +63,8 @@ class SectionModule(Protocol):
 class PlanModule(Protocol):
     """plan.py: `Decided` has the fields that it adds to a plan, `NEEDS` the roles that are decided before.
 
-    It may have more: foresee(machine, decided) -> machine.
+    It may have more: foresee(machine, decided) -> machine; as_planned(machine, plan) -> machine, found before
+    or after the plan was carried out, with what the role changes of it.
     """
 
     TURN: Turn
@@ -115,6 +118,12 @@ class WatchedModule(Protocol):
 
     def families(self, plan: NodePlan) -> Iterable[Family]:
         """Return the metrics that a node tells."""
+
+
+class DriftModule(Protocol):
+    """drift.py."""
+
+    DRIFT: tuple[DriftRule, ...]
 
 
 @dataclass(frozen=True)
@@ -181,6 +190,11 @@ class Role(Called):
     def watched(self) -> WatchedModule | None:
         """What a node compares and tells by itself; None for a role of which there is nothing."""
         return cast("WatchedModule | None", self._module("watched"))
+
+    @cached_property
+    def drift(self) -> DriftModule | None:
+        """What an audit compares with a saved plan; None for a role of which a snapshot has nothing."""
+        return cast("DriftModule | None", self._module("drift"))
 
     def _module(self, name: str) -> object | None:
         dotted = f"{self.package}.{name}"

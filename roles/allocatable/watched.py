@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from numaforge.kubelet.values.pages import pages_of
 from numaforge.watched import Family, Stated
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def _offered(plan: NodePlan) -> Iterator[tuple[str, str, int | float]]:
     yield "cpu", "core", offered.cpu_millis / 1000
     yield "memory", "byte", offered.memory_bytes
     for size, count in sorted(offered.hugepages_bytes.items()):
-        yield _sanitized(f"hugepages-{size}"), "byte", count
+        yield _sanitized(pages_of(size)), "byte", count
     for name, count in sorted(offered.devices.items()):
         yield _sanitized(name), "integer", count
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numaforge.roles.amd_partitions.section import AmdGpus
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
 
 _MANAGERS = {
     "numaforge": "a maintenance sets the modes, and so does a unit after each boot",
@@ -68,7 +68,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     plan = replace(nothing, gpus=tuple(planned.values()))
     if plan.managed_by == "device-config-manager":
         refuse_for_manager(plan, len(gpus))
-    after = as_planned(machine, plan)
+    after = partitioned(machine, plan)
     _refuse_for_plugin(after, plan)
     decisions = tuple(_decisions(gpus, planned, profile))
     notices = (*_costs(chosen), *_doubts(gpus, planned), *_plugin_notices(after, plan))
@@ -98,8 +98,8 @@ def plugin_wished(profile: NodeProfile) -> AmdPlugin:
     return plugin_of(AmdPartitionsPlan(naming=wish.naming, plugin=wish.plugin))
 
 
-def as_planned(topology: NodeTopology, plan: AmdPartitionsPlan) -> NodeTopology:
-    """Return the machine as it is once the plan is carried out."""
+def partitioned(topology: NodeTopology, plan: AmdPartitionsPlan) -> NodeTopology:
+    """Return the machine with its GPUs in these modes."""
     wanted = {one.pci_address: one for one in plan.gpus}
     gpus = (
         _with_modes(gpu, wanted[gpu.pci_address]) if gpu.pci_address in wanted else gpu
@@ -344,4 +344,9 @@ def _with_modes(gpu: Gpu, wanted: AmdGpu) -> Gpu:
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
     """Return the machine with its GPUs in these modes."""
-    return as_planned(machine, decided.amd_partitions)
+    return partitioned(machine, decided.amd_partitions)
+
+
+def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine with its GPUs in these modes."""
+    return partitioned(machine, plan.amd_partitions)

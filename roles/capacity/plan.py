@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from numaforge.codec import ByName
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.machine import cpu_capacity
+from numaforge.kubelet.values.pages import pages_of
 from numaforge.quantity import format_bytes, format_millis, parse_bytes, parse_quantity
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import pool_places, pools_after
@@ -39,7 +40,7 @@ class PredictedAllocatable:
         return {
             "cpu": format_millis(self.cpu_millis),
             "memory": format_bytes(self.memory_bytes),
-            **{f"hugepages-{size}": format_bytes(n) for size, n in sorted(self.hugepages_bytes.items())},
+            **{pages_of(size): format_bytes(n) for size, n in sorted(self.hugepages_bytes.items())},
             **{name: str(count) for name, count in sorted(self.devices.items())},
         }
 

@@ -32,7 +32,7 @@ from numaforge.topology.memory_mode import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.topology.model import HugepagePool, NodeTopology
 
 SUBJECT = "gpu_memory"
@@ -118,7 +118,7 @@ def moves_memory(machine: NodeTopology, plan: GpuMemoryPlan) -> bool:
     return plan.mode is not None and not plan.waits and mode_now(machine) != plan.mode
 
 
-def as_planned(machine: NodeTopology, plan: GpuMemoryPlan) -> NodeTopology:
+def in_mode(machine: NodeTopology, plan: GpuMemoryPlan) -> NodeTopology:
     """Return a machine, found before or after its plan was carried out, as it is with that plan.
 
     Where the size of what a boot adds is not known, it is the machine as it is.
@@ -217,4 +217,9 @@ def _cuts_gpus(machine: NodeTopology, profile: NodeProfile) -> bool:
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
     """Return the machine with the memory that the boot leaves to the kernel."""
-    return as_planned(machine, decided.gpu_memory)
+    return in_mode(machine, decided.gpu_memory)
+
+
+def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine with the memory that the boot leaves to the kernel."""
+    return in_mode(machine, plan.gpu_memory)

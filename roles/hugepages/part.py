@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
-from numaforge.roles.hugepages.paths import hugepage_counts
+from numaforge.roles.hugepages.paths import hugepage_counts, pool_pages
+from numaforge.roles.hugepages.plan import pools_of
 from numaforge.shell import line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numaforge.roles.hugepages.plan import WantedPages
 
 NAME = "hugepages"
 NO_SUCH_POOL = "this kernel has no such pool"
@@ -23,9 +26,16 @@ def look(goal: Goal) -> Look:
     return Look(values=tuple(hugepage_counts(goal.plan)))
 
 
-def pages_found(goal: Goal, found: Found) -> dict[str, int]:
-    """Return the pages of the pools that exist, by `nr_hugepages` path."""
-    return {path: int(found.values[path]) for path in hugepage_counts(goal.plan) if path in found.values}
+def pools_found(goal: Goal, found: Found) -> WantedPages:
+    """Return the pages of the pools that exist, of those that the plan names."""
+    return {
+        place: {
+            size: int(found.values[path])
+            for size in pools
+            if (path := pool_pages(place, size)) in found.values
+        }
+        for place, pools in pools_of(goal.plan).items()
+    }
 
 
 def change_with_kubelet(goal: Goal, found: Found) -> bool:
@@ -38,8 +48,9 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.
     """
-    now = pages_found(goal, found)
-    wanted = {path: pages for path, pages in hugepage_counts(goal.plan).items() if now.get(path) != pages}
+    counts = hugepage_counts(goal.plan)
+    now = {path: int(found.values[path]) for path in counts if path in found.values}
+    wanted = {path: pages for path, pages in counts.items() if now.get(path) != pages}
     if not wanted:
         return None
     with_kubelet = change_with_kubelet(goal, found)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from numaforge.codec import ByName
 from numaforge.cpulist import format_cpulist
@@ -13,16 +13,20 @@ from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.role import Turn, Working
-from numaforge.topology.model import MachineShape, NumaNodeShape
+from numaforge.topology.model import HugepagePoolShape, MachineShape, NumaNodeShape
 from numaforge.topology.page_size import page_size
 
 if TYPE_CHECKING:
     from numaforge.roles.hugepages.section import Hugepages
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import NodeTopology
 
 
 SUBJECT = "hugepages"
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
+
+Machine = TypeVar("Machine", bound=MachineShape)  # shapes stay shapes, whole machines whole
+Pool = TypeVar("Pool", bound=HugepagePoolShape)
 
 PagesBySize = Mapping[str, int]
 # A boot leaves the kernel some 60 MB more or less: a share stays that of the memory which an earlier plan
@@ -63,6 +67,22 @@ def pool_places(topology: MachineShape) -> dict[int | None, NumaNodeShape]:
 def pools_of(plan: NodePlan) -> WantedPages:
     """Return the pages that a plan names."""
     return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.numa_nodes}}
+
+
+def with_pools(machine: Machine, pages: WantedPages) -> Machine:
+    """Return the machine with these pages in its pools; those that are not named stay as they are."""
+
+    def pools(place: int | None, there: Mapping[str, Pool]) -> dict[str, Pool]:
+        named = pages.get(place, {})
+        return {size: pool.of(named.get(size, pool.total)) for size, pool in there.items()}
+
+    nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
+    return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
+
+
+def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine with the planned pools."""
+    return with_pools(machine, pools_of(plan))
 
 
 def pools_after(node: NumaNodeShape, wanted: PagesBySize) -> dict[str, int]:

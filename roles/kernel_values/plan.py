@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning
-    from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import Cpufreq, MachineShape
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.topology.model import Cpufreq, MachineShape, NodeTopology
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,11 @@ class Decided:
     """What a plan says of the values of the running kernel."""
 
     tuning: TuningPlan = TuningPlan()
+
+
+def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine without swap where the plan switches it off."""
+    return replace(machine, swap_bytes=0) if plan.tuning.swap_off else machine
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:

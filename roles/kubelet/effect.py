@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numaforge.errors import KubeletConfigError
@@ -13,10 +13,9 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check as check_startup
 from numaforge.kubelet_paths import DROP_IN_DIR
-from numaforge.roles.gpu_memory.plan import as_planned as memory_as_planned
+from numaforge.roles.as_planned import machine_as_planned
 from numaforge.roles.gpu_memory.plan import moves_memory
-from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, with_pools
-from numaforge.roles.offline.plan import as_planned
+from numaforge.roles.hugepages.paths import hugepage_totals
 from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
@@ -115,13 +114,6 @@ def effect(
 def _said(config: Mapping[str, Any], name: str) -> Any:
     """Return a setting; an empty mapping, which reading a drop-in leaves behind, says nothing."""
     return config.get(name) or None if isinstance(config.get(name), Mapping) else config.get(name)
-
-
-def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine as it is when the kubelet starts: CPUs and GPUs' memory gone, pools filled."""
-    switched = memory_as_planned(as_planned(machine, plan.tuning.offline), plan.gpu_memory)
-    filled = with_pools(switched, hugepage_counts(plan))
-    return replace(filled, swap_bytes=0) if plan.tuning.swap_off else filled
 
 
 def _kubelet(plan: NodePlan) -> KubeletPlan:

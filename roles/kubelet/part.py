@@ -9,8 +9,8 @@ from numaforge.kubelet.checkpoints import CPU_STATE_FILE, MEMORY_STATE_FILE
 from numaforge.kubelet.findings import require_start
 from numaforge.maintenance.part import Found, Goal, Look, Part, Unit, lines
 from numaforge.render import files_of
-from numaforge.roles.hugepages.part import pages_found
-from numaforge.roles.hugepages.paths import with_pools
+from numaforge.roles.hugepages.part import pools_found
+from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.kubelet import kubelet as role
 from numaforge.roles.kubelet.effect import Effect, effect
 from numaforge.shell import line
@@ -157,7 +157,7 @@ def _effect(goal: Goal, kubelet: KubeletPlan, found: Found) -> Effect:
         name: text for name in _STATE_FILES if (text := found.text(f"{kubelet.root_dir}/{name}")) is not None
     }
     config = found.text(kubelet.config_file)
-    machine = with_pools(goal.machine, pages_found(goal, found))
+    machine = with_pools(goal.machine, pools_found(goal, found))
     return effect(goal.plan, machine, files_of(role, goal.plan, config), config, drop_ins, state_files)
 
 

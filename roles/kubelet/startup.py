@@ -14,7 +14,7 @@ from numaforge.kubelet.config.loading import EMPTY_CONFIG, below
 from numaforge.kubelet.startup.check import check
 from numaforge.reasons import Notice
 from numaforge.roles.host.plan import UNIFIED
-from numaforge.roles.hugepages.paths import by_path, with_pools
+from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.kubelet.delivery import KIND, merge, without
 from numaforge.topology.model import KubeletInstallShape, MachineShape
 
@@ -69,7 +69,7 @@ def judge_startup(
     install = topology.kubelet
     if install and install.config_file in topology.unreadable:
         return ()
-    machine = with_pools(topology, by_path(hugepages))
+    machine = with_pools(topology, hugepages)
     if swap_off:
         machine = replace(machine, swap_bytes=0)
     if cgroup_v2:

@@ -14,7 +14,7 @@ from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
-from numaforge.roles.hugepages.paths import by_path, with_pools
+from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.role import Turn
 from numaforge.topology.model import MachineShape
 
@@ -68,7 +68,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
     config = _effective(decided.existing, kubelet.settings)
     whole = whole_gpus(devices)
     try:
-        node = Node(with_pools(machine, by_path(decided.pools)), config, devices, version=kubelet.version)
+        node = Node(with_pools(machine, decided.pools), config, devices, version=kubelet.version)
     except KubeletConfigError:
         # What keeps a kubelet from starting is for `check` to say.
         return Reasoned(Decided())

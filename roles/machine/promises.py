@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
-from numaforge.verification.promise import Promise, Table, value_is, values_of
+from numaforge.verification.promise import HOSTNAME, Promise, Table, value_is, values_of
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
 
-HOSTNAME = "/proc/sys/kernel/hostname"
 ONLINE = "/sys/devices/system/cpu/online"
 
 

@@ -46,6 +46,11 @@ class NumaNodePlan:
     allocatable_memory_bytes: int  # for pods, ordinary pages, as the static memory manager counts it
     other_hugepages: ByName[int] = field(default_factory=dict)  # pages that are there and left as they are
 
+    @property
+    def pools(self) -> dict[str, int]:
+        """All pages by size, the wanted and those that are left."""
+        return {**self.other_hugepages, **self.hugepages}
+
 
 @dataclass(frozen=True)
 class MemoryPlan:

@@ -12,7 +12,7 @@ from numaforge.errors import PlanError
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.models import known_model
-from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.mig.plan import as_cut
 from numaforge.topology.vendors import NVIDIA
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
     names every GPU. Raises PlanError for a GPU whose MIG mode is not known, and for one of another driver.
     """
     gpus = nvidia_gpus(topology)
-    after = nvml_gpus(as_planned(topology, plan))
+    after = nvml_gpus(as_cut(topology, plan))
     if len(after) != len(gpus):
         raise PlanError(
             "another driver has some of the GPUs: mig-parted counts them, and cannot configure them",

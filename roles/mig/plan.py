@@ -20,7 +20,7 @@ from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
 
 
 _MIXED = "mixed"
@@ -55,8 +55,8 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
 
 
-def as_planned(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
-    """Return the machine as it is once the plan is carried out."""
+def as_cut(topology: NodeTopology, plan: MigPlan) -> NodeTopology:
+    """Return the machine with its GPUs cut."""
     wanted = {one.pci_address: one for one in plan.gpus}
     gpus = (
         _with_instances(gpu, wanted[gpu.pci_address], plan) if gpu.pci_address in wanted else gpu
@@ -94,7 +94,7 @@ def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
     """Refuse what the device plugin ends on, with its own words."""
     if plan.managed_by == "dra-driver":
         return
-    if finding := check_strategy(plan.strategy, as_planned(topology, plan)):
+    if finding := check_strategy(plan.strategy, as_cut(topology, plan)):
         raise PlanError(sentence(finding), where="mig.strategy", remedy=finding.remedy)
 
 
@@ -239,4 +239,9 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
     """Return the machine with its GPUs cut."""
-    return as_planned(machine, decided.mig)
+    return as_cut(machine, decided.mig)
+
+
+def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine with its GPUs cut."""
+    return as_cut(machine, plan.mig)

@@ -22,7 +22,7 @@ from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,14 @@ def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
     )
 
 
-def as_planned(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
-    """Return a machine, found before or after its plan was carried out, as it is with that plan."""
+def taken_offline(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
+    """Return a machine, found before or after its plan was carried out, with these CPUs offline alone."""
     return without(as_before(machine), offline)
+
+
+def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine with no other CPUs offline than planned."""
+    return taken_offline(machine, plan.tuning.offline)
 
 
 def _earlier(machine: NodeTopology) -> OfflinePlan:
@@ -287,5 +292,5 @@ def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterato
 
 
 def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
-    """Return the machine with no other CPUs offline than planned."""
-    return without(as_before(machine), decided.offline)
+    """Return the machine with no other CPUs offline than decided."""
+    return taken_offline(machine, decided.offline)

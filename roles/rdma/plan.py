@@ -13,7 +13,7 @@ from numaforge.roles.rdma.planned import RdmaPlan
 from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -48,6 +48,6 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     )
 
 
-def as_planned(machine: NodeTopology, plan: RdmaPlan) -> NodeTopology:
-    """Return the machine as the shared RDMA device plugin finds it once the plan is carried out."""
-    return replace(machine, rdma_netns=plan.host.netns or machine.rdma_netns)
+def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
+    """Return the machine with its RDMA devices in the planned mode of network namespaces."""
+    return replace(machine, rdma_netns=plan.rdma.host.netns or machine.rdma_netns)

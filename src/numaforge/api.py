@@ -26,7 +26,6 @@ from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.startup.check import check
 from numaforge.kubelet_paths import DROP_IN_DIR
 from numaforge.planning.node import plan_node
-from numaforge.planning.planned_node import planned_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.render import files_of, render_plan
 from numaforge.report.difference import Unlike, differences
@@ -34,6 +33,7 @@ from numaforge.report.svg import draw
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.document import to_document as plan_document
 from numaforge.roles.kubelet import kubelet
+from numaforge.roles.kubelet.planned_node import planned_node
 from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
 from numaforge.topology import from_document, read_topology, to_document

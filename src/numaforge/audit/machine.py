@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from numaforge.audit import drift
 from numaforge.audit.facts import facts_of
-from numaforge.audit.kubelet import kubelet_report
 from numaforge.audit.makes import Make, make_of
 from numaforge.audit.readings import Values
 from numaforge.findings import Finding, userland
 from numaforge.findings.engine import MachineRule, Verdict, check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.kubelet.startup.installed import kubelet_report
 from numaforge.topology.memory_mode import gpu_memory_mode
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.trays import cliques_of

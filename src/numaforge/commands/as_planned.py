@@ -17,7 +17,7 @@ from numaforge.report.terminal import remark
 
 # What is not needed for `--help` is imported where it is used.
 if TYPE_CHECKING:
-    from numaforge.planning.planned_node import PlannedNode
+    from numaforge.roles.kubelet.planned_node import PlannedNode
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
 
@@ -69,9 +69,9 @@ def node_as_planned(
 
 def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> PlannedNode:
     """Return a machine as a plan of it makes it; `state` as for `node_as_planned`."""
-    from numaforge.planning.planned_node import planned_node
     from numaforge.render import files_of
     from numaforge.roles.kubelet import kubelet
+    from numaforge.roles.kubelet.planned_node import planned_node
 
     return planned_node(machine, plan, files_of(kubelet, plan, machine.kubelet_config), state)
 

@@ -127,11 +127,6 @@ def _all_served(
 
 def _served(source: str, profile: str | None, kubelet_version: str | None) -> ServedNode:
     """Return a machine as its plan makes it."""
-    from numaforge.maintenance.bundle import checksum
-    from numaforge.roles.device_plugin.plan import devices_of
-    from numaforge.roles.document import dumps
-    from numaforge.roles.kubelet.effect import machine_as_planned
-    from numaforge.roles.mig.plan import as_planned as as_cut
     from numaforge.rollout.names import node_name
     from numaforge.schedulers.fleet import ServedNode
 
@@ -141,8 +136,7 @@ def _served(source: str, profile: str | None, kubelet_version: str | None) -> Se
     if not machine.hostname:
         raise NumaforgeError("has no host name, by which its Node would be known", where=source)
     node_name(machine.hostname.lower())
-    machine = as_cut(machine_as_planned(machine, plan), plan.mig)
-    return ServedNode(machine, plan, devices_of(machine, plan), checksum(dumps(plan)))
+    return ServedNode.of(machine, plan)
 
 
 def _require_names(nodes: Sequence[ServedNode]) -> None:

@@ -48,7 +48,7 @@ def check(
     from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
     from numaforge.roles.device_plugin.config import parse_device_plugin
     from numaforge.roles.mig.instance import MigPlan
-    from numaforge.roles.mig.plan import as_planned
+    from numaforge.roles.mig.plan import as_cut
 
     planned = asked_as_planned(profile, plan, live=live)
     config = parse_device_plugin(read_text(file), file)
@@ -57,7 +57,7 @@ def check(
     if source is not None or planned or live:
         machine = machine_of(source, None)
         mig = plan_for(machine, profile, plan).mig if planned else MigPlan()
-        after = as_listed(as_planned(machine, mig))
+        after = as_listed(as_cut(machine, mig))
         findings = (*findings, *check_answers(config, after), *check_machine(config, after))
         counts = {} if has_errors(findings) else advertised(config, after)
     if output == "json":

@@ -182,8 +182,8 @@ def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
     """Return the machine as it is with its plan, and the plan that was given, made or found on it."""
-    from numaforge.roles.gpu_memory.plan import as_planned as memory_as_planned
-    from numaforge.roles.offline.plan import as_planned
+    from numaforge.roles.gpu_memory.plan import in_mode
+    from numaforge.roles.offline.plan import taken_offline
     from numaforge.topology.model import NodeTopology
 
     if source is None:
@@ -199,7 +199,7 @@ def machine_and_plan(
     planned = plan_of(machine, profile, kubelet_version)
     if planned is None:
         return machine, None
-    return memory_as_planned(as_planned(machine, planned.tuning.offline), planned.gpu_memory), planned
+    return in_mode(taken_offline(machine, planned.tuning.offline), planned.gpu_memory), planned
 
 
 def plan_or_machine(source: str) -> NodePlan | NodeTopology:

@@ -74,7 +74,7 @@ def check(
     if (machine is not None or planned or live) and refusal(read) is None:
         there = machine_of(machine, None)
         if planned:
-            there = as_planned(there, plan_for(there, profile, plan).rdma)
+            there = as_planned(there, plan_for(there, profile, plan))
         findings = (*findings, *check_machine(read, there))
         counts = advertised(read, there)
     if output == "json":

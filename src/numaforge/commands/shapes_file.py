@@ -216,6 +216,7 @@ def _named(shapes: Iterable[Shape]) -> Iterator[Shape]:
 def _in_words(pod: Pod) -> str:
     from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
     from numaforge.kubelet.admission.pod import pod_requests
+    from numaforge.kubelet.values.pages import in_pages
     from numaforge.report.wording import human_bytes
 
     words = []
@@ -224,7 +225,7 @@ def _in_words(pod: Pod) -> str:
             continue
         if resource == "cpu":
             words.append(f"{float(amount):g} CPUs")
-        elif resource == "memory" or resource.startswith("hugepages-"):
+        elif resource == "memory" or in_pages(resource):
             words.append(human_bytes(int(amount)) + ("" if resource == "memory" else f" {resource}"))
         else:
             words.insert(0, f"{float(amount):g} {resource.rpartition('/')[2]}")

@@ -23,12 +23,12 @@ from numaforge.kubelet.admission import Admission, Node, Pod
 from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
-from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
 from numaforge.kubelet.admission.predicates import PODS, request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import is_counted
+from numaforge.kubelet.values.pages import in_pages
 from numaforge.topology.shape import shape_of
 
 _NUMBERS = count()
@@ -637,6 +637,6 @@ def _unused() -> str:
 
 def _counts(resource: str, allocatable: Mapping[str, int]) -> bool:
     """Say whether the scheduler counts a resource; it knows none that is not in its Node, and counts 0."""
-    if resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX) or is_extended(resource):
+    if resource in (CPU, MEMORY) or in_pages(resource) or is_extended(resource):
         return True
     return resource == _STORAGE and resource in allocatable

@@ -18,7 +18,6 @@ from numaforge.explain.workload import GangPod, Workload
 from numaforge.kubelet.admission import Container, Pod
 from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
 from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
-from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
 from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.settings import STATIC
@@ -28,6 +27,7 @@ from numaforge.kubelet.minors.options import (
     TOPOLOGY_MANAGER_POLICIES,
     TOPOLOGY_MANAGER_SCOPES,
 )
+from numaforge.kubelet.values.pages import in_pages, size_of
 from numaforge.quantity import format_amount, format_bytes, parse_bytes
 
 _MOST_CLAIMED = 1024
@@ -143,7 +143,7 @@ class _Trial:
             yield from self._first(self.cpus(container, up=False))
             yield from self._memory(container, MEMORY)
             for resource in container.requests:
-                if resource.startswith(HUGEPAGES_PREFIX):
+                if in_pages(resource):
                     yield from self._memory(container, resource)
         yield from self._first(self._fewer_devices(in_proportion=False))
         yield from self._first(self._fewer_devices(in_proportion=True))
@@ -315,7 +315,7 @@ class _Trial:
             fewer = max(step, int(container.whole_cpus * share) // step * step)
             found[CPU] = Fraction(min(container.whole_cpus, fewer))
         for resource, size in container.requests.items():
-            if resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX):
+            if resource == MEMORY or in_pages(resource):
                 page = _page_of(resource)
                 found[resource] = Fraction(int(size * share) // page * page)
         return found
@@ -485,10 +485,10 @@ def _evenly(values: Sequence[int], most: int) -> Iterator[int]:
 
 def _page_of(resource: str) -> int:
     """Return the size of a page in bytes: memory is tried in whole MiB."""
-    if not resource.startswith(HUGEPAGES_PREFIX):
+    if not in_pages(resource):
         return 2**20
     try:
-        return max(1, parse_bytes(resource.removeprefix(HUGEPAGES_PREFIX)))
+        return max(1, parse_bytes(size_of(resource)))
     except NumaforgeError:
         return 1
 
@@ -496,6 +496,6 @@ def _page_of(resource: str) -> int:
 def _said(resource: str, value: Fraction) -> str:
     if resource == CPU:
         return f"{value} CPUs"
-    if resource == MEMORY or resource.startswith(HUGEPAGES_PREFIX):
+    if resource == MEMORY or in_pages(resource):
         return f"{format_bytes(int(value))} {resource}"
     return f"{value} {resource}"

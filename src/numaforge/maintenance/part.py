@@ -1,4 +1,4 @@
-"""The contract of a part: one concern of a maintenance, such as the hugepage pools."""
+"""The contract of a part: one concern of a maintenance, such as the kubelet."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import click
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
+from numaforge.kubelet.values.pages import in_pages
 from numaforge.ordering import grouped
 from numaforge.quantity import format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
@@ -272,7 +273,7 @@ def _asked_in_words(pod: Pod) -> str:
     for resource, amount in _asks(pod)["requests"].items():
         if resource == "cpu":
             parts.append(f"{amount:g} CPUs")
-        elif resource == "memory" or resource.startswith("hugepages-"):
+        elif resource == "memory" or in_pages(resource):
             parts.append(f"{human_bytes(int(amount))} {resource}")
         else:
             parts.append(f"{amount:g} {resource}")

@@ -16,10 +16,10 @@ from rich.text import Text
 
 from numaforge.report.wording import counted, human_bytes
 from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partitions
-from numaforge.roles.amd_partitions.plan import as_planned as amd_as_planned
+from numaforge.roles.amd_partitions.plan import partitioned
+from numaforge.roles.as_planned import machine_as_planned
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.models import known_model
-from numaforge.roles.mig.plan import as_planned as mig_as_planned
 from numaforge.topology.slices import partitions_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def instance_parts(instances: Iterable[MigInstance]) -> tuple[GpuPart, ...]:
 
 def gpus_planned(machine: NodeTopology, plan: NodePlan) -> dict[str, Gpu]:
     """Return the GPUs of a machine by PCI address as they are once a plan is carried out."""
-    after = amd_as_planned(mig_as_planned(machine, plan.mig), plan.amd_partitions)
+    after = machine_as_planned(machine, plan)
     return {gpu.pci_address: gpu for gpu in after.gpus}
 
 
@@ -146,7 +146,7 @@ def partitions_section(plan: AmdPartitionsPlan, machine: NodeTopology | None) ->
     Without the machine their memory is not known.
     """
     there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
-    planned = {gpu.pci_address: gpu for gpu in amd_as_planned(machine, plan).gpus} if machine else {}
+    planned = {gpu.pci_address: gpu for gpu in partitioned(machine, plan).gpus} if machine else {}
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
         before = parts_of(there[one.pci_address]) if one.pci_address in there else None

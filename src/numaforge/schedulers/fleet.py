@@ -12,9 +12,14 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.values.pages import pages_of
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.kubernetes_objects import WIDTH
+from numaforge.maintenance.bundle import checksum
 from numaforge.quantity import parse_quantity
+from numaforge.roles.as_planned import machine_as_planned
+from numaforge.roles.device_plugin.plan import devices_of
+from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
@@ -35,7 +40,7 @@ class Zone:
     reserved: frozenset[int]
     memory_bytes: int
     pod_memory_bytes: int
-    hugepages_bytes: Mapping[str, int]
+    pages_bytes: Mapping[str, int]
     devices: Mapping[str, int]
     distances: Mapping[int, int]
 
@@ -52,6 +57,12 @@ class ServedNode:
     plan: NodePlan
     devices: Inventory
     plan_id: str
+
+    @classmethod
+    def of(cls, machine: NodeTopology, plan: NodePlan) -> ServedNode:
+        """Return the node that a plan makes of a machine, found before or after it was carried out."""
+        after = machine_as_planned(machine, plan)
+        return cls(after, plan, devices_of(after, plan), checksum(dumps(plan)))
 
     @property
     def hostname(self) -> str | None:
@@ -130,11 +141,7 @@ class ServedNode:
                     where="plan.numa_nodes",
                     remedy="plan the host again, or give the machine that the plan was made for",
                 )
-            pages = {
-                size: int(count * parse_quantity(size))
-                for size, count in {**share.other_hugepages, **share.hugepages}.items()
-                if count
-            }
+            pages = {size: int(count * parse_quantity(size)) for size, count in share.pools.items() if count}
             memory = node.memory_bytes or 0
             yield Zone(
                 id=node.id,
@@ -142,7 +149,7 @@ class ServedNode:
                 reserved=frozenset(node.cpus) & self.plan.cpus.reserved,
                 memory_bytes=memory,
                 pod_memory_bytes=max(0, memory - share.reserved_memory_bytes - sum(pages.values())),
-                hugepages_bytes=pages,
+                pages_bytes=pages,
                 devices=self._devices_of(node.id),
                 distances=node.distances,
             )
@@ -163,7 +170,7 @@ class ServedNode:
             return {}
         most = max(admitted, key=lambda pod: (pod.devices, pod.cpus))
         asked = {"cpu": str(most.cpus), "memory": str(most.memory_bytes)}
-        asked |= {f"hugepages-{size}": str(count) for size, count in most.hugepages_bytes.items() if count}
+        asked |= {pages_of(size): str(count) for size, count in most.hugepages_bytes.items() if count}
         return asked | ({most.resource: str(most.devices)} if most.resource else {})
 
 

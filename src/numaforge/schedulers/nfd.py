@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from numaforge.kubelet.values.pages import pages_of
 from numaforge.ordering import first_of, grouped
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written
 from numaforge.schedulers.labels import PREFIX, labels_of
@@ -59,12 +60,10 @@ def _features(node: ServedNode) -> list[dict[str, Any]]:
     found = [_matching("memory.numa", node_count={"op": "In", "value": [count]})]
     totals: dict[str, int] = {}
     for planned in node.plan.numa_nodes:
-        for size, pages in {**planned.other_hugepages, **planned.hugepages}.items():
+        for size, pages in planned.pools.items():
             totals[size] = totals.get(size, 0) + pages
     wanted = {
-        f"hugepages-{size}": {"op": "Ge", "value": [str(pages)]}
-        for size, pages in sorted(totals.items())
-        if pages
+        pages_of(size): {"op": "Ge", "value": [str(pages)]} for size, pages in sorted(totals.items()) if pages
     }
     if wanted:
         found.append(_matching("memory.hugepages", **wanted))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from numaforge.kubelet.minors.options import MAX_ALLOWABLE_NUMA_NODES
+from numaforge.kubelet.values.pages import pages_of
 from numaforge.schedulers.fleet import MANAGED_BY, ServedFleet, ServedNode, Written, Zone
 
 NAME = "noderesourcetopology"
@@ -52,7 +53,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
         _resource("cpu", len(zone.cpus), free),
         # listed also where the kubelet aligns no memory: what no zone lists, the plugin refuses to every pod
         _resource("memory", zone.memory_bytes, zone.pod_memory_bytes),
-        *(_resource(f"hugepages-{size}", each, each) for size, each in zone.hugepages_bytes.items()),
+        *(_resource(pages_of(size), each, each) for size, each in zone.pages_bytes.items()),
         *(_resource(resource, count, count) for resource, count in zone.devices.items()),
     ]
     return {

@@ -26,9 +26,8 @@ from numaforge.maintenance import bundle
 from numaforge.maintenance.bundle import FileState
 from numaforge.render import render_file
 from numaforge.roles import document
-from numaforge.roles.machine.promises import HOSTNAME
 from numaforge.roles.node import NodePlan
-from numaforge.verification.promise import all_promises
+from numaforge.verification.promise import HOSTNAME, all_promises
 
 Found = TypeVar("Found")
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from numaforge.roles.role import Role
     from numaforge.verification.live import VerifiedNode
 
+HOSTNAME = "/proc/sys/kernel/hostname"
+"""What every verification reads: the kubelet registers by it."""
+
 Table = Mapping[str, Any]
 """What is promised, by the name that a test shows."""
 

@@ -12,10 +12,9 @@ from numaforge.findings.engine import Verdict
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
+from numaforge.roles.as_planned import machine_as_planned
 from numaforge.roles.document import dumps
 from numaforge.roles.kernel_values.paths import knob_values
-from numaforge.roles.kubelet.effect import machine_as_planned
-from numaforge.roles.mig.plan import as_planned
 from numaforge.topology.model import GpuInstance, NodeTopology
 from numaforge.topology.ready import ready_machine
 from tests.fixtures.judged import found, with_verdict
@@ -43,11 +42,7 @@ WISH = {
 def kept(machine: NodeTopology) -> NodeTopology:
     """Return a machine that is as its saved plan wants it."""
     plan = plan_node(machine, load_profile(WISH))
-    after, tuning, kubelet = (
-        as_planned(machine_as_planned(machine, plan), plan.mig),
-        plan.tuning,
-        plan.kubelet,
-    )
+    after, tuning, kubelet = machine_as_planned(machine, plan), plan.tuning, plan.kubelet
     assert kubelet is not None
     assert after.kubelet is not None
     assert after.cpufreq is not None

@@ -11,7 +11,7 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.profile import load_profile
-from numaforge.roles.mig.plan import as_planned, plan_mig
+from numaforge.roles.mig.plan import as_cut, plan_mig
 from numaforge.topology import to_document
 from tests.fixtures.machines import dgx_h100, lab_node
 
@@ -249,7 +249,7 @@ def cut(tmp_path: Path) -> str:
     bare = dgx_h100()
     bare = replace(bare, gpus=tuple(replace(gpu, gpu_instances=()) for gpu in bare.gpus))
     wish = load_profile({"mig": {"gpus": [{"indices": [0], "placements": {"1g": [0], "3g": [4]}}]}})
-    planned = as_planned(bare, plan_mig(bare, wish).value)
+    planned = as_cut(bare, plan_mig(bare, wish).value)
     first, *others = planned.gpus
     busy, idle = first.gpu_instances or ()
     first = replace(first, gpu_instances=(replace(busy, pids=(42,)), idle))

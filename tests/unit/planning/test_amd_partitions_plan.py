@@ -12,7 +12,7 @@ from numaforge.errors import NumaforgeError, PlanError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, manager_profile
-from numaforge.roles.amd_partitions.plan import as_planned
+from numaforge.roles.amd_partitions.plan import partitioned
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import GpuPartition, NodeTopology
 from tests.fixtures.machines import dgx_h100, mi210, mi300x, mi300x_cpx_kfd
@@ -57,7 +57,7 @@ def test_the_answer_is_the_same_before_and_after(machine: NodeTopology) -> None:
     assert planned.allocatable
     assert planned.allocatable.quantities["amd.com/cpx_nps4"] == "64"
     assert "amd-memory-mode" in notices(planned)
-    after = as_planned(machine, planned.amd_partitions)
+    after = partitioned(machine, planned.amd_partitions)
     assert {(gpu.partition.count, gpu.partition.memory_bytes) for gpu in after.gpus if gpu.partition} == {
         (8, (machine.gpus[0].memory_bytes or 0) // 8)
     }

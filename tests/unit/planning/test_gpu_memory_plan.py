@@ -12,7 +12,7 @@ from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
-from numaforge.roles.gpu_memory.plan import as_planned
+from numaforge.roles.gpu_memory.plan import in_mode
 from numaforge.roles.kubelet.effect import effect
 from numaforge.roles.node import NodePlan
 from numaforge.topology.memory_mode import memory_of_gpus
@@ -104,7 +104,7 @@ def test_memory_that_was_never_seen_takes_two_plans() -> None:
 
 def booted_into(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
     """Return a machine after the boot of its plan."""
-    return replace(as_planned(machine, plan.gpu_memory), previous_plan=dumps(plan))
+    return replace(in_mode(machine, plan.gpu_memory), previous_plan=dumps(plan))
 
 
 def test_a_second_plan_after_the_boot_is_the_same() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.roles.device_plugin.plan import devices_of
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.topology.model import NodeTopology, NvidiaInstall
 from numaforge.topology.ready import ready_machine
@@ -43,7 +42,7 @@ def served(
     """Return a ready machine with its plan; `found` is what the machine has otherwise."""
     changed = replace(machine(name), hostname=hostname or machine(name).hostname, **found)
     plan = plan_node(changed, load_profile(profile), kubelet)  # type: ignore[arg-type]
-    return ServedNode(changed, plan, devices_of(changed, plan), "0123456789abcdef0123")
+    return replace(ServedNode.of(changed, plan), plan_id="0123456789abcdef0123")
 
 
 def with_amdgpu(name: str, profile: object, hostname: str = "") -> ServedNode:

@@ -81,12 +81,13 @@ NEEDED: dict[str, tuple[Nodes, Values]] = {
     "nothing is said of a driver that is not known": (lambda: (h100(nvidia_install=None),), {}),
     "the MIG manager is off where numaforge cuts all GPUs": (
         lambda: (h100(OWN_MIG),),
-        {"driver": {"enabled": False}, "migManager": {"enabled": False}},
+        {"driver": {"enabled": False}, "mig": {"strategy": "mixed"}, "migManager": {"enabled": False}},
     ),
     "it has our geometries where a plan leaves the GPUs to it": (
         lambda: (h100(HANDED),),
         {
             "driver": {"enabled": False},
+            "mig": {"strategy": "mixed"},
             "migManager": {"enabled": True, "config": {"name": "numaforge-mig-parted", "default": ""}},
             "devicePlugin": {"config": {"name": "numaforge-device-plugin"}},
         },

@@ -16,6 +16,7 @@ from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.systems import SYSTEMS, Folder, generate
 from tests.unit.schedulers.served import TRAINING, served
 
+CUT = {"extends": "training", "mig": {"gpus": [{"indices": [0], "devices": {"3g": 1, "1g": 2}}]}}
 PINNED = {"extends": "training", "kubelet": {"topology_manager_policy": "single-numa-node"}}
 
 
@@ -58,10 +59,15 @@ def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str,
 
 
 @pytest.mark.parametrize(
-    "name", ["dgx-h100", "dgx-h100-mig", "epyc-nps4", "hgx-b200", "small-vm", "hgx-a100"]
+    ("name", "profile"),
+    [
+        *((name, TRAINING) for name in ("dgx-h100", "dgx-h100-mig", "epyc-nps4", "small-vm", "hgx-a100")),
+        pytest.param("dgx-h100", CUT, id="GPUs that MIG will cut"),
+        pytest.param("mi300x", "mi300x-cpx", id="GPUs that will be partitioned"),
+    ],
 )
-def test_the_zones_add_up_to_the_plan(name: str) -> None:
-    node = served(name)
+def test_the_zones_add_up_to_the_plan(name: str, profile: object) -> None:
+    node = served(name, profile)
     topology = only(documents(folder("noderesourcetopology", node), "NodeResourceTopology"))
     total: dict[str, int] = {}
     for zone in topology["zones"]:
@@ -76,9 +82,9 @@ def test_the_zones_add_up_to_the_plan(name: str) -> None:
     placed = {
         resource: sum(1 for each in listed if each.numa_nodes) for resource, listed in node.devices.items()
     }
-    assert {name: count for name, count in total.items() if "/" in name} == {
-        name: count for name, count in placed.items() if count
-    }
+    found = {name: count for name, count in total.items() if "/" in name}
+    assert found == {name: count for name, count in placed.items() if count}
+    assert allocatable.devices.items() <= found.items()
 
 
 POLICIES = {

@@ -21,7 +21,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
-from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.mig.plan import as_cut
 from numaforge.roles.role import Turn
 from numaforge.topology.model import (
     ComputeInstance,
@@ -260,6 +260,6 @@ def test_gpus_that_are_cut_alike_are_of_one_kind_with_the_plan_on_their_host():
 
     def cut(number: int) -> NodeTopology:
         plan = plan_node(named(number), wish)
-        return replace(as_planned(named(number), plan.mig), previous_plan=dumps(plan))
+        return replace(as_cut(named(number), plan.mig), previous_plan=dumps(plan))
 
     assert kinds_planned([cut(1), cut(2)], wish) == 1

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, whole
+from numaforge.kubelet.values.pages import in_pages
 
 GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"
@@ -109,7 +109,7 @@ def pinned_memory(requests: Quantities) -> dict[str, int] | None:
     """
     sizes: dict[str, int] = {}
     for resource, quantity in requests.items():
-        if resource != MEMORY and not resource.startswith(HUGEPAGES_PREFIX):
+        if resource != MEMORY and not in_pages(resource):
             continue
         if quantity.denominator != 1:
             return None

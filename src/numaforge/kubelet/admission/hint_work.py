@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.values.pages import pages_of
 from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.model import MachineShape
 
@@ -162,7 +163,7 @@ def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policie
         # Under the policy none it walks them too, when it allocates (getDefaultHint).
         numa_nodes[MEMORY_MANAGER] = every
         if policies.topology != "none":
-            sizes = [f"hugepages-{size}" for size in sorted(policies.hugepages)]
+            sizes = [pages_of(size) for size in sorted(policies.hugepages)]
             hints |= dict.fromkeys(["memory", *sizes], _sets_with(with_memory, every))
     if policies.topology == "single-numa-node":
         # Only preferred hints of one NUMA node reach the merge (filterSingleNumaHints).

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
 
-from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
 from numaforge.kubelet.admission.masks import bits, mask_of
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import MEMORY
+from numaforge.kubelet.values.pages import pages_of, size_of
 
 # Under restricted the sets of NUMA nodes are searched; where there are more of them, nothing is claimed.
 _MOST_SETS = 10_000
@@ -34,7 +34,7 @@ class PodShape:
     @property
     def sizes(self) -> dict[str, int]:
         """Memory and huge pages by resource name."""
-        pages = {f"{HUGEPAGES_PREFIX}{size}": count for size, count in self.hugepages_bytes.items()}
+        pages = {pages_of(size): count for size, count in self.hugepages_bytes.items()}
         return {MEMORY: self.memory_bytes, **{resource: count for resource, count in pages.items() if count}}
 
 
@@ -49,9 +49,7 @@ class EmptyNode:
         self._allocatable = node.allocatable
         self._topology = node.machine.cpus
         self._every = node.machine.node_mask
-        self._pages = sorted(
-            {page.removeprefix(HUGEPAGES_PREFIX) for each in node.machine.nodes for page in each.hugepages}
-        )
+        self._pages = sorted({size_of(page) for each in node.machine.nodes for page in each.hugepages})
         self._least_nodes: dict[int, int] = {}
         self.step = max(1, node.machine.cpus.cpus_per_core)
         self.devices = self._plugin.healthy.bit_count() if self._plugin else 0
@@ -106,7 +104,7 @@ class EmptyNode:
             devices,
             cpus // self.step * self.step,
             self._most_memory(MEMORY, self._every),
-            {size: self._most_memory(f"{HUGEPAGES_PREFIX}{size}", self._every) for size in self._pages},
+            {size: self._most_memory(pages_of(size), self._every) for size in self._pages},
         )
 
     def _filled(self, members: int, bounds: PodShape) -> PodShape:
@@ -119,7 +117,7 @@ class EmptyNode:
             bounds.devices,
             cpus,
             self._most_memory(MEMORY, members),
-            {size: self._most_memory(f"{HUGEPAGES_PREFIX}{size}", members) for size in self._pages},
+            {size: self._most_memory(pages_of(size), members) for size in self._pages},
         )
 
     def _most_memory(self, resource: str, members: int) -> int:

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from numaforge.errors import TopologyError
 from numaforge.kubelet.admission.masks import mask_of
+from numaforge.kubelet.values.pages import pages_of
 from numaforge.topology.model import Core, CpuSet, L3Cache, MachineShape, Package
 
-HUGEPAGES_PREFIX = "hugepages-"
 _L2 = 2  # cache level
 
 
@@ -177,8 +177,7 @@ class MachineInfo:
                 id=node.id,
                 memory_bytes=node.memory_bytes or 0,
                 hugepages={
-                    f"{HUGEPAGES_PREFIX}{size}": pool.total * _page_bytes(size)
-                    for size, pool in node.hugepages.items()
+                    pages_of(size): pool.total * _page_bytes(size) for size, pool in node.hugepages.items()
                 },
                 distances=node.distances,
             )

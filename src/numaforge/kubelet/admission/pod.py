@@ -10,7 +10,7 @@ from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.given import mapping, mappings
-from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX
+from numaforge.kubelet.values.pages import in_pages
 from numaforge.mistakes import shown
 from numaforge.quantity import parse_quantity
 
@@ -208,7 +208,7 @@ def whole(quantity: Fraction) -> int:
 
 def is_pod_level(resource: str) -> bool:
     """Say whether a resource may be named for a whole pod (IsSupportedPodLevelResource)."""
-    return resource in _POD_LEVEL or resource.startswith(HUGEPAGES_PREFIX)
+    return resource in _POD_LEVEL or in_pages(resource)
 
 
 def is_extended(resource: str) -> bool:
@@ -351,7 +351,7 @@ def _quantity(value: Any, where: str) -> Fraction:
 def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
     """Refuse what the API server refuses (pkg/apis/core/validation, ValidateResourceRequirements)."""
     for resource in (*requests, *limits):
-        if "/" not in resource and resource not in _STANDARD and not resource.startswith(HUGEPAGES_PREFIX):
+        if "/" not in resource and resource not in _STANDARD and not in_pages(resource):
             raise PodError(
                 f"{resource} is no resource of Kubernetes",
                 where=where,
@@ -373,7 +373,7 @@ def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
                 where=f"{where}.requests.{resource}",
                 remedy="lower the request or raise the limit",
             )
-        if request != limit and (is_extended(resource) or resource.startswith(HUGEPAGES_PREFIX)):
+        if request != limit and (is_extended(resource) or in_pages(resource)):
             raise PodError(
                 f"requests {resource} {_as_number(request)} with a limit of {_as_number(limit)}",
                 where=f"{where}.requests.{resource}",
@@ -398,7 +398,7 @@ def _with_pod_level_resources(pod: Pod, resources: Any) -> Pod:
     _check_pair(requests, limits, where)
     if limits or requests:
         for resource, limit in aggregate((c, c.limits) for c in pod.containers).items():
-            if resource.startswith(HUGEPAGES_PREFIX) and resource not in requests:
+            if in_pages(resource) and resource not in requests:
                 limits.setdefault(resource, limit)
     if limits:
         for resource, request in aggregate((c, c.requests) for c in pod.containers).items():

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from numaforge.kubelet.admission.machine import HUGEPAGES_PREFIX, MachineInfo
+from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, pod_requests
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import Settings
+from numaforge.kubelet.values.pages import in_pages
 
 PODS = "pods"
 
@@ -87,7 +88,7 @@ def counts(resource: str, allocatable: NodeAllocatable) -> bool:
     """
     if is_extended(resource):
         return resource in allocatable.scalars
-    return resource in (CPU, MEMORY) or resource.startswith(HUGEPAGES_PREFIX)
+    return resource in (CPU, MEMORY) or in_pages(resource)
 
 
 def _out_of(resource: str, requested: int, used: int, capacity: int) -> PodRejectedError:

@@ -22,6 +22,7 @@ from numaforge.kubelet.values.gocsv import read_record
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet.values.numbers import parse_int, parse_uint
+from numaforge.kubelet.values.pages import in_pages
 from numaforge.quantity import Quantity, QuantityError
 
 # Flags of the libraries of a kubelet, how each value parses and which field it sets: logging of
@@ -60,7 +61,6 @@ _LIBRARY_FLAGS: Mapping[str, str] = {
 }
 
 _SHORTHANDS = "hv"
-_HUGEPAGES = "hugepages-"
 _TAINT_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9]+(?:\.|$))")
 
@@ -369,7 +369,7 @@ def _limits(text: str) -> dict[str, str]:
         if len(parts) != 2:
             raise ValueError(f"the reserved limit has incorrect value, expected type=quantity, got {limit}")
         name, quantity = parts
-        if name != "memory" and not name.startswith(_HUGEPAGES):
+        if name != "memory" and not in_pages(name):
             raise ValueError(f'memory type conversion error, unknown type: "{name}"')
         try:
             Quantity.parse(quantity)

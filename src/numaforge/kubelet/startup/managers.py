@@ -40,9 +40,9 @@ from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.booleans import parse_bool
 from numaforge.kubelet.values.cpusets import CpuSetError, atoi
 from numaforge.kubelet.values.gotext import quoted
+from numaforge.kubelet.values.pages import in_pages
 from numaforge.quantity import ZERO, Quantity
 
-_HUGEPAGES = "hugepages-"
 _UINT64 = 2**64
 
 # From this minor on the topology manager's complaints about options are in lower case.
@@ -387,11 +387,7 @@ def _require_sum(entries: list[Mapping[str, Any]], reservation: Mapping[str, Qua
     for entry in entries:
         for name, text in (entry.get("limits") or {}).items():
             totals[name] = Quantity.parse(text).plus(totals.get(name, ZERO))
-    wanted = {
-        name: quantity
-        for name, quantity in reservation.items()
-        if name == "memory" or name.startswith(_HUGEPAGES)
-    }
+    wanted = {name: quantity for name, quantity in reservation.items() if name == "memory" or in_pages(name)}
     # The kubelet walks the types in random order; memory, which people can get right, comes last here.
     for name in sorted({*totals, *wanted}, key=lambda name: (name == "memory", name)):
         total, target = totals.get(name, ZERO), wanted.get(name, ZERO)

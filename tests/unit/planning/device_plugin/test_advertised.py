@@ -16,7 +16,7 @@ from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.models import models
-from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.mig.plan import as_cut
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, MigProfileOffer
 from tests.fixtures.machines import cut_into, lab_node
 
@@ -109,7 +109,7 @@ def gpu(bus: int, **fields) -> Gpu:
 
 
 def found(*gpus: Gpu, plan: MigPlan = NO_PLAN) -> dict[int, tuple[str, ...] | None]:
-    after = nvml_gpus(as_planned(replace(lab_node(), gpus=gpus), plan))
+    after = nvml_gpus(as_cut(replace(lab_node(), gpus=gpus), plan))
     return {
         index: mig_device_names(one) if one.mig_mode == "enabled" else None for index, one in after.items()
     }
@@ -153,7 +153,7 @@ UNKNOWN_PROFILE = gpu(
 )
 def test_what_is_not_known_is_no_reason_to_refuse(unknown):
     machine = replace(lab_node(), gpus=(unknown,))
-    assert mig_device_names(as_planned(machine, NO_PLAN).gpus[0]) is None
+    assert mig_device_names(as_cut(machine, NO_PLAN).gpus[0]) is None
     assert refused(machine, "single") is None
 
 

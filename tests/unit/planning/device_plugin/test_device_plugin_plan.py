@@ -16,7 +16,7 @@ from numaforge.roles.device_plugin.manifests import device_plugin_config_map, de
 from numaforge.roles.labels import plan as labels
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
-from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.mig.plan import as_cut
 from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.decided import decided
@@ -45,7 +45,7 @@ def cut(*geometries: tuple[MigInstance, ...], **fields: str) -> MigPlan:
 
 def with_device_plugin(base: NodePlan, machine: NodeTopology, wish: NodeProfile) -> NodePlan:
     """Return a plan as the roles `device_plugin`, `allocatable` and `labels` go on from it."""
-    machine = as_planned(machine, base.mig)
+    machine = as_cut(machine, base.mig)
     values = {field.name: getattr(base, field.name) for field in fields(base)}
     plugin = device_plugin.decide(machine, wish, decided(wish, **values))
     with_plugin = decided(wish, **{**values, **vars(plugin.value)})

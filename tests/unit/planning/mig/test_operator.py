@@ -19,7 +19,7 @@ from numaforge.roles.mig.machine import plan_machine
 from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.mig.models import profile_of
 from numaforge.roles.mig.operator import operator_entries, operator_name
-from numaforge.roles.mig.plan import as_planned
+from numaforge.roles.mig.plan import as_cut
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 from tests.fixtures.machines import dgx_h100, lab_node
@@ -182,7 +182,7 @@ def test_the_config_map_is_read_by_our_own_strict_reader_and_gives_the_plan_agai
         given = plan_machine(topology, name, configs[name])
         assert given.fits
         assert not given.untouched
-        after = nvml_gpus(as_planned(topology, wanted.mig))
+        after = nvml_gpus(as_cut(topology, wanted.mig))
         for gpu_after, planned_gpu in zip(after.values(), given.gpus, strict=True):
             assert planned_gpu.mode == gpu_after.mig_mode
             names = [

@@ -17,7 +17,7 @@ from numaforge.roles.mig.geometry import profiles_of
 from numaforge.roles.mig.instance import MigInstance, MigPlan
 from numaforge.roles.mig.machine import plan_profile
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named
-from numaforge.roles.mig.plan import as_planned, plan_mig
+from numaforge.roles.mig.plan import as_cut, plan_mig
 from numaforge.roles.node import NodePlan, NodeProfile
 from numaforge.topology.model import (
     ComputeInstance,
@@ -589,9 +589,7 @@ def test_the_dra_driver_keeps_its_gpu_instances():
     found = machine(cut("19@0!"))
     profile = wish({"mode": "enabled"}, managed_by="dra-driver")
     assert plan_mig(found, profile).value.gpus[0].instances == ()
-    assert (
-        as_planned(found, plan_mig(found, profile).value).gpus[0].gpu_instances == found.gpus[0].gpu_instances
-    )
+    assert as_cut(found, plan_mig(found, profile).value).gpus[0].gpu_instances == found.gpus[0].gpu_instances
 
 
 # ---- what the node advertises ----
@@ -717,7 +715,7 @@ def test_the_plan_is_the_same_once_it_is_carried_out(case, data):
         planned = plan_mig(before, profile)
     except PlanError:
         return
-    after = as_planned(before, planned.value)
+    after = as_cut(before, planned.value)
     assert plan_mig(after, profile) == planned
     [one] = plan_profile(after, profile).gpus
     assert (one.mode_changes, one.change.destroy, one.change.create, one.change.recut) == (False, (), (), ())
@@ -729,7 +727,7 @@ def test_the_document_of_a_plan_is_the_same_once_it_is_carried_out():
     before = dgx_h100()
     before = replace(before, gpus=tuple(replace(one, gpu_instances=()) for one in before.gpus))
     plan = plan_node(before, profile)
-    assert dumps(plan_node(as_planned(before, plan.mig), profile)) == dumps(plan)
+    assert dumps(plan_node(as_cut(before, plan.mig), profile)) == dumps(plan)
 
 
 def test_the_plan_keeps_it():

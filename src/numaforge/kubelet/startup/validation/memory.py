@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from numaforge.kubelet.startup.validation.refusals import CompleteConfig, Refusals, invalid
 from numaforge.kubelet.values.gotext import quoted, shown_float
+from numaforge.kubelet.values.pages import in_pages
 from numaforge.quantity import Quantity
-
-_HUGEPAGES = "hugepages-"
 
 
 def swap(config: CompleteConfig) -> Refusals:
@@ -37,7 +36,7 @@ def reserved_memory(config: CompleteConfig) -> Refusals:
         node = entry.get("numaNode", 0)
         for name, quantity in sorted((entry.get("limits") or {}).items()):
             path = f"reservedMemory[{index}].limits.{name}"
-            if name != "memory" and not name.startswith(_HUGEPAGES):
+            if name != "memory" and not in_pages(name):
                 yield invalid(
                     "NF114",
                     path,

@@ -9,10 +9,9 @@ from numaforge.file_content import FileContent
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.findings import Report, require_start
-from numaforge.roles.amd_partitions.plan import as_planned as partitions_as_planned
+from numaforge.roles.as_planned import machine_as_planned
 from numaforge.roles.device_plugin.plan import devices_of
-from numaforge.roles.kubelet.effect import effect, machine_as_planned
-from numaforge.roles.mig.plan import as_planned as gpus_as_planned
+from numaforge.roles.kubelet.effect import effect
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
 
@@ -49,7 +48,6 @@ def planned_node(
     there = machine.kubelet
     expected = effect(plan, machine, files, machine.kubelet_config, there.drop_ins if there else {}, state)
     gone = {path.rpartition("/")[2] for path in expected.removals}
-    cut = gpus_as_planned(machine_as_planned(machine, plan), plan.mig)
-    after = partitions_as_planned(cut, plan.amd_partitions)
+    after = machine_as_planned(machine, plan)
     left = {name: text for name, text in state.items() if name not in gone}
     return PlannedNode(after, expected.after, devices_of(after, plan), left, plan)

@@ -1,4 +1,4 @@
-"""Whether a machine's own kubelet starts with what it is given."""
+"""Whether the kubelet that is installed on a machine starts with what it is given."""
 
 from __future__ import annotations
 

@@ -1,0 +1,63 @@
+"""Whether the running kernel still has the values that were planned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.cpulist import format_cpulist
+from numaforge.findings.drift import DriftRule
+from numaforge.findings.engine import Seen
+from numaforge.findings.finding import Severity
+from numaforge.roles.kernel_values.knobs import KNOB_AT
+from numaforge.roles.kernel_values.paths import knob_values
+from numaforge.roles.kernel_values.sysctls import reaches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+def _values(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
+    for path, value in sorted(knob_values(plan.tuning).items()):
+        there = machine.kernel_values.get(path)
+        if there is None:
+            yield Seen(unknown=f"{path} was not read")
+        elif there != value:
+            yield Seen(f"{there}, planned {value}", KNOB_AT[path].key)
+
+
+def _scaling(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
+    scaling = machine.cpufreq
+    held = {
+        "governor": (plan.tuning.governors, scaling.governors if scaling else {}),
+        "energy preference": (plan.tuning.energy_preferences, scaling.energy_preferences if scaling else {}),
+    }
+    for what, (wanted, now) in held.items():
+        others: dict[tuple[str, str], set[int]] = {}
+        for cpu, value in wanted.items():
+            there = now.get(cpu)
+            if there is not None and there != value:
+                others.setdefault((there, value), set()).add(cpu)
+        for (there, value), cpus in others.items():
+            yield Seen(f"{there} on CPUs {format_cpulist(frozenset(cpus))}, planned {value}", what)
+
+
+def _sysctls(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
+    exact, least = plan.tuning.sysctls, plan.tuning.raised_sysctls
+    for name, value in sorted({**exact, **least}.items()):
+        there = machine.sysctls.get(name)
+        if there is None:
+            yield Seen(unknown=f"{name} was not read")
+        elif name in exact and there.split() != value.split():
+            yield Seen(f"{there}, planned {value}", name)
+        elif name not in exact and not reaches(there, value):
+            yield Seen(f"{there}, planned at least {value}", name)
+
+
+DRIFT = (
+    DriftRule("NP104", Severity.ERROR, "a value of the kernel is not as planned", _values),
+    DriftRule("NP105", Severity.ERROR, "frequency scaling is not as planned", _scaling),
+    DriftRule("NP106", Severity.ERROR, "a sysctl is not as planned", _sysctls),
+)

@@ -1,0 +1,54 @@
+"""Whether the kubelet still is the one that was planned, with the settings that were planned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.findings.drift import Concern, DriftRule
+from numaforge.findings.engine import Seen
+from numaforge.findings.finding import Severity
+from numaforge.kubelet.config.comparison import differences
+from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.installed import kubelet_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+def _settings(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
+    report = kubelet_report(machine)
+    if report is None or not report.effective:
+        yield Seen(unknown="what the kubelet runs with is not known")
+        return
+    for name, value in (plan.kubelet.settings if plan.kubelet else {}).items():
+        for said in differences(name, value, report.effective.get(name)):
+            yield Seen(said, name)
+
+
+def _version(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
+    planned, there = plan.kubelet, machine.kubelet.version if machine.kubelet else None
+    if there is None:
+        yield Seen(unknown="the kubelet's version is not known")
+    elif planned and KubeletVersion.parse(there).minor != KubeletVersion.parse(planned.version).minor:
+        yield Seen(f"{there}, planned for {planned.version}", "kubelet")
+
+
+_CONCERN = Concern(
+    "with a plan of numaforge's for its kubelet",
+    lambda plan: plan.kubelet is not None,
+    "its plan leaves the kubelet alone",
+)
+DRIFT = (
+    DriftRule("NP108", Severity.ERROR, "the kubelet's settings are not as planned", _settings, _CONCERN),
+    DriftRule(
+        "NP109",
+        Severity.WARNING,
+        "the plan is for another minor of the kubelet",
+        _version,
+        _CONCERN,
+        remedy="`numaforge apply` plans for the kubelet that is there",
+    ),
+)

@@ -1,0 +1,34 @@
+"""Whether a machine is still the one that was planned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numaforge.cpulist import format_cpulist
+from numaforge.findings.drift import DriftRule
+from numaforge.findings.engine import Seen
+from numaforge.findings.finding import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+
+def _another_machine(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
+    if machine.hostname is not None and plan.hostname != machine.hostname:
+        yield Seen(f"{machine.hostname}, planned as {plan.hostname}", "hostname")
+    if plan.cpus.online != machine.online:
+        held, planned = format_cpulist(machine.online), format_cpulist(plan.cpus.online)
+        yield Seen(f"{held} online, planned {planned}", "CPUs")
+    there = {node.id: node.cpus for node in machine.numa_nodes}
+    for node in plan.numa_nodes:
+        if node.id not in there:
+            yield Seen("is not there", f"NUMA node {node.id}")
+        elif plan.cpus.online == machine.online and there[node.id] != node.cpus:
+            held, planned = format_cpulist(there[node.id]), format_cpulist(node.cpus)
+            yield Seen(f"CPUs {held}, planned {planned}", f"NUMA node {node.id}")
+
+
+DRIFT = (DriftRule("NP102", Severity.ERROR, "the host is not the one planned", _another_machine),)

@@ -1,0 +1,37 @@
+"""Rules about a machine and the plan that is saved on it: each role's, in its `drift.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numaforge.findings.engine import Seen
+from numaforge.findings.finding import Rule
+
+if TYPE_CHECKING:
+    from numaforge.roles.node import NodePlan
+    from numaforge.topology.model import NodeTopology
+
+APPLY = "`numaforge apply` brings the host back to its plan; plan it again where the change was wanted"
+
+
+@dataclass(frozen=True)
+class Concern:
+    """The plans that a rule is about: in the words of its scope, and what to say of all others."""
+
+    plans: str
+    of: Callable[[NodePlan], bool]
+    otherwise: str
+
+
+@dataclass(frozen=True)
+class DriftRule(Rule):
+    """A rule about a machine and its plan; `look` yields nothing of what is as planned.
+
+    Without a `concern` it is about every plan.
+    """
+
+    look: Callable[[NodeTopology, NodePlan], Iterable[Seen]]
+    concern: Concern | None = None
+    remedy: str = APPLY

@@ -1,0 +1,20 @@
+"""Huge pages as Kubernetes names them: the resource `hugepages-2Mi` is bytes in pages of 2 MiB."""
+
+from __future__ import annotations
+
+_PREFIX = "hugepages-"
+
+
+def in_pages(resource: str) -> bool:
+    """Whether a resource is memory in huge pages."""
+    return resource.startswith(_PREFIX)
+
+
+def pages_of(size: str) -> str:
+    """Return the resource for pages of a size such as "2Mi"."""
+    return f"{_PREFIX}{size}"
+
+
+def size_of(resource: str) -> str:
+    """Return the size of a resource's pages, as its name has it."""
+    return resource.removeprefix(_PREFIX)
