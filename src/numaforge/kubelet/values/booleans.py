@@ -1,4 +1,4 @@
-"""Booleans as Go reads them in text: flags and policy options.
+"""Booleans as Go parses them from text: flags and policy options.
 
 Source: ParseBool in Go's strconv package.
 """
@@ -14,12 +14,12 @@ _VALUES = {
 
 
 def parse_bool(text: str) -> bool:
-    """Read a boolean. Raises ValueError with Go's text."""
+    """Parse a boolean. Raises ValueError with Go's message."""
     if text not in _VALUES:
         raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
     return _VALUES[text]
 
 
 def truth(text: object) -> bool | None:
-    """Return what a boolean says, None for what is none."""
+    """Return the value of a boolean, None where the text is not one."""
     return _VALUES.get(str(text))

@@ -1,19 +1,19 @@
 """CPU lists as the kubelet parses them, with its own errors.
 
-Source: k8s.io/utils/cpuset. numaforge.cpulist is the notation for everything else; the kubelet is stricter
-(no spaces) and words its errors differently.
+Source: k8s.io/utils/cpuset. Everything else uses numaforge.cpulist; the kubelet is stricter (no spaces) and
+words its errors differently.
 """
 
 from __future__ import annotations
 
 from numaforge.kubelet.values.numbers import NumberError, parse_int
 
-# The kernel's largest NR_CPUS is 8192; the kubelet fills its memory with a range such as 0-99999999999.
+# The kernel's largest NR_CPUS is 8192; a range such as 0-99999999999 exhausts the kubelet's memory.
 _MOST_CPUS = 1 << 20
 
 
 class CpuSetError(ValueError):
-    """A text is not a CPU list to the kubelet; the message is its own."""
+    """A text that the kubelet rejects as a CPU list; the message is the kubelet's."""
 
 
 def parse_cpuset(text: str) -> frozenset[int]:
@@ -34,7 +34,7 @@ def parse_cpuset(text: str) -> frozenset[int]:
 
 
 def atoi(text: str) -> int:
-    """Read an integer as strconv.Atoi does. Raises CpuSetError with its text."""
+    """Parse an integer as strconv.Atoi does. Raises CpuSetError with Go's message."""
     try:
         return parse_int(text, base=10, function="Atoi")
     except NumberError as error:

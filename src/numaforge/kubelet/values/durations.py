@@ -26,7 +26,7 @@ _MOST_DIGITS = 19
 
 
 class DurationError(ValueError):
-    """A text is not a duration; the message is Go's."""
+    """A text that is not a duration; the message is Go's."""
 
 
 @dataclass(frozen=True, order=True)
@@ -56,7 +56,7 @@ class Duration:
 
 
 def parse_duration(text: str) -> Duration:
-    """Read a duration, each part of it cut to whole nanoseconds. Raises DurationError with Go's text."""
+    """Parse a duration, truncating each part to whole nanoseconds. Raises DurationError with Go's message."""
     rest = text[1:] if text.startswith(("-", "+")) else text
     if rest == "0":
         return Duration(0)
@@ -95,7 +95,7 @@ def _is_beyond(digits: str) -> bool:
 
 
 def _nanoseconds(fraction: str, unit: int) -> int:
-    """Return a fraction of a unit as Go computes it: digits as far as an int64 holds them, times a float."""
+    """Return a fraction of a unit as Go computes it: the digits that fit an int64, times a float."""
     value, scale = 0, 1.0
     for digit in fraction:
         following = value * 10 + int(digit)
@@ -106,7 +106,7 @@ def _nanoseconds(fraction: str, unit: int) -> int:
 
 
 def quoted_in_bytes(text: str) -> str:
-    """Return a text as Go's package time quotes it: bytes in hexadecimal where not printable ASCII."""
+    """Return a text as Go's package time quotes it: non-ASCII and unprintable bytes in hexadecimal."""
     shown = "".join(
         chr(byte) if 0x20 <= byte < 0x80 else f"\\x{byte:02x}"
         for byte in _ESCAPED.sub(r"\\\g<0>", text).encode()

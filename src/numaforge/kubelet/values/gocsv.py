@@ -1,6 +1,6 @@
-"""Lists as the kubelet's flags read them: comma-separated values, in which quotes protect a comma.
+"""Lists as the kubelet's flags parse them: comma-separated values; quotes protect a comma.
 
-Source: Go's encoding/csv, of which pflag reads the first record.
+Source: Go's encoding/csv; pflag reads the first record.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ _QUOTE = '"'
 
 
 class CsvError(ValueError):
-    """A text is no record; the message is Go's."""
+    """A text that is not a CSV record; the message is Go's."""
 
 
 def read_record(text: str) -> list[str]:
-    """Return the fields of the first record that is not empty. Raises CsvError."""
+    """Return the fields of the first non-empty record. Raises CsvError."""
     lines = _lines(text)
     while lines and lines[0] == "\n":
         lines.pop(0)
@@ -24,7 +24,7 @@ def read_record(text: str) -> list[str]:
 
 def _lines(text: str) -> list[str]:
     lines = [line.removesuffix("\r\n") + "\n" if line.endswith("\r\n") else line for line in _divided(text)]
-    # A lone carriage return at the end is dropped.
+    # Go drops a lone carriage return at the end.
     return [*lines[:-1], lines[-1].removesuffix("\r")] if lines else []
 
 
@@ -34,7 +34,7 @@ def _divided(text: str) -> list[str]:
 
 
 class _CsvRecord:
-    """The lines of a text from a record on; `place` counts characters in the line, as Go does bytes."""
+    """The lines from the start of a record; `place` counts characters in the line, where Go counts bytes."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines

@@ -1,7 +1,7 @@
-"""Decode JSON-shaped data into typed data as Go's encoding/json does, with its error texts.
+"""Decode JSON-shaped data into typed data as Go's encoding/json does, with its error messages.
 
-Source: encoding/json decode.go and sigs.k8s.io/json, which Kubernetes decodes configuration files and
-checkpoints with. Types are written as Go writes them: `*int32`, `map[string]string`,
+Source: encoding/json decode.go and sigs.k8s.io/json, with which Kubernetes decodes configuration files and
+checkpoints. Types are written as Go writes them: `*int32`, `map[string]string`,
 `[]v1beta1.MemoryReservation`.
 """
 
@@ -27,16 +27,16 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _LARGEST_PLAIN_NUMBER = 1e21
 _MOST_OVERWRITTEN = 100
 _DEEPEST = 10_000
-# No type holds as many digits; Python reads 4300 at most, and takes long for more.
+# No Go type holds this many digits; Python parses at most 4300, and slowly.
 _LONGEST_INTEGER = 1000
-# No setting lies deeper; the paths of all levels would cost the square of the depth.
+# No setting is nested deeper; recording paths at every level costs the square of the depth.
 _DEEPEST_LINE = 12
 
 Path = tuple[str | int, ...]
 
 
 class GoJsonError(ValueError):
-    """Data does not fit its Go type; the message is Go's. `path` leads to the value."""
+    """Data that does not fit its Go type; the message is Go's, `path` leads to the value."""
 
     def __init__(self, message: str, path: Path) -> None:
         super().__init__(message)
@@ -47,8 +47,8 @@ class GoJsonError(ValueError):
 class Types:
     """Go types by name: structs with their fields' types, aliases of plain types, and types that parse text.
 
-    `parsers` turn a JSON value into a Python value and raise ValueError with the type's own text; those of
-    the types in `read_null` see null as well, unless it stands for a pointer.
+    `parsers` turn a JSON value into a Python value and raise ValueError with the type's own message; parsers
+    of the types in `read_null` also receive null, except where the field is a pointer.
     """
 
     structs: Mapping[str, Mapping[str, str]]
@@ -59,7 +59,7 @@ class Types:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Typed data, and the fields that no struct knows, as paths in the order of decoding."""
+    """Typed data, and the paths of fields unknown to their struct, in decoding order."""
 
     value: Any
     unknown: tuple[Path, ...]
@@ -71,9 +71,9 @@ def decode(
     """Decode data (as `parse_json` returns it) into a Go type.
 
     Unknown fields are dropped and reported; null leaves a value unset. Raises GoJsonError for the first
-    value of a wrong type, in the order of the keys' names: Kubernetes turns YAML into JSON with sorted keys
-    before decoding. With `as_written` it is the order of the text; `in_any_case` knows fields as
-    encoding/json itself does.
+    value of a wrong type, in the order of sorted keys: Kubernetes turns YAML into JSON with sorted keys
+    before decoding. `as_written` keeps the order of the text; `in_any_case` matches field names regardless
+    of case, as encoding/json does.
     """
     decoder = _Decoder(types, as_written=as_written, in_any_case=in_any_case)
     value = decoder.value(data, go_type, ())
@@ -83,10 +83,10 @@ def decode(
 
 
 def decode_json(json: Json, go_type: str, types: Types, *, in_any_case: bool = False) -> Decoded:
-    """Decode JSON in the order in which it is written.
+    """Decode JSON in the order of the text.
 
-    Also what later keys of the same name overwrite is read. Raises GoJsonError for the first value of a wrong
-    type.
+    Values that a later duplicate key overwrites are decoded too. Raises GoJsonError for the first value of a
+    wrong type.
     """
     for path, value in json.overwritten[:_MOST_OVERWRITTEN]:
         holder = json.data
@@ -99,7 +99,7 @@ def decode_json(json: Json, go_type: str, types: Types, *, in_any_case: bool = F
 
 
 def kind_of(value: Any) -> str:
-    """Return Go's word for a JSON value's kind."""
+    """Return Go's name for the kind of a JSON value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
@@ -110,7 +110,7 @@ def kind_of(value: Any) -> str:
 
 
 class _Decoder:
-    """One decoding; a type mismatch is kept and decoding goes on, a parser's error ends it, as in Go."""
+    """One decoding: as in Go, it continues after a type mismatch and ends at a parser's error."""
 
     def __init__(self, types: Types, *, as_written: bool, in_any_case: bool) -> None:
         self.types = types
@@ -234,7 +234,7 @@ class _Decoder:
 
 
 def format_number(value: float) -> str:
-    """Return a number as JSON has it, or as json.Marshal writes it: an exponent only for many digits."""
+    """Return a number as the JSON has it, or as json.Marshal writes it: an exponent only for many digits."""
     if isinstance(value, int):
         return str(value)
     if isinstance(value, Literal):
@@ -246,10 +246,10 @@ def format_number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Json:
-    """JSON data in the order in which it is written, with the line of every key and item.
+    """JSON data in the order of the text, with the line of every key and item.
 
-    `duplicates` are the keys that appear twice (path, line), `overwritten` what stood under those of them
-    that are no map.
+    `duplicates` are the keys that appear twice (path, line), `overwritten` their earlier values, maps
+    excepted.
     """
 
     data: Any
@@ -259,19 +259,19 @@ class Json:
 
 
 class Literal(float):
-    """A number that is not written as an integer, with its digits: Go refuses `110.0` for one."""
+    """A number not written as an integer, with its text: Go rejects `110.0` as an integer."""
 
     literal: str
 
     def __new__(cls, literal: str) -> Literal:
-        """Read a number."""
+        """Parse a number."""
         number = super().__new__(cls, literal)
         number.literal = literal
         return number
 
 
 def plain_number(value: float) -> float:
-    """Return a number as Go's float64 has it, an integer where it is written as one. Raises OverflowError."""
+    """Return a number as Go prints its float64: an integer where Go prints one. Raises OverflowError."""
     number = float(value)
     return (
         int(Decimal(repr(number))) if number.is_integer() and abs(number) < _LARGEST_PLAIN_NUMBER else number
@@ -279,7 +279,7 @@ def plain_number(value: float) -> float:
 
 
 def parse_json(text: str) -> Json:
-    """Read JSON as Go's json.Unmarshal does. Raises GoJsonError with its text for malformed JSON."""
+    """Parse JSON as Go's json.Unmarshal does. Raises GoJsonError with Go's message for malformed JSON."""
     parser = _Parser(text)
     error = parser.document()
     if error:
@@ -289,7 +289,7 @@ def parse_json(text: str) -> Json:
 
 @dataclass
 class _Open:
-    """An object or array whose end was not yet read; `key` is where its next value goes."""
+    """An object or array that is still open; `key` is where its next value goes."""
 
     values: Any
     path: Path
@@ -299,7 +299,7 @@ class _Open:
 
 
 class _Parser:
-    """Read JSON, and find where and how it stops being JSON (encoding/json scanner.go)."""
+    """Parse JSON, and find the first syntax error (encoding/json scanner.go)."""
 
     _END = "unexpected end of JSON input"
 
@@ -315,7 +315,7 @@ class _Parser:
         self._line, self._counted = 1, 0
 
     def document(self) -> str | None:
-        """Read everything, and return the error, if any."""
+        """Parse the whole text, and return the error, if any."""
         error = self._value()
         while not error and self._open:
             error = self._step()
@@ -355,7 +355,7 @@ class _Parser:
         return self._invalid(first, "looking for beginning of value")
 
     def _step(self) -> str | None:
-        """Read on in what was opened last: its end, or its next member."""
+        """Parse the end or the next member of the innermost open object or array."""
         holder = self._open[-1]
         is_object = isinstance(holder.values, dict)
         found = self._next()
@@ -389,7 +389,7 @@ class _Parser:
         return error or self._expect(":", "after object key") or self._value()
 
     def _put(self, value: Any) -> Path:
-        """Put a value where it belongs, and return its path."""
+        """Store a value in the innermost open object or array, and return its path."""
         if not self._open:
             self.root.append(value)
             return ()
@@ -405,7 +405,7 @@ class _Parser:
             self.duplicates.append((path, self._here()))
             before = holder.values.pop(holder.key)
             if isinstance(before, dict) and isinstance(value, dict):
-                # Go decodes the second into what the first left.
+                # Go decodes the second map into the first.
                 value.update(before)
             elif isinstance(before, str) and value is None:
                 value = before
@@ -429,7 +429,7 @@ class _Parser:
         return None
 
     def _string(self) -> str | None:
-        """Read a text; half of a surrogate pair becomes the replacement character."""
+        """Parse a string; a lone surrogate becomes the replacement character."""
         self.at += 1
         parts = []
         while True:
@@ -487,7 +487,7 @@ class _Parser:
         return None
 
     def _digits(self, context: str) -> str | None:
-        # Where the text ends within a number or word, Go reads one blank more.
+        # Where the text ends within a number or word, Go appends a blank.
         here = self.text[self.at : self.at + 1] or " "
         if here not in _DIGITS:
             return self._invalid(here, context)
@@ -496,7 +496,7 @@ class _Parser:
         return None
 
     def _skip(self, characters: str) -> bool:
-        """Step over one of these characters where it comes next."""
+        """Skip the next character if it is one of these."""
         found = self.at < len(self.text) and self.text[self.at] in characters
         self.at += found
         return found
@@ -515,7 +515,7 @@ class _Parser:
 
 
 def _quoted_character(character: str) -> str:
-    # Go looks at bytes, and shows one beyond ASCII as the character of that number.
+    # Go works on bytes, and shows a byte beyond ASCII as the character with that code.
     special = {"'": r"'\''", '"': "'\"'"}
     return special.get(character, f"'{quoted(chr(character.encode()[0]))[1:-1]}'")
 
@@ -528,5 +528,5 @@ def _scalar_of(written: str) -> Any:
 
 
 def _without_pairs(text: str) -> str:
-    """Return a text in which two halves of a surrogate pair are one character."""
+    """Return a text with each surrogate pair joined into one character."""
     return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)

@@ -27,7 +27,7 @@ def shown_float(value: float) -> str:
 
 
 def shown_float32(value: float) -> str:
-    """Return a float32 as %v prints it, with as few digits as tell it from its neighbours."""
+    """Return a float32 as %v prints it, with the fewest digits that identify it."""
     single = struct.pack("f", value)
     shortest = next(
         shown for digits in range(9) if struct.pack("f", float(shown := f"{value:.{digits}e}")) == single

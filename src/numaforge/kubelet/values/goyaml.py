@@ -1,8 +1,8 @@
-"""YAML as the kubelet reads it, turned into what JSON can say, with the line of every value.
+"""YAML as the kubelet reads it, reduced to JSON data, with the line of every value.
 
 Source: sigs.k8s.io/yaml (yaml.go) on go.yaml.in/yaml/v2 (decode.go, resolve.go), which is libyaml in Go:
 PyYAML's parser gives the same events. YAML 1.1 booleans (`yes`, `on`, `y`), Go's integers, the last duplicate
-key wins. The kubelet reads 10,000 levels, so nothing here calls itself.
+key wins. The kubelet reads 10,000 levels, so nothing here recurses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numaforge.kubelet.values.numbers import NumberError, float32, parse_int, pa
 
 _FastLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 10_000
-# No setting of a kubelet lies deeper; the paths of all levels would cost the square of the depth.
+# No kubelet setting is nested deeper; recording paths at every level costs the square of the depth.
 _DEEPEST_LINE = 12
 _STANDARD_TAGS = "tag:yaml.org,2002:"
 _STRING = "str"
@@ -32,14 +32,14 @@ _RESOLVED_TAGS = frozenset({"", _STRING, "bool", "int", "float", "null", "timest
 _MERGE_KEY = "<<"
 _LARGEST_INT64 = 2**63 - 1
 _SHOWN_DEPTH = 50
-# What libyaml in C reads differently between brackets; Python's parser takes long for many of those.
+# What the C libyaml reads differently between brackets; Python's parser is slow on many brackets.
 _ODD_IN_FLOWS = re.compile(r"\?|:[,\[\]{}]")
 _ODD_ANYWHERE = re.compile(r"(?<=.)\ufeff|![^\s]*[,\[\]]", re.DOTALL)
 _MOST_ODD_FLOWS = 500
 _LONGEST_ODD = 1 << 18
 _BREAKS = "\r\n\x85\u2028\u2029"
 _BLANKS = f"\0 \t{_BREAKS}"
-# How Python's parser says what the others say.
+# Turns the messages of Python's parser into those of libyaml.
 _PROBLEMS = (
     (re.compile(r"(expected) (?:the )?(.*?),? but (?:got|found) .*"), r"did not find \1 \2"),
     (re.compile(r"expected <block end>$"), "expected key"),
@@ -75,15 +75,15 @@ _TAGS_BY_TYPE: Mapping[type, str] = {
     type(None): "null",
 }
 
-# A value in the making: it yields the values that it needs first, and returns itself.
+# A value under construction: yields the tasks whose values it needs, and returns the finished value.
 _Task = Generator["_Task", Any, Any]
 
 
 class _GoLoader(yaml.SafeLoader):
-    """A parser whose plain scalars end as Go's: in flows at any `?`, and at `:` before a blank only."""
+    """A parser that ends plain scalars as Go does: in flows at any `?`, and at `:` only before a blank."""
 
     def scan_to_next_token(self) -> None:
-        """Step over blanks, also tabs where no key may begin, comments and line breaks."""
+        """Skip blanks, comments and line breaks, and tabs where no key may begin."""
         super().scan_to_next_token()
         while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
             self.forward()
@@ -123,7 +123,7 @@ class _GoLoader(yaml.SafeLoader):
         return found in _BLANKS or bool(self.flow_level and found in ",?[]{}")
 
     def _gap(self, start: yaml.Mark) -> str:
-        """Step over blanks and line breaks, and return what stands for them in the scalar."""
+        """Skip blanks and line breaks, and return what they become in the scalar."""
         blanks = self._taken(self._blank_length())
         if self.peek() not in _BREAKS:
             return blanks
@@ -159,7 +159,7 @@ class _GoLoader(yaml.SafeLoader):
 
 
 class YamlError(ValueError):
-    """A text is not YAML; the message is the kubelet's, `line` counts from 1."""
+    """A text that is not YAML; the message is the kubelet's, `line` counts from 1."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -170,8 +170,8 @@ class YamlError(ValueError):
 class Document:
     """YAML data with the line of every key and item, and the keys that appear twice (path, line).
 
-    `strict_error` is the text with which a strict reader refuses these. `json` is what was read where the
-    text is JSON, which keeps its order: YAML becomes JSON with sorted keys.
+    `strict_error` is the message with which a strict reader rejects those keys. `json` is set where the text
+    is JSON, which keeps its order: YAML becomes JSON with sorted keys.
     """
 
     data: Any
@@ -182,12 +182,12 @@ class Document:
 
 
 def read(text: str) -> Document:
-    """Read the first document of a YAML text. Raises YamlError."""
+    """Parse the first document of a YAML text. Raises YamlError."""
     return next(read_all(text), Document(None, {}))
 
 
 def read_all(text: str) -> Iterator[Document]:
-    """Yield the documents of a YAML text. Raises YamlError at the first that is none."""
+    """Yield the documents of a YAML text. Raises YamlError at the first malformed one."""
     for root in _roots(text):
         yield _Decoding().document(root)
 
@@ -208,7 +208,7 @@ class _YamlNode:
 
 
 def _roots(text: str) -> Iterator[_YamlNode]:
-    """Yield the root of each document, once its end was read."""
+    """Yield the root of each document once its end is parsed."""
     open_nodes: list[_YamlNode] = []
     anchors: dict[str, _YamlNode] = {}
     root: _YamlNode | None = None
@@ -233,7 +233,7 @@ def _roots(text: str) -> Iterator[_YamlNode]:
 
 
 def _loader(text: str) -> Any:
-    """Return the fast parser, or the exact one where these two differ."""
+    """Return the fast parser, or the exact one where the two would differ."""
     flow = re.search(r"[\[{]", text)
     is_odd = _ODD_ANYWHERE.search(text) or (flow and _ODD_IN_FLOWS.search(text, flow.start()))
     is_bounded = len(text) < _LONGEST_ODD and text.count("[") + text.count("{") < _MOST_ODD_FLOWS
@@ -264,7 +264,7 @@ def _require_depth(depth: int, line: int) -> None:
 
 
 def _yaml_error(error: yaml.YAMLError) -> YamlError:
-    # A character that YAML has no place for is the reader's error, which has a reason instead.
+    # A character that YAML forbids raises a ReaderError, which has a reason instead of a problem.
     problem = getattr(error, "problem", None) or getattr(error, "reason", None)
     problem = problem or "unknown problem parsing YAML content"
     for pattern, replacement in _PROBLEMS:
@@ -272,7 +272,7 @@ def _yaml_error(error: yaml.YAMLError) -> YamlError:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return YamlError(f"yaml: {problem}", None)
-    # Go's reader counts lines from 0 and adds one for the scanner's errors only.
+    # Go counts lines from 0, and adds one only for the scanner's errors.
     line = mark.line + isinstance(error, yaml.scanner.ScannerError) if mark.line else 0
     context = getattr(error, "context_mark", None)
     line = line or (context.line if context is not None else 0)
@@ -281,14 +281,14 @@ def _yaml_error(error: yaml.YAMLError) -> YamlError:
 
 
 class _Key(NamedTuple):
-    """A key that is no text; to Go `1` and `"1"` are two keys until it writes JSON."""
+    """A non-string key; to Go, `1` and `"1"` are two keys until it writes JSON."""
 
     kind: type
     value: Any
 
 
 class _Decoding:
-    """One document: aliases unfolded, merge keys applied where they stand, scalars resolved."""
+    """Decode one document: expand aliases, apply merge keys where they stand, resolve scalars."""
 
     def __init__(self) -> None:
         self.lines: dict[Path, int] = {}
@@ -354,7 +354,7 @@ class _Decoding:
         return values
 
     def _merge(self, node: _YamlNode, path: Path, values: dict[Any, Any]) -> _Task:
-        # Of several sources the first counts: they are written over each other backwards.
+        # Apply the sources in reverse: the first one wins.
         sources = list(reversed(node.children)) if node.kind == "sequence" else [node]
         for source in sources:
             target = source.alias if source.alias is not None else source
@@ -381,7 +381,7 @@ class _Decoding:
 
 
 def _done(task: _Task) -> Any:
-    """Run a task with all that it needs, without the interpreter's stack."""
+    """Run a task and the tasks it needs, without recursion."""
     waiting, answer = [task], None
     while waiting:
         try:
@@ -408,7 +408,7 @@ def _resolved(node: _YamlNode) -> Any:
 
 
 def _plain(text: str, tag: str) -> tuple[Any, str]:
-    """Return what a plain scalar says, and the tag that it has by itself."""
+    """Return the value of a plain scalar, and its implicit tag."""
     if text in _WORDS:
         return _WORDS[text], _TAGS_BY_TYPE[type(_WORDS[text])]
     if text[0] == "." and _FLOAT_BEHIND_POINT.fullmatch(text):
@@ -417,7 +417,7 @@ def _plain(text: str, tag: str) -> tuple[Any, str]:
     if text[0] not in "+-0123456789":
         return text, _STRING
     if tag in ("", "timestamp") and _is_timestamp(text):
-        # It stays a text to who wants any type.
+        # A timestamp decoded into an untyped value stays a string.
         return text, "timestamp"
     value = _number(text.replace("_", ""))
     return (text, _STRING) if value is None else (value, _TAGS_BY_TYPE[type(value)])
@@ -448,7 +448,7 @@ def _is_timestamp(text: str) -> bool:
     try:
         date(*map(int, match["date"].split("-")))
     except ValueError:
-        # Go knows the year 0, a leap year as 2000 is.
+        # Go accepts the year 0, a leap year like 2000.
         return match["date"].startswith("0000-") and _is_timestamp(f"2000{text[4:]}")
     if match["time"] is None:
         return True
@@ -481,7 +481,7 @@ def _key_text(key: str | _Key) -> str:
 
 
 def _as_json(data: Any) -> Any:
-    """Return data with text for keys. Raises YamlError for what JSON cannot say."""
+    """Return data with strings for keys. Raises YamlError for what JSON cannot express."""
     odd_number = None
     holder: dict[Any, Any] = {"": data}
     waiting: list[Any] = [holder]

@@ -1,4 +1,4 @@
-"""The syntax of labels and of taints' keys and values.
+"""The syntax of labels, and of the keys and values of taints.
 
 Source: pkg/util/validation in k8s.io/apimachinery.
 """
@@ -14,7 +14,7 @@ _LONGEST_SUBDOMAIN = 253
 
 
 def label_value_complaints(value: str) -> list[str]:
-    """Return what IsValidLabelValue in k8s.io/apimachinery says."""
+    """Return the complaints of IsValidLabelValue in k8s.io/apimachinery."""
     complaints = []
     if len(value.encode()) > _LONGEST_LABEL:
         complaints.append(f"must be no more than {_LONGEST_LABEL} bytes")
@@ -28,7 +28,7 @@ def label_value_complaints(value: str) -> list[str]:
 
 
 def qualified_name_complaints(key: str) -> list[str]:
-    """Return what IsQualifiedName in k8s.io/apimachinery says."""
+    """Return the complaints of IsQualifiedName in k8s.io/apimachinery."""
     if key.count("/") > 1:
         complaint = (
             "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and "

@@ -1,4 +1,4 @@
-"""Numbers as Go reads them in text.
+"""Numbers as Go parses them from text.
 
 Source: ParseInt, ParseUint, Atoi and ParseFloat in Go's strconv package.
 """
@@ -24,7 +24,7 @@ _LONE_UNDERSCORE = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
 
 
 class NumberError(ValueError):
-    """A text is no number of its type; the message is Go's, `is_range` tells that it is beyond the type."""
+    """A text that is not a number of its type; the message is Go's, `is_range` marks one out of range."""
 
     def __init__(self, function: str, text: str, *, is_range: bool) -> None:
         reason = "value out of range" if is_range else "invalid syntax"
@@ -33,7 +33,7 @@ class NumberError(ValueError):
 
 
 def parse_int(text: str, base: int = 0, bits: int = 64, function: str = "ParseInt") -> int:
-    """Read an integer; with base 0 its prefix tells the base: `0x10`, `010` for 8, `1_000`.
+    """Parse an integer; with base 0 the prefix gives the base: `0x10`, `010` for 8, `1_000`.
 
     Raises NumberError.
     """
@@ -48,7 +48,7 @@ def parse_int(text: str, base: int = 0, bits: int = 64, function: str = "ParseIn
 
 
 def parse_uint(text: str, base: int = 0, bits: int = 64) -> int:
-    """Read an integer without a sign. Raises NumberError."""
+    """Parse an unsigned integer. Raises NumberError."""
     digits, known_base = _prefixed(text) if base == 0 else (text, base)
     value = 0
     for digit in digits:
@@ -66,7 +66,7 @@ def parse_uint(text: str, base: int = 0, bits: int = 64) -> int:
 
 
 def parse_float32(text: str) -> float:
-    """Read a float32: decimal, `0x1p-2`, `inf`, `nan`. Raises NumberError."""
+    """Parse a float32: decimal, `0x1p-2`, `inf`, `nan`. Raises NumberError."""
     named = {"inf": inf, "infinity": inf, "nan": nan}
     sign = text[:1] if text[:1] in ("+", "-") else ""
     word = text.removeprefix(sign).lower()
@@ -104,7 +104,7 @@ def _rounded_decimal(plain: str) -> float:
     single = float32(double)
     if single == double or isinf(double) or isnan(double):
         return single
-    # Rounded twice, a number may miss its neighbour: only where the double lies halfway between two singles.
+    # Rounding twice is wrong only where the double lies halfway between two singles.
     for side in (nextafter(double, -inf), nextafter(double, inf)):
         other = float32(side)
         if other != single and abs(double - single) == abs(double - other):

@@ -6,15 +6,15 @@ _PREFIX = "hugepages-"
 
 
 def in_pages(resource: str) -> bool:
-    """Whether a resource is memory in huge pages."""
+    """Whether a resource is huge pages."""
     return resource.startswith(_PREFIX)
 
 
 def pages_of(size: str) -> str:
-    """Return the resource for pages of a size such as "2Mi"."""
+    """Return the resource name for a page size such as "2Mi"."""
     return f"{_PREFIX}{size}"
 
 
 def size_of(resource: str) -> str:
-    """Return the size of a resource's pages, as its name has it."""
+    """Return the page size in a resource's name, such as "2Mi"."""
     return resource.removeprefix(_PREFIX)
