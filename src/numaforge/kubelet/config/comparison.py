@@ -1,4 +1,4 @@
-"""When two ways to write a kubelet setting mean the same: `1Gi` and `1024Mi`, `60s` and `1m0s`."""
+"""Whether two spellings of a kubelet setting mean the same: `1Gi` and `1024Mi`, `60s` and `1m0s`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numaforge.quantity import parse_quantity
 
 
 def differences(name: str, expected: Any, actual: Any) -> list[str]:
-    """Say where a running configuration lacks what is expected of it.
+    """Return a line for each place where a running configuration differs from the expected one.
 
-    A mapping may hold more than expected, because the kubelet fills in its defaults; a list may not.
+    A mapping may hold more keys than expected, because the kubelet fills in defaults; a list may not.
     """
     if isinstance(expected, Mapping):
         held = actual if isinstance(actual, Mapping) else {}
@@ -38,14 +38,14 @@ def differences(name: str, expected: Any, actual: Any) -> list[str]:
 
 
 def meaning(value: Any) -> Any:
-    """Return what a scalar means: quantities and durations as numbers, nothing and empty text as None."""
+    """Return the meaning of a scalar: quantities and durations as numbers, null and empty text as None."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
         return value
     text = str(value)
-    # "5m" is five minutes or five thousandths; what is on both sides decides alike, and the kubelet never
-    # writes a duration without its seconds.
+    # "5m" is five minutes or five thousandths; both sides are read alike, and the kubelet never writes a
+    # duration without seconds.
     if text.endswith(("s", "h")):
         with suppress(DurationError):
             return parse_duration(text)
@@ -56,14 +56,14 @@ def meaning(value: Any) -> Any:
 
 
 _MOST_OF_A_BOOT = 100
-"""A boot gives or takes at most this part of the memory; where more is gone, a DIMM is."""
+"""A reboot changes MemTotal by at most one part in this many; a larger loss is a missing DIMM."""
 
 
 def same_memory(predicted: str, found: str, capacity_bytes: int, capacity: str) -> bool:
-    """Say whether Allocatable memory is as predicted for a MemTotal, on a machine that has `capacity` now.
+    """Whether Allocatable memory is as predicted for `capacity_bytes`, on a machine that has `capacity` now.
 
-    The kernel lies elsewhere after each boot (KASLR) and keeps more or less for itself: MemTotal differs by
-    some KiB or MiB, and Allocatable by as much, or by less where an eviction threshold is a percentage.
+    Each boot moves the kernel (KASLR) and changes how much it reserves: MemTotal differs by some KiB or MiB,
+    and Allocatable by as much, or by less where an eviction threshold is a percentage.
     """
     if meaning(predicted) == meaning(found):
         return True

@@ -16,9 +16,9 @@ from numaforge.kubelet.values.gojson import GoJsonError, Path, decode, decode_js
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.goyaml import Document, YamlError, read
 
-# Where runtime.NewScheme stands in k8s.io/apimachinery, which names the scheme; by the minor that moved it.
+# The line of runtime.NewScheme in k8s.io/apimachinery, part of the scheme's name; by the minor that moved it.
 _SCHEME_LINES = {28: 100, 33: 110, 35: 111}
-# What else the kubelet's scheme decodes, and the first minor that does.
+# Other kinds that the kubelet's scheme decodes, with the first minor that does.
 _OTHER_KINDS = {
     (API_VERSION, "CredentialProviderConfig"): 0,
     (API_VERSION, "SerializedNodeConfigSource"): 0,
@@ -35,7 +35,7 @@ _TYPE_META = (
 
 
 class LoadError(ValueError):
-    """A file is refused; the message is the kubelet's, `rule` the finding's id, `path` the place.
+    """A file that the kubelet rejects; the message is its own, `rule` the finding's id, `path` the place.
 
     `reported` is the message as the loader of the main file reports it.
     """
@@ -51,13 +51,13 @@ class LoadError(ValueError):
 
     @property
     def readable(self) -> bool:
-        """Whether the text is a kubelet configuration at all, only with a wrong value in it."""
+        """Whether the text is a kubelet configuration, with a wrong value in it."""
         return self.rule == "NF004"
 
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A decoded file: settings by field name (absent where unset), and what strict decoding minds."""
+    """A decoded file: settings by field name (absent where unset), and what strict decoding rejects."""
 
     settings: Mapping[str, Any]
     lines: Mapping[Path, int]
@@ -66,9 +66,9 @@ class ConfigFile:
 
 
 def decode_config(text: str, version: KubeletVersion, document: Document | None = None) -> ConfigFile:
-    """Decode a KubeletConfiguration; `document` is what `text` was read to, where that is known already.
+    """Decode a KubeletConfiguration; `document` is `text` where it is already parsed.
 
-    Raises LoadError with the text that follows `failed to decode: ` in the kubelet's message.
+    Raises LoadError with the part after `failed to decode: ` in the kubelet's message.
     """
     document = document or read_document(text)
     _require_kind(document, text, version)
@@ -109,13 +109,13 @@ def _read_json(text: str) -> Document:
 
 
 def interpret(document: Document) -> tuple[str, str]:
-    """Return a document's apiVersion and kind, either of them empty where it is missing. Raises LoadError."""
+    """Return a document's apiVersion and kind, each empty where missing. Raises LoadError."""
     data = {} if document.data is None else document.data
     failed = "couldn't get version/kind; json parse error: json: cannot unmarshal"
     if not isinstance(data, dict):
         raise LoadError(f"{failed} {kind_of(data)} into Go value of type {_TYPE_META}", "NF002")
     meta = {"apiVersion": "", "kind": ""}
-    # Go's own decoder reads these two in any case: `apiversion` is as good, and the last one counts.
+    # Go's own decoder ignores the case of these two names: `apiversion` counts too, and the last one wins.
     for key in data if document.json else sorted(data):
         name = _META_NAMES.get(key.lower())
         if name is None or data[key] is None:

@@ -1,4 +1,4 @@
-"""The values that a kubelet fills in where a configuration is silent, by minor.
+"""The defaults that a kubelet fills in for unset fields, by minor.
 
 Sources: pkg/kubelet/apis/config/v1beta1/defaults.go, pkg/kubelet/eviction/defaults_linux.go, loadConfigFile
 in cmd/kubelet/app/server.go.
@@ -24,13 +24,12 @@ EVICTION_HARD: Mapping[str, str] = {
     "imagefs.inodesFree": "5%",
 }
 
-# From this minor on a kubelet refuses to run on cgroup v1 unless told otherwise.
+# From this minor on a kubelet refuses to run on cgroup v1 unless failCgroupV1 is false.
 _FIRST_MINOR_REFUSING_CGROUP_V1 = 35
 # From this minor on memory.high is not set unless a factor is given.
 _FIRST_MINOR_WITHOUT_THROTTLING = 37
 
-# A value of this table takes the place of an unset field; where the field's type is no pointer, of a zero
-# too.
+# A value of this table replaces an unset field, and a zero where the field's type is not a pointer.
 _DEFAULTS: Mapping[str, Any] = {
     "enableServer": True,
     "syncFrequency": "1m0s",
@@ -136,10 +135,10 @@ def with_defaults(
 
 
 def with_eviction_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a main file's settings with the hard eviction thresholds that it leaves to the kubelet.
+    """Return a main file's settings with the default hard eviction thresholds filled in.
 
-    A map that is there, even an empty one, replaces all defaults, unless mergeDefaultEvictionSettings is on.
-    Drop-ins and flags do not pass through here.
+    A map in the file, even an empty one, replaces all defaults, unless mergeDefaultEvictionSettings is on.
+    This does not apply to drop-ins and flags.
     """
     written = settings.get("evictionHard")
     if written is None:
@@ -150,7 +149,7 @@ def with_eviction_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _default_status_report(filled: dict[str, Any]) -> None:
-    # Its default follows nodeStatusUpdateFrequency where that one was set.
+    # Defaults to nodeStatusUpdateFrequency where that is set.
     if _is_unset(filled.get("nodeStatusReportFrequency"), "metav1.Duration"):
         update = filled.get("nodeStatusUpdateFrequency")
         unset = _is_unset(update, "metav1.Duration")

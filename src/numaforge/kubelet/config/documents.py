@@ -1,6 +1,6 @@
 """Find a kubelet's configuration in a document that embeds one.
 
-An OpenShift KubeletConfig, a kubeadm file of several documents and kubeadm's ConfigMap do.
+OpenShift's KubeletConfig, multi-document kubeadm files and kubeadm's ConfigMap embed one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numaforge.kubelet.values.goyaml import Document, YamlError, read, read_all
 
 @dataclass(frozen=True)
 class Embedded:
-    """A kubelet configuration found in another document: what held it, and where its values stand there."""
+    """A kubelet configuration found in another document: the holder, and the path of its values there."""
 
     document: Document
     holder: str
@@ -27,8 +27,8 @@ class Embedded:
 def find_embedded(text: str, first: Document) -> Embedded | None:
     """Return the kubelet configuration inside an OpenShift or kubeadm document, or None where there is none.
 
-    `first` is the first document of the text. A plain KubeletConfiguration is not embedded, and what follows
-    it is not read: it need not be YAML. Raises YamlError.
+    `first` is the first document of the text. A plain KubeletConfiguration is not embedded, and the text
+    after it, which may not be YAML, is not read. Raises YamlError.
     """
     if "kubelet" not in text:
         return None
@@ -73,7 +73,7 @@ def _config_map(document: Document, text: str) -> Embedded:
 
 
 def _further(text: str, first: Document) -> Iterator[Document]:
-    """Yield the documents behind the first up to one that is no YAML."""
+    """Yield the documents after the first, stopping at one that is not YAML."""
     if first.json:
         return
     try:

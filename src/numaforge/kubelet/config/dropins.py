@@ -1,8 +1,7 @@
 """Merge drop-in files of --config-dir over a defaulted configuration.
 
 Source: mergeKubeletConfigurations in cmd/kubelet/app/server.go. Up to 1.31 the base was the internal type,
-which changes what null does and in which words a wrong type is refused; 1.28 merged typed structures
-instead of JSON.
+which changes the effect of null and the error for a wrong type; 1.28 merged typed structures instead of JSON.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE = 30
 _FIRST_MINOR_OF_JSON_MERGE = 29
 FIRST_MINOR_OF_VERSIONED_BASE = 32
 
-# Up to 1.31 a drop-in's field had to match the internal field's name, and this one does not.
+# Up to 1.31 a drop-in's field had to match the internal field's name; this one never does.
 _UNMATCHED_INTERNAL_NAME = "resolvConf"
-# Internal names that are more than the field's name with a capital.
+# Internal names that differ from the capitalized field name.
 _INTERNAL_NAMES = {
     "httpCheckFrequency": "HTTPCheckFrequency",
     "tlsCertFile": "TLSCertFile",
@@ -59,13 +58,13 @@ _INTERNAL_NAMES = {
     "iptablesMasqueradeBit": "IPTablesMasqueradeBit",
     "iptablesDropBit": "IPTablesDropBit",
 }
-# Types of other packages carry their JSON names also inside the internal type.
+# Types of other packages keep their JSON names inside the internal type.
 _TAGGED = frozenset({"logging", "tracing", "registerWithTaints"})
 _FIELD = re.compile(r"into Go struct field (?P<struct>\w+)\.(?P<path>[\w.]+) of type")
 
 
 class DropInError(ValueError):
-    """The drop-ins cannot be merged; the message is the kubelet's. `file` is the drop-in's name."""
+    """The drop-ins cannot be merged; the message is the kubelet's, `file` the drop-in's name."""
 
     def __init__(self, message: str, file: str, path: Path = (), line: int | None = None) -> None:
         super().__init__(message)
@@ -78,7 +77,7 @@ class DropInError(ValueError):
 class Merged:
     """Settings after all drop-ins, before defaults are filled in again.
 
-    `origin` names the drop-in that last wrote a top-level field, `documents` holds each one's data and lines.
+    `origin` names the drop-in that last wrote a top-level field, `documents` each drop-in's data and lines.
     """
 
     settings: Mapping[str, Any]
@@ -92,7 +91,7 @@ def merge(
 ) -> Merged:
     """Merge drop-ins (relative name -> text) over a defaulted base in the kubelet's order.
 
-    Only `*.conf` is read. Raises DropInError with the text that follows `failed to merge kubelet configs: `.
+    Only `*.conf` is read. Raises DropInError with the message after `failed to merge kubelet configs: `.
     """
     minor = version.rules_minor
     merged: dict[str, Any] = (
@@ -121,7 +120,7 @@ def merge(
 
 
 def _as_json(base: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a base as the kubelet writes it: a duration that was given as a number stays one."""
+    """Return a base as the kubelet writes it: a duration given as a number stays a number."""
     logging = base.get("logging") or {}
     flush = logging.get("flushFrequency")
     if not isinstance(flush, WrittenAsNumber):
@@ -139,12 +138,12 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
         raise DropInError(f'{loading}error: kubelet config file "{path}" was empty', name)
     try:
         document = read_document(text)
-        # It is merged as JSON, in which 110.0 is 110.
+        # Drop-ins are merged as JSON, where 110.0 is 110.
         document = replace(document, data=_with_plain_numbers(document.data))
         interpret(document)
     except LoadError as error:
         raise DropInError(f"{loading}error: {error}", name, line=error.line) from error
-    # Unlike in the main file, only these two spellings count.
+    # Unlike in the main file, these two names are case-sensitive.
     data = document.data or {}
     api_version, kind = data.get("apiVersion") or "", data.get("kind") or ""
     if not kind:
@@ -158,7 +157,7 @@ def _load(text: str, name: str, version: KubeletVersion, folder: str) -> Documen
 
 
 def _with_plain_numbers(data: Any) -> Any:
-    """Return data of JSON as it is after Go read it into no type, and wrote it again. Raises LoadError."""
+    """Return JSON data as Go writes it after decoding it without a type. Raises LoadError."""
     holder = [data]
     waiting: list[Any] = [holder]
     while waiting:
@@ -225,7 +224,7 @@ def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
 
 
 def _without_nulls(items: list[Any]) -> list[Any]:
-    """Return a list in whose objects no key is null: the kubelet's merge drops these there, too."""
+    """Return a list with null keys dropped from its objects, as the kubelet's merge drops them."""
     pruned = list(items)
     waiting: list[Any] = [pruned]
     while waiting:
@@ -241,8 +240,8 @@ def _without_nulls(items: list[Any]) -> list[Any]:
 
 
 def _matched_to_internal(data: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
-    # The base had the internal names (CPUManagerPolicy). A drop-in's names stood beside them and were read
-    # after them, so null deleted nothing; a drop-in with the internal names writes over the base.
+    # The base had the internal names (CPUManagerPolicy). A drop-in's external names were added beside them
+    # and decoded after them, so null deleted nothing; a drop-in with the internal names overwrites the base.
     external = {_internal_name(name): name for name in known_fields(version)}
     internal = {external[key]: value for key, value in data.items() if key in external}
     named = {key: value for key, value in data.items() if key not in external}
@@ -284,14 +283,14 @@ def _typed(
 
 
 def _matched_in_any_case(merged: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
-    # Unlike the main file, the merged JSON is read by Go's own decoder, to which MaxPods is maxPods.
+    # Unlike the main file, the merged JSON is decoded by Go itself, which ignores case: MaxPods is maxPods.
     exact = {name.lower(): name for name in known_fields(version)}
     merged = {key: value for key, value in merged.items() if key.lower() not in ("kind", "apiversion")}
     matched: dict[str, Any] = {}
     for key in sorted(merged):
         name = exact.get(key.lower(), key)
         if name in matched:
-            # What is overwritten is read too.
+            # Go decodes the overwritten value too.
             decode({name: matched[name]}, ROOT_TYPE, types_of(version.rules_minor))
         matched[name] = merged[key]
     return matched

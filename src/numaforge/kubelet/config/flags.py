@@ -25,8 +25,8 @@ from numaforge.kubelet.values.numbers import parse_int, parse_uint
 from numaforge.kubelet.values.pages import in_pages
 from numaforge.quantity import Quantity, QuantityError
 
-# Flags of the libraries of a kubelet, how each value parses and which field it sets: logging of
-# k8s.io/component-base, cAdvisor, klog. They are written as the tables write a kubelet's own.
+# Flags of the kubelet's libraries (logging in k8s.io/component-base, cAdvisor, klog): how each value parses,
+# and which field it sets. Same notation as for the kubelet's own flags in the tables.
 _LIBRARY_FLAGS: Mapping[str, str] = {
     "application-metrics-count-limit": "28 int32",
     "boot-id-file": "28 string",
@@ -66,7 +66,7 @@ _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9]+(?:\.|$))")
 
 
 class FlagError(ValueError):
-    """The command line cannot be parsed; the message is the kubelet's, `flag` the argument it is about."""
+    """The command line cannot be parsed; the message is the kubelet's, `flag` the argument at fault."""
 
     def __init__(self, message: str, flag: str) -> None:
         super().__init__(message)
@@ -77,7 +77,7 @@ class FlagError(ValueError):
 class Flags:
     """A parsed command line: configuration fields by dotted name, and the other flags by name.
 
-    `names` tells which flag set a field; feature gates stand there one by one, `featureGates.NodeSwap`.
+    `names` maps a field to the flag that set it; feature gates have one entry each: `featureGates.NodeSwap`.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def parse_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
 def flag_value(arguments: Sequence[str], name: str) -> str | None:
     """Return the last value that a command line gives a flag, None for no value or an empty one.
 
-    A command line that the kubelet refuses is read as far as it can be.
+    A command line that the kubelet rejects is read up to the error.
     """
     value = None
     try:
@@ -131,10 +131,10 @@ def flag_value(arguments: Sequence[str], name: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Given:
-    """An argument: a flag as it is `written` and by its `name`, or a word that is no flag (`name` is None).
+    """An argument: a flag as `written` and by `name`, or a word that is not a flag (`name` is None).
 
-    `kind` tells how the value parses, None for an unknown flag, `target` the field that it sets. `value` is
-    None where a flag lacks its own.
+    `kind` is how the value parses, None for an unknown flag; `target` is the field that it sets. `value` is
+    None where the flag's value is missing.
     """
 
     argument: str
@@ -146,7 +146,7 @@ class _Given:
 
 
 def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
-    """Divide a command line into flags and other words, as pflag does.
+    """Yield the flags and other words of a command line, as pflag splits it.
 
     Raises FlagError for `---` and `--=`.
     """
@@ -176,7 +176,7 @@ def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
 
 
 def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
-    """Return the configuration with the flags over it; feature gates add up, everything else is replaced."""
+    """Return the configuration overridden by the flags; only feature gates are merged."""
     overridden = dict(config)
     for dotted, value in flags.settings.items():
         if dotted == "featureGates":
@@ -191,7 +191,7 @@ def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
 
 
 def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Given]:
-    """Divide `-v4`, `-v=4`, `-hv4`: letters, of which the last has a value."""
+    """Split `-v4`, `-v=4`, `-hv4` into letters; the last one may have a value."""
     letters = argument[1:]
     while letters:
         written, letters = f"-{letters}", letters[1:]
@@ -209,12 +209,12 @@ def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Given]:
 
 
 def _normalized(written: str) -> str:
-    """Return a flag's name as the kubelet compares it: `_` is `-`."""
+    """Return a flag's name as the kubelet compares it, with `-` for `_`."""
     return written.replace("_", "-")
 
 
 def _meaning(name: str, minor: int) -> tuple[str | None, str]:
-    """Return how the value of a flag parses, None for an unknown one, and the field that it sets."""
+    """Return how a flag's value parses, None for an unknown flag, and the field that it sets."""
     history = _LIBRARY_FLAGS.get(name) or FLAGS.get(name)
     kind, _, target = ((history and state_at(history, minor)) or "").partition(" ")
     return kind or None, target
@@ -234,7 +234,7 @@ def _needs(given: _Given) -> str:
 
 def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
     if kind in ("reserved-memory", "ip") and not value:
-        # An empty value leaves the file's alone.
+        # An empty value keeps the file's.
         return
     before = flags.settings.get(target) if target else flags.others.get(name)
     try:
@@ -255,7 +255,7 @@ def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
 
 
 def _library_duration(value: str, _before: Any) -> str:
-    # cAdvisor's flags come from Go's own flag package, which does not say what is wrong.
+    # cAdvisor's flags use Go's own flag package, whose error gives no reason.
     try:
         return str(parse_duration(value))
     except DurationError as error:
@@ -334,7 +334,7 @@ def _ip(value: str, _before: Any) -> str:
 
 
 def _is_ip(text: str) -> bool:
-    """Return whether ParseIPSloppy of k8s.io/utils/net reads an address: zeros may lead, no zone follows."""
+    """Whether ParseIPSloppy of k8s.io/utils/net accepts an address: leading zeros allowed, no zone."""
     plain = _LEADING_ZEROS.sub("", text) if "." in text else text
     try:
         return "%" not in text and text.isascii() and bool(ip_address(plain))
@@ -384,7 +384,7 @@ def _taints(value: str, _before: Any) -> list[dict[str, str]]:
     for part in value.split(",") if value else []:
         taint = _taint(part.removesuffix("-"))
         if part.endswith("-"):
-            # kubectl's way to remove a taint, which means nothing here.
+            # A trailing `-` removes a taint in kubectl; here it has no effect.
             continue
         if not taint["effect"]:
             raise ValueError(f"invalid taint spec: {part}")
@@ -396,7 +396,7 @@ def _taints(value: str, _before: Any) -> list[dict[str, str]]:
 
 
 def _taint(text: str) -> dict[str, str]:
-    """Read `key=value:effect`, `key:effect` or `key`, as parseTaint in pkg/util/taints does."""
+    """Parse `key=value:effect`, `key:effect` or `key`, as parseTaint in pkg/util/taints does."""
     key_value, colon, effect = text.partition(":")
     if ":" in effect:
         raise ValueError(f"invalid taint spec: {text}")
@@ -411,7 +411,7 @@ def _taint(text: str) -> dict[str, str]:
     return {"key": key, "value": value, "effect": effect}
 
 
-# How a value parses; what the same flag gave before is added to, where it may be given several times.
+# Parsers by kind: of the value, and the same flag's earlier value, which repeatable flags extend.
 _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "string": lambda value, _: value,
     "bool": lambda value, _: parse_bool(value),
@@ -436,5 +436,5 @@ _PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
 
 
 def registered_name(flags: Sequence[str], hostname: str | None) -> str:
-    """Return the name under which a kubelet registers: its flag --hostname-override, else the host's name."""
+    """Return the name under which a kubelet registers: --hostname-override, else the hostname."""
     return (flag_value(flags, "hostname-override") or hostname or "").lower()

@@ -16,7 +16,7 @@ from numaforge.kubelet.minors.versions import KNOWN_MINORS, KubeletVersion
 # Dependencies between gates are checked from this minor on.
 _FIRST_MINOR_WITH_DEPENDENCIES = 35
 
-# Before this minor the first error ends the walk; later ones collect what they can.
+# Before this minor the kubelet stops at the first error; from then on it collects several.
 _FIRST_MINOR_WITH_SEVERAL_ERRORS = 31
 
 _GROUPS = {"AllAlpha": "alpha", "AllBeta": "beta"}
@@ -43,7 +43,7 @@ def known_minors_of(name: str) -> tuple[int, ...]:
 
 
 def set_gates(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return the errors with which this kubelet refuses these featureGates; empty when it takes them.
+    """Return the errors with which this kubelet rejects these featureGates; empty where it accepts them.
 
     The kubelet walks the map in random order and stops at the first unknown gate; here the order is by name.
     """
@@ -65,13 +65,13 @@ def set_gates(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str,
 
 
 def aggregate(errors: tuple[str, ...]) -> str:
-    """Return several errors as Kubernetes' aggregate prints them: one bare, more in brackets, each once."""
+    """Return errors as Kubernetes' aggregate prints them: deduplicated, several in brackets."""
     distinct = tuple(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def enabled(version: KubeletVersion, wanted: Mapping[str, bool], name: str) -> bool:
-    """Return whether a gate is on under these featureGates; a gate that this kubelet does not know is off."""
+    """Whether a gate is on under these featureGates; a gate that this kubelet does not know is off."""
     state = gate(version, name)
     if state is None:
         return False

@@ -1,4 +1,4 @@
-"""Load a kubelet's configuration as it does itself: flags, main file, defaults, drop-ins, flags again, gates.
+"""Load a configuration as the kubelet does: flags, main file, defaults, drop-ins, flags again, gates.
 
 Source: NewKubeletCommand, loadConfigFile and kubeletConfigFlagPrecedence in cmd/kubelet/app/server.go.
 """
@@ -34,7 +34,7 @@ from numaforge.memoize import once_per_value
 from numaforge.topology.model import KubeletInstallShape
 
 EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
-"""What a kubelet without a main file is taken to read."""
+"""Stands in for the main file of a kubelet without one."""
 DROP_IN_VARIABLE = "KUBELET_CONFIG_DROPIN_DIR_ALPHA"
 
 _FIRST_MINOR_OF_PANIC = 32
@@ -77,7 +77,7 @@ _GATES_FAILED = "failed to set feature gates from initial flags-based config: "
 
 @dataclass(frozen=True)
 class Origin:
-    """What gives a setting its value: the path of a file, or a flag such as `--kube-reserved`."""
+    """The origin of a setting's value: the path of a file, or a flag such as `--kube-reserved`."""
 
     place: str
     is_flag: bool = False
@@ -85,7 +85,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A kubelet's configuration as loaded: complete settings, where each stands, and what was read.
+    """A kubelet's configuration as loaded: complete settings, the place of each, and the inputs.
 
     `main` is the decoded main file, `explicit` the top-level fields that a file or flag sets,
     `drop_in_documents` the data of each drop-in in merge order, `skipped` the files that are not read.
@@ -108,9 +108,9 @@ class Configuration:
         return gates
 
     def origin(self, *path: str) -> Origin | None:
-        """Return what gives a setting its value, ("kubeReserved", "memory"), or None for a default.
+        """Return the origin of a setting such as ("kubeReserved", "memory"), or None for a default.
 
-        Nothing but a flag gives an empty value: a file that has one leaves the setting to the kubelet.
+        Only a flag can set an empty value; an empty value in a file leaves the setting at its default.
         """
         flag = self.flags.names.get(".".join(path)) or self.flags.names.get(path[0])
         if flag is not None:
@@ -129,16 +129,16 @@ class Configuration:
         )
 
     def _in_any_case(self, data: Mapping[str, Any], path: Sequence[str]) -> bool:
-        """Whether a drop-in gives the value under `MaxPods`, which counts where nothing says `maxPods`."""
+        """Whether a drop-in sets the value as `MaxPods`, which counts where nothing sets `maxPods`."""
         fields = {key.lower(): value for key, value in data.items()}
         written = _written(fields, (path[0].lower(), *path[1:]))
         return written not in (_NOWHERE, *_EMPTY) and written == _written(self.settings, path)
 
 
 class StartError(Exception):
-    """The kubelet does not start: its own text, and the findings that say why.
+    """The kubelet does not start: its own error, and the findings that explain it.
 
-    `readable` is False where what was given is no kubelet configuration at all.
+    `readable` is False where the input is not a kubelet configuration at all.
     """
 
     def __init__(self, error: str, *findings: Finding, readable: bool = True) -> None:
@@ -151,8 +151,8 @@ class StartError(Exception):
 def load_installed(install: KubeletInstallShape, version: KubeletVersion) -> Configuration:
     """Load what an installed kubelet reads: its main file, its drop-ins, its flags.
 
-    It is assumed that the environment of a 1.28 or 1.29 lets it read drop-ins. Raises KubeletConfigError, in
-    the kubelet's words, where it could not load them.
+    Assumes that the environment of a 1.28 or 1.29 enables drop-ins. Raises KubeletConfigError with the
+    kubelet's own message where the kubelet could not load its configuration.
     """
     folder = install.config_dir or DROP_IN_DIR
     try:
@@ -171,7 +171,7 @@ def load_installed(install: KubeletInstallShape, version: KubeletVersion) -> Con
 
 
 def _written(settings: Any, path: Sequence[str]) -> Any:
-    """Return what a file writes at a path: null also where it does so above, _NOWHERE where it is silent."""
+    """Return a file's value at a path: None also below a null, _NOWHERE where the file does not set it."""
     value = settings
     for step in path:
         if value is None:
@@ -183,7 +183,7 @@ def _written(settings: Any, path: Sequence[str]) -> Any:
 
 
 def below(folder: str, files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files in a folder, by path, under the names that they have there."""
+    """Return the files below a folder, keyed by path relative to it."""
     inside = f"{folder.rstrip('/')}/"
     return {path.removeprefix(inside): text for path, text in files.items() if path.startswith(inside)}
 
@@ -207,7 +207,7 @@ def load(
     config_path: str,
     drop_in_dir: str,
 ) -> tuple[Configuration, tuple[Finding, ...]]:
-    """Load a configuration: main file, defaults, drop-ins, flags; with notes about how it was found.
+    """Load a configuration (main file, defaults, drop-ins, flags), with notes on a file that embeds it.
 
     Raises StartError where the kubelet would stop.
     """
@@ -229,7 +229,7 @@ def load(
 
 
 def _without_split_streams(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings less what registering the flags for split streams puts back to false."""
+    """Return the settings with splitStream off: registering its flags resets the field to false."""
     logging = settings.get("logging") or {}
     if not logging.get("options"):
         return settings
@@ -359,7 +359,7 @@ def _unloadable(error: LoadError | YamlError, text: str, path: str) -> StartErro
 
 
 def _mismatch(text: str) -> tuple[str, str] | None:
-    """Say in plain words which type a value has and which one is wanted."""
+    """Return a message on the type that a value has and the one wanted, and the remedy, or None."""
     match = _MISMATCH.search(text)
     if not match:
         return None
@@ -381,7 +381,7 @@ def _defaulted(
 def _with_absolute_paths(settings: Mapping[str, Any], config_path: str) -> dict[str, Any]:
     """Resolve relative paths against the main file's folder, as configfiles.go does.
 
-    Where --config is relative itself, it is so to the working directory, which systemd sets to the root.
+    A relative --config is relative to the working directory, which systemd sets to the root.
     """
     folder = posixpath.join("/", posixpath.dirname(config_path))
     resolved = _with_absolute(settings, _PATHS, folder)

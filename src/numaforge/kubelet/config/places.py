@@ -1,4 +1,4 @@
-"""Where a setting stands: in the main file, in a drop-in, or on the command line."""
+"""Where a setting is written: in the main file, in a drop-in, or on the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def split_path(path: str) -> Path:
 
 @dataclass(frozen=True)
 class Places:
-    """The lines of the main file and of each drop-in, and the flag that set a field, by dotted name."""
+    """The lines of the main file and of each drop-in, and the flag that set each field, by dotted name."""
 
     main: str
     main_lines: Mapping[Path, int]
@@ -32,7 +32,7 @@ class Places:
     drop_in_dir: str
 
     def named(self, path: Path) -> str:
-        """Return a path as people write it."""
+        """Return a path in dotted notation."""
         return dotted(path)
 
     def finding(self, rule: str, message: str, remedy: str, path: str, text: str | None = None) -> Finding:
@@ -55,7 +55,7 @@ class Places:
         )
 
     def locate(self, path: Path) -> tuple[str | None, int | None]:
-        """Return the file and line that say most about a path; the last drop-in that holds it comes first."""
+        """Return the file and line of a path or its nearest parent; the last drop-in wins."""
         for length in range(len(path), 0, -1):
             prefix = path[:length]
             for name in reversed(list(self.drop_in_lines)):

@@ -1,4 +1,4 @@
-"""What the kubelet keeps back from pods: reserved resources, eviction thresholds, and the sum of both.
+"""What the kubelet withholds from pods: reserved resources, eviction thresholds, and their sum.
 
 Sources: parseResourceList in cmd/kubelet/app/server.go, pkg/kubelet/eviction/helpers.go,
 pkg/kubelet/cm/node_container_manager_linux.go and helpers.go.
@@ -32,12 +32,12 @@ _OLD_SIGNALS = frozenset(
 _FIRST_MINOR_WITH_CONTAINERFS = 29
 # From this minor on reserved CPUs are rounded to thousandths.
 _FIRST_MINOR_OF_ROUNDED_CPUS = 37
-# The int64 into which amd64 turns what is no number: `nan%` is accepted.
+# NaN converted to int64 on amd64: the kubelet accepts `nan%`.
 _NO_NUMBER = -(2**63)
 
 
 class ReservationError(ValueError):
-    """A reservation or threshold is refused; the message is the kubelet's, `key` the map's key."""
+    """A rejected reservation or threshold; the message is the kubelet's, `key` the key in the map."""
 
     def __init__(self, message: str, key: str) -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ class Threshold:
 def parse_reserved(reserved: Mapping[str, str], minor: int) -> dict[str, Quantity]:
     """Return kubeReserved or systemReserved as quantities.
 
-    Raises ReservationError with the text after `--kube-reserved value failed to parse: `.
+    Raises ReservationError with the message after `--kube-reserved value failed to parse: `.
     """
     quantities = {name: _reserved_quantity(name, text) for name, text in sorted(reserved.items())}
     if "cpu" in quantities and minor >= _FIRST_MINOR_OF_ROUNDED_CPUS:
@@ -71,7 +71,7 @@ def parse_reserved(reserved: Mapping[str, str], minor: int) -> dict[str, Quantit
 
 
 def parse_thresholds(thresholds: Mapping[str, str], minor: int) -> dict[str, Threshold]:
-    """Return thresholds by signal; `0%` and `100%` mean that there is none. Raises ReservationError."""
+    """Return thresholds by signal; `0%` and `100%` mean no threshold. Raises ReservationError."""
     parsed = {}
     for signal, text in sorted(thresholds.items()):
         _require_signal(signal, minor)
@@ -84,7 +84,7 @@ def parse_thresholds(thresholds: Mapping[str, str], minor: int) -> dict[str, Thr
 def check_soft_thresholds(
     soft: Mapping[str, str], grace_periods: Mapping[str, str], reclaims: Mapping[str, str], minor: int
 ) -> None:
-    """Raise ReservationError where the eviction manager refuses its soft thresholds, periods or reclaims."""
+    """Raise ReservationError where the eviction manager rejects soft thresholds, periods or reclaims."""
     thresholds = parse_thresholds(soft, minor)
     for signal, text in sorted(grace_periods.items()):
         _require_signal(signal, minor)
@@ -105,9 +105,9 @@ def node_reservation(
     hard: Mapping[str, Threshold],
     capacity: Mapping[str, Quantity],
 ) -> dict[str, Quantity]:
-    """Return what is kept back of each resource in the capacity (GetNodeAllocatableReservation).
+    """Return the reserved amount of each resource in the capacity (GetNodeAllocatableReservation).
 
-    Only memory has an eviction part here: the file systems' capacity is not known before the kubelet runs.
+    Only memory includes an eviction threshold: file system capacity is unknown before the kubelet runs.
     """
     reservation = {}
     for name, whole in capacity.items():
@@ -122,7 +122,7 @@ def node_reservation(
 def beyond_capacity(
     reservation: Mapping[str, Quantity], capacity: Mapping[str, Quantity]
 ) -> tuple[str, str] | None:
-    """Return the resources reserved beyond the capacity and the kubelet's text about them, or None."""
+    """Return the first resource reserved beyond the capacity and the kubelet's message, or None."""
     names = [name for name in sorted(reservation) if capacity[name].amount < reservation[name].amount]
     if not names:
         return None
