@@ -1,4 +1,4 @@
 """The kubelet's own rules: how it reads its configuration, whether it would start, which pods it would admit.
 
-Rooms, each of which imports only from those before it: `values`, `minors`, `config`, `admission`, `startup`.
+Packages, each importing only from those before it: `values`, `minors`, `config`, `admission`, `startup`.
 """

@@ -1,13 +1,13 @@
 """The resource managers' state files: how a kubelet restores them, and which ones a change invalidates.
 
 Sources: pkg/kubelet/cm/cpumanager/state, pkg/kubelet/cm/memorymanager/state (state_checkpoint.go,
-checkpoint.go), validateState in their policy_static.go, and github.com/davecgh/go-spew, whose dump the
-checksum is taken of.
+checkpoint.go), validateState in their policy_static.go, and github.com/davecgh/go-spew, whose dump is
+the input of the checksum.
 
-Formats of cpu_manager_state: 1 has one level of entries, 2 a level for pods above it, 3 what pods hold as a
-whole (1.36, feature gate PodLevelResourceManagers). 4 (from 1.37 on) has all of it in the text `data` with a
-checksum of its own, and beside it the fields of format 2, for older kubelets. The memory manager's formats 1,
-2 and 3 are like 2, 3 and 4.
+Formats of cpu_manager_state: 1 has one level of entries, 2 adds a level for pods, 3 adds allocations of whole
+pods (1.36, feature gate PodLevelResourceManagers). 4 (from 1.37 on) has all of this in the text `data` with
+its own checksum, beside the fields of format 2 for older kubelets. The memory manager's formats 1, 2 and 3
+correspond to 2, 3 and 4.
 """
 
 from __future__ import annotations
@@ -34,18 +34,16 @@ MEMORY_STATE_FILE = "memory_manager_state"
 _CORRUPT = "checkpoint is corrupted"
 _DRAIN = "please drain this node and delete the {manager} checkpoint file {path} before restarting Kubelet"
 
-# From this minor on the newest format is tried first, and the error of the oldest format is the one that is
-# told.
+# From this minor on the newest format is tried first, and the error of the oldest format is reported.
 _FIRST_MINOR_NEWEST_FIRST = 36
-# From this minor on the memory manager's file has a first and a second format, and one without a checksum is
-# taken as it is.
+# From this minor on the memory manager's file has formats 1 and 2, and a file without a checksum is accepted.
 _FIRST_MINOR_OF_MEMORY_FORMATS = 36
-# From this minor on the state is a text in the file, with a checksum of its own.
+# From this minor on the state is a text in the file, with its own checksum.
 _FIRST_MINOR_WITH_DATA = 37
 
 
 def policy_in(text: str | None) -> str | None:
-    """Return the policy that a state file is of; None where there is none, or it cannot be read."""
+    """Return the policy named in a state file; None where it names none or cannot be parsed."""
     try:
         state = json.loads(text) if text else None
     except ValueError:
@@ -55,7 +53,7 @@ def policy_in(text: str | None) -> str | None:
 
 
 def _pod_cpus(value: Any) -> frozenset[int]:
-    """Read what a pod holds as a whole, `{"cpuSet": "0-3"}`, as PodEntry.UnmarshalJSON does."""
+    """Parse the CPUs of a whole pod, `{"cpuSet": "0-3"}`, as PodEntry.UnmarshalJSON does."""
     entry = decode(value, "state.podEntryJSON", _POD_ENTRY, as_written=True, in_any_case=True).value or {}
     try:
         return parse_cpuset(entry.get("cpuSet", ""))
@@ -151,7 +149,7 @@ class CpuState:
 
     @property
     def known(self) -> frozenset[int]:
-        """Return the CPUs that are shared or given out."""
+        """The CPUs that are shared or allocated."""
         held = (cpus for containers in self.assignments.values() for cpus in containers.values())
         return self.default.union(*held, *self.pods.values())
 
@@ -178,7 +176,7 @@ class StateFileRemoval:
 
 @contextmanager
 def _restoring(manager: str, path: str) -> Iterator[None]:
-    """Say of what is wrong with a manager's state file that it was not restored, and what to do."""
+    """Wrap a CheckpointError in the kubelet's message that the state was not restored, and what to do."""
     try:
         yield
     except CheckpointError as error:
@@ -191,7 +189,7 @@ def restore_cpu_state(
 ) -> CpuState:
     """Restore cpu_manager_state under the configured policy; `by_pod`: PodLevelResourceManagers is on.
 
-    Raises CheckpointError with the text that follows `start cpu manager error: `.
+    Raises CheckpointError with the message after `start cpu manager error: `.
     """
     minor = version.rules_minor
     with _restoring("CPU manager", path):
@@ -209,7 +207,7 @@ def restore_memory_state(
 ) -> MemoryState:
     """Restore memory_manager_state under the configured policy; `by_pod`: PodLevelResourceManagers is on.
 
-    Raises CheckpointError with the text that follows `start memory manager error: `.
+    Raises CheckpointError with the message after `start memory manager error: `.
     """
     minor = version.rules_minor
     with _restoring("memory manager", path):
@@ -225,7 +223,7 @@ def restore_memory_state(
                 f"[memorymanager] configured policy {quoted(policy)} differs from state checkpoint policy "
                 f"{quoted(written)}"
             )
-    # To Go a null map or list is an empty one.
+    # Go reads a null map or list as an empty one.
     assignments = {
         pod: {container: blocks or [] for container, blocks in (containers or {}).items()}
         for pod, containers in (checkpoint.get("entries") or {}).items()
@@ -246,11 +244,11 @@ def check_cpu_state(
     strict: bool,
     running: bool = False,
 ) -> str | None:
-    """Return why the static policy refuses a restored state, in the kubelet's words, or None.
+    """Return the kubelet's message where the static policy rejects a restored state, or None.
 
     `online` are the machine's CPUs, `reserved` the reserved ones, `strict` the option strict-cpu-reservation.
-    A kubelet that is `running` may have given out its last CPU (kubernetes/kubernetes#141196) or a CPU twice,
-    and while it writes its file a CPU is nowhere in it.
+    A `running` kubelet may have allocated its last CPU (kubernetes/kubernetes#141196) or a CPU twice, and
+    while it updates the file a CPU may be missing from it.
     """
     pool = online - reserved if strict else online
     default = state.default
@@ -284,10 +282,10 @@ def check_cpu_state(
 def check_memory_state(
     state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]], *, running: bool = False
 ) -> str | None:
-    """Return why the Static policy refuses a restored state, in the kubelet's words, or None.
+    """Return the kubelet's message where the Static policy rejects a restored state, or None.
 
-    `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi"). Of a
-    kubelet that is `running` the state has only to be one of this machine.
+    `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi"). For a
+    `running` kubelet the state only needs to match this machine.
     """
     if not state.machine:
         if state.assignments:
@@ -334,10 +332,10 @@ def state_files_to_remove(
 ) -> tuple[StateFileRemoval, ...]:
     """Return the state files that a change of the effective configuration invalidates, each with its reason.
 
-    Both mappings are effective configurations (`Configuration.settings`); None for the
-    old one means that it is not known. `hugepages_changed`: a hugepage pool changed its size;
-    `memory_changed`: a NUMA node has other memory. A file that need not go stays: it holds the CPUs and the
-    memory of pods that survive the restart. That CPUs go on- or offline is seen by reading the file.
+    Both mappings are effective configurations (`Configuration.settings`); the old one is None where unknown.
+    `hugepages_changed`: a hugepage pool changed its size; `memory_changed`: a NUMA node's memory changed.
+    Valid files are kept: they hold the CPUs and memory of pods that survive the restart. CPUs that go on- or
+    offline are found by reading the file instead.
     """
     cpu = _cpu_state_reason(old_effective, new_effective)
     memory = _memory_state_reason(old_effective, new_effective, hugepages_changed, memory_changed)
@@ -405,9 +403,9 @@ def _sorted_reservations(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class _Format:
-    """A format in which a checkpoint may be written; `pods`: what pods hold as a whole is in it.
+    """A format of a checkpoint; `pods`: it includes allocations of whole pods.
 
-    One without a checksum is taken as it is where it is `bare`.
+    `bare`: accepted without a checksum.
     """
 
     go_type: str
@@ -426,7 +424,7 @@ _MEMORY_DATA = ("MemoryManagerCheckpoint", "V3", "V1", "memory")
 
 
 def _cpu_formats(minor: int, *, by_pod: bool) -> tuple[_Format, ...]:
-    """Return the formats that a kubelet tries, in this order; the last one makes the error."""
+    """Return the formats that a kubelet tries, in order; the last one gives the error."""
     if minor >= _FIRST_MINOR_WITH_DATA:
         return _CPU_V3, _CPU_V2
     if minor >= _FIRST_MINOR_NEWEST_FIRST:
@@ -445,7 +443,7 @@ def _memory_formats(minor: int, *, by_pod: bool) -> tuple[_Format, ...]:
 def _from_fields(
     text: str, formats: Sequence[_Format], types: Types, dump: Callable[[dict[str, Any], _Format], str]
 ) -> tuple[dict[str, Any], _Format]:
-    """Return a checkpoint in the first format that fits. Raises CheckpointError of the last one."""
+    """Return a checkpoint in the first format that fits. Raises the CheckpointError of the last one."""
     failure = CheckpointError(_CORRUPT)
     for tried in formats:
         try:
@@ -463,9 +461,9 @@ def _from_fields(
 def _from_data(
     text: str, types: Types, name: str, newest: str, inline: str, manager: str
 ) -> dict[str, Any] | None:
-    """Return the checkpoint that is a text in the file, or None where there is none.
+    """Return the checkpoint in the file's `data` field, or None where there is none.
 
-    A kubelet does not fall back to another format where there is such a text, or its checksum.
+    With this field or its checksum present, a kubelet does not fall back to another format.
     """
     try:
         json = parse_json(text)
@@ -491,7 +489,7 @@ def _from_data(
 
 
 def _alone(json: Json, name: str, go_type: str) -> Any:
-    """Return one field as Go has it after decoding everything, whatever is wrong with other fields."""
+    """Return one field as Go decodes it, whatever is wrong with other fields."""
     try:
         found = decode_json(json, "field", Types(structs={"field": {name: go_type}}), in_any_case=True)
     except GoJsonError:
@@ -500,7 +498,7 @@ def _alone(json: Json, name: str, go_type: str) -> Any:
 
 
 def _with_embedded(error: str, name: str, newest: str, inline: str) -> str:
-    """Name the embedded struct where a field is its own, and the newest format as Go does."""
+    """Return an error with the struct names that Go prints: the embedded struct for its own fields."""
     own = "|".join(_DATA_FIELDS)
     return re.sub(
         rf"(?<=Go struct field ){name}{newest}\.(?!(?:{own})\b)", f"{name}.{name}{inline}.", error
@@ -555,7 +553,7 @@ def _decoded(text: str, go_type: str, types: Types) -> dict[str, Any]:
         raise CheckpointError(str(error)) from error
     checkpoint: dict[str, Any] = value if isinstance(value, dict) else {}
     for name in ("entries", "machineState", "podEntries", "baselines"):
-        # The kubelet begins with empty maps: one that is not written stays empty, and null takes it away.
+        # The kubelet starts with empty maps: a missing field leaves the map empty, null removes it.
         written = [value for key, value in (json.data or {}).items() if key.lower() == name.lower()]
         if not written:
             checkpoint[name] = {}
@@ -685,7 +683,7 @@ def _same_machine(
     machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode] | None,
 ) -> bool:
-    # A kubelet panics on a node or table that is null, unless it finds another difference first.
+    # A kubelet panics on a null node or table, unless it finds another difference first.
     if set(written) != set(machine) or not all(map(_is_whole, written.values())):
         return False
     if expected is None:
@@ -730,7 +728,7 @@ def _same_node(
     for name, fresh in machine[node].items():
         if not _same_sizes(tables[name], fresh):
             return False
-        # Within a group of NUMA nodes only the sums must agree: which node gave what is not recorded.
+        # Within a group of NUMA nodes only the sums must match: the share of each node is not recorded.
         for index, amount in enumerate(("free", "reserved")):
             held = sum(written[cell]["memoryMap"][name].get(amount, 0) for cell in cells)
             if held != sum(expected[cell].tables[name][index] for cell in cells):

@@ -1,4 +1,4 @@
-"""What `check` reports: findings with stable ids, and the report they add up to."""
+"""What `check` reports: findings with stable ids, collected in a report."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SOURCE = "the kubelet's rules"
 class Report:
     """Whether a kubelet would start, and everything found on the way.
 
-    `error` is the text the kubelet dies with, None where it starts. `effective` is the configuration it
-    runs with: defaults, drop-ins and flags applied; empty where it does not get that far. `readable` is
-    False where the input is no kubelet configuration at all. `reserved_cpus` are the CPUs that the static
-    policy keeps back, None where they were not determined.
+    `error` is the message with which the kubelet exits, None where it starts. `effective` is the
+    configuration it runs with: defaults, drop-ins and flags applied; empty where it does not get that far.
+    `readable` is False where the input is not a kubelet configuration at all. `reserved_cpus` are the CPUs
+    that the static policy reserves, None where they were not determined.
     """
 
     version: str
@@ -35,15 +35,15 @@ class Report:
 
 
 def words(report: Report) -> str:
-    """Return the kubelet's error, cut where it quotes a long file as a whole."""
+    """Return the kubelet's error, truncated where it quotes a long file."""
     error = report.error or ""
     return error if len(error) <= _MOST_WORDS else f"{error[:_MOST_WORDS]}..."
 
 
 def require_start(report: Report, where: str | None = None) -> None:
-    """Raise KubeletConfigError, with the kubelet's words, where it would not start.
+    """Raise KubeletConfigError with the kubelet's message where it would not start.
 
-    `where` is the host or the file; None names the setting.
+    `where` is the host or the file; None means the place of the finding.
     """
     if report.starts:
         return
@@ -138,12 +138,12 @@ def found(
     file: str | None = None,
     line: int | None = None,
 ) -> Finding:
-    """Return a finding of a rule, with the rule's severity; `text` is what the kubelet itself says."""
+    """Return a finding of a rule, with the rule's severity; `text` is the kubelet's own message."""
     return Finding(rule_id, RULES[rule_id].severity, message, remedy, path, _SOURCE, text, file, line)
 
 
 def dotted(path: tuple[str | int, ...]) -> str:
-    """Return a path as people write it: `reservedMemory[0].limits`, `evictionHard["memory.available"]`."""
+    """Return a path in dotted notation: `reservedMemory[0].limits`, `evictionHard["memory.available"]`."""
     text = ""
     for step in path:
         if isinstance(step, int):

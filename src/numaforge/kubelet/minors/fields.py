@@ -26,7 +26,7 @@ ROOT_TYPE = "v1beta1.KubeletConfiguration"
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
-# What the fields of the kubelet's own package refer to in others: k8s.io/api and k8s.io/component-base.
+# Types of other packages that the kubelet's fields refer to: k8s.io/api and k8s.io/component-base.
 _OTHER_STRUCTS: Mapping[str, Mapping[str, str]] = {
     "v1.Taint": {"key": "string", "value": "string", "effect": "v1.TaintEffect", "timeAdded": "metav1.Time"},
     "v1.VModuleItem": {"filePattern": "string", "verbosity": "v1.VerbosityLevel"},
@@ -60,7 +60,7 @@ def known_fields(version: KubeletVersion) -> Mapping[str, str]:
 
 
 def first_minor_of(name: str) -> int | None:
-    """Return the first minor that knows a top-level field, None for a field that none knows."""
+    """Return the first minor that knows a top-level field, None where no minor knows it."""
     history = FIELDS.get(f"{ROOT_TYPE}.{name}")
     return first_minor(history) if history else None
 
@@ -76,7 +76,7 @@ def _duration(value: Any) -> str:
 
 
 class WrittenAsNumber(str):
-    """A duration that was written as a number of nanoseconds, which is how the kubelet shows it."""
+    """A duration written as a number of nanoseconds, which is how the kubelet prints it."""
 
     __slots__ = ()
 
@@ -106,7 +106,7 @@ def _as_written(value: Any) -> str:
 def _quantity(value: Any) -> str:
     if value is None:
         return "0"
-    # Whatever stands there is parsed as text, also a boolean or a list, which then is no quantity.
+    # Any value is parsed as text; a boolean or a list then fails as a quantity.
     text = value if isinstance(value, str) else _as_written(value)
     Quantity.parse(text.strip())
     return text.strip()
@@ -127,5 +127,5 @@ _PARSERS = {
     "resource.Quantity": _quantity,
     "resource.QuantityValue": _quantity,
 }
-# To Duration.UnmarshalJSON null is the empty text, which is no duration; to Quantity.UnmarshalJSON it is 0.
+# Duration.UnmarshalJSON reads null as empty text, an invalid duration; Quantity.UnmarshalJSON reads it as 0.
 _READ_NULL = frozenset({"metav1.Duration", "resource.Quantity", "resource.QuantityValue"})

@@ -34,7 +34,7 @@ MAX_ALLOWABLE_NUMA_NODES = "max-allowable-numa-nodes"
 
 
 class Maturity(StrEnum):
-    """How far an option has come; alpha and beta options hang on a feature gate of their group."""
+    """The maturity of an option; alpha and beta options need the feature gate of their group."""
 
     ALPHA = "alpha"
     BETA = "beta"
@@ -46,7 +46,7 @@ class OptionState:
     """A policy option as one kubelet minor knows it.
 
     `gate` is the feature gate that must be enabled, None for a stable option; `gate_default` is its value
-    where the configuration does not name it. `kind` is the type of the option's value: "bool" or "int".
+    where the configuration does not set it. `kind` is the type of the option's value: "bool" or "int".
     """
 
     name: str

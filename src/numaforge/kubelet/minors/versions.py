@@ -22,9 +22,9 @@ class KubeletVersion:
 
     @classmethod
     def parse(cls, text: str) -> KubeletVersion:
-        """Read `1.33`, `v1.33.4`, `Kubernetes v1.33.4` or `v1.33.4+rke2r1`.
+        """Parse `1.33`, `v1.33.4`, `Kubernetes v1.33.4` or `v1.33.4+rke2r1`.
 
-        Raises KubeletConfigError for anything else, and for minors older than the tables begin.
+        Raises KubeletConfigError for anything else, and for minors older than the tables.
         """
         match = _VERSION.fullmatch(text.strip().removeprefix("Kubernetes").strip())
         if not match:
@@ -42,12 +42,12 @@ class KubeletVersion:
 
     @property
     def rules_minor(self) -> int:
-        """The minor whose tables apply: a newer one than the tables know is treated as the latest."""
+        """The minor whose tables apply: the latest known for a newer kubelet."""
         return min(self.minor, LATEST_MINOR)
 
     @property
     def notice(self) -> str | None:
-        """Say that the rules of another minor are used, or None where the version is known."""
+        """A notice that the rules of an older minor are used, None where the version is known."""
         if self.minor <= LATEST_MINOR:
             return None
         return (
