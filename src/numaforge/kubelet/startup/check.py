@@ -1,7 +1,7 @@
 """Whether a kubelet would start with a configuration on a machine, in the kubelet's own order and words.
 
 Source: run and RunKubelet in cmd/kubelet/app/server.go, NewContainerManager and Start in
-pkg/kubelet/cm/container_manager_linux.go, NewMainKubelet in pkg/kubelet/kubelet.go. Assumed is a kubelet that
+pkg/kubelet/cm/container_manager_linux.go, NewMainKubelet in pkg/kubelet/kubelet.go. Assumes that the kubelet
 reaches its API server and its container runtime.
 """
 
@@ -82,7 +82,7 @@ _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
 
 @dataclass
 class _Managers:
-    """What the managers were set up with, as far as the start came."""
+    """The set-up of the managers, as far as the start got."""
 
     cpu: CpuManagerSetup | None = None
     cpu_state: CpuState | None = None
@@ -103,11 +103,11 @@ def check(
     drop_in_dir: str = DROP_IN_DIR,
     root_dir: str = ROOT_DIR,
 ) -> Report:
-    """Say whether this kubelet would start, with every finding on the way.
+    """Return whether this kubelet would start, with every finding on the way.
 
     `drop_ins` maps names below `drop_in_dir` to texts, `flags` are the kubelet's arguments, `state_files`
-    maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths appear in the kubelet's
-    texts only. Raises KubeletConfigError for a version that is none, or older than the oldest known one.
+    maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths only appear in the kubelet's
+    messages. Raises KubeletConfigError for an invalid version, or one older than the oldest known.
     """
     return _check(
         config_text,
@@ -124,7 +124,7 @@ def check(
 
 
 def _as_kubelets_see_it(topology: MachineShape) -> MachineShape:
-    """Return the machine without what a kubelet that starts does not look at."""
+    """Return the machine without the parts that a starting kubelet does not read."""
     return replace(shape_of(topology), kubelet=None, sysctls=())
 
 
@@ -265,7 +265,7 @@ def _run(
 def _refusal(
     configuration: Configuration, rule: str, path: str, text: str, remedy: str, before: str = _RUN
 ) -> StartError:
-    """Return the end of a start whose text, without what the kubelet says `before` it, is the evidence."""
+    """Return a StartError; its message without the prefix `before` is the finding's evidence."""
     return StartError(f"{before}{text}", configuration.places.finding(rule, text, remedy, path, text))
 
 
@@ -490,7 +490,7 @@ def _start(
         path, text = f"{root}/{MEMORY_STATE_FILE}", state_files[MEMORY_STATE_FILE]
         _restore_memory(managers.memory, text, version, path, by_pod=by_pod)
     reservation = dict(managers.reservation)
-    if not machine.memory_bytes:  # unknown: no machine has none
+    if not machine.memory_bytes:  # unknown: every machine has memory
         reservation.pop("memory", None)
     beyond = beyond_capacity(reservation, _capacity(machine))
     if beyond:

@@ -1,4 +1,4 @@
-"""Image names as preloadedImagesVerificationAllowlist takes them.
+"""Image names as preloadedImagesVerificationAllowlist accepts them.
 
 Source: getAllowlistImagePattern in pkg/kubelet/images/pullmanager/image_pull_policies.go, and
 github.com/distribution/reference.
@@ -22,7 +22,7 @@ _REFERENCE = re.compile(rf"(?P<name>(?:{_HOST}/)?{_COMPONENT}(?:/{_COMPONENT})*)
 
 
 def pattern_complaint(pattern: str, minor: int) -> str | None:
-    """Return the text about a pattern that a kubelet of this minor refuses, or None."""
+    """Return the message with which a kubelet of this minor rejects a pattern, or None."""
     if pattern != pattern.strip():
         return f"leading/trailing spaces are not allowed: {pattern}"
     name = pattern.removesuffix("*") if pattern.endswith(_WILDCARD) else pattern
@@ -42,7 +42,7 @@ def pattern_complaint(pattern: str, minor: int) -> str | None:
 
 
 def _normalized(name: str) -> str:
-    """Return a name with its registry, as ParseNormalizedNamed completes it: `nginx` is one of docker.io."""
+    """Return a name with its registry, as ParseNormalizedNamed completes it: `nginx` is on docker.io."""
     first, slash, rest = name.partition("/")
     if not slash or not (set(first) & set(".:") or first == "localhost" or first != first.lower()):
         first, rest = _DEFAULT_REGISTRY, name

@@ -1,4 +1,4 @@
-"""Whether the kubelet that is installed on a machine starts with what it is given."""
+"""Whether the kubelet installed on a machine starts with its configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numaforge.topology.model import NodeTopology
 
 
 def kubelet_report(machine: NodeTopology) -> Report | None:
-    """Return the report on the kubelet of a machine; None where its version or configuration is not known."""
+    """Return the report on a machine's kubelet; None where its version or configuration is unknown."""
     installed = machine.kubelet
     if installed is None or installed.version is None or installed.config_text is None:
         return None

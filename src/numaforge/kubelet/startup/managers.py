@@ -1,4 +1,4 @@
-"""How the topology, CPU and memory managers are set up, and why they refuse.
+"""How the topology, CPU and memory managers are set up, and what they reject.
 
 Sources: NewManager and policy_options.go below pkg/kubelet/cm/topologymanager, cpumanager and memorymanager.
 """
@@ -45,14 +45,14 @@ from numaforge.quantity import ZERO, Quantity
 
 _UINT64 = 2**64
 
-# From this minor on the topology manager's complaints about options are in lower case.
+# From this minor on the topology manager's errors about options are in lower case.
 _FIRST_MINOR_OF_LOWER_CASE = 33
 # From this minor on the memory manager knows the policy of another operating system.
 _FIRST_MINOR_WITH_BEST_EFFORT = 32
 
 
 class ManagerError(ValueError):
-    """A manager cannot be created; the message is the kubelet's, the rest makes the finding."""
+    """A manager cannot be created; the message is the kubelet's, the rest is for the finding."""
 
     def __init__(self, message: str, rule: str, path: str, remedy: str) -> None:
         super().__init__(message)
@@ -118,7 +118,7 @@ def set_up_cpu_manager(
 ) -> CpuManagerSetup:
     """Check the CPU manager's policy, options and reservation, and return it with its reserved CPUs.
 
-    `reserved` is what reservedSystemCPUs names, `reservation` what Node Allocatable keeps back. Raises
+    `reserved` are reservedSystemCPUs, `reservation` is what Node Allocatable reserves. Raises
     ManagerError.
     """
     policy = settings["cpuManagerPolicy"]
@@ -286,7 +286,7 @@ def _reserved_count(reservation: Mapping[str, Quantity], machine: MachineInfo) -
 
 
 def _first_cores(machine: MachineInfo) -> str:
-    """Return the lowest core of every NUMA node that has CPUs."""
+    """Return the cpulist of the lowest core of each NUMA node."""
     first: dict[int, int] = {}
     for place in machine.cpus.places.values():
         first[place.numa_node] = min(place.core, first.get(place.numa_node, place.core))
@@ -346,7 +346,7 @@ def _require_compatible(
 def _reserve_by_count(
     machine: MachineInfo, count: int, options: Mapping[str, bool], version: KubeletVersion
 ) -> frozenset[int]:
-    """Return the CPUs that the static policy reserves for a number: chosen with the policy's own options."""
+    """Return the CPUs that the static policy reserves for a count, chosen under its own options."""
     spread = options.get(DISTRIBUTE_ACROSS_CORES, False)
     try:
         if options.get(DISTRIBUTE_ACROSS_NUMA):
@@ -388,7 +388,7 @@ def _require_sum(entries: list[Mapping[str, Any]], reservation: Mapping[str, Qua
         for name, text in (entry.get("limits") or {}).items():
             totals[name] = Quantity.parse(text).plus(totals.get(name, ZERO))
     wanted = {name: quantity for name, quantity in reservation.items() if name == "memory" or in_pages(name)}
-    # The kubelet walks the types in random order; memory, which people can get right, comes last here.
+    # The kubelet walks the types in random order; here memory, the only type that can match, comes last.
     for name in sorted({*totals, *wanted}, key=lambda name: (name == "memory", name)):
         total, target = totals.get(name, ZERO), wanted.get(name, ZERO)
         if total.amount != target.amount:

@@ -1,4 +1,4 @@
-"""Sysctls that a kubelet may allow its pods: those of a namespace of their own.
+"""Sysctls that a kubelet may allow its pods: the namespaced ones.
 
 Source: pkg/kubelet/sysctl/allowlist.go, IsValidSysctlPattern in pkg/apis/policy/validation, and
 k8s.io/component-helpers/node/util/sysctl.
@@ -31,13 +31,13 @@ _NAMESPACED_BELOW = ("net.", "fs.mqueue.")
 IN_A_NAMESPACE = (
     "of a namespace: kernel.shm*, kernel.msg*, kernel.sem, kernel.domainname, fs.mqueue.*, net.*, user.*"
 )
-"""Which sysctls the newest kubelet knows to belong to one."""
-# From this minor on the namespaces of host names and of users count too.
+"""The sysctls that the newest kubelet knows to be namespaced."""
+# From this minor on sysctls of UTS and user namespaces count too.
 _FIRST_MINOR_OF_USER_NAMESPACES = 37
 
 
 def sysctl_complaint(pattern: str, minor: int) -> str | None:
-    """Return the kubelet's text about an entry of allowedUnsafeSysctls that it refuses, or None."""
+    """Return the message with which the kubelet rejects an entry of allowedUnsafeSysctls, or None."""
     if len(pattern.encode()) > _LONGEST or not re.fullmatch(_PATTERN, pattern):
         return f"sysctl {quoted(pattern)} must have at most {_LONGEST} characters and match regex {_PATTERN}"
     name = dotted_sysctl(pattern).partition("*")[0]
@@ -47,12 +47,12 @@ def sysctl_complaint(pattern: str, minor: int) -> str | None:
 
 
 def is_sysctl_name(name: str) -> bool:
-    """Say whether a key of defaultPodSysctls names a sysctl (isValidSysctlName)."""
+    """Whether a key of defaultPodSysctls is a valid sysctl name (isValidSysctlName)."""
     return len(name.encode()) <= _LONGEST and re.fullmatch(_NAME, name) is not None
 
 
 def is_namespaced(name: str, minor: int) -> bool:
-    """Say whether a kubelet knows that a sysctl, with dots between its parts, belongs to a namespace."""
+    """Whether a kubelet knows a sysctl, in dotted notation, to be namespaced."""
     if name in _NAMESPACED or name.startswith(_NAMESPACED_BELOW):
         return True
     return minor >= _FIRST_MINOR_OF_USER_NAMESPACES and (
@@ -61,7 +61,7 @@ def is_namespaced(name: str, minor: int) -> bool:
 
 
 def dotted_sysctl(name: str) -> str:
-    """Return a sysctl with dots between its parts; in the notation with slashes a dot belongs to a name."""
+    """Return a sysctl in dotted notation; in the slash notation a dot is part of a name."""
     first = re.search(r"[./]", name)
     return name.translate(_SWAPPED) if first and first[0] == "/" else name
 

@@ -1,4 +1,4 @@
-"""What a kubelet's TLS set-up refuses.
+"""What a kubelet's TLS set-up rejects.
 
 Source: InitializeTLS in cmd/kubelet/app/server.go, k8s.io/component-base/cli/flag (ciphersuites_flag.go,
 curves_flag.go), and Go's crypto/tls.
@@ -47,13 +47,13 @@ _CIPHER_SUITES = frozenset(
 )
 _FIRST_MINOR_WITH_CURVES = 36
 _CURVES = (23, 24, 25, 29, 4587, 4588, 4589)
-"""P-256, P-384, P-521, X25519, and the three with ML-KEM: what Go 1.26 names, which builds kubelet 1.36."""
+"""P-256, P-384, P-521, X25519, and three with ML-KEM: those of Go 1.26, which builds kubelet 1.36."""
 _LARGEST_CURVE = 65535
 
 
 @dataclass(frozen=True)
 class TlsComplaint:
-    """A refused setting: its path, the kubelet's text, and a way out."""
+    """A rejected setting: its path, the kubelet's message, and a remedy."""
 
     path: str
     text: str
@@ -61,7 +61,7 @@ class TlsComplaint:
 
 
 def tls_complaint(settings: Mapping[str, Any], version: KubeletVersion) -> TlsComplaint | None:
-    """Return the first TLS setting that this kubelet refuses, or None."""
+    """Return the first TLS setting that this kubelet rejects, or None."""
     for index, suite in enumerate(settings.get("tlsCipherSuites") or []):
         if suite not in _CIPHER_SUITES:
             text = f"Cipher suite {suite} not supported or doesn't exist"

@@ -1,7 +1,7 @@
-"""What a kubelet accepts and should not: each with its consequence.
+"""Settings that a kubelet accepts but should not, each with its consequence.
 
-The behaviour behind each warning was seen on real kubelets; where an issue of kubernetes/kubernetes tells
-more, it is named beside the rule.
+The behaviour behind each warning was observed on real kubelets; related issues of kubernetes/kubernetes are
+named beside the rule.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ _Findings = Iterator[Finding]
 _FIRST_MINOR_WITH_MEMORY_QOS = 37
 _FIRST_MINOR_WITHOUT_EVENT_LIMIT = 37
 _FIRST_MINOR_KEEPING_HALVES = 37
-"""How many containers a finding names."""
 
 
 def unread_fields(configuration: Configuration, version: KubeletVersion) -> tuple[Finding, ...]:
@@ -68,7 +67,7 @@ def find_traps(
 ) -> tuple[Finding, ...]:
     """Return warnings about a loaded configuration; a manager is None where the start did not reach it.
 
-    `cpu_state` is what the CPU manager has restored.
+    `cpu_state` is the CPU manager's restored state.
     """
     findings = [
         *_vanishing_gates(configuration, version),
@@ -123,7 +122,7 @@ def _unknown_in(data: Any, version: KubeletVersion) -> tuple[Path, ...]:
     try:
         return decode(data, ROOT_TYPE, types_of(version.rules_minor)).unknown
     except GoJsonError:
-        # The wrong type was reported where the drop-ins were merged.
+        # Merging the drop-ins reported the wrong type already.
         return ()
 
 
@@ -149,7 +148,7 @@ def _skipped(file: str) -> Finding:
 
 
 def _vanishing_gates(configuration: Configuration, version: KubeletVersion) -> _Findings:
-    """Name the gates that are set and that the kubelet of the next minor refuses, as far as is known."""
+    """Yield a finding for each gate set here that the next minor's kubelet is known to reject."""
     following = version.rules_minor + 1
     for name in sorted(configuration.settings.get("featureGates") or {}):
         if name not in GATES or state_at(GATES[name], version.rules_minor) is None:
@@ -181,7 +180,7 @@ def _is_locked_on(name: str, version: KubeletVersion) -> bool:
 
 
 def _throttled_memory(configuration: Configuration, version: KubeletVersion) -> _Findings:
-    # Since 1.37 MemoryQoS is on by default, and without a factor memory.high is not set.
+    # From 1.37 on MemoryQoS is on by default; without a factor memory.high is not set.
     factor = configuration.settings.get("memoryThrottlingFactor")
     if version.rules_minor < _FIRST_MINOR_WITH_MEMORY_QOS or factor is None:
         return
@@ -214,7 +213,7 @@ def _unlimited_events(configuration: Configuration, version: KubeletVersion) -> 
 def _held_halves(
     configuration: Configuration, topology: MachineShape, version: KubeletVersion, state: CpuState
 ) -> _Findings:
-    """Name containers that hold parts of cores: they got them before full-pcpus-only was set."""
+    """Yield a finding for containers that hold parts of cores, allocated before full-pcpus-only was set."""
     cores = cores_seen(topology)
     size = max((len(core.cpus) for core in cores), default=1)
     held = {
@@ -437,7 +436,7 @@ def _single_numa_node(
     largest = f"{cpus} exclusive CPUs"
     near = [gpu.numa_node for gpu in topology.gpus]
     gpus = near.count(None) + max(near.count(node.id) for node in topology.numa_nodes)
-    if gpus < len(near):  # a GPU whose node is not known gives no hint, and is no reason to refuse
+    if gpus < len(near):  # a GPU of unknown NUMA node gives no hint, and is never refused
         largest += f" or {gpus} of the {len(near)} GPUs"
     scope = configuration.settings["topologyManagerScope"]
     yield configuration.places.finding(

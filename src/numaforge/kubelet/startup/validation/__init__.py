@@ -1,4 +1,4 @@
-"""Everything that a kubelet's validation of its configuration refuses, in its order and words, by minor.
+"""Everything that a kubelet's validation of its configuration rejects, in its order and words, by minor.
 
 Source: pkg/kubelet/apis/config/validation (validation.go, validation_linux.go,
 validation_reserved_memory.go), and the logging and tracing validation of k8s.io/component-base. Where the
@@ -68,7 +68,7 @@ __all__ = ["FIRST_MINOR_CHECKING_FLUSHES", "InvalidSetting", "validate", "valida
 def validate(
     settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool], *, cgroup_version: int
 ) -> tuple[InvalidSetting, ...]:
-    """Return what this kubelet's validation refuses, in its order.
+    """Return the settings that this kubelet's validation rejects, in its order.
 
     `settings` is the complete configuration, `gates` the feature gates in force, `cgroup_version` the host's.
     """
@@ -79,7 +79,7 @@ def validate(
 def validate_logging(
     settings: Mapping[str, Any], version: KubeletVersion, gates: Mapping[str, bool]
 ) -> tuple[InvalidSetting, ...]:
-    """Return what the logging set-up refuses before the configuration as a whole is validated."""
+    """Return what the logging set-up rejects before the whole configuration is validated."""
     return tuple(logging(CompleteConfig(settings, version, gates, 2)))
 
 

@@ -1,4 +1,4 @@
-"""What validation refuses of pulling images and of collecting those that are unused."""
+"""Validation of image pulls and image garbage collection."""
 
 from __future__ import annotations
 

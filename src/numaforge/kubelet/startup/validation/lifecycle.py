@@ -1,4 +1,4 @@
-"""What validation refuses of shutdowns and restarts."""
+"""Validation of shutdowns and restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What validation refuses of the kubelet's own log, and of those of the containers."""
+"""Validation of the kubelet's own log and of container logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numaforge.kubelet.values.gotext import quoted
 from numaforge.quantity import Quantity
 
 FIRST_MINOR_CHECKING_FLUSHES = 35
-"""Earlier kubelets take any logging.flushFrequency, and panic when they start to flush."""
+"""Earlier kubelets accept any logging.flushFrequency, and panic when flushing starts."""
 
 
 _LARGEST_VERBOSITY = 2**31 - 1

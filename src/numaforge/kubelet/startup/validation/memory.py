@@ -1,4 +1,4 @@
-"""What validation refuses of memory: swap, reservations, throttling."""
+"""Validation of memory: swap, reservations, throttling."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def reserved_memory(config: CompleteConfig) -> Refusals:
             seen.add((node, name))
 
 
-# What was the default before _FIRST_MINOR_OF_OPTIONAL_FACTOR is still accepted while MemoryQoS is off.
+# The default before _FIRST_MINOR_OF_OPTIONAL_FACTOR, still accepted while MemoryQoS is off.
 _FORMER_FACTOR = 0.9
 _FIRST_MINOR_OF_OPTIONAL_FACTOR = 37
 

@@ -1,4 +1,4 @@
-"""What validation refuses of the node: its taints, its topology policy, its lease, its user namespaces."""
+"""Validation of the node: taints, topology policy, lease, user namespaces."""
 
 from __future__ import annotations
 

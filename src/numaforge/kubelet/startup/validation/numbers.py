@@ -1,4 +1,4 @@
-"""What validation refuses of plain numbers."""
+"""Validation of plain numbers."""
 
 from __future__ import annotations
 

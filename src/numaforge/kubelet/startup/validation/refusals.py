@@ -1,4 +1,4 @@
-"""A complete configuration, and what is refused of it."""
+"""A complete configuration, and the validation errors in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = 10**9
 
 @dataclass(frozen=True)
 class InvalidSetting:
-    """One validation error: the finding's rule, the field (dotted), the kubelet's text, and a way out."""
+    """One validation error: the finding's rule, the field (dotted), the kubelet's message, and a remedy."""
 
     rule: str
     path: str

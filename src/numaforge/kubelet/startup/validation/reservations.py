@@ -1,4 +1,4 @@
-"""What validation refuses of Node Allocatable: what is enforced, the cgroups for it, reserved CPUs."""
+"""Validation of Node Allocatable: enforcement, its cgroups, reserved CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What validation refuses of the kubelet's servers and of the endpoints it calls."""
+"""Validation of the kubelet's servers and of the endpoints it calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What validation refuses of tracing, and of its endpoint as Go's net/url reads it."""
+"""Validation of tracing, and of its endpoint as Go's net/url parses it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _tracing_endpoint(endpoint: str) -> Refusals:
 
 
 def _url_error(url: str) -> str | None:
-    """Return why url.Parse of net/url refuses a text, as far as endpoints go wrong."""
+    """Return the error of url.Parse in net/url for a text, covering common mistakes in endpoints."""
     if _CONTROL_CHARACTER.search(url):
         return f"parse {quoted(url)}: net/url: invalid control character in URL"
     scheme, colon, rest = url.partition(":")
