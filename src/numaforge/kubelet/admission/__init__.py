@@ -1,4 +1,4 @@
-"""Would this pod be admitted: the topology, CPU, memory and device managers of kubelet 1.37, simulated."""
+"""Pod admission, simulated: the topology, CPU, memory and device managers of kubelet 1.37."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded at first use: `check` needs the machine's shape only, and answers within 0.3 s.
+    # Loaded at first use: `check` only needs the machine's shape, and answers within 0.3 s.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

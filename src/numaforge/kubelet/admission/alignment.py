@@ -12,9 +12,9 @@ from numaforge.kubelet.admission.qos import Remark, fields_of
 
 
 def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -> tuple[Remark, ...]:
-    """Return which devices of claims are near none of the CPUs that the kubelet gives a pod.
+    """Return a remark for each claim with devices far from all CPUs that the kubelet gives the pod.
 
-    The topology manager has no hints of claims (kubernetes/website#56232).
+    The topology manager has no hints for claims (kubernetes/website#56232).
     """
     own = {cpus.places[cpu].numa_node for given in answer.cpus.values() for cpu in given}
     found = []
@@ -35,9 +35,9 @@ def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -
 
 
 def explain_alignment(pod: Pod, inventory: Inventory) -> tuple[Remark, ...]:
-    """Return the resources of unknown NUMA node that a container has beside some that are aligned.
+    """Return a remark for each resource without NUMA nodes that a container requests beside aligned ones.
 
-    Their plugin gives no hints (k8s-rdma-shared-dev-plugin#117), and the topology manager leaves them out.
+    Their plugin gives no hints (k8s-rdma-shared-dev-plugin#117), so the topology manager ignores them.
     """
     hinted = {name for name, devices in inventory.items() if any(each.numa_nodes for each in devices)}
     return tuple(

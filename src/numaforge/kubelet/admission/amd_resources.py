@@ -1,9 +1,9 @@
-"""What AMD's device plugin advertises of its GPUs and their partitions.
+"""What AMD's device plugin advertises: GPUs and their partitions.
 
 ROCm/k8s-device-plugin at ed76468: cmd/k8s-device-plugin/main.go (getResourceList),
 internal/pkg/amdgpu/amdgpu.go (GetAMDGPUs), internal/pkg/plugin/plugin.go (ListAndWatch). The first partition
-of a GPU is its PCI function; the others are platform devices, of which the plugin finds those whose name
-begins with "amdgpu_xcp_" alone (its issue 157).
+of a GPU is its PCI function; the others are platform devices, and the plugin finds only those whose name
+begins with "amdgpu_xcp_" (its issue 157).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from numaforge.topology.vendors import AMD
 
 GPU = "amd.com/gpu"
 AMD_RESOURCE = re.compile(r"amd\.com/(gpu|[sdtqc]px_nps[0-9])")
-"""Matches each resource that the plugin advertises, and none of AMD's other plugins, such as amd.com/nic."""
+"""Matches the plugin's resources, and none of AMD's other plugins, such as amd.com/nic."""
 LISTED = "amdgpu_xcp_"
-"""How the name of a partition's device begins that the plugin finds."""
+"""Prefix of the device names of partitions that the plugin finds."""
 AMD_PREFIXES = ("amd.com/gpu", *(f"amd.com/{mode}_nps" for mode in ("spx", "dpx", "tpx", "qpx", "cpx")))
-"""How the names of these resources begin."""
+"""Prefixes of the names of these resources."""
 NAMES_SINCE = (1, 31, 0, 7)
-"""The release of the plugin that knows `-resource_naming_strategy`, and the NUMA nodes of partitions."""
+"""The first release of the plugin with `-resource_naming_strategy` and the NUMA nodes of partitions."""
 NO_NODE = -1
-"""The NUMA node that the plugin publishes where the kernel knows none: one that no machine has."""
+"""The NUMA node that the plugin publishes where the kernel knows none; no machine has it."""
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,21 @@ AMD_PLUGIN = AmdPlugin()
 
 
 def kind_of(gpu: GpuShape) -> str | None:
-    """Return the modes of a GPU in the plugin's words, "cpx_nps4"; None where it cannot be partitioned."""
+    """Return the modes of a GPU in the plugin's notation, "cpx_nps4"; None where it cannot be partitioned."""
     cut = gpu.partition
     return f"{cut.compute}_{cut.memory}".lower() if cut and cut.compute and cut.memory else None
 
 
 def kinds_of(gpus: Sequence[GpuShape]) -> Counter[str]:
-    """Return how many of AMD's GPUs are in which modes."""
+    """Return the number of AMD's GPUs by modes."""
     return Counter(kind for gpu in gpus if gpu.vendor == AMD and (kind := kind_of(gpu)))
 
 
 def amd_devices(gpus: Sequence[GpuShape], plugin: AmdPlugin) -> Iterator[tuple[str, GpuShape, Device]]:
-    """Yield each device of AMD's GPUs with its resource; none where the plugin ends instead.
+    """Yield each device of AMD's GPUs with its resource; none where the plugin exits.
 
-    With the strategy `single` everything is amd.com/gpu, and GPUs of different modes end the plugin. With
-    `mixed` each pair of modes is a resource, and among several a GPU without modes has none.
+    With the strategy `single` everything is amd.com/gpu, and the plugin exits on GPUs of different modes.
+    With `mixed` each pair of modes is a resource; where there are several, a GPU without modes is left out.
     """
     kinds = kinds_of(gpus) if plugin.names_partitions else Counter[str]()
     if len(kinds) > 1 and plugin.naming == "single":

@@ -20,13 +20,13 @@ _FIRST_MINOR_OF_CAPPED_SHARES = 37
 
 
 class AssignmentError(NumaforgeError):
-    """The request cannot be met from the CPUs on offer; the message is the kubelet's."""
+    """The available CPUs cannot serve the request; the message is the kubelet's."""
 
 
 def take_packed(
     topology: CpuTopology, available: int, count: int, *, spread: bool = False, align_uncore: bool = False
 ) -> int:
-    """Return `count` of the CPUs in `available`, on as few NUMA nodes, sockets, caches and cores as can be.
+    """Return `count` of the CPUs in `available`, on as few NUMA nodes, sockets, caches and cores as possible.
 
     takeByTopologyNUMAPacked. `spread` is distribute-cpus-across-cores, `align_uncore` prefer-align-cpus-by-
     uncorecache. Raises AssignmentError where fewer are available.
@@ -62,8 +62,8 @@ def take_distributed(
 ) -> int:
     """Return `count` CPUs spread evenly over as few NUMA nodes as can share them evenly.
 
-    takeByTopologyNUMADistributed (KEP-2902), for distribute-cpus-across-numa. CPUs go out in groups of
-    `group`, which is the number of threads per core under full-pcpus-only; `by_socket` is align-by-socket.
+    takeByTopologyNUMADistributed (KEP-2902), for distribute-cpus-across-numa. CPUs are taken in groups
+    of `group`, the number of threads per core under full-pcpus-only; `by_socket` is align-by-socket.
     Falls back to `take_packed`.
     """
     if count % group:
@@ -83,7 +83,7 @@ def take_distributed(
 
 
 class _CpuAccumulator:
-    """One request being met: what is still free, what was taken, how many CPUs are still needed."""
+    """One request in progress: the CPUs still free, those taken, and how many are still needed."""
 
     def __init__(self, topology: CpuTopology, available: int, count: int) -> None:
         self.topology = topology
@@ -111,8 +111,7 @@ class _CpuAccumulator:
         # A unit that is listed twice (a socket that spans NUMA nodes) is counted twice, as in the kubelet.
         self.needed -= cpus.bit_count()
 
-    # A list of units is ordered by its free CPUs, fewest first, then by id; units without free CPUs are left
-    # out.
+    # Units are ordered by their free CPUs, fewest first, then by id; units without free CPUs are left out.
 
     def ordered_numa_nodes(self) -> list[int]:
         if self.numa_first:
@@ -175,7 +174,7 @@ class _CpuAccumulator:
 
     def take_full_cores(self) -> None:
         # With uneven threads per core the rounded-down size makes a partly free core look free, and the
-        # kubelet hands out its other threads too, reserved ones included (kubernetes/kubernetes#124066,
+        # kubelet allocates its other threads too, reserved ones included (kubernetes/kubernetes#124066,
         # #140495).
         cores, size = self.topology.cores, self.topology.cpus_per_core
         self._take_full(self.ordered_cores(), cores, lambda i: (cores[i] & self.free).bit_count() == size)
@@ -195,7 +194,7 @@ class _CpuAccumulator:
                 return
 
     def _take_partial_uncore(self, uncore: int) -> None:
-        """Take the lowest free cores of a cache, if they are exactly what is needed."""
+        """Take the lowest free cores of a cache if their CPUs are exactly as many as needed."""
         topology, per_core = self.topology, self.topology.cpus_per_core
         inside = self.free & topology.uncores[uncore]
         cores = [c for c in topology.inside["core", "uncore", uncore] if topology.cores[c] & inside]
@@ -226,18 +225,18 @@ class _CpuAccumulator:
 
 @dataclass(frozen=True)
 class _Choice:
-    """The NUMA nodes that share a request, and those among them that give the CPUs left over."""
+    """The NUMA nodes that share a request, and those of them that provide the remainder."""
 
     nodes: tuple[int, ...]
     remainder_nodes: tuple[int, ...]
 
 
 class _Combination:
-    """A combination of NUMA nodes in an array that later combinations may still overwrite.
+    """A combination of NUMA nodes in an array that later combinations may overwrite.
 
     The kubelet keeps slices that Go's append() shares between siblings: while the array has room, the last
-    elements of a kept combination change when the next one is visited. Which CPUs a pod gets depends on it
-    from four NUMA nodes on, so the arrays are shared here in the same places.
+    elements of a kept combination change when the next one is visited. From four NUMA nodes on this decides
+    which CPUs a pod gets, so the arrays are shared in the same places here.
     """
 
     __slots__ = ("array", "size")
@@ -292,7 +291,7 @@ def _most_balanced(
 ) -> _Choice | None:
     """Return the combination of `size` NUMA nodes that leaves the free CPUs most evenly spread.
 
-    With `by_socket` it is one within a socket, where there is any.
+    With `by_socket`, a combination within one socket is preferred.
     """
     count = taking.requested
     free = {node: (taking.topology.numa_nodes[node] & taking.free).bit_count() for node in nodes}
@@ -388,7 +387,7 @@ def _take_choice(taking: _CpuAccumulator, choice: _Choice, group: int, *, spread
 
 
 def _take_or_nothing(taking: _CpuAccumulator, available: int, count: int, spread: bool) -> int:
-    # The kubelet drops this error and finds the shortage when it adds up.
+    # The kubelet ignores this error, and finds the shortage in its final count.
     try:
         return take_packed(taking.topology, available, count, spread=spread)
     except AssignmentError:
@@ -402,7 +401,7 @@ def _standard_deviation(values: Mapping[int, int]) -> float:
 
 
 def _round_thousandths(value: float) -> float:
-    """Round half away from zero, as Go's math.Round does, to three decimals."""
+    """Round to three decimals, half away from zero, as Go's math.Round does."""
     scaled = value * 1000
     whole = math.floor(scaled)
     return (whole + 1 if scaled - whole >= 0.5 else whole) / 1000

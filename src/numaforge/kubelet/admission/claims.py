@@ -1,7 +1,7 @@
-"""What a node's devices serve of pods' claims: the scheduler's part, which no kubelet looks at.
+"""Which claims of pods a node's devices serve: the scheduler's part, which no kubelet checks.
 
-A kubelet prepares the devices of claims once a pod is admitted; its managers have no hints of them
-(kubernetes/website#56232). The search for devices is not done here: a node is given what does it.
+A kubelet prepares the devices of claims once a pod is admitted; its managers have no hints for them
+(kubernetes/website#56232). The search for devices is implemented elsewhere and passed to a node.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numaforge.kubelet.admission.pod import Pod
 
 @dataclass(frozen=True)
 class ClaimedDevice:
-    """A device that a claim has; `numa_nodes` is empty where it is near none, or that is not known.
+    """A device that a claim has; `numa_nodes` is empty where it is near none, or where this is unknown.
 
-    `is_local` says that it is one node's alone.
+    `is_local`: only one node has access to it.
     """
 
     driver: str
@@ -27,7 +27,7 @@ class ClaimedDevice:
     is_local: bool = True
 
     def __str__(self) -> str:
-        """Return it as it is written in a claim's status, in one word."""
+        """Return the device's name as in a claim's status, in one word."""
         return f"{self.driver}/{self.pool}/{self.name}"
 
 
@@ -35,10 +35,10 @@ class ClaimedDevice:
 class JudgedClaims:
     """Whether devices serve what a pod claims on a node.
 
-    `refusal` is the scheduler's. `unknown` says why it cannot be known: with it the devices are those that
-    might serve. `served` are the extended resources that claims serve with no device plugin
-    (DRAExtendedResource). `asked` are the pod's own names of its claims, and these resources; `devices` those
-    that each of them has.
+    `refusal` is the scheduler's message. `unknown` are the reasons why this cannot be determined; `devices`
+    are then those that might serve. `served` are the extended resources that claims serve without a device
+    plugin (DRAExtendedResource). `asked` are the pod's names for its claims, and these resources; `devices`
+    maps each of them to its devices.
     """
 
     asked: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ NO_CLAIMS = JudgedClaims()
 
 
 class Claims(Protocol):
-    """What claims find on a node beside the pods that are there. It is never changed.
+    """What is left for claims on a node beside its pods; immutable.
 
     `request` is what a pod counts for on its node, `advertised` the resources of the node's device plugins.
     """
@@ -62,25 +62,25 @@ class Claims(Protocol):
         """Return whether devices serve what a pod claims."""
 
     def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> Claims:
-        """Return what claims find once a pod is there."""
+        """Return what is left for claims with one more pod."""
 
     def without(self, name: str) -> Claims:
-        """Return what claims find once a pod has left."""
+        """Return what is left for claims without a pod."""
 
 
 class NothingKnown:
-    """A node of which nothing is known that claims might find."""
+    """A node whose devices for claims are unknown."""
 
     def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:  # noqa: ARG002
-        """Return for a pod with claims that nothing is known."""
+        """Return that the answer is unknown for a pod with claims."""
         if not pod.claims:
             return NO_CLAIMS
         return JudgedClaims(tuple(each.name for each in pod.claims), unknown=(UNKNOWN_OFFER,))
 
     def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> Claims:  # noqa: ARG002
-        """Return the same."""
+        """Return the node unchanged."""
         return self
 
     def without(self, name: str) -> Claims:  # noqa: ARG002
-        """Return the same."""
+        """Return the node unchanged."""
         return self

@@ -1,4 +1,4 @@
-"""The CPU manager: who gets exclusive CPUs, and which.
+"""The CPU manager: which containers get exclusive CPUs, and which ones.
 
 pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.37, and of 1.36 where it differs.
 """
@@ -32,7 +32,7 @@ from numaforge.kubelet.admission.refusal import (
 from numaforge.kubelet.admission.settings import Settings
 from numaforge.kubelet.checkpoints import CpuState, check_cpu_state
 
-# From this minor on a container that has CPUs keeps them, whether or not they are whole cores.
+# From this minor on a container keeps the CPUs that it has, even parts of cores.
 _FIRST_MINOR_KEEPING_HALVES = 37
 
 
@@ -41,7 +41,7 @@ class CpuManager:
 
     `default` is the shared pool (defaultCpuSet), `assignments` maps pod -> container -> exclusive CPUs,
     `pods` maps pod -> the CPUs of a pod that is managed as one unit. `unwritten` are CPUs of the shared pool
-    that the state file of a running kubelet had nowhere.
+    that were missing from the state file of a running kubelet.
     """
 
     def __init__(self, topology: CpuTopology, settings: Settings) -> None:
@@ -59,9 +59,9 @@ class CpuManager:
         self._reusable: tuple[str, int] = ("", 0)
 
     def restore(self, state: CpuState, *, running: bool = False) -> None:
-        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it.
+        """Restore a checkpoint, or raise KubeletConfigError where the policy would not start with it.
 
-        That of a kubelet that is `running` need not be one to start with.
+        The checkpoint of a `running` kubelet need not be one that it would start with.
         """
         complaint = check_cpu_state(
             state,
@@ -81,14 +81,14 @@ class CpuManager:
         }
         self.pods = {pod: mask_of(cpus) for pod, cpus in state.pods.items()}
         if running:
-            # What the kubelet gives out or back is in neither place between its two writes (allocateCPUs,
-            # RemoveContainer).
+            # Between the kubelet's two writes, CPUs being allocated or released are in neither place
+            # (allocateCPUs, RemoveContainer).
             kept_back = self.reserved if self.options.strict_reservation else 0
             self.unwritten = self.topology.cpus & ~kept_back & ~mask_of(state.known)
             self.default |= self.unwritten
 
     def has_given(self, demand: Demand) -> bool:
-        """Say whether a pod has all the CPUs that it gets."""
+        """Whether a pod already has all its exclusive CPUs."""
         if demand.by_pod:
             return not demand.pod_cpus or demand.pod.name in self.pods
         held = self.assignments.get(demand.pod.name, {})
@@ -96,15 +96,15 @@ class CpuManager:
 
     @property
     def available(self) -> int:
-        """Return the CPUs that an exclusive request may take."""
+        """The CPUs available to exclusive requests."""
         return self.default & ~self.reserved
 
     def collect(self, active: Collection[str]) -> None:
-        """Give back what pods hold that are no longer active (removeStaleState)."""
+        """Release the CPUs of pods that are no longer active (removeStaleState)."""
         for pod in [pod for pod in self.assignments if pod not in active]:
             held = self.assignments.pop(pod)
-            # A pod managed as one unit gives back its own set: with uneven SMT its containers may have been
-            # handed CPUs beyond it (kubernetes/kubernetes#140495).
+            # A pod managed as one unit releases its own set: with uneven SMT its containers may hold CPUs
+            # outside it (kubernetes/kubernetes#140495).
             for cpus in [self.pods.pop(pod)] if pod in self.pods else held.values():
                 self.default |= cpus
 
@@ -137,7 +137,7 @@ class CpuManager:
         return {CPU: self._hints(self.available, self._reusable_by(demand) | assigned, requested)}
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Give a container its CPUs, or raise PodRejectedError (Allocate)."""
+        """Allocate a container's CPUs, or raise PodRejectedError (Allocate)."""
         requested = demand.cpus[container.name]
         if requested == 0 or not demand.pinned:
             return
@@ -152,7 +152,7 @@ class CpuManager:
         self._reusable = (demand.pod.name, reusable | held if reuse else reusable & ~held)
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
-        """Give a pod with pod-level resources one set of CPUs, and share it out (AllocatePod)."""
+        """Allocate one set of CPUs to a pod with pod-level resources, and divide it (AllocatePod)."""
         if demand.pod_cpus == 0:
             return
         empty = _shared_pool_is_empty(demand)
@@ -182,7 +182,7 @@ class CpuManager:
         return {container.name: shares.get(container.name, pool) for container in demand.pod.containers}
 
     def _reserve(self, settings: Settings) -> int:
-        """Return the reserved set: the one named, else what the policy itself would take first."""
+        """Return the reserved CPUs: the configured set, else those that the policy would take first."""
         if settings.explicit_reserved_cpus:
             return settings.explicit_reserved_cpus
         try:
@@ -261,8 +261,8 @@ class CpuManager:
     def _hints(self, available: int, reusable: int, requested: int) -> Hints:
         """Return a hint for each set of NUMA nodes with enough free CPUs (generateCPUTopologyHints).
 
-        The narrowest size counts all CPUs, used or not: a request that would fit one empty NUMA node but does
-        not now has no preferred hint (kubernetes/kubernetes#84597).
+        The narrowest size counts all CPUs, used or not: a request that would fit a NUMA node only if it were
+        empty has no preferred hint (kubernetes/kubernetes#84597).
         """
         nodes, every = self.topology.numa_nodes, self.topology.numa_mask
         refuse_endless(every)
@@ -288,7 +288,7 @@ class CpuManager:
         return Hints(narrow, masks)
 
     def prefers(self, mask: int, size: int) -> bool:
-        """Say whether a hint is preferred for a request that `size` NUMA nodes could serve."""
+        """Whether a hint is preferred for a request that `size` NUMA nodes could serve."""
         if mask.bit_count() == size:
             return True
         return self.options.align_by_socket and self._is_socket_aligned(mask, size)
@@ -302,7 +302,7 @@ class CpuManager:
 
 
 def _shared_pool_is_empty(demand: Demand) -> str | None:
-    """Return why containers without exclusive CPUs would have none to run on (validatePodScopeResources)."""
+    """Return why no CPUs are left for containers without exclusive ones (validatePodScopeResources)."""
     exclusive = 0
     shared = False
     for container in demand.pod.containers:

@@ -1,4 +1,4 @@
-"""What a pod asks of the managers: its QoS class, exclusive CPUs and pinned memory by container."""
+"""What a pod requests from the managers: QoS class, exclusive CPUs and pinned memory by container."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Gates:
 
 @dataclass(frozen=True)
 class Demand:
-    """A pod as the managers look at it.
+    """A pod as the managers see it.
 
     `cpus` maps container -> exclusive CPUs (0: shared pool) and `memory` container -> resource -> bytes;
-    `pod_cpus` and `pod_memory` are the same for the pod as a whole. A value None in `memory` stands for a
-    quantity that the memory manager cannot represent. `pinned` is False where pod-level resources switch the
+    `pod_cpus` and `pod_memory` are the same for the pod as a whole. None in `memory` is a quantity that the
+    memory manager cannot represent. `pinned` is False where pod-level resources switch the
     managers off, `by_pod` True where the managers treat the pod as one unit.
     """
 
@@ -44,7 +44,7 @@ class Demand:
 
     @classmethod
     def of(cls, pod: Pod, gates: Gates) -> Demand:
-        """Work out what `pod` asks of the CPU manager and the memory manager."""
+        """Return what `pod` requests from the CPU manager and the memory manager."""
         qos = qos_class(pod, gates)
         pod_level = pod.has_pod_level_resources
         managed = gates.pod_level_resource_managers
@@ -78,7 +78,7 @@ class Demand:
 def qos_class(pod: Pod, gates: Gates | None = None) -> str:
     """Return Guaranteed, Burstable or BestEffort.
 
-    pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS. Pod-level resources decide alone where a pod has them.
+    pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS. Where a pod has pod-level resources, only they count.
     """
     gates = gates or Gates()
     requests: dict[str, Fraction] = {}
@@ -103,7 +103,7 @@ def qos_class(pod: Pod, gates: Gates | None = None) -> str:
 
 
 def pinned_memory(requests: Quantities) -> dict[str, int] | None:
-    """Return the bytes of memory and hugepages asked for, or None where one is a fraction of a byte.
+    """Return the requested bytes of memory and hugepages, or None where one is a fraction of a byte.
 
     pkg/kubelet/cm/memorymanager/policy_static.go, getContainerRequestedResources.
     """
@@ -150,7 +150,7 @@ def _at_any_time(pod: Pod, share: Callable[[Container], Mapping[str, int]]) -> d
 
 
 def _pod_memory(pod: Pod, memory: Mapping[str, Mapping[str, int] | None]) -> dict[str, int] | None:
-    """Return a pod's memory by the resources that its app containers name (getPodRequestedResources)."""
+    """Return a pod's memory for the resources of its app containers (getPodRequestedResources)."""
     if any(sizes is None for sizes in memory.values()):
         return None
     return _at_any_time(pod, lambda container: memory[container.name] or {})

@@ -1,4 +1,4 @@
-"""The device manager: which devices of a device plugin a container gets.
+"""The device manager: which devices of a plugin a container gets.
 
 pkg/kubelet/cm/devicemanager of kubelet 1.36.
 """
@@ -33,12 +33,12 @@ class DeviceError(NumaforgeError):
 
 @dataclass(frozen=True)
 class Device:
-    """A device that a plugin advertises; `numa_nodes` is None where it says nothing about topology.
+    """A device that a plugin advertises; `numa_nodes` is None where the plugin publishes no topology.
 
     A node of -1, which AMD's plugin publishes, is in no set of NUMA nodes: the device has topology, and no
     hint ever covers it.
-    `part_of` is the PCI address of the GPU that it is a slice or a replica of; None for a whole device.
-    `one_per_request` says that its plugin refuses a container that asks for more than one.
+    `part_of` is the PCI address of the GPU of which it is a slice or a replica; None for a whole device.
+    `one_per_request`: the plugin rejects containers that request more than one.
     """
 
     id: str
@@ -52,7 +52,7 @@ Inventory = Mapping[str, Sequence[Device]]
 
 
 def read_inventory(document: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]:
-    """Read devices by resource name.
+    """Parse devices by resource name.
 
     Each resource lists its devices: a NUMA node (`0`), several (`[0, 1]`), null for none, or a mapping with
     `id`, `numa_nodes` and `healthy`. Ids default to the position in the list. Raises DeviceError for anything
@@ -66,7 +66,7 @@ def read_inventory(document: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]
 
 
 class _Plugin:
-    """The devices of one resource as bitmasks over their positions, and what is allocated of them."""
+    """The devices of one resource as bitmasks over their positions, and the allocated ones."""
 
     def __init__(self, devices: Sequence[Device], known_nodes: int) -> None:
         self.devices = tuple(devices)
@@ -95,8 +95,8 @@ class _Plugin:
 class DeviceManager:
     """The device plugins of a node and their allocations.
 
-    The plugins' GetPreferredAllocation answers what it must include and then the first devices in the list.
-    Where the kubelet itself picks from a Go map, in no order, this takes the first in the list too.
+    The plugins' GetPreferredAllocation returns the devices it must include, then the first in the list. Where
+    the kubelet itself picks from an unordered Go map, this takes the first in the list too.
     `assignments` maps pod -> container -> resource -> bitmask of positions.
     """
 
@@ -108,14 +108,14 @@ class DeviceManager:
         self.register(inventory)
 
     def register(self, inventory: Inventory) -> None:
-        """Let a device plugin register; until then its resource is none of the manager's business."""
+        """Register a device plugin; until then the manager ignores its resource."""
         for resource, devices in inventory.items():
             if resource in self.plugins:
                 raise DeviceError("a plugin has registered this resource already", where=resource)
             self.plugins[resource] = _Plugin(devices, self._node_mask)
 
     def restore(self, assignments: Mapping[str, Mapping[str, Mapping[str, Collection[str]]]]) -> None:
-        """Take over pod -> container -> resource -> device ids; unknown ids are left out."""
+        """Restore pod -> container -> resource -> device ids; unknown ids are left out."""
         for pod, containers in assignments.items():
             for container, resources in containers.items():
                 for resource, ids in resources.items():
@@ -127,7 +127,7 @@ class DeviceManager:
         self._recount()
 
     def collect(self, active: Collection[str]) -> None:
-        """Give back what pods hold that are no longer active (UpdateAllocatedDevices)."""
+        """Release the devices of pods that are no longer active (UpdateAllocatedDevices)."""
         gone = [pod for pod in self.assignments if pod not in active]
         for pod in gone:
             del self.assignments[pod]
@@ -135,11 +135,11 @@ class DeviceManager:
             self._recount()
 
     def allocatable(self) -> dict[str, int]:
-        """Return the healthy devices of each resource (GetCapacity)."""
+        """Return the number of healthy devices of each resource (GetCapacity)."""
         return {resource: plugin.healthy.bit_count() for resource, plugin in self.plugins.items()}
 
     def free_near(self, numa_node: int) -> dict[str, int]:
-        """Return the healthy devices near a NUMA node that no container holds, by resource."""
+        """Return the number of free healthy devices near a NUMA node, by resource."""
         return {
             resource: (plugin.healthy & ~plugin.allocated & plugin.of_node.get(numa_node, 0)).bit_count()
             for resource, plugin in self.plugins.items()
@@ -171,7 +171,7 @@ class DeviceManager:
         }
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
-        """Give a container its devices, or raise PodRejectedError (Allocate)."""
+        """Allocate a container's devices, or raise PodRejectedError (Allocate)."""
         pod = demand.pod.name
         reusable = dict(self._reusable_by(demand))
         for resource, count in self._requests(container.limits).items():
@@ -188,7 +188,7 @@ class DeviceManager:
         """Do nothing: a pod managed as one unit gets devices when its containers start (AllocatePod)."""
 
     def _refuse_more_than_one(self, resource: str, taken: int) -> None:
-        """Refuse several replicas as NVIDIA's plugin does (k8s-device-plugin, rm.go, ValidateRequest)."""
+        """Reject several replicas as NVIDIA's plugin does (k8s-device-plugin, rm.go, ValidateRequest)."""
         devices = self.plugins[resource].devices
         if taken.bit_count() < 2 or not any(devices[index].one_per_request for index in bits(taken)):
             return
@@ -228,7 +228,7 @@ class DeviceManager:
     def _take(
         self, demand: Demand, container: Container, resource: str, count: int, reusable: int, numa: int | None
     ) -> int:
-        """Return the devices to give: reusable ones, then near ones, then the rest (devicesToAllocate)."""
+        """Take and return devices: reusable ones, then near ones, then the rest (devicesToAllocate)."""
         plugin = self.plugins[resource]
         held = self.assignments.get(demand.pod.name, {}).get(container.name, {}).get(resource)
         if held is not None and held.bit_count() != count:
@@ -290,7 +290,7 @@ def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> Hints:
         near = zip(subsets(every), unions(every, plugin.of_node), strict=True)
         return [mask for mask, devices in near if mask and serve(devices)]
 
-    # A device of several NUMA nodes counts for each of them here, and once below.
+    # A device of several NUMA nodes counts once per node here, and once in total below.
     first = max(1, fewest((devices.bit_count() for devices in plugin.of_node.values()), count))
     sizes = range(first, every.bit_count())
     able = (

@@ -1,4 +1,4 @@
-"""How many pods of a shape fit on a node, what runs out first, what is left over, and what would help."""
+"""How many pods of a shape fit on a node, what runs out first, what is left, and what would help."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from numaforge.kubelet.admission.settings import NONE, STATIC
 from numaforge.kubelet.minors.options import TOPOLOGY_MANAGER_POLICIES, TOPOLOGY_MANAGER_SCOPES
 from numaforge.topology.model import NodeTopology
 
-# Memory of the largest shape is found to this grain, which no scheduler of GPU work cares to go below.
 MOST_PODS = 5000
-"""How many pods are counted on one node. Kubernetes is tested with 110, and some run 500."""
+"""The most pods counted on one node. Kubernetes is tested with 110, and some sites run 500."""
 
 MOST_IN_A_SHAPE = 64
-"""Up to how many devices the largest pod is looked for; no machine has as many GPUs."""
+"""The most devices for which the largest pod is sought; no machine has as many GPUs."""
 
 MOST_NUMA_NODES = 12
-"""Up to how many NUMA nodes many shapes are tried, each with dozens of admissions: one takes 0.5 s on 19."""
+"""The most NUMA nodes for which many shapes are tried, each in dozens of admissions: 0.5 s each on 19."""
 
+# The resolution of the largest shape's memory; finer than GPU workloads need.
 _MEMORY_GRAIN = 256 * 2**20
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A node to be filled: the arguments of `Node`."""
+    """A node to fill: the arguments of `Node`."""
 
     topology: NodeTopology
     config: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Scenario:
         return replace(self, config={**self.config, **changes})
 
     def toggled(self, option: str, *, on: bool) -> dict[str, Any]:
-        """Return the setting with which an option of the CPU manager is on, or is left out."""
+        """Return the setting that turns an option of the CPU manager on, or omits it."""
         said = self.config.get("cpuManagerPolicyOptions") or {}
         kept = {name: value for name, value in said.items() if name != option}
         return {"cpuManagerPolicyOptions": {**kept, option: "true"} if on else kept}
@@ -75,9 +75,9 @@ class Scenario:
 class Fit:
     """One node filled with pods of one shape.
 
-    `pods` is how many fit, `refusal` the answer to the first that did not, `free` what is left then. `error`
-    says why the kubelet would not start under this policy, or would never answer one of the pods; in either
-    case nothing fits.
+    `pods` is how many fit, `refusal` the answer to the first that did not, `free` what is then left. `error`
+    is why the kubelet would not start under this policy, or would never answer one of the pods; in both
+    cases nothing fits.
     """
 
     policy: str
@@ -89,7 +89,7 @@ class Fit:
 
     @property
     def runs_out(self) -> tuple[str, ...]:
-        """Return the resource that has run out, or those that are not left on the same NUMA nodes."""
+        """The resource that has run out, or those that are not left on the same NUMA nodes."""
         return self.refusal.in_the_way if self.refusal else ()
 
 
@@ -103,9 +103,9 @@ class Advice:
 
 @dataclass(frozen=True)
 class LargestShape:
-    """The largest pod with `devices` devices such that as many fit as devices allow.
+    """The largest pod with `devices` devices that still fits as often as the devices allow.
 
-    `cpus` are whole CPUs; `memory_bytes` is the most that goes with them.
+    `cpus` are whole CPUs; `memory_bytes` is the most that fits with them.
     """
 
     devices: int
@@ -118,7 +118,7 @@ class LargestShape:
 class FitReport:
     """The answer for one node: as configured, under every other policy and scope, and what would help.
 
-    `not_tried` says why no other shape was tried, neither with fewer CPUs nor to find the largest.
+    `not_tried` is why no other shapes were tried, neither fewer CPUs nor the largest shape.
     """
 
     configured: Fit
@@ -128,9 +128,9 @@ class FitReport:
 
 
 def fit(scenario: Scenario, pod: Pod) -> FitReport:
-    """Fill a node as it is configured and under each policy and scope, and look for changes that help.
+    """Fill a node as configured and under each policy and scope, and look for changes that help.
 
-    Raises KubeletConfigError where the kubelet would not start as it is configured.
+    Raises KubeletConfigError where the kubelet would not start as configured.
     """
     configured = fill(scenario, pod)
     alternatives = tuple(_alternatives(scenario, pod, configured))
@@ -173,8 +173,8 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
 def largest_shapes(scenario: Scenario, resource: str) -> tuple[LargestShape, ...]:
     """Return the largest Guaranteed pod for each number of devices of `resource`, up to all of them or 64.
 
-    Of slices of GPUs it is the pod with one. A number of devices of which no pod is admitted has `pods` 0.
-    Nothing is looked for where `fit` says that no other shape was tried.
+    For slices of GPUs only one device is considered. Where no pod with this number of devices is admitted,
+    `pods` is 0. Empty where `fit` reports `not_tried`.
     """
     if _too_many_nodes(scenario):
         return ()
@@ -216,7 +216,7 @@ def _largest_shape(scenario: Scenario, resource: str, devices: int) -> LargestSh
 
 
 def _smallest_spans(node: Node) -> list[tuple[int, int]]:
-    """Return the fewest CPUs and bytes of memory that take one NUMA node, two, three, and so on.
+    """Return the fewest CPUs and bytes of memory that need one NUMA node, two, three, and so on.
 
     Under the policy restricted a pod whose devices span NUMA nodes is admitted only if its CPUs and its
     memory need as many, so the search cannot begin with the smallest pod alone.
@@ -237,7 +237,7 @@ def _smallest_spans(node: Node) -> list[tuple[int, int]]:
 
 
 def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit]:
-    """Fill the node under each policy and scope, once where both scopes ask for the same."""
+    """Yield the fit under each policy and scope, filling only once where both scopes request the same."""
     same = scopes_agree(pod, scenario.node().settings.gates)
     found: dict[str, Fit] = {configured.policy: configured}
     for policy in TOPOLOGY_MANAGER_POLICIES:
@@ -257,7 +257,7 @@ def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit
 
 
 def scopes_agree(pod: Pod, gates: Gates) -> bool:
-    """Say whether the managers are asked for the same in the scope pod as in the scope container."""
+    """Whether a pod requests the same from the managers in both scopes, pod and container."""
     if len(pod.containers) != 1 or pod.has_pod_level_resources:
         return False
     demand = Demand.of(pod, gates)
@@ -269,7 +269,7 @@ def scopes_agree(pod: Pod, gates: Gates) -> bool:
 
 
 def _another_policy(configured: Fit, alternatives: tuple[Fit, ...]) -> Iterator[Advice]:
-    """Offer the strictest policy that holds the most pods; `alternatives` go from loose to strict."""
+    """Yield the strictest policy that fits the most pods; `alternatives` go from loose to strict."""
     most = max(alternative.pods for alternative in alternatives)
     if most > configured.pods:
         best = [alternative for alternative in alternatives if alternative.pods == most][-1]
@@ -278,7 +278,7 @@ def _another_policy(configured: Fit, alternatives: tuple[Fit, ...]) -> Iterator[
 
 
 def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advice]:
-    """Offer the smallest cut of the largest container's CPUs that makes room for another pod."""
+    """Yield the smallest cut of the largest container's CPUs that makes room for another pod."""
     step = scenario.node().machine.cpus.cpus_per_core
     largest = max(pod.containers, key=lambda container: container.whole_cpus)
     # No container gets more CPUs than there are.
@@ -293,7 +293,7 @@ def _fewer_cpus(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advic
 
 
 def _another_reservation(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Advice]:
-    """Offer one whole reserved core on each NUMA node."""
+    """Yield the reservation of one whole core on each NUMA node where it helps."""
     cpulist = None if scenario.state else whole_core_on_each_node(scenario.node())
     if cpulist is None:
         return
@@ -303,7 +303,7 @@ def _another_reservation(scenario: Scenario, pod: Pod, configured: Fit) -> Itera
 
 
 def whole_core_on_each_node(node: Node) -> str | None:
-    """Return a reservation of one whole core on each NUMA node, None where it is that or means nothing."""
+    """Return a reservation of a whole core on each NUMA node, None where in place or without effect."""
     if node.settings.cpu_policy != STATIC or node.cpu_manager is None:
         return None
     topology = node.machine.cpus

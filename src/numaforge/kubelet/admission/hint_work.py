@@ -1,11 +1,11 @@
-"""How long a kubelet thinks before it answers a pod: the hints of its managers, and the merge of them.
+"""How long a kubelet takes to answer a pod: the hints of its managers, and their merge.
 
-Each manager looks at every set of the NUMA nodes that it knows, 2^n - 1 of them, and the topology manager
-compares every combination of one hint per resource, for each container (in the scope pod: for each pod).
+Each manager walks every set of its NUMA nodes, 2^n - 1 sets, and the topology manager compares every
+combination of one hint per resource, for each container (in the scope pod: for each pod).
 
 Sources: IterateBitMasks in pkg/kubelet/cm/topologymanager/bitmask, GenerateTopologyHints and calculateHints
 of the managers, kubernetes/kubernetes#135541 (34 NUMA nodes, no pod is ever admitted), #131738 (8 NUMA nodes,
-255^4 combinations, 21 minutes), #138244 (since 1.36 devices are looked for only where there are some).
+255^4 combinations, 21 minutes), #138244 (since 1.36 only NUMA nodes with devices are walked for devices).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ CPU_MANAGER = "the CPU manager"
 DEVICE_MANAGER = "the device manager"
 MEMORY_MANAGER = "the memory manager"
 
-# 2^20 sets, each compared with every CPU, device and memory block: many seconds for each container, and twice
-# as long with each further NUMA node. With 34 of them no pod was ever admitted.
+# 2^20 sets, each compared with every CPU, device and memory block: many seconds for each container, doubling
+# with each further NUMA node. With 34 NUMA nodes no pod was ever admitted.
 ENDLESS_NUMA_NODES = 20
 _SLOW_NUMA_NODES = 16
 _SLOW_COMBINATIONS = 1_000_000
@@ -35,7 +35,7 @@ _COMBINATIONS_PER_SECOND = 255**4 // (21 * 60)
 _STALLS_SECONDS = 60.0
 _HOPELESS_SECONDS = 3600.0
 
-# What firmware calls it; where the maker of the CPUs is not known, both.
+# The firmware's name for it; both where the CPU vendor is unknown.
 _FIRMWARE = {"AuthenticAMD": "NPS1, and no L3 as NUMA domain", "GenuineIntel": "SNC"}
 _ANY_FIRMWARE = "NPS on EPYC, SNC on Xeon"
 
@@ -45,7 +45,7 @@ NEWER_KUBELET = "use kubelet 1.36 or later, which walks only NUMA nodes with dev
 
 @dataclass(frozen=True)
 class Policies:
-    """What decides which managers give hints; `hugepages` are the sizes with pages, such as "2Mi"."""
+    """The policies that decide which managers give hints; `hugepages` are the sizes in use, such as "2Mi"."""
 
     cpu: str
     memory: str
@@ -55,11 +55,11 @@ class Policies:
 
 @dataclass(frozen=True)
 class HintWork:
-    """What one container costs that asks for CPUs, memory, huge pages of each size, and a GPU.
+    """The cost of one container that requests CPUs, memory, huge pages of each size, and a GPU.
 
-    `numa_nodes` are those that each manager walks every set of; `hints` is how many each resource gives to
-    the merge at most, in the order in which the kubelet asks. `walks_all_for_devices` tells an older kubelet
-    with many NUMA nodes, which looks for devices on all of them.
+    `numa_nodes` is the number of NUMA nodes whose sets each manager walks; `hints` is how many hints each
+    resource adds to the merge at most, in the kubelet's order. `walks_all_for_devices`: an older kubelet that
+    walks all of many NUMA nodes for devices.
     """
 
     numa_nodes: Mapping[str, int]
@@ -68,32 +68,32 @@ class HintWork:
 
     @property
     def combinations(self) -> int:
-        """How many combinations of hints the topology manager compares."""
+        """The number of combinations of hints that the topology manager compares."""
         return prod(self.hints.values()) if self.hints else 0
 
     @property
     def seconds(self) -> float:
-        """How long the merge takes, by the one measurement that is public."""
+        """The duration of the merge, by the only public measurement."""
         return self.combinations / _COMBINATIONS_PER_SECOND
 
     @property
     def endless(self) -> Mapping[str, int]:
-        """The managers that do not come to an end in any useful time, with the NUMA nodes that they walk."""
+        """The managers that do not finish in useful time, with the number of NUMA nodes they walk."""
         return {name: n for name, n in self.numa_nodes.items() if n >= ENDLESS_NUMA_NODES}
 
     @property
     def stalls(self) -> bool:
-        """Whether a default must not choose this: a pod waits for minutes."""
+        """Whether a pod waits for minutes, so that no default may choose this."""
         return bool(self.endless) or self.seconds >= _STALLS_SECONDS
 
     @property
     def hopeless(self) -> bool:
-        """Whether no pod is answered in any useful time."""
+        """Whether no pod gets an answer in useful time."""
         return bool(self.endless) or self.seconds >= _HOPELESS_SECONDS
 
     @property
     def slow(self) -> bool:
-        """Whether an admin should know of it."""
+        """Whether an admin should know."""
         walks = any(nodes >= _SLOW_NUMA_NODES for nodes in self.numa_nodes.values())
         return walks or self.combinations >= _SLOW_COMBINATIONS
 
@@ -103,13 +103,13 @@ class HintWork:
         memory_field: str = "memoryManagerPolicy",
         no_alignment: str = "set topologyManagerPolicy: none",
     ) -> str:
-        """Return what an admin can do about it here, in the words of where the policies are set."""
+        """Return what an admin can do about it here, with the settings as the caller spells them."""
         no_memory = [f"set {memory_field}: None"] if MEMORY_MANAGER in self.numa_nodes else []
         newer = [NEWER_KUBELET] if self.walks_all_for_devices else []
         no_hints = [no_alignment] if self.hints else []
         if not self.endless:
             return "; or ".join([*fewer_numa_nodes(topology), *newer, *no_memory, *no_hints])
-        # The memory manager walks the sets under every topology policy; the others do for hints alone.
+        # The memory manager walks the sets under every topology policy; the others only do so for hints.
         no_memory = no_memory if MEMORY_MANAGER in self.endless else []
         by_hints = {*self.endless} - {MEMORY_MANAGER}
         ways = [
@@ -120,12 +120,12 @@ class HintWork:
         return "; or ".join(" and ".join(way) for way in ways if way)
 
     def ways_to_align(self, topology: MachineShape) -> str:
-        """Return what lets the kubelet align pods here after all."""
+        """Return the changes that would let the kubelet align pods here."""
         newer = [NEWER_KUBELET] if self.walks_all_for_devices and CPU_MANAGER not in self.endless else []
         return "; or ".join([*fewer_numa_nodes(topology), *newer])
 
     def __str__(self) -> str:
-        """Say what is slow, in numbers."""
+        """Return what is slow, in numbers."""
         if self.endless:
             name, nodes = max(self.endless.items(), key=lambda walked: walked[1])
             return f"{name} walks 2^{nodes} = {2**nodes:,} sets of NUMA nodes for each container"
@@ -141,7 +141,7 @@ class HintWork:
 
 
 def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policies) -> HintWork:
-    """Return the work on one machine; a machine whose NUMA nodes are not known has none."""
+    """Return the work on one machine; empty where its NUMA nodes are unknown."""
     every = len(topology.numa_nodes)
     with_cpus = sum(bool(node.cpus) for node in topology.numa_nodes)
     with_memory = sum(bool(node.memory_bytes) for node in topology.numa_nodes)
@@ -160,7 +160,7 @@ def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policie
         numa_nodes[CPU_MANAGER] = with_cpus
         hints["CPUs"] = _sets_with(with_cpus, with_cpus)
     if policies.memory == "Static":
-        # Under the policy none it walks them too, when it allocates (getDefaultHint).
+        # The memory manager also walks them under the policy none, to allocate (getDefaultHint).
         numa_nodes[MEMORY_MANAGER] = every
         if policies.topology != "none":
             sizes = [pages_of(size) for size in sorted(policies.hugepages)]
@@ -174,9 +174,9 @@ def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policie
 
 
 def fewer_numa_nodes(topology: MachineShape) -> list[str]:
-    """Return how this machine shows fewer NUMA nodes, nothing where there is no way.
+    """Return the ways to show fewer NUMA nodes on this machine; empty where there are none.
 
-    Those of GPUs beside Grace stay in every mode of their memory: they come from the firmware's SRAT, and
+    The NUMA nodes of GPUs beside Grace remain in every memory mode: they come from the firmware's SRAT, and
     CDMM only leaves them without memory.
     """
     if len(nodes_of_gpus(topology)) > 1:
@@ -189,7 +189,7 @@ def fewer_numa_nodes(topology: MachineShape) -> list[str]:
 
 
 def _sets_with(members: int, every: int) -> int:
-    """Return how many sets of `every` NUMA nodes hold at least one of `members`."""
+    """Return how many sets of `every` NUMA nodes contain at least one of `members`."""
     return int(2**every - 2 ** (every - members))
 
 

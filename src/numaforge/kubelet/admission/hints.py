@@ -1,4 +1,4 @@
-"""Topology hints: which NUMA nodes could serve a request, and which of them serve it in the fewest nodes."""
+"""Topology hints: which sets of NUMA nodes could serve a request, and which of them are narrowest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Hint(NamedTuple):
 
     @property
     def numa_nodes(self) -> frozenset[int] | None:
-        """Return the NUMA nodes as a set of ids, None meaning any."""
+        """The NUMA nodes as a set of ids, None meaning any."""
         return None if self.numa is None else ids_of(self.numa)
 
 
@@ -32,9 +32,9 @@ IMPOSSIBLE = Hint(None, False)
 class Hints:
     """The answers for one resource: sets of NUMA nodes, as bitmasks, and perhaps "any".
 
-    `preferred` are those that no narrower one could serve. `masks` are all of them, which are half a million
-    with 19 NUMA nodes, and are worked out only where the preferred ones do not decide. `anywhere` says
-    whether "any" is an answer: True among it where that is preferred, False where it is not.
+    `preferred` are the preferred sets. `masks` are all sets, half a million with 19 NUMA nodes, and computed
+    only where the preferred ones do not decide. `anywhere` is empty unless "any" is an answer; it contains
+    True where "any" is preferred, False where it is not.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Hints:
 
     @classmethod
     def of(cls, hints: Iterable[Hint]) -> Hints:
-        """Return hints that are known one by one."""
+        """Return the hints for individual answers."""
         known = tuple(hints)
         masks = frozenset(hint.numa for hint in known if hint.numa is not None)
         preferred = {hint.numa for hint in known if hint.numa is not None and hint.preferred}
@@ -69,7 +69,7 @@ class Hints:
         return bool(self.preferred or self.anywhere or self.masks)
 
     def best(self, above: int = 0) -> Hint | None:
-        """Return the best set that holds all of `above`: preferred, then narrow, then low (findBestHint)."""
+        """Return the best superset of `above`: preferred, then narrow, then low (findBestHint)."""
         for masks, preferred in ((self.preferred, True), (self.masks, False)):
             able = [mask for mask in masks if mask & above == above]
             if able:
@@ -79,16 +79,16 @@ class Hints:
 
 NO_HINTS = Hints.of([])
 
-# By resource: None says "no preference", no hint "impossible". An empty mapping is no opinion at all.
+# By resource: None means "no preference", no hints "impossible". An empty mapping is no opinion at all.
 HintsByResource = Mapping[str, Hints | None]
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """What a manager says of one resource: where it would rather have it.
+    """A manager's preference for the placement of one resource.
 
-    `preferred` are the narrowest sets of NUMA nodes that can serve it, None where any will do. Where there is
-    none, `otherwise` is the best of the wider ones; None where no set can serve it.
+    `preferred` are the narrowest sets of NUMA nodes that can serve it, None where any will do. Where it is
+    empty, `otherwise` is the best of the wider sets; None where no set can serve it.
     """
 
     resource: str
@@ -97,7 +97,7 @@ class Opinion:
 
     @classmethod
     def of(cls, resource: str, hints: Hints | None) -> Opinion:
-        """Return the opinion that hints amount to; they must not have been overtaken by an allocation."""
+        """Return the opinion that hints express; call it before the next allocation outdates them."""
         if hints is None or (True in hints.anywhere and not hints.preferred):
             return cls(resource, None)
         if hints.preferred:

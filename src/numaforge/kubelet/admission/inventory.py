@@ -1,4 +1,4 @@
-"""What the device plugins of a machine advertise: GPUs, MIG devices, replicas of both, RDMA tokens.
+"""What a machine's device plugins advertise: GPUs, MIG devices, replicas of both, RDMA tokens.
 
 NVIDIA/k8s-device-plugin, internal/rm/device_map.go: with migStrategy mixed each kind of MIG device is a
 resource of its own, with single they are nvidia.com/gpu, with none GPUs are advertised whole. A GPU with MIG
@@ -27,18 +27,18 @@ from numaforge.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvm
 
 _RESOURCES = {NVIDIA: GPU, INTEL: "gpu.intel.com/xe"}
 ACCELERATORS = {HABANA: "habana.ai/gaudi"}
-"""What the plugins of accelerators advertise, by PCI vendor id: counted, and never planned.
+"""The resources of accelerator plugins, by PCI vendor id: counted, and never planned.
 
-What Habana's says of NUMA nodes is not public: its devices are near none here.
+Whether Habana's plugin publishes NUMA nodes is not public; its devices have none here.
 """
 
 
 @dataclass(frozen=True)
 class Shared:
-    """How NVIDIA's device plugin shares devices: by resource, how many replicas it makes of each.
+    """How NVIDIA's device plugin shares devices: replicas per device, by resource.
 
-    `renamed` is its renameByDefault. `one_per_request` says that it refuses a container that asks for more
-    than one: failRequestsGreaterThanOne, and MPS always.
+    `renamed` is its renameByDefault. `one_per_request`: it rejects containers that request more than one:
+    failRequestsGreaterThanOne, and always with MPS.
     """
 
     replicas: Mapping[str, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Shared:
     one_per_request: bool = False
 
     def advertised_as(self, name: str) -> str:
-        """Return the name under which the devices of a resource are advertised."""
+        """Return the name under which the plugin advertises the devices of a resource."""
         return f"{name}{SHARED}" if self.renamed and name in self.replicas else name
 
 
@@ -61,8 +61,8 @@ def inventory_of(
 ) -> dict[str, tuple[Device, ...]]:
     """Return a machine's GPUs as their vendor's device plugin advertises them, by UUID or index.
 
-    AMD's are known by their PCI addresses. A shape has no UUIDs. GPUs that are passed through to virtual
-    machines are left out, and so are MIG devices whose profile has no known name.
+    AMD's are named by PCI address. A shape has no UUIDs. GPUs passed through to virtual machines are left
+    out, and so are MIG devices whose profile has no known name.
     """
     found: dict[str, list[tuple[GpuShape, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
@@ -83,9 +83,9 @@ def inventory_of(
 
 
 def inventory_as_it_is(machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
-    """Return what device plugins advertise on a machine as it is: no GPUs that a DRA driver has instead.
+    """Return what device plugins advertise on a machine as it is, without GPUs managed by a DRA driver.
 
-    A driver that has registered has its vendor's GPUs where the kubelet knows no device plugin of theirs.
+    A registered driver manages its vendor's GPUs where the kubelet has no device plugin for them.
     """
     plugins = (machine.kubelet.plugin_resources if machine.kubelet else None) or ()
     return {
@@ -96,7 +96,7 @@ def inventory_as_it_is(machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
 
 
 def _accelerators(topology: MachineShape) -> dict[str, tuple[Device, ...]]:
-    """Return the accelerators of the table that the host uses itself, by PCI address."""
+    """Return the accelerators of the table that are not passed through, by resource."""
     found = grouped(
         (ACCELERATORS[one.vendor], Device(one.pci_address, None))
         for one in topology.accelerators
@@ -106,7 +106,7 @@ def _accelerators(topology: MachineShape) -> dict[str, tuple[Device, ...]]:
 
 
 def whole_gpus(inventory: Inventory) -> Inventory:
-    """Return the resources whose devices are whole GPUs, without those that hold slices or replicas."""
+    """Return the resources whose devices are whole GPUs, without those of slices or replicas."""
     return {
         resource: devices
         for resource, devices in inventory.items()
@@ -117,7 +117,7 @@ def whole_gpus(inventory: Inventory) -> Inventory:
 def shared_tokens(counts: Mapping[str, int]) -> dict[str, tuple[Device, ...]]:
     """Return the tokens of the shared RDMA device plugin by resource: ids from 0, and near no NUMA node.
 
-    k8s-rdma-shared-dev-plugin, pkg/resources/server.go: it says nothing of topology (its issue 117).
+    k8s-rdma-shared-dev-plugin, pkg/resources/server.go: it publishes no topology (its issue 117).
     """
     return {
         name: tuple(Device(str(number), None) for number in range(count)) for name, count in counts.items()
@@ -125,12 +125,12 @@ def shared_tokens(counts: Mapping[str, int]) -> dict[str, tuple[Device, ...]]:
 
 
 def counts_of(inventory: Inventory) -> dict[str, int]:
-    """Return how many devices each resource has, by name."""
+    """Return the number of devices by resource."""
     return {resource: len(devices) for resource, devices in sorted(inventory.items())}
 
 
 def _slices(gpu: GpuShape) -> Iterator[tuple[str, Device]]:
-    """Yield each MIG device with the resource that it is under the strategy `mixed`."""
+    """Yield each MIG device with its resource under the strategy `mixed`."""
     for number, (profile, instance) in enumerate(mig_devices(gpu)):
         if profile is not None:
             name = _uuid(instance) or f"{gpu.pci_address}/{number}"
@@ -154,7 +154,7 @@ def _advertised(
 ) -> tuple[str, tuple[Device, ...]]:
     """Return a resource's name and devices once they are shared.
 
-    One replica of each device comes before the second of any: the plugin prefers devices that fewer share
+    The first replicas of all devices come before the second ones: the plugin prefers the least shared devices
     (internal/rm/allocate.go, distributedAlloc).
     """
     if resource not in shared.replicas:

@@ -1,6 +1,6 @@
-"""The largest pod that an empty node admits, for each number of devices: by arithmetic, without trying pods.
+"""The largest pod that an empty node admits, for each number of devices: computed, without trying pods.
 
-The rules are those of `admission.Node`, for a pod of one Guaranteed container; tests hold the two together.
+The rules are those of `admission.Node`, for a pod of one Guaranteed container; tests keep the two in step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import MEMORY
 from numaforge.kubelet.values.pages import pages_of, size_of
 
-# Under restricted the sets of NUMA nodes are searched; where there are more of them, nothing is claimed.
+# Under restricted the sets of NUMA nodes are searched; with more sets than this, there is no answer.
 _MOST_SETS = 10_000
 
 _NEVER = -1
@@ -39,7 +39,7 @@ class PodShape:
 
 
 class EmptyNode:
-    """A node without pods, as its kubelet's managers would see a first one that asks for `resource`."""
+    """A node without pods, as its managers would treat a first pod that requests `resource`."""
 
     def __init__(self, node: Node, resource: str | None = None) -> None:
         self._policy = node.settings.topology_policy
@@ -55,7 +55,7 @@ class EmptyNode:
         self.devices = self._plugin.healthy.bit_count() if self._plugin else 0
 
     def admits(self, shape: PodShape) -> bool:
-        """Say whether the kubelet admits a pod of this shape."""
+        """Whether the kubelet admits a pod of this shape."""
         bounds = self._bounds(shape.devices)
         if bounds is None or not _within(shape, bounds):
             return False
@@ -64,9 +64,9 @@ class EmptyNode:
         return any(self._has_room(members, shape) for members in self._sets(shape.devices))
 
     def largest(self, devices: int) -> PodShape | None:
-        """Return the pod with the most CPUs, of those the one with the most memory, then huge pages.
+        """Return the pod with the most CPUs, then the most memory, then the most huge pages.
 
-        None where no pod with so many devices is admitted.
+        None where no pod with this many devices is admitted.
         """
         bounds = self._bounds(devices)
         if bounds is None or not self._aligns(devices):
@@ -79,11 +79,11 @@ class EmptyNode:
         return best
 
     def too_many_sets(self, devices: int) -> bool:
-        """Say whether there are more sets of NUMA nodes than are searched."""
+        """Whether there are too many sets of NUMA nodes to search."""
         return self._aligns(devices) and self._policy == RESTRICTED and self._count_sets(devices) > _MOST_SETS
 
     def _aligns(self, devices: int) -> bool:
-        """Whether the policy refuses, and there is a manager that has an opinion."""
+        """Whether the policy can refuse pods, and a manager has an opinion."""
         opinions = self._cpu_manager or self._memory or self._near(devices)
         return self._policy in (RESTRICTED, SINGLE_NUMA_NODE) and bool(opinions)
 
@@ -91,7 +91,7 @@ class EmptyNode:
         return devices > 0 and self._plugin is not None and self._plugin.has_topology
 
     def _bounds(self, devices: int) -> PodShape | None:
-        """Return what the node has in all, wherever it is; None where it has not the devices."""
+        """Return what the whole node has, on any NUMA node; None where it lacks the devices."""
         if devices > self.devices:
             return None
         cpus = self._allocatable.cpu_milli // 1000
@@ -108,7 +108,7 @@ class EmptyNode:
         )
 
     def _filled(self, members: int, bounds: PodShape) -> PodShape:
-        """Return the most that a set of NUMA nodes has."""
+        """Return the largest shape on a set of NUMA nodes."""
         cpus = bounds.cpus
         if self._cpu_manager:
             near = self._cpu_manager.available & self._topology.cpus_in_numa_nodes(bits(members))
@@ -146,7 +146,7 @@ class EmptyNode:
         return list(range(self._universe(devices).bit_count(), 0, -1))
 
     def _universe(self, devices: int) -> int:
-        """Return the NUMA nodes that every manager with an opinion looks at."""
+        """Return the NUMA nodes that every manager with an opinion considers."""
         universe = self._every
         if self._cpu_manager:
             universe &= self._topology.numa_mask
@@ -155,7 +155,7 @@ class EmptyNode:
         return universe
 
     def _has_room(self, members: int, shape: PodShape) -> bool:
-        """Say whether these NUMA nodes are a preferred hint of every manager for this shape."""
+        """Whether these NUMA nodes are a preferred hint of every manager for this shape."""
         size = members.bit_count()
         if not shape.cpus or not shape.memory_bytes:
             return False
@@ -190,7 +190,7 @@ class EmptyNode:
         return all(sum(table.allocatable(r) for table in tables) >= size for r, size in sizes.items())
 
     def _most_of_any(self, resource: str, nodes: int) -> int:
-        """Return the most of a resource that so many NUMA nodes have together."""
+        """Return the most of a resource that any `nodes` NUMA nodes have together."""
         amounts = (table.allocatable(resource) for table in (self._memory or {}).values())
         return sum(sorted(amounts, reverse=True)[:nodes])
 
@@ -202,7 +202,7 @@ class EmptyNode:
         return self._least_nodes[devices]
 
     def _most_devices(self, nodes: int) -> int:
-        """Return the most devices that so many NUMA nodes have near them."""
+        """Return the most devices near any `nodes` NUMA nodes."""
         plugin = self._plugin
         if plugin is None:
             return 0

@@ -1,4 +1,4 @@
-"""The machine as the kubelet sees it through cadvisor: NUMA nodes, and the place of every CPU."""
+"""The machine as the kubelet sees it through cAdvisor: NUMA nodes, and the place of every CPU."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class MachineNode:
 class CpuTopology:
     """The CPU manager's view: where each CPU is, and how many units of each kind there are.
 
-    The counts are fields of their own because the kubelet divides them (CPUs per core is `num_cpus //
-    num_cores`, an integer) and never looks at the real sizes. pkg/kubelet/cm/cpumanager/topology/topology.go.
+    The counts are separate fields because the kubelet divides them (CPUs per core is `num_cpus //
+    num_cores`, an integer) and never reads the real sizes. pkg/kubelet/cm/cpumanager/topology/topology.go.
     """
 
     places: Mapping[int, CpuPlace]
@@ -83,7 +83,7 @@ class CpuTopology:
 
     @cached_property
     def numa_nodes(self) -> dict[int, int]:
-        """Return the CPUs of each NUMA node that has some."""
+        """Return the CPUs of each NUMA node that has any."""
         return self._group("numa_node")
 
     @cached_property
@@ -145,7 +145,7 @@ class CpuTopology:
 
 @dataclass(frozen=True, eq=False)
 class MachineInfo:
-    """What the four managers know about the machine; `memory_bytes` is the capacity that predicates use."""
+    """The machine as the four managers know it; `memory_bytes` is the capacity that predicates use."""
 
     nodes: tuple[MachineNode, ...]
     cpus: CpuTopology
@@ -158,13 +158,13 @@ class MachineInfo:
 
     @property
     def tells_distances(self) -> bool:
-        """Whether the distance from each NUMA node to each is known (topologymanager, NewNUMAInfo)."""
+        """Whether the distances between all NUMA nodes are known (topologymanager, NewNUMAInfo)."""
         ids = {node.id for node in self.nodes}
         return all(ids <= node.distances.keys() for node in self.nodes)
 
     @classmethod
     def from_topology(cls, topology: MachineShape) -> MachineInfo:
-        """Read a MachineShape as cadvisor reads the same machine.
+        """Return the MachineInfo of a MachineShape, as cAdvisor reads the machine.
 
         cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an
         uncore cache only where it does not cover its whole NUMA node; without NUMA nodes each socket stands
@@ -197,8 +197,8 @@ class MachineInfo:
 def cores_seen(topology: MachineShape) -> tuple[Core, ...]:
     """Return the cores that the kubelet finds: below their NUMA nodes, where the kernel shows any.
 
-    It tells them by the kernel's ids, which are not always what the sibling masks say. cadvisor
-    utils/sysinfo/sysinfo.go, GetNodesInfo: a CPU in no NUMA node is in none of the kubelet's sums.
+    The kubelet identifies them by the kernel's ids, which may disagree with the sibling masks. cadvisor
+    utils/sysinfo/sysinfo.go, GetNodesInfo: the kubelet never counts a CPU without a NUMA node.
     """
     if topology.kubelet_cores is not None:
         return topology.kubelet_cores
@@ -213,7 +213,7 @@ def cpus_seen(topology: MachineShape) -> CpuSet:
 
 
 def packages_counted(topology: MachineShape) -> tuple[Package, ...]:
-    """Return the packages that the kubelet counts as sockets, those whose CPUs are in no NUMA node included.
+    """Return the packages that the kubelet counts as sockets, including those without a NUMA node.
 
     pkg/kubelet/cm/cpumanager/topology/topology.go, Discover: NumSockets is machineInfo.NumSockets, which
     cAdvisor counts by the packages' ids; cores and CPUs are those below NUMA nodes.
@@ -222,9 +222,9 @@ def packages_counted(topology: MachineShape) -> tuple[Package, ...]:
 
 
 def whole_cores(topology: MachineShape) -> tuple[Core, ...]:
-    """Return the least sets of CPUs that are whole cores both by the sibling masks and to the kubelet.
+    """Return the smallest sets of CPUs that are whole cores by the sibling masks and to the kubelet.
 
-    Reserved in such sets, no core is cut in two. Each has the package of its lowest CPU.
+    Reserving such sets splits no core. Each has the package of its lowest CPU.
     """
     seen = cores_seen(topology)
     if topology.kubelet_cores is None:
@@ -244,8 +244,8 @@ def whole_cores(topology: MachineShape) -> tuple[Core, ...]:
 def cpu_capacity(topology: MachineShape) -> int:
     """Return how many CPUs the kubelet reports as the node's capacity.
 
-    cadvisor utils/sysinfo/sysinfo.go: without NUMA nodes getCPUTopology counts the folders of CPUs, those of
-    offline ones included.
+    cadvisor utils/sysinfo/sysinfo.go: without NUMA nodes getCPUTopology counts the CPU directories, including
+    those of offline CPUs.
     """
     if not topology.numa_nodes:
         return len(topology.online | topology.offline)
@@ -272,7 +272,7 @@ def _places(topology: MachineShape) -> dict[int, CpuPlace]:
     for core in seen:
         node = _numa_node_of(core)
         uncore, size = cache_of.get(min(core.cpus), (core.package, 0))
-        # As cadvisor counts a NUMA node's threads: as if every core had as many as this one.
+        # cAdvisor counts a NUMA node's threads as if every core had as many as this one.
         covers_node = size == cores_of_node[node] * len(core.cpus)
         place = CpuPlace(
             core=min(core.cpus),

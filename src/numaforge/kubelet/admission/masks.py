@@ -43,7 +43,7 @@ def lowest_bits(mask: int, count: int) -> int:
 
 
 def refuse_endless(nodes: int) -> None:
-    """Raise KubeletHangError for more ids in a bitmask than a kubelet comes to the end of all their sets."""
+    """Raise KubeletHangError for more ids in a bitmask than a kubelet can walk all sets of."""
     if nodes.bit_count() >= ENDLESS_NUMA_NODES:
         raise KubeletHangError(
             f"the kubelet would walk every set of {nodes.bit_count()} NUMA nodes, "
@@ -56,8 +56,8 @@ def refuse_endless(nodes: int) -> None:
 def subsets(nodes: int) -> tuple[int, ...]:
     """Return every subset of a bitmask, the empty one too, in ascending order.
 
-    pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks, goes by size; what comes of the hints
-    does not depend on their order.
+    pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks, orders by size; the hints do not
+    depend on the order.
     """
     found = [0]
     for number in bits(nodes):
@@ -66,7 +66,7 @@ def subsets(nodes: int) -> tuple[int, ...]:
 
 
 def sums(nodes: int, amounts: Mapping[int, int]) -> list[int]:
-    """Return the sum of its ids' amounts for each of `subsets(nodes)`."""
+    """Return the summed amounts for each of `subsets(nodes)`."""
     found = [0]
     for number in bits(nodes):
         amount = amounts[number]
@@ -75,7 +75,7 @@ def sums(nodes: int, amounts: Mapping[int, int]) -> list[int]:
 
 
 def unions(nodes: int, members: Mapping[int, int]) -> list[int]:
-    """Return what its ids' members, bitmasks themselves, are together for each of `subsets(nodes)`."""
+    """Return the union of the members, bitmasks themselves, for each of `subsets(nodes)`."""
     found = [0]
     for number in bits(nodes):
         more = members.get(number, 0)
@@ -84,11 +84,11 @@ def unions(nodes: int, members: Mapping[int, int]) -> list[int]:
 
 
 def of_size(nodes: int, size: int) -> Iterator[int]:
-    """Yield the subsets of a bitmask with so many ids."""
+    """Yield the subsets of a bitmask with `size` ids."""
     return map(sum, combinations([1 << number for number in bits(nodes)], size))
 
 
 def fewest(amounts: Iterable[int], wanted: int) -> int:
-    """Return how many of the amounts reach `wanted` at least, one too many where all together do not."""
+    """Return the fewest amounts that sum up to `wanted`; one more than all where they do not."""
     largest = sorted(amounts, reverse=True)
     return next((1 + at for at, total in enumerate(accumulate(largest)) if total >= wanted), len(largest) + 1)

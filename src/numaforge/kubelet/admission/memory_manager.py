@@ -30,9 +30,9 @@ from numaforge.kubelet.admission.refusal import EMPTY_POD_SHARED_POOL, PodReject
 from numaforge.kubelet.checkpoints import FreshTable, MemoryState, check_memory_state
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 
-# The kubelet keeps sizes in uint64 and lets them wrap: more reserved than the node has makes it look endless.
+# The kubelet's uint64 sizes wrap: a node with more reserved than it has appears to have endless memory.
 _UINT64 = 2**64
-# From this minor on a container that asks for no memory is passed over before anything else.
+# From this minor on a container that requests no memory is skipped first.
 _FIRST_MINOR_WITHOUT_EMPTY_BLOCKS = 37
 _NOT_WHOLE_BYTES = "[memorymanager] failed to represent quantity as int64"
 
@@ -63,13 +63,13 @@ class MemoryTable:
 
     @classmethod
     def of(cls, fresh: FreshTable) -> MemoryTable:
-        """Return the table of which nothing is given out yet."""
+        """Return the table with nothing allocated."""
         return cls(fresh.total, fresh.system_reserved, fresh.allocatable, free=fresh.allocatable)
 
 
 @dataclass
 class NodeMemory:
-    """One NUMA node: its resources, how many blocks are on it, and the group that they spread over."""
+    """One NUMA node: its resources, the number of blocks on it, and the group of nodes they span."""
 
     tables: dict[str, MemoryTable]
     assignments: int
@@ -87,7 +87,7 @@ class NodeMemory:
 
 
 def _blocks(written: Sequence[Mapping[str, Any]]) -> tuple[MemoryBlock, ...]:
-    """Return blocks as a checkpoint has them."""
+    """Return the blocks of a checkpoint."""
     return tuple(
         MemoryBlock(block["type"], frozenset(block["numaAffinity"]), block["size"]) for block in written
     )
@@ -96,7 +96,7 @@ def _blocks(written: Sequence[Mapping[str, Any]]) -> tuple[MemoryBlock, ...]:
 class MemoryManager:
     """The Static policy and its state.
 
-    `nodes` maps NUMA node -> what is left there; `assignments` maps pod -> container -> blocks; `pods` maps
+    `nodes` maps NUMA node -> its memory; `assignments` maps pod -> container -> blocks; `pods` maps
     pod -> the blocks of a pod that is managed as one unit.
     """
 
@@ -122,9 +122,9 @@ class MemoryManager:
         self._node_mask = machine.node_mask
 
     def restore(self, state: MemoryState, *, running: bool = False) -> None:
-        """Take over a checkpoint, or raise KubeletConfigError where the policy would not start with it.
+        """Restore a checkpoint, or raise KubeletConfigError where the policy would not start with it.
 
-        That of a kubelet that is `running` need not be one to start with.
+        The checkpoint of a `running` kubelet need not be one that it would start with.
         """
         complaint = check_memory_state(
             state,
@@ -157,16 +157,16 @@ class MemoryManager:
                 self._reserve(mask_of(block.numa_nodes), block.resource, block.bytes)
 
     def _held(self) -> Iterator[MemoryBlock]:
-        """Yield what all pods hold."""
+        """Yield the blocks of all pods."""
         for pod, containers in self.assignments.items():
             for blocks in [self.pods[pod]] if pod in self.pods else containers.values():
                 yield from blocks
 
     def _is_half_written(self) -> bool:
-        """Say whether a running kubelet has written what it gives out or back in one place only.
+        """Whether a running kubelet has written an allocation or release in one of two places only.
 
-        It writes NUMA nodes and containers one after the other (Allocate, RemoveContainer). In between, the
-        assignments of a NUMA node are not those of its containers, or the bytes of all of them not the same.
+        It writes NUMA nodes and containers one after the other (Allocate, RemoveContainer). In between, their
+        numbers of assignments or their total bytes differ.
         """
         assignments: Counter[int] = Counter()
         sizes: Counter[str] = Counter()
@@ -181,7 +181,7 @@ class MemoryManager:
         )
 
     def has_given(self, demand: Demand) -> bool:
-        """Say whether a pod has all the memory that it gets; init containers that have ended need none."""
+        """Whether a pod already has all its memory; init containers, which may have ended, do not count."""
         if demand.qos != GUARANTEED or not demand.pinned:
             return True
         if demand.by_pod:
@@ -191,14 +191,14 @@ class MemoryManager:
         return all(name in held for name in lasting if demand.memory[name])
 
     def collect(self, active: Collection[str]) -> None:
-        """Give back what pods hold that are no longer active (removeStaleState)."""
+        """Release the memory of pods that are no longer active (removeStaleState)."""
         for pod in [pod for pod in self.assignments if pod not in active]:
             held = self.assignments.pop(pod)
             for blocks in [self.pods.pop(pod)] if pod in self.pods else held.values():
                 self._release(blocks)
 
     def finish_init_containers(self, pod: Pod) -> None:
-        """Give back what is left of the init containers' memory once the app containers start.
+        """Release what is left of the init containers' memory once the app containers start.
 
         pkg/kubelet/cm/memorymanager/memory_manager.go, AddContainer. The CPU manager and the device
         manager keep theirs until the pod is gone.
@@ -261,7 +261,7 @@ class MemoryManager:
         self._shrink_init_blocks(demand, container, blocks)
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
-        """Pin a pod with pod-level resources as one unit, and share the blocks out (AllocatePod)."""
+        """Pin a pod with pod-level resources as one unit, and divide the blocks (AllocatePod)."""
         total = demand.pod_memory
         if demand.qos != GUARANTEED or total is None:
             return
@@ -280,7 +280,7 @@ class MemoryManager:
         }
 
     def _placement(self, demand: Demand, sizes: Sizes, hint: Hint) -> int:
-        """Return the NUMA nodes that serve a request: the hint's, or a superset with enough free."""
+        """Return the NUMA nodes that serve a request: those of the hint, or a superset with enough free."""
         numa, preferred = hint
         if numa is None:
             candidates = self._hints(demand, sizes)
@@ -355,7 +355,7 @@ class MemoryManager:
         sizes: Mapping[str, int],
         possible: Callable[[int], bool],
     ) -> int:
-        """Return the size of the smallest set that could serve all, were it empty; else of all nodes."""
+        """Return the size of the smallest set that could serve all if it were empty, else of all nodes."""
         every = self._node_mask.bit_count()
         wraps = any(sum(held.values()) >= _UINT64 for held in amounts.values())
         first = (
@@ -365,8 +365,8 @@ class MemoryManager:
         return next(able, every)
 
     def _group_rule(self) -> Callable[[int], bool]:
-        """Return what says of a set whether it may be used: a NUMA node serves either requests of one node or
-        one group of nodes, never both (KEP-1769).
+        """Return the test for usable sets: a NUMA node serves either single-node requests or one group of
+        nodes, never both (KEP-1769).
         """
         single, grouped, groups = self._groups()
         used = 0
@@ -383,7 +383,7 @@ class MemoryManager:
         return fits
 
     def _groups(self) -> tuple[int, int, list[tuple[int, int]]]:
-        """Return the nodes used alone, the nodes in a group, and (node, group) for the used ones of those."""
+        """Return the nodes used alone, the nodes in a group, and (node, group) for those of them in use."""
         single = grouped = 0
         groups: list[tuple[int, int]] = []
         for number, node in self.nodes.items():
@@ -397,7 +397,7 @@ class MemoryManager:
         return single, grouped, groups
 
     def _has_free(self, numa: int, sizes: Sizes) -> bool:
-        """isAffinitySatisfyRequest; what the pod's init containers could hand on does not count here."""
+        """isAffinitySatisfyRequest; reusable memory of the pod's init containers does not count here."""
         return all(
             sum(self.nodes[n].free(resource) for n in bits(numa)) % _UINT64 >= size
             for resource, size in sizes.items()
@@ -445,7 +445,7 @@ class MemoryManager:
                 table.reserved -= given
                 size -= given
 
-    # Init containers hand their memory on: reusable bytes by (NUMA nodes, resource), for one pod at a time.
+    # Memory of init containers is reusable: bytes by (NUMA nodes, resource), for one pod at a time.
 
     def _reusable_bytes(self, pod: str, nodes: frozenset[int], resource: str) -> int:
         owner, sizes = self._reusable
@@ -472,7 +472,7 @@ class MemoryManager:
     def _shrink_init_blocks(
         self, demand: Demand, container: Container, blocks: tuple[MemoryBlock, ...]
     ) -> None:
-        """Take what a container reuses off its init containers (updateInitContainersMemoryBlocks)."""
+        """Subtract what a container reuses from its init containers (updateInitContainersMemoryBlocks)."""
         held = self.assignments[demand.pod.name]
         for block in blocks:
             size = block.bytes
@@ -492,10 +492,10 @@ class MemoryManager:
 
 
 def fresh_memory(machine: MachineInfo, reserved: Mapping[int, Sizes]) -> dict[int, dict[str, FreshTable]]:
-    """Return what Static starts with, by NUMA node and resource (getDefaultMachineState).
+    """Return the initial state of Static, by NUMA node and resource (getDefaultMachineState).
 
-    Hugepages are taken out of a node's memory as well as the reservation; allocatable wraps below zero, as
-    uint64 does.
+    Hugepages and the reservation are subtracted from a node's memory; allocatable wraps below zero, as uint64
+    does.
     """
 
     def table(total: int, kept: int, pages: int) -> FreshTable:
@@ -511,7 +511,7 @@ def fresh_memory(machine: MachineInfo, reserved: Mapping[int, Sizes]) -> dict[in
 
 
 def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResource:
-    """Return the hints for memory that is held already; another size is no opinion (regenerateHints)."""
+    """Return the hints for memory already held; no opinion where the size differs (regenerateHints)."""
     hints: dict[str, list[Hint]] = {resource: [] for resource in sizes}
     if len(blocks) != len(sizes) or any(sizes.get(block.resource) != block.bytes for block in blocks):
         return {}
@@ -521,7 +521,7 @@ def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResourc
 
 
 def _shared_pool_is_empty(demand: Demand) -> str | None:
-    """Return why containers without memory of their own would have none (validatePodScopeResources)."""
+    """Return why no memory is left for containers without their own (validatePodScopeResources)."""
     total = demand.pod_memory or {}
     exclusive: dict[str, int] = {}
     shared = False
@@ -547,7 +547,7 @@ def _shared_pool_is_empty(demand: Demand) -> str | None:
 
 
 def _shares(demand: Demand, total: Sizes) -> dict[str, dict[str, int]]:
-    """Return each container's part of a pod's memory: its own, or the pool that it shares."""
+    """Return each container's share of a pod's memory: its own, or the shared pool."""
     sidecars: dict[str, int] = {}
     shares: dict[str, dict[str, int]] = {}
     for container in demand.pod.init_containers:

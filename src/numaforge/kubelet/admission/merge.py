@@ -24,7 +24,7 @@ SINGLE_NUMA_NODE = "single-numa-node"
 
 _INDIFFERENT, _REFUSING = Hints.of([NO_PREFERENCE]), Hints.of([IMPOSSIBLE])
 
-# Up to so many pairs of masks are intersected one by one.
+# The most pairs of masks that are intersected one by one.
 _PAIRS = 1 << 20
 
 
@@ -32,7 +32,7 @@ _PAIRS = 1 << 20
 class MergePolicy:
     """A topology manager policy other than none, on a machine with the NUMA nodes of the bitmask `nodes`.
 
-    `distances` maps NUMA node -> NUMA node -> distance, and is read for prefer-closest-numa-nodes only.
+    `distances` maps NUMA node -> NUMA node -> distance; only prefer-closest-numa-nodes reads it.
     """
 
     name: str
@@ -51,7 +51,7 @@ class MergePolicy:
         return best, best.preferred or self.name == BEST_EFFORT
 
     def admits(self, providers: Sequence[HintsByResource]) -> bool:
-        """Say whether the policy admits with these hints, which takes less than their best one."""
+        """Whether the policy admits with these hints; cheaper than finding the best one."""
         if self.name == BEST_EFFORT:
             return True
         lists = _lists(providers)
@@ -72,7 +72,7 @@ class MergePolicy:
         return Hint(self.nodes, False)
 
     def _narrowness(self, mask: int) -> tuple[int, float, int]:
-        """Order masks as CompareNUMAAffinityMasks does: size, distance (an option), lower ids."""
+        """Return a sort key as in CompareNUMAAffinityMasks: size, distance (an option), lower ids."""
         closest = self.prefer_closest and self.name != SINGLE_NUMA_NODE
         return mask.bit_count(), self._average_distance(mask) if closest else 0.0, mask
 
@@ -82,15 +82,15 @@ class MergePolicy:
 
 
 def _closeness(size: int, need: int) -> tuple[bool, int]:
-    """Order the sizes of non-preferred masks as HintMerger.compare does.
+    """Return a sort key for the sizes of non-preferred masks, as in HintMerger.compare.
 
-    Best is the size that the neediest resource wants, then the largest below it, then the smallest above it.
+    Best is the size that the neediest resource needs, then the largest below it, then the smallest above it.
     """
     return size > need, abs(need - size)
 
 
 def _lists(providers: Sequence[HintsByResource]) -> list[Hints]:
-    """Return the hints of each resource, "no opinion" and "impossible" spelt out (filterProvidersHints)."""
+    """Return the hints by resource, with "no opinion" and "impossible" explicit (filterProvidersHints)."""
     lists: list[Hints] = []
     for hints in providers:
         if not hints:
@@ -109,7 +109,7 @@ def _single_node_hints(hints: Hints) -> Hints:
 
 
 def _preferred_masks(lists: list[Hints], nodes: int) -> set[int]:
-    """Return what permutations of preferred hints with one and the same mask amount to (mergePermutation)."""
+    """Return the merged masks of permutations of preferred hints with equal masks (mergePermutation)."""
     anything = True
     common: Set[int] | None = None
     optional: set[int] = set()
@@ -138,10 +138,10 @@ def _intersections(left: Set[int], right: Set[int]) -> set[int]:
 
 
 def counted_intersections(left: Set[int], right: Set[int]) -> set[int]:
-    """Return every non-empty intersection of one mask of each side, without looking at each pair.
+    """Return every non-empty intersection of one mask of each side, without visiting each pair.
 
-    How many pairs both contain a set is a product; sieving the products leaves, for each set, the pairs that
-    meet in exactly that set. n * 2^n steps for n NUMA nodes.
+    The number of pairs whose masks both contain a set is a product; sieving the products leaves, for each
+    set, the pairs that intersect in exactly that set. n * 2^n steps for n NUMA nodes.
     """
     shared = _union(left) & _union(right)
     sets = subsets(shared)
@@ -152,8 +152,8 @@ def counted_intersections(left: Set[int], right: Set[int]) -> set[int]:
     return {mask for mask, count in zip(sets, _unpacked(pairs, len(sets)), strict=True) if count} - {0}
 
 
-# Counts stand side by side in one large integer, so that a step for all of them is one addition. Each is at
-# most the square of the number of sets of ENDLESS_NUMA_NODES, and none becomes negative on the way.
+# Counts are packed into one large integer, so that one addition is a step for all of them. Each is at most
+# the square of the number of sets of ENDLESS_NUMA_NODES, and none ever becomes negative.
 _LANE = 64
 
 
@@ -181,7 +181,7 @@ def _unpacked(packed: int, length: int) -> tuple[int, ...]:
 
 
 def _lanes_without(step: int, length: int) -> int:
-    """Return ones in the lanes of sets without the id of a step, whose number has no bit there."""
+    """Return ones in the lanes of the sets without the id of a step: their index has no bit there."""
     lanes, width = (1 << _LANE * step) - 1, 2 * step
     while width < length:
         lanes |= lanes << _LANE * width

@@ -42,13 +42,13 @@ UNSCHEDULABLE = "Unschedulable"  # the scheduler's reason; all others are the ku
 
 @dataclass(frozen=True)
 class Admission:
-    """The kubelet's answer for one pod, and what its containers got.
+    """The kubelet's answer for one pod, and what it allocated.
 
     `reason` and `message` are the admit handlers' own; `in_the_way` names the resource that has run out, or
-    the resources that are there but not on the same NUMA nodes. `cpus`, `memory`, `devices` and `hint` are by
-    container name: the exclusive CPUs (containers on the shared pool are left out), the blocks that the
-    memory manager recorded, the device ids by resource, and the merged topology hint. A refused pod has only
-    the hints found until then. `opinions` are what the managers said before, where that was asked for.
+    the resources that are available but not on the same NUMA nodes. `cpus`, `memory`, `devices` and `hint`
+    are by container name: the exclusive CPUs (none for containers on the shared pool), the blocks that the
+    memory manager recorded, the device ids by resource, and the merged topology hint. A refused pod only has
+    the hints found until then. `opinions` are the managers' opinions before allocation, where requested.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Admission:
 
     @property
     def aligned(self) -> bool:
-        """Whether no merged hint is wider than it would have to be; True where none was asked for."""
+        """Whether no merged hint is wider than necessary; True where there are none."""
         return all(hint.preferred for hint in self.hint.values())
 
     @property
     def status_message(self) -> str | None:
-        """Return the message as the pod's status shows it."""
+        """The message as the pod's status shows it."""
         from_scheduler = self.message is None or self.reason == UNSCHEDULABLE
         return self.message if from_scheduler else f"Pod was rejected: {self.message}"
 
@@ -79,8 +79,8 @@ class Admission:
 class FreeOnNumaNode:
     """What is left on one NUMA node; `cpus` and `memory_bytes` are None where their manager does not run.
 
-    `cpus` may still be given out exclusively; `devices` counts by resource. `hugepages` are bytes by
-    resource, of the sizes that the memory manager knows there.
+    `cpus` are available for exclusive use; `devices` counts by resource. `hugepages` are bytes by
+    resource, for the sizes that the memory manager has there.
     """
 
     id: int
@@ -104,15 +104,15 @@ class Node:
     """The admission of one node: machine, kubelet configuration, devices, and the pods admitted so far.
 
     `topology` is a MachineShape (or a MachineInfo), `config` an effective KubeletConfiguration as a mapping,
-    `devices` an inventory or what `read_inventory` reads; without it the machine's GPUs are offered as their
+    `devices` an inventory or input of `read_inventory`; without it the machine's GPUs are offered as their
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
-    held there are known by UID, count with what they hold, and can be removed. With `running` they are those
-    of a kubelet that runs: it has files with which it would not start. `predicates=False` leaves out
-    the resource predicates. `version` is the kubelet's; without it the rules of the newest one apply.
-    `claims` is what pods' claims find here, which is the scheduler's alone; without it that is not known.
+    in them are known by UID, count with what they hold, and can be removed. `running`: the files are those of
+    a running kubelet, which may have some that it would not start with. `predicates=False` skips the resource
+    predicates. `version` is the kubelet's; without it the newest known rules apply. `claims` serves pods'
+    claims, which only the scheduler does; without it their result is unknown.
 
-    As in the kubelet, what a removed or refused pod held comes back when the next pod is admitted; `settle`
-    does it at once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
+    As in the kubelet, admitting the next pod releases what removed or refused pods held; `settle` does it at
+    once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
     with.
     """
 
@@ -152,12 +152,12 @@ class Node:
         self._restore(state or {}, running=running)
 
     def judged_claims(self, pod: Pod) -> JudgedClaims:
-        """Return whether the node's devices serve what a pod claims beside the pods that are here."""
+        """Return whether the node's devices serve a pod's claims beside the pods already here."""
         return self._claims.without(pod.name).judge(pod, self._request(pod), self._advertised)
 
     @property
     def _advertised(self) -> frozenset[str]:
-        """The resources that device plugins offer: those no claim serves."""
+        """The resources that device plugins offer, which no claim serves."""
         plugins = self.device_manager.plugins
         return frozenset(resource for resource in plugins if self.allocatable.amount(resource))
 
@@ -166,7 +166,7 @@ class Node:
 
     @property
     def pods(self) -> tuple[str, ...]:
-        """Return the names of the admitted pods, in the order of their admission."""
+        """The names of the admitted pods, in the order of their admission."""
         return tuple(self._requests)
 
     def admit(
@@ -175,8 +175,8 @@ class Node:
         """Put a pod (or its manifest) through the admit handlers, and keep it if they agree.
 
         With `explained` the answer has the managers' opinions. A manifest without a name gets one. A pod that
-        is admitted already, or held in the state files, is admitted again as after a restart of the kubelet.
-        Raises NumaforgeError for a manifest that is no pod.
+        is already admitted, or held in the state files, is admitted again as after a restart of the kubelet.
+        Raises NumaforgeError for a manifest that is not a pod.
         """
         if not isinstance(pod, Pod):
             pod = Pod.from_manifest(pod, name)
@@ -226,16 +226,16 @@ class Node:
         )
 
     def hold(self, pod: Pod) -> None:
-        """Count a pod that runs already with what the state files say it holds; nothing is allocated.
+        """Count a running pod with what it holds in the state files; nothing is allocated.
 
-        Its name there is its UID.
+        Its name in the files is its UID.
         """
         self._requests[pod.name] = self._request(pod)
 
     def has_given(self, pod: Pod) -> bool:
-        """Say whether a pod has all that the managers give it: in files older than the pod it has not.
+        """Whether a pod has all its allocations; in state files older than the pod they are missing.
 
-        Devices are given first, so a pod with CPUs or memory of its own has its devices.
+        Devices are allocated first, so a pod with its own CPUs or memory has its devices.
         """
         demand = Demand.of(pod, self.settings.gates)
         managers = [each for each in (self.cpu_manager, self.memory_manager) if each]
@@ -246,7 +246,7 @@ class Node:
         return not any(pod_limits(pod).get(resource) for resource in self.device_manager.plugins)
 
     def fork(self) -> Node:
-        """Return a node in the same state, which goes its own way."""
+        """Return an independent copy of the node in the same state."""
         same = (
             self.machine,
             self.machine.cpus,
@@ -259,7 +259,7 @@ class Node:
         return deepcopy(self, {id(each): each for each in (*same, *listed, *self._admitted.values())})
 
     def short_of(self, pod: Pod) -> tuple[str, ...]:
-        """Return the resources of which less is left than a pod asks for, as the scheduler counts them."""
+        """Return the resources of which too little is left for a pod, as the scheduler counts them."""
         request = self._request(pod)
         others = [other for name, other in self._requests.items() if name != pod.name]
         full = (PODS,) if len(others) + 1 > self.allocatable.pods else ()
@@ -272,7 +272,7 @@ class Node:
         )
 
     def remove(self, name: str) -> None:
-        """Forget a pod; raises NumaforgeError for one that is not there."""
+        """Remove a pod. Raises NumaforgeError for one that is not here."""
         if name not in self._requests:
             raise NumaforgeError(
                 f"no pod {name!r} is admitted on this node", remedy=f"admitted: {', '.join(self.pods)}"
@@ -282,7 +282,7 @@ class Node:
         self._claims = self._claims.without(name)
 
     def start(self, name: str) -> None:
-        """Let an admitted pod's app containers start: its init containers give back what they alone held.
+        """Start an admitted pod's app containers: its init containers release what they alone held.
 
         Raises NumaforgeError for a pod that was not admitted here.
         """
@@ -292,7 +292,7 @@ class Node:
             self.memory_manager.finish_init_containers(self._admitted[name])
 
     def register(self, devices: Mapping[str, Any]) -> None:
-        """Let a device plugin register after the kubelet has started.
+        """Register a device plugin after the kubelet has started.
 
         Until then its resource is ignored: pods that ask for it are admitted without devices, as after a
         reboot (kubernetes/kubernetes#125579).
@@ -301,11 +301,11 @@ class Node:
         self.allocatable = NodeAllocatable.of(self.machine, self.settings, self.device_manager.allocatable())
 
     def settle(self) -> None:
-        """Give back at once what removed and refused pods held."""
+        """Release at once what removed and refused pods held."""
         self._collect({*self._requests})
 
     def free(self) -> Free:
-        """Return what is left once removed and refused pods have given back what they held."""
+        """Return what is left after releasing what removed and refused pods held."""
         self.settle()
         requested = dict.fromkeys((CPU, MEMORY, *self.device_manager.plugins), 0)
         for request in self._requests.values():
@@ -367,7 +367,7 @@ class Node:
         self._requests = self._held_requests()
 
     def _read(self, restore: Callable[..., State], name: str, state: Mapping[str, str], policy: str) -> State:
-        """Return what a state file restores to, or raise KubeletConfigError with the kubelet's words."""
+        """Return the state in a file, or raise KubeletConfigError with the kubelet's message."""
         version, by_pod = KubeletVersion(self.settings.minor), self.settings.gates.pod_level_resource_managers
         try:
             return restore(state[name], policy, version, f"{ROOT_DIR}/{name}", by_pod=by_pod)
@@ -375,7 +375,7 @@ class Node:
             raise KubeletConfigError(str(error), where=name) from error
 
     def _held_requests(self) -> dict[str, Mapping[str, int]]:
-        """Return what pods known from state files count for: what they hold, for want of a manifest."""
+        """Return the requests of pods from state files: what they hold, as there is no manifest."""
         requests: dict[str, dict[str, int]] = {}
         for pod, cpus in (self.cpu_manager.assignments if self.cpu_manager else {}).items():
             held = 0

@@ -8,9 +8,9 @@ PREFIX = "nvidia.com/"
 SHARED = ".shared"
 GPU = f"{PREFIX}gpu"
 GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-([1-9]c\.)?[0-9]+g\.[0-9]+gb[a-z.-]*?)(\.shared)?")
-"""Matches each resource that the plugin advertises, and none of other plugins."""
+"""Matches the plugin's resources, and none of other plugins."""
 MOST_REPLICAS = 1024
-"""How many replicas of a device are judged: with more, each has less of a GPU than any program needs."""
+"""The most replicas of a device considered: with more, a replica is too small for any program."""
 
 
 def mig_resource(profile: str) -> str:

@@ -16,7 +16,7 @@ from numaforge.quantity import parse_quantity
 
 CPU = "cpu"
 MEMORY = "memory"
-UNNAMED = "pod"  # what a manifest without a name is called
+UNNAMED = "pod"  # the name of a manifest without one
 _POD_LEVEL = (CPU, MEMORY)
 _STANDARD = (CPU, MEMORY, "ephemeral-storage")
 
@@ -24,7 +24,7 @@ Quantities = Mapping[str, Fraction]
 
 
 class PodError(NumaforgeError):
-    """A manifest is not a pod that an API server would take."""
+    """A manifest is not a pod that an API server would accept."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Container:
 
     @property
     def whole_cpus(self) -> int:
-        """Return the requested CPUs if they are a whole number, else 0 (isIntegralCPUAmount)."""
+        """The requested CPUs if they are a whole number, else 0 (isIntegralCPUAmount)."""
         cpus = self.requests.get(CPU)
         return whole(cpus) if cpus is not None else 0
 
@@ -63,8 +63,8 @@ class ClaimRef:
 class Pod:
     """A pod; `containers` holds the init containers first, in their order, then the app containers.
 
-    `requests` and `limits` are the pod-level resources, None where the pod has none. `claims` are the
-    scheduler's to serve: no kubelet refuses a pod for them.
+    `requests` and `limits` are the pod-level resources, None where the pod has none. `claims` are
+    served by the scheduler: no kubelet refuses a pod for them.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Pod:
 
     @property
     def has_pod_level_resources(self) -> bool:
-        """Say whether the pod itself names CPU, memory or hugepages (IsPodLevelResourcesSet)."""
+        """Whether the pod itself names CPU, memory or hugepages (IsPodLevelResourcesSet)."""
         return any(is_pod_level(resource) for resource in [*(self.requests or ()), *(self.limits or ())])
 
     @classmethod
@@ -124,7 +124,7 @@ class Pod:
         return replace(self, name=name)
 
     def asking(self, container: Container, values: Quantities) -> Pod:
-        """Return the pod with other amounts for a container, of what it requests and of its limits."""
+        """Return the pod with other amounts in a container's requests and limits."""
         requests, limits = (
             {name: values.get(name, amount) for name, amount in held.items()}
             for held in (container.requests, container.limits)
@@ -136,7 +136,7 @@ class Pod:
 def claim_refs(
     spec: Mapping[str, Any], namespace: str, where: str, made: Mapping[str, str] | None = None
 ) -> tuple[ClaimRef, ...]:
-    """Read a pod's `resourceClaims`; `made` has the claims that were made of its templates, by its own names.
+    """Parse a pod's `resourceClaims`; `made` maps its own names to the claims created from its templates.
 
     Raises PodError for what an API server would refuse (validatePodResourceClaims).
     """
@@ -165,7 +165,7 @@ def claim_refs(
 
 
 def _check_claims_of_containers(spec: Mapping[str, Any], claims: Collection[str], where: str) -> None:
-    """Refuse a container that names a claim which its pod does not have."""
+    """Raise PodError for a container that names a claim which its pod does not have."""
     for key in ("initContainers", "containers"):
         for number, container in enumerate(mappings(spec.get(key))):
             for each in mappings(mapping(container.get("resources")).get("claims")):
@@ -178,10 +178,10 @@ def _check_claims_of_containers(spec: Mapping[str, Any], claims: Collection[str]
 
 
 def shape_of_pod(pod: Pod, *, names: bool = True) -> Hashable:
-    """Return what a kubelet reads of a pod: equal for pods that it answers alike.
+    """Return what a kubelet reads of a pod: equal for pods that get the same answer.
 
-    Without `names` the same for pods that ask for the same, whatever their containers are called. A pod with
-    empty pod-level resources is not one without any: its QoS class is theirs alone.
+    Without `names`, container names do not count. A pod with empty pod-level resources differs from one
+    without any: only they decide its QoS class.
     """
     containers = tuple(
         (
@@ -207,12 +207,12 @@ def whole(quantity: Fraction) -> int:
 
 
 def is_pod_level(resource: str) -> bool:
-    """Say whether a resource may be named for a whole pod (IsSupportedPodLevelResource)."""
+    """Whether a resource may be named for a whole pod (IsSupportedPodLevelResource)."""
     return resource in _POD_LEVEL or in_pages(resource)
 
 
 def is_extended(resource: str) -> bool:
-    """Say whether a resource belongs to a device plugin or another vendor, as `nvidia.com/gpu` does."""
+    """Whether a resource belongs to a device plugin or another vendor, such as `nvidia.com/gpu`."""
     domain, slash, _ = resource.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
@@ -221,7 +221,7 @@ def aggregate(containers: Iterable[tuple[Container, Quantities]]) -> dict[str, F
     """Return what a pod needs at any one time, given each container's share.
 
     k8s.io/component-helpers/resource/helpers.go, AggregateContainerRequests: the sum over app containers and
-    sidecars, or the largest init container together with the sidecars started before it, whichever is more.
+    sidecars, or the largest init container plus the sidecars started before it, whichever is more.
     """
     running: dict[str, Fraction] = {}
     sidecars: dict[str, Fraction] = {}
@@ -349,7 +349,7 @@ def _quantity(value: Any, where: str) -> Fraction:
 
 
 def _check_pair(requests: Quantities, limits: Quantities, where: str) -> None:
-    """Refuse what the API server refuses (pkg/apis/core/validation, ValidateResourceRequirements)."""
+    """Raise PodError where the API server does (pkg/apis/core/validation, ValidateResourceRequirements)."""
     for resource in (*requests, *limits):
         if "/" not in resource and resource not in _STANDARD and not in_pages(resource):
             raise PodError(

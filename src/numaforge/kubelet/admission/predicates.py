@@ -1,8 +1,7 @@
-"""The kubelet's own resource predicates, after the managers have agreed: OutOfcpu, OutOfmemory, ...
+"""The kubelet's own resource predicates, after the managers have admitted: OutOfcpu, OutOfmemory, ...
 
 pkg/kubelet/lifecycle/predicate.go and pkg/scheduler/framework/plugins/noderesources/fit.go of kubelet 1.36.
-Of the resources, ephemeral storage is not looked at; of the other predicates, none is (node affinity, ports,
-taints).
+Not covered: ephemeral storage, and the other predicates (node affinity, ports, taints).
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class NodeAllocatable:
 
     @classmethod
     def of(cls, machine: MachineInfo, settings: Settings, devices: Mapping[str, int]) -> NodeAllocatable:
-        """Work out the node's NodeAllocatable (pkg/kubelet/nodestatus/setters.go, MachineInfo).
+        """Return the node's NodeAllocatable (pkg/kubelet/nodestatus/setters.go, MachineInfo).
 
-        All hugepages are taken out of the memory that is left after the reservations.
+        All hugepages are subtracted from the memory left after the reservations.
         """
         hugepages: dict[str, int] = {}
         for node in machine.nodes:
@@ -57,7 +56,7 @@ class NodeAllocatable:
 
 
 def request_of(pod: Pod, *, pod_level: bool) -> dict[str, int]:
-    """Return what a pod counts for on its node: thousandths of a CPU, other resources in whole units."""
+    """Return a pod's request on its node: thousandths of a CPU, other resources in whole units."""
     return {
         resource: ceil(quantity * 1000) if resource == CPU else ceil(quantity)
         for resource, quantity in pod_requests(pod, pod_level=pod_level).items()
@@ -67,7 +66,7 @@ def request_of(pod: Pod, *, pod_level: bool) -> dict[str, int]:
 def check_fit(
     request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: NodeAllocatable
 ) -> None:
-    """Raise PodRejectedError for the first resource, in the kubelet's order, that a pod asks too much of."""
+    """Raise PodRejectedError for the first resource, in the kubelet's order, that does not suffice."""
     running = list(others)
     if len(running) + 1 > allocatable.pods:
         raise _out_of(PODS, 1, len(running), allocatable.pods)
@@ -82,7 +81,7 @@ def check_fit(
 
 
 def counts(resource: str, allocatable: NodeAllocatable) -> bool:
-    """Say whether a resource counts: not an extended one that the node does not know.
+    """Whether a resource counts; extended resources unknown to the node do not.
 
     In the kubelet this is removeMissingExtendedResources.
     """

@@ -18,7 +18,7 @@ _RESOURCES = (CPU, MEMORY)
 class Remark:
     """One reason, at a field of the pod's spec (`containers[0].resources.limits.cpu`), and what to write.
 
-    `value` is what the field should hold, None where only the author of the pod can know.
+    `value` is what the field should be, None where only the pod's author can know.
     """
 
     field: str
@@ -27,7 +27,7 @@ class Remark:
 
     @property
     def change(self) -> str:
-        """Return the change in one line."""
+        """The change in one line."""
         return f"{self.field}: {self.value}" if self.value else f"{self.field}: <set it>"
 
 
@@ -92,7 +92,7 @@ def _without_exclusive_cpus(pod: Pod) -> Iterator[Remark]:
 
 
 def fields_of(pod: Pod) -> Iterator[tuple[str, Container]]:
-    """Yield the containers of a pod, each with its field of the spec: `containers[0]`."""
+    """Yield the containers of a pod, each with its field in the spec: `containers[0]`."""
     for index, container in enumerate(pod.init_containers):
         yield f"initContainers[{index}]", container
     for index, container in enumerate(pod.app_containers):

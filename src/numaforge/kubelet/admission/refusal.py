@@ -11,10 +11,9 @@ EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
 
 
 class PodRejectedError(NumaforgeError):
-    """A manager or a predicate says no; `reason` and `message` are the kubelet's.
+    """A manager or a predicate rejects a pod; `reason` and `message` are the kubelet's.
 
-    `resources` names what stood in the way: one resource that has run out, or several that do not go
-    together.
+    `resources` names the cause: one resource that has run out, or several that cannot be aligned together.
     """
 
     exit_code = ExitCode.NO
@@ -26,7 +25,7 @@ class PodRejectedError(NumaforgeError):
 
 
 class KubeletHangError(NumaforgeError):
-    """The kubelet never comes to an answer for this request on this machine."""
+    """The kubelet never answers this request on this machine."""
 
 
 def unexpected(cause: str, *resources: str) -> PodRejectedError:

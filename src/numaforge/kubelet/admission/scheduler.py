@@ -1,6 +1,6 @@
-"""What the scheduler refuses before a kubelet is asked: what a node has not, or no longer.
+"""What the scheduler refuses before a kubelet is asked: what a node lacks, or has run out of.
 
-The kubelet itself passes over extended resources that it does not know (pkg/kubelet/lifecycle/predicate.go,
+The kubelet itself ignores extended resources that it does not know (pkg/kubelet/lifecycle/predicate.go,
 removeMissingExtendedResources), because the scheduler has counted them.
 """
 
@@ -17,10 +17,10 @@ _OF_OTHER_VENDORS = re.compile(r"amd\.com/gpu|gpu\.intel\.com/xe")
 
 
 def unschedulable(node: Node, pod: Pod) -> Admission | None:
-    """Return the scheduler's refusal of a pod that asks for what the node does not offer, or None.
+    """Return the scheduler's refusal of a pod that requests what the node does not offer, or None.
 
-    All GPUs and slices that a node has are known here. Other resources may come from plugins that are not.
-    Claims are refused where their devices are known, and do not serve them.
+    All GPUs and slices of a node are known here; other resources may come from unknown plugins. Claims are
+    refused where their devices are known and do not serve them.
     """
     claims = node.judged_claims(pod)
     missing = tuple(
@@ -46,20 +46,20 @@ def unschedulable(node: Node, pod: Pod) -> Admission | None:
 
 
 def claims_not_known(node: Node, pod: Pod) -> tuple[str, ...]:
-    """Return why it is not known whether a pod's claims can be served; nothing where it is."""
+    """Return why it is unknown whether a pod's claims can be served; empty where it is known."""
     unknown = node.judged_claims(pod).unknown
     return (f"whether its claims can be served ({'; '.join(unknown)})",) if unknown else ()
 
 
 def unserved(node: Node, pod: Pod) -> Admission | None:
-    """Return the refusal of one more pod of a shape, the first of which could be scheduled; None without."""
+    """Return the refusal of one more pod of a shape whose first pod could be scheduled, or None."""
     return unschedulable(node, pod) if node.judged_claims(pod).refusal else None
 
 
 def bound_claims(node: Node, pod: Pod) -> frozenset[str]:
-    """Return the claims that exist by name and are allocated on this node with the pod, so on no other one.
+    """Return the named claims that admitting the pod would allocate on this node, and so on no other.
 
-    With a device of one node alone a claim's nodeSelector has that node (structured, createNodeSelector).
+    With a node-local device, a claim's nodeSelector names that node (structured, createNodeSelector).
     """
     shared = {each.name: each.claim for each in pod.claims if each.claim}
     devices = node.judged_claims(pod).devices if shared else {}
@@ -68,12 +68,12 @@ def bound_claims(node: Node, pod: Pod) -> frozenset[str]:
 
 
 def is_counted(resource: str) -> bool:
-    """Say whether a resource is one of the GPUs and slices of which a machine shows all that it has."""
+    """Whether a resource is one of the GPUs and slices, which a machine lists completely."""
     return bool(GPU_RESOURCE.fullmatch(resource) or _OF_OTHER_VENDORS.fullmatch(resource))
 
 
 def not_known(node: Node, pod: Pod) -> tuple[str, ...]:
-    """Return the resources of plugins of which nothing is known here; the kubelet passes over them, too."""
+    """Return a pod's resources of unknown plugins, which the kubelet ignores, too."""
     served = node.judged_claims(pod).served
     return tuple(
         resource

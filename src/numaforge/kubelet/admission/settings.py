@@ -1,4 +1,4 @@
-"""The part of a KubeletConfiguration that decides admission, worked out for one machine."""
+"""The part of a KubeletConfiguration that decides admission, evaluated for one machine."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class CpuOptions:
 class Settings:
     """Admission's settings; CPU sets are bitmasks, memory in bytes, `reserved_cpu_milli` in 1/1000 CPU.
 
-    `explicit_reserved_cpus` is the set of reservedSystemCPUs (0: none given, the policy picks its own).
-    `reserved_memory` maps NUMA node -> resource -> bytes; `reserved_bytes` is what the node as a whole keeps
-    back.
+    `explicit_reserved_cpus` is the set of reservedSystemCPUs (0: unset, the policy picks its own).
+    `reserved_memory` maps NUMA node -> resource -> bytes; `reserved_bytes` is the reservation of the whole
+    node.
     """
 
     cpu_policy: str
@@ -83,7 +83,7 @@ class Settings:
 
     @property
     def reserved_cpu_count(self) -> int:
-        """Return the reserved CPUs as the CPU manager counts them: rounded up."""
+        """The number of reserved CPUs as the CPU manager counts them: rounded up."""
         return -(-self.reserved_cpu_milli // 1000)
 
     @classmethod
@@ -92,10 +92,10 @@ class Settings:
     ) -> Settings:
         """Read an effective KubeletConfiguration (drop-ins and flags merged in; defaults may be missing).
 
-        `version` is the kubelet's; None stands for the newest one that is known.
+        `version` is the kubelet's; None stands for the newest known.
 
-        Raises KubeletConfigError, with the kubelet's words where it has some, for a configuration that no
-        kubelet could start with; it does not look for everything that would keep one from starting.
+        Raises KubeletConfigError, with the kubelet's message where it has one, for a configuration that no
+        kubelet could start with; it does not check for everything that would prevent a start.
         """
         if not isinstance(config, Mapping):
             raise KubeletConfigError("the kubelet configuration is not a mapping")
@@ -126,7 +126,7 @@ class Settings:
 
 
 def hard_eviction_bytes(config: Mapping[str, Any], capacity: int) -> int:
-    """Return the memory that the hard eviction threshold keeps back, of a machine with `capacity` bytes."""
+    """Return the bytes that the hard eviction threshold reserves on a machine with `capacity` bytes."""
     texts = with_eviction_defaults(config)["evictionHard"]
     if _MEMORY_SIGNAL not in texts:
         return 0

@@ -1,7 +1,7 @@
-"""Which policy, scope, options and reservation admit most of the pods of a fleet, and what is left then.
+"""Which policy, scope, options and reservation admit most pods of a fleet, and what is then left.
 
-Pods are placed by kinds of nodes: one node of a kind is filled, and stands for as many of them as the pods
-that are left allow. The work is that of the kinds, however many nodes each has.
+Pods are placed by kinds of nodes: one node of a kind is filled, and stands for as many of them as the
+remaining pods allow. The work depends on the number of kinds, not of nodes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from numaforge.kubelet.minors.options import (
 from numaforge.ordering import grouped
 
 MOST_SHAPES = 32
-"""How many shapes are placed; of more, those of the most pods."""
+"""The most shapes placed; where there are more, those with the most pods."""
 
-_SHARE_OF_NODES = 2  # a filled node stands for half of those left, at most: the next has another order
+_SHARE_OF_NODES = 2  # a filled node stands for at most half of those left: the next one has another order
 _OPTIONS = (FULL_PCPUS_ONLY, DISTRIBUTE_ACROSS_NUMA, PREFER_ALIGN_BY_UNCORE_CACHE, STRICT_CPU_RESERVATION)
 _SUMS: Mapping[str, Any] = {
     "cpuManagerPolicy": "none",
@@ -53,7 +53,7 @@ Changes = Callable[[Scenario], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Shape:
-    """Pods that ask for the same, and how many there are."""
+    """Pods with equal requests, and how many there are."""
 
     name: str
     pod: Pod
@@ -62,7 +62,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class NodeKind:
-    """Nodes that are alike, by name."""
+    """Equal nodes, by name."""
 
     names: tuple[str, ...]
     scenario: Scenario
@@ -78,11 +78,10 @@ class Load:
 
 @dataclass(frozen=True)
 class KindOutcome:
-    """What becomes of the nodes of a kind: pods by shape, and what is left on one node that no shape can use.
+    """The outcome for the nodes of a kind: pods by shape, and what is left on one node that no shape can use.
 
-    `busy` of the nodes have pods. `free` is what most of them have left once they are filled up with whatever
-    shapes still fit; None where that was not asked for. `no_more_pods` says that it has as many as its
-    kubelet takes.
+    `busy` is the number of nodes with pods. `free` is what most of them have left once filled up with any
+    shapes that still fit; None where not requested. `no_more_pods`: its kubelet's limit of pods is reached.
     """
 
     names: tuple[str, ...]
@@ -94,13 +93,13 @@ class KindOutcome:
 
 @dataclass(frozen=True)
 class SettingOutcome:
-    """What becomes of the load under one setting.
+    """The outcome for the load under one setting.
 
     `admitted`, `aligned` and `refused` count pods by shape: those that run, those of them whose CPUs, memory
-    and devices are on no more NUMA nodes than they need, and how often a kubelet refused one that its node
-    had the sums for. `share` is the part of what the pods ask for that is served, each weighing as much of a
-    node as it takes. `devices` are the GPUs and slices in use. `never` are shapes that no node takes even
-    when it is empty. `error` says why a kubelet would not start.
+    and devices are on no more NUMA nodes than they need, and how often a kubelet refused one although its
+    node had enough in total. `share` is the served share of all requests, each pod weighted by how much of a
+    node it takes. `devices` are the GPUs and slices in use. `never` are shapes that not even an empty node
+    admits. `error` is why a kubelet would not start.
     """
 
     policy: str
@@ -117,12 +116,12 @@ class SettingOutcome:
 
     @property
     def pods(self) -> int:
-        """How many pods run."""
+        """The number of pods that run."""
         return sum(self.admitted.values())
 
     @property
     def rank(self) -> tuple[int, float, int, int, int]:
-        """What makes a setting better: no shape left out, what it serves, pods, alignment, strictness."""
+        """Sort key of settings: fewest shapes left out, served share, pods, alignment, strictness."""
         known = self.policy in TOPOLOGY_MANAGER_POLICIES
         strict = TOPOLOGY_MANAGER_POLICIES.index(self.policy) if known else 0
         served = -1.0 if self.error else round(self.share, 3)
@@ -133,9 +132,10 @@ class SettingOutcome:
 class ShapesReport:
     """The answer: as the nodes are configured, under each policy and scope, and with other options.
 
-    `sums` is what the scheduler counts to fit, whatever kubelets say. `best` is the setting that admits most,
-    of equals the one that aligns most; `options` are changes to the best policy and scope. `on_one_node` are
-    those pods of DaemonSets that name a claim which one node alone can have: the others are on each.
+    `sums` is what fits by the scheduler's count, whatever the kubelets answer. `best` is the setting that
+    admits most, among equals the one that aligns most; `options` are changes to the best policy and scope.
+    `on_one_node` counts the pods of DaemonSets with a claim that only one node can have; the others are on
+    each node.
     """
 
     sums: SettingOutcome
@@ -147,9 +147,9 @@ class ShapesReport:
 
 
 def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
-    """Place a load under each policy and scope, then with other options and reservations of the best.
+    """Place a load under each policy and scope, then with other options and reservations for the best.
 
-    Raises KubeletConfigError where a kubelet would not start as it is configured.
+    Raises KubeletConfigError where a kubelet would not start as configured.
     """
     sums = _tried(kinds, load, "", "", "sums alone", lambda _: _SUMS)
     mixed = {(one.topology_policy, one.topology_scope) for one in map(_settings, kinds)}
@@ -162,7 +162,7 @@ def best_settings(kinds: Sequence[NodeKind], load: Load) -> ShapesReport:
         _tried(kinds, load, best.policy, best.scope, name, change) for name, change in changes.items()
     )
     better = max((best, *options), key=lambda each: each.rank)
-    if better is not configured:  # once more, for what is left on its nodes once they are filled up
+    if better is not configured:  # once more, to fill up its nodes and see what is left
         change = changes.get(better.change, _base(better))
         better = _placed(kinds, load, better.policy, better.scope, better.change, change, filled_up=True)
     return ShapesReport(sums, configured, policies, options, better, _on_one_node(kinds, load))
@@ -174,7 +174,7 @@ def _on_one_node(kinds: Sequence[NodeKind], load: Load) -> int:
 
 
 def kinds_of(nodes: Iterable[tuple[str, Scenario, object]]) -> tuple[NodeKind, ...]:
-    """Return nodes by what is equal of those that are alike."""
+    """Return nodes grouped by the third element of their tuples, equal for nodes of a kind."""
     found = grouped((alike, (name, scenario)) for name, scenario, alike in nodes)
     return tuple(NodeKind(tuple(name for name, _ in each), each[0][1]) for each in found.values())
 
@@ -201,7 +201,7 @@ def _by_policy(kinds: Sequence[NodeKind], load: Load, configured: SettingOutcome
 
 
 def _changes(kinds: Sequence[NodeKind]) -> Iterator[tuple[str, Changes]]:
-    """Yield the options and reservations to try, by name; none where no CPU manager has the policy static."""
+    """Yield the options and reservations to try, by name; none where no CPU manager is static."""
     if not any(one.cpu_policy == STATIC for one in map(_settings, kinds)):
         return
     for option in _OPTIONS:
@@ -233,7 +233,7 @@ def _core_on_each(scenario: Scenario) -> Mapping[str, Any]:
 
 
 def _cores_on_first(scenario: Scenario) -> Mapping[str, Any]:
-    """Reserve as many whole cores as now, all of them on the first NUMA node that has CPUs."""
+    """Return a reservation of as many CPUs as now in whole cores of the first NUMA node with CPUs."""
     node = scenario.node()
     if node.cpu_manager is None:
         return {}
@@ -306,7 +306,7 @@ def _placed(
 
 
 def _takes(scenario: Scenario, pod: Pod) -> bool:
-    """Say whether a node takes a pod while it is empty."""
+    """Whether an empty node admits a pod."""
     node = scenario.node()
     try:
         return not unschedulable(node, pod) and not node.short_of(pod) and node.admit(pod).admitted
@@ -315,7 +315,7 @@ def _takes(scenario: Scenario, pod: Pod) -> bool:
 
 
 def _weights(kinds: Sequence[NodeKind], load: Load) -> dict[str, float]:
-    """Return how much of a node a pod of each shape takes, of the kind of which it takes least; 1 of none."""
+    """Return the share of a node that a pod of each shape takes, on the best kind; 1 where none fits."""
     nodes = [kind.scenario.node() for kind in kinds]
     found = {}
     for shape in load.shapes:
@@ -325,13 +325,13 @@ def _weights(kinds: Sequence[NodeKind], load: Load) -> dict[str, float]:
 
 
 def _cheap_first(kinds: Sequence[NodeKind]) -> list[NodeKind]:
-    """Return the kinds without devices first: pods that need none leave the others to those that do."""
+    """Return the kinds with the fewest devices first, to leave the others to pods that need devices."""
     return sorted(kinds, key=lambda kind: sum(map(len, (kind.scenario.devices or {}).values())))
 
 
 @dataclass
 class _Arrangement:
-    """One node with the pods that it has admitted; `bound` are claims by name that no other node can have."""
+    """One node with its admitted pods; `bound` are named claims that no other node can have."""
 
     admitted: Counter[str] = field(default_factory=Counter)
     aligned: Counter[str] = field(default_factory=Counter)
@@ -347,8 +347,8 @@ def _arranged(
 ) -> Iterator[tuple[int, _Arrangement]]:
     """Fill the nodes of a kind, and yield each arrangement with the number of nodes that have it.
 
-    `left` are the pods that wait, from which those that run are taken. `bound` are the claims by name that
-    nodes have by now: a pod that names one runs on no further node, one of a DaemonSet neither.
+    `left` are the waiting pods; those that run are subtracted. `bound` are the named claims that nodes
+    already have: a pod that names one, also one of a DaemonSet, runs on no further node.
     """
 
     def runs_here(pod: Pod) -> bool:
@@ -360,7 +360,7 @@ def _arranged(
     while nodes and sum(left.values()):
         pods = {shape.name: shape.pod for shape in largest_first if runs_here(shape.pod)}
         everywhere = [*filter(runs_here, load.everywhere)]
-        # The orders are the same for each setting: half of the nodes are filled as they are after a drain.
+        # Each setting gets the same orders; half of the nodes are filled in random order, as after a drain.
         random = None if number % 2 == 0 else Random(f"{number}/{nodes}")  # noqa: S311
         share = [name for name in pods for _ in range(-(-left[name] // nodes))]
         if random is not None:
@@ -388,7 +388,7 @@ def _filled(
     *,
     filled_up: bool,
 ) -> _Arrangement:
-    """Fill a node: with its share of the pods in their order, then with whatever fits of those that wait."""
+    """Fill a node with its share of the pods in order, then with any waiting pods that fit."""
     node, found = scenario.node(), _Arrangement()
     for number, pod in enumerate(everywhere):
         if unserved(node, pod):
@@ -415,7 +415,7 @@ def _filled(
 def _give(
     node: Node, name: str, pod: Pod, waiting: Counter[str], closed: set[str], found: _Arrangement
 ) -> None:
-    """Have a node admit a pod of a shape, or close it to the shape."""
+    """Admit a pod of a shape to a node, or close the node to the shape."""
     if node.short_of(pod) or unserved(node, pod):
         closed.add(name)
         return
@@ -439,7 +439,7 @@ def _give(
 
 
 def _fill_up(node: Node, pods: Mapping[str, Pod]) -> None:
-    """Admit more pods of all shapes, the largest first, until none fits."""
+    """Admit more pods of all shapes, largest first, until none fits."""
     for number, pod in enumerate(sorted(pods.values(), key=lambda pod: _size(node, pod), reverse=True)):
         if unschedulable(node, pod):
             continue
@@ -455,7 +455,7 @@ def _fill_up(node: Node, pods: Mapping[str, Pod]) -> None:
 
 
 def _size(node: Node, pod: Pod) -> Fraction:
-    """Return the largest share of a node that a pod takes of any resource."""
+    """Return the largest share of any resource of a node that a pod takes."""
     request = request_of(pod, pod_level=True)
     shares = (
         Fraction(asked) / node.allocatable.amount(name)
@@ -466,7 +466,7 @@ def _size(node: Node, pod: Pod) -> Fraction:
 
 
 def _is_aligned(node: Node, pod: Pod, answer: Admission) -> bool:
-    """Say whether each container is on no more NUMA nodes than the neediest of its resources needs."""
+    """Whether each container is on no more NUMA nodes than the neediest of its resources needs."""
     for container in pod.containers:
         cpus, topology = answer.cpus.get(container.name, frozenset()), node.machine.cpus
         touched = {topology.places[cpu].numa_node for cpu in cpus}

@@ -18,9 +18,9 @@ from numaforge.kubelet.admission.refusal import TOPOLOGY_AFFINITY, PodRejectedEr
 from numaforge.kubelet.admission.settings import NONE, Settings
 
 Opinions = dict[str, tuple[Opinion, ...]]
-"""What the managers said, by container."""
+"""The managers' opinions, by container."""
 
-# What a container is placed with where no hint was set: anywhere, with nothing better asked for.
+# The hint of a container without one: any NUMA node, not preferred.
 _UNSET = Hint(None, False)
 
 
@@ -41,7 +41,7 @@ class HintProvider(Protocol):
 
 
 class TopologyManager:
-    """One policy in one scope over the providers, which are asked in their order: devices, CPUs, memory."""
+    """One policy in one scope over the providers, asked in their order: devices, CPUs, memory."""
 
     def __init__(self, machine: MachineInfo, settings: Settings, providers: Sequence[HintProvider]) -> None:
         self.providers = tuple(providers)
@@ -58,7 +58,7 @@ class TopologyManager:
     def admit(self, demand: Demand, hints: dict[str, Hint], opinions: Opinions | None = None) -> None:
         """Allocate what a pod needs and note each container's hint in `hints`, or raise PodRejectedError.
 
-        What the managers say is noted in `opinions`, where it is asked for.
+        Where `opinions` is given, the managers' opinions are recorded in it.
         """
         if self.policy is None:
             for container in demand.pod.containers:
@@ -119,7 +119,7 @@ def _affinity_refusal(demand: Demand, circumstance: str, cause: list[str]) -> Po
 
 
 def _refused_resources(policy: MergePolicy, answers: Sequence[HintsByResource]) -> list[str]:
-    """Return the resources that the policy refuses alone, else two that it refuses together, else all."""
+    """Return the resources that the policy refuses alone, else a pair that it refuses, else all."""
     opinions = {
         resource: hints for answer in answers for resource, hints in answer.items() if hints is not None
     }
