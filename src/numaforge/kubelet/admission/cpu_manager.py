@@ -1,4 +1,4 @@
-"""The CPU manager: which containers get exclusive CPUs, and which ones.
+"""The CPU manager: which containers get exclusive CPUs, and which CPUs.
 
 pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.37, and of 1.36 where it differs.
 """

@@ -173,8 +173,8 @@ def fill(scenario: Scenario, pod: Pod) -> Fit:
 def largest_shapes(scenario: Scenario, resource: str) -> tuple[LargestShape, ...]:
     """Return the largest Guaranteed pod for each number of devices of `resource`, up to all of them or 64.
 
-    For slices of GPUs only one device is considered. Where no pod with this number of devices is admitted,
-    `pods` is 0. Empty where `fit` reports `not_tried`.
+    For slices of GPUs only one device is considered. `pods` is 0 for a number of devices with which no pod is
+    admitted. Empty where `fit` reports `not_tried`.
     """
     if _too_many_nodes(scenario):
         return ()

@@ -32,9 +32,9 @@ IMPOSSIBLE = Hint(None, False)
 class Hints:
     """The answers for one resource: sets of NUMA nodes, as bitmasks, and perhaps "any".
 
-    `preferred` are the preferred sets. `masks` are all sets, half a million with 19 NUMA nodes, and computed
-    only where the preferred ones do not decide. `anywhere` is empty unless "any" is an answer; it contains
-    True where "any" is preferred, False where it is not.
+    `preferred` are the sets without a narrower alternative. `masks` are all sets, half a million with 19 NUMA
+    nodes, and computed only where the preferred ones do not decide. `anywhere` is empty unless "any" is an
+    answer; it contains True where "any" is preferred, False where it is not.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ def lowest_bits(mask: int, count: int) -> int:
 
 
 def refuse_endless(nodes: int) -> None:
-    """Raise KubeletHangError for more ids in a bitmask than a kubelet can walk all sets of."""
+    """Raise KubeletHangError for a bitmask with too many ids for a kubelet to walk all their sets."""
     if nodes.bit_count() >= ENDLESS_NUMA_NODES:
         raise KubeletHangError(
             f"the kubelet would walk every set of {nodes.bit_count()} NUMA nodes, "
@@ -89,6 +89,6 @@ def of_size(nodes: int, size: int) -> Iterator[int]:
 
 
 def fewest(amounts: Iterable[int], wanted: int) -> int:
-    """Return the fewest amounts that sum up to `wanted`; one more than all where they do not."""
+    """Return how few amounts sum up to at least `wanted`; one more than all where they fall short."""
     largest = sorted(amounts, reverse=True)
     return next((1 + at for at, total in enumerate(accumulate(largest)) if total >= wanted), len(largest) + 1)

@@ -108,8 +108,8 @@ class Node:
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     in them are known by UID, count with what they hold, and can be removed. `running`: the files are those of
     a running kubelet, which may have some that it would not start with. `predicates=False` skips the resource
-    predicates. `version` is the kubelet's; without it the newest known rules apply. `claims` serves pods'
-    claims, which only the scheduler does; without it their result is unknown.
+    predicates. `version` is the kubelet's; without it the newest known rules apply. `claims` answers for
+    pods' claims, which only the scheduler serves; without it the answer is unknown.
 
     As in the kubelet, admitting the next pod releases what removed or refused pods held; `settle` does it at
     once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
@@ -157,7 +157,7 @@ class Node:
 
     @property
     def _advertised(self) -> frozenset[str]:
-        """The resources that device plugins offer, which no claim serves."""
+        """The resources served by device plugins rather than by claims."""
         plugins = self.device_manager.plugins
         return frozenset(resource for resource in plugins if self.allocatable.amount(resource))
 

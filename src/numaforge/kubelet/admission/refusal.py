@@ -13,7 +13,7 @@ EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
 class PodRejectedError(NumaforgeError):
     """A manager or a predicate rejects a pod; `reason` and `message` are the kubelet's.
 
-    `resources` names the cause: one resource that has run out, or several that cannot be aligned together.
+    `resources` names the cause: one resource that has run out, or several that do not fit together.
     """
 
     exit_code = ExitCode.NO

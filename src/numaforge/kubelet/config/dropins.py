@@ -224,7 +224,7 @@ def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
 
 
 def _without_nulls(items: list[Any]) -> list[Any]:
-    """Return a list with null keys dropped from its objects, as the kubelet's merge drops them."""
+    """Return a list without the null values of its objects, which the kubelet's merge drops, too."""
     pruned = list(items)
     waiting: list[Any] = [pruned]
     while waiting:
@@ -283,7 +283,7 @@ def _typed(
 
 
 def _matched_in_any_case(merged: Mapping[str, Any], version: KubeletVersion) -> dict[str, Any]:
-    # Unlike the main file, the merged JSON is decoded by Go itself, which ignores case: MaxPods is maxPods.
+    # Unlike the main file, Go's own decoder reads the merged JSON, and ignores case: MaxPods is maxPods.
     exact = {name.lower(): name for name in known_fields(version)}
     merged = {key: value for key, value in merged.items() if key.lower() not in ("kind", "apiversion")}
     matched: dict[str, Any] = {}

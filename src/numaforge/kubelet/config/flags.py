@@ -176,7 +176,7 @@ def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
 
 
 def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
-    """Return the configuration overridden by the flags; only feature gates are merged."""
+    """Return the configuration overridden by the flags; feature gates merge, other fields are replaced."""
     overridden = dict(config)
     for dotted, value in flags.settings.items():
         if dotted == "featureGates":

@@ -103,7 +103,7 @@ def check(
     drop_in_dir: str = DROP_IN_DIR,
     root_dir: str = ROOT_DIR,
 ) -> Report:
-    """Return whether this kubelet would start, with every finding on the way.
+    """Return a report on whether this kubelet would start, with every finding on the way.
 
     `drop_ins` maps names below `drop_in_dir` to texts, `flags` are the kubelet's arguments, `state_files`
     maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths only appear in the kubelet's

@@ -436,7 +436,7 @@ def _single_numa_node(
     largest = f"{cpus} exclusive CPUs"
     near = [gpu.numa_node for gpu in topology.gpus]
     gpus = near.count(None) + max(near.count(node.id) for node in topology.numa_nodes)
-    if gpus < len(near):  # a GPU of unknown NUMA node gives no hint, and is never refused
+    if gpus < len(near):  # a GPU of unknown NUMA node gives no hint, so it never causes a refusal
         largest += f" or {gpus} of the {len(near)} GPUs"
     scope = configuration.settings["topologyManagerScope"]
     yield configuration.places.finding(
