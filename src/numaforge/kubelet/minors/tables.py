@@ -1,10 +1,9 @@
-"""What differs by Kubernetes minor; `python -m lab.minors` reads it from the kubelet's sources.
+"""What differs by Kubernetes minor: `python -m lab.minors` reads it in the kubelet's sources.
 
 A history lists changes: `28 beta on, 33 ga on locked, 36 gone` is a beta gate, on by default from
-1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. The state of a flag is how its value
-parses and the field that it sets, of a field its Go type, of an option its maturity, of a gate in
-DEPENDENCIES the gates that it needs. REMOVALS has the minor that removes a gate, as the newest minor
-announces it; some stay longer.
+1.28 (or earlier) on, locked to its default from 1.33, unknown to 1.36. A flag has how its value parses and
+the field that it sets, a field its Go type, an option its maturity, a gate in DEPENDENCIES those that it
+needs. REMOVALS has the minor in which a gate is to go, as the newest minor announces it; some stay longer.
 """
 
 from __future__ import annotations
