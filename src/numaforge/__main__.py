@@ -1,4 +1,4 @@
-"""The program `numaforge`, and `python -m numaforge`: an interrupt is one line from the first import on."""
+"""The program `numaforge`, and `python -m numaforge`: an interrupt prints one line, even during imports."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What programs may import: names that keep their meaning between minor versions. All else may move."""
+"""The public API: names that keep their meaning between minor versions. Everything else may move."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _taking(**kinds: type | tuple[type, ...]) -> Callable[[_Function], _Function]:
-    """Have a function refuse arguments of another type, with its name and theirs: ArgumentError."""
+    """Return a decorator that raises ArgumentError, naming function and argument, for another type."""
 
     def checking(function: _Function) -> _Function:
         signature = inspect.signature(function)
@@ -129,10 +129,10 @@ def admit(
     plan: NodePlan | None = None,
     config_text: str | None = None,
 ) -> tuple[Admission, ...]:
-    """Return what a node answers to pods, one after the other; each is a manifest, or a Pod.
+    """Return a node's answer to each pod, one after the other; each is a manifest, or a Pod.
 
     With a plan the node is as the plan makes it, else as it is. `config_text` is the kubelet's configuration
-    file, else the machine's own counts. Raises KubeletConfigError where the kubelet would not start.
+    file; without it, the machine's own is used. Raises KubeletConfigError where the kubelet would not start.
     """
     node = _scenario(machine, plan, config_text).node()
     answers = []

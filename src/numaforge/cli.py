@@ -1,4 +1,4 @@
-"""The command line: every error as one message and an exit code, and a JSON twin of everything it prints."""
+"""The command line: each error is one message and an exit code, and all output has a JSON twin."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _ESCAPED = "numaforge.escaped"
 _WRITTEN = ("-o", "--output", "--to")  # where - is standard output
 _NAMED_BY = {"--machine": "a machine", "--host": "a host", "--deploy": "a deploy"}
 _EMPTY_OPTION = re.compile(r"--[a-z-]+=")
-_FAULT = 70  # EX_SOFTWARE of sysexits.h: a fault of numaforge itself, never an answer
+_FAULT = 70  # EX_SOFTWARE of sysexits.h: a bug in numaforge, never an answer
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -98,7 +98,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _of_fault(fault: Exception) -> int:
-    """Say that this is a fault of ours; Python makes a RuntimeError of an interrupt amid a class."""
+    """Report a bug in numaforge, or the interrupt that Python wrapped in an error during class creation."""
     if isinstance(fault.__cause__, KeyboardInterrupt):
         return _complain("interrupted", _INTERRUPTED)
     if os.environ.get("NUMAFORGE_TRACEBACK"):
@@ -111,18 +111,18 @@ def _of_fault(fault: Exception) -> int:
 
 
 def _invoke(given: list[str]) -> object:
-    """Carry out the command, or complete one for a shell."""
+    """Run the command, or complete one for a shell."""
     if (asked := os.environ.get(COMPLETE)) is not None:
         return complete(numaforge, asked)
     _refuse_empty(given)
     _refuse_input_twice(given)
-    # Group.main() would answer a broken pipe and an interrupt in its own way.
+    # Group.main() would handle a broken pipe and an interrupt itself.
     with numaforge.make_context("numaforge", given) as context:
         return numaforge.invoke(context)
 
 
 def _prepare_streams() -> None:
-    """Have every text printed: what an encoding cannot say is escaped, and a closed stream takes nothing."""
+    """Make any text printable: escape what an encoding lacks, and open /dev/null for a closed stream."""
     codecs.register_error(_ESCAPED, _escape)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -133,9 +133,9 @@ def _prepare_streams() -> None:
 
 
 def _located(error: click.ClickException) -> click.ClickException:
-    """Return an error; that of an argument too many with the options that take what it may be.
+    """Return the error with a hint: the options that could take an extra argument.
 
-    That of an option before the command says where options are.
+    For an option before the command, the hint is that options follow it.
     """
     if isinstance(error, click.NoSuchOption) and error.ctx and isinstance(error.ctx.command, click.Group):
         said = f"No such option {error.option_name!r}; options follow the command: {error.ctx.command_path}"
@@ -149,26 +149,26 @@ def _located(error: click.ClickException) -> click.ClickException:
 
 
 def _show(error: click.ClickException) -> None:
-    """Print an error of the command line as click does, its lines as long as those of the terminal."""
+    """Print a click error as click does, wrapped to the width of the terminal."""
     shown = io.StringIO()
     error.show(shown)
     complain(shown.getvalue().rstrip("\n"))
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:
-    r"""Return characters as `\u2026`, which JSON reads back and people can look up."""
+    r"""Return characters as escapes such as `\u2026`, which JSON reads back and people can look up."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _discard_output() -> None:
-    """Have Python not complain again when it flushes at exit."""
+    """Redirect standard output to /dev/null, so that flushing it at exit does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse_empty(given: Sequence[str]) -> None:
-    """Refuse an empty argument: a variable of a shell that is not set must not mean this machine."""
+    """Refuse an empty argument: an unset shell variable must not mean this machine."""
     for before, argument in pairwise(["numaforge", *given]):
         if not argument or _EMPTY_OPTION.fullmatch(argument):
             raise click.UsageError(
