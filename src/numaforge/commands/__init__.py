@@ -1,1 +1,1 @@
-"""What a command of the command line does: one module for each."""
+"""The commands of the command line, one module each."""

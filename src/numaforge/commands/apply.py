@@ -14,7 +14,7 @@ from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.report.terminal import QUIET, echo, screen, show_json, verbosity
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.site_run import SiteRun
 
@@ -73,7 +73,7 @@ def apply(
 
 
 def _show(site: SiteRun, *, diff: bool, hint: bool = False) -> None:
-    """Print the fleet, hosts that are alike together, and what it does beside maintenances."""
+    """Print the fleet with identical hosts grouped, then the operations other than maintenances."""
     from numaforge.report.fleet import EVERY_HOST, diff_lines, fleet_lines
 
     hosts = site.hosts

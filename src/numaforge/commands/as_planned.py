@@ -15,7 +15,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.kubelet_paths import CONFIG_PATH
 from numaforge.report.terminal import remark
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.roles.kubelet.planned_node import PlannedNode
     from numaforge.roles.node import NodePlan
@@ -32,11 +32,11 @@ as_planned_options = offered(
         help="The node as it is now, as without --profile; if none is named, this one.",
     ),
 )
-"""The options that say how the node is: `profile`, `plan` and `live`."""
+"""The options for the state of the node: `profile`, `plan` and `live`."""
 
 
 def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bool:
-    """Say whether a question is about the node as it will be. Raises UsageError where that is said twice."""
+    """Whether a question is about the node as planned. Raises UsageError for options that contradict."""
     if live and (profile is not None or plan is not None):
         raise click.UsageError("--live is the node as it is now: leave out --profile and --plan")
     if profile is not None and plan is not None:
@@ -45,7 +45,7 @@ def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bo
 
 
 def require_machine(named: object, profile: str | None, plan: str | None, *, live: bool) -> None:
-    """Raise UsageError where nothing says which machine a question is about."""
+    """Raise UsageError where no argument or option names a machine."""
     if not (named or live or profile or plan):
         raise click.UsageError("--machine says which machine; --live is this one")
 
@@ -57,9 +57,9 @@ def node_as_planned(
     kubelet_version: str | None,
     state: Mapping[str, str],
 ) -> PlannedNode:
-    """Return a machine as a profile, or the plan in a file, makes it; `state` are the kubelet's state files.
+    """Return a machine as a profile, or the plan in a file, makes it; `state` has the kubelet's state files.
 
-    Raises NumaforgeError where that cannot be, or where the plan is that of another host.
+    Raises NumaforgeError where the machine cannot be planned, or the plan is for another host.
     """
     decided = plan_for(machine, profile, plan, kubelet_version)
     if plan is not None and decided.kubelet is not None:
@@ -68,7 +68,7 @@ def node_as_planned(
 
 
 def as_plan_makes_it(machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> PlannedNode:
-    """Return a machine as a plan of it makes it; `state` as for `node_as_planned`."""
+    """Return a machine as its plan makes it; `state` as for `node_as_planned`."""
     from numaforge.render import files_of
     from numaforge.roles.kubelet import kubelet
     from numaforge.roles.kubelet.planned_node import planned_node
@@ -81,8 +81,8 @@ def plan_for(
 ) -> NodePlan:
     """Return the plan that a profile gives to a machine, or the one in a file.
 
-    A kubelet whose version is not known is planned as the newest one. Raises NumaforgeError for a file that
-    holds no plan, or that of another host.
+    A kubelet of unknown version is planned as the newest one. Raises NumaforgeError for a file that holds no
+    plan, or the plan of another host.
     """
     from numaforge.kubelet.minors.versions import LATEST_MINOR
     from numaforge.roles.node import NodePlan
@@ -118,7 +118,7 @@ def plan_for(
 
 
 def _hold_to(planned: str, machine: NodeTopology, plan: str, asked: str | None) -> None:
-    """Refuse another kubelet than that of a plan, and name one that is installed."""
+    """Refuse a --kubelet-version of another minor than the plan's; remark where the installed one differs."""
     from numaforge.kubelet.minors.versions import KubeletVersion
 
     minor = KubeletVersion.parse(planned).minor
@@ -141,7 +141,7 @@ def given_kubelet(
     flags: tuple[str, ...],
     version: str | None,
 ) -> NodeTopology:
-    """Return a machine whose kubelet is set up as given by name, where anything is."""
+    """Return a machine with the kubelet configuration, drop-ins and flags that were given; the rest stays."""
     from numaforge.commands.inputs import read_drop_ins, read_settings
     from numaforge.topology.model import KubeletInstall
 

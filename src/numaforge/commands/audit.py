@@ -15,7 +15,7 @@ from numaforge.commands.options import WITHIN_SECONDS, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, save, screen, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.audit.fleet import AuditFinding, Changes, FleetAudit
     from numaforge.commands.many_machines import ManyMachines
@@ -132,7 +132,7 @@ def _format(file: str) -> str:
 
 
 def _text(found: FleetAudit, changed: Changes | None, kind: str, fail_on: str, machines: ManyMachines) -> str:
-    """Return an audit in a format that is a text."""
+    """Return an audit as text in the format `kind`."""
     from numaforge.report import audit_documents
 
     if kind == "html":

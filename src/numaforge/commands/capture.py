@@ -1,4 +1,4 @@
-"""Save what a host says about itself."""
+"""Save the snapshot of a host, or of each host of an inventory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numaforge.given import digits
 from numaforge.report.terminal import complain, progress, remark, save
 from numaforge.report.wording import counted
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
     from numaforge.snapshot import Snapshot
@@ -78,12 +78,12 @@ def capture(
 
 
 def is_inventory(named: str) -> bool:
-    """Say whether what is named is a file or a folder of pyinfra's inventory, not a host."""
+    """Whether `named` is a file or folder of a pyinfra inventory, not a host."""
     return named.endswith(".py") or Path(named, "inventory.py").is_file()
 
 
 def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
-    """Return those of the sources that are inventories; raises UsageError for limits without one."""
+    """Return the sources that are inventories; raises UsageError for limits without an inventory."""
     found = [source for source in sources if is_inventory(source)]
     if limits and not found:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
@@ -93,9 +93,9 @@ def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
 def captured_hosts(
     inventory: str, limits: Sequence[str], folder: Path, data: Mapping[str, object]
 ) -> tuple[Answers, dict[str, str]]:
-    """Have the hosts of an inventory captured into a folder, and return the file of each that has answered.
+    """Capture the hosts of an inventory into a folder; return the answers, and the file of each by name.
 
-    `data` is more host data for the run.
+    `data` is additional host data for the run.
     """
     from numaforge.commands.over_inventory import ask_all
     from numaforge.roles.topology import CAPTURED
@@ -110,7 +110,7 @@ def captured_hosts(
 
 
 def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data: Sequence[str]) -> ExitCode:
-    """Save the snapshot of each host in a folder, and say why there is none of the others."""
+    """Save each host's snapshot in a folder, and print why others have none."""
     if folder is None or folder == "-":
         raise click.UsageError("the snapshots of an inventory go into a folder: --to DIR")
     if data:
@@ -119,7 +119,7 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
     if place.exists() and not place.is_dir():
         raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
     there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
-    if not os.access(there, os.W_OK | os.X_OK):  # said before any host is asked
+    if not os.access(there, os.W_OK | os.X_OK):  # checked before any host is asked
         raise HostError("cannot be written", where=folder, remedy="name another folder: --to DIR")
     from numaforge.report.hostnames import folded, grouped_by_reason
 
@@ -134,7 +134,7 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
 
 
 def captured(host: str, data: Sequence[str]) -> Snapshot:
-    """Return what a host says about itself; `data` has KEY=VALUE for pyinfra. Raises HostError."""
+    """Return a host's snapshot; `data` has KEY=VALUE pairs for pyinfra. Raises HostError."""
     return asked_of(host, data, _capture, f"asking {host}")
 
 
@@ -147,9 +147,9 @@ def _capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
 def asked_of(
     host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer], what: str
 ) -> Answer:
-    """Return what a host answers; `ask` gets its name and what pyinfra needs to connect. Raises HostError.
+    """Return a host's answer; `ask` gets its name and pyinfra's connection data. Raises HostError.
 
-    `what` is said while the host is waited for.
+    `what` is shown while waiting for the host.
     """
     name, connection = address(host)
     for entry in data:
@@ -157,9 +157,9 @@ def asked_of(
         if not key or not equals:
             raise click.BadParameter(f"{entry!r} is not KEY=VALUE", param_hint="--data")
         connection[key] = _checked(key, value)
-    from numaforge import lean_start  # it patches this process, which a mistake in the arguments leaves alone
+    from numaforge import lean_start  # patches this process: only once the arguments are valid
 
-    lean_start.begin()  # before the sign of life: gevent does not find a thread that it has not begun
+    lean_start.begin()  # before the spinner: gevent does not find a thread that it has not started
     with progress(what), _log_of_pyinfra() as log:
         try:
             return ask(name, connection)
@@ -188,7 +188,7 @@ def _why(reasons: Sequence[str]) -> str:
 
 @contextmanager
 def _log_of_pyinfra() -> Iterator[list[str]]:
-    """Collect what pyinfra logs instead of printing it, so that a failure stays one message."""
+    """Collect pyinfra's log lines instead of printing them, so that a failure stays one message."""
     import logging
 
     lines: list[str] = []
@@ -205,7 +205,7 @@ def _log_of_pyinfra() -> Iterator[list[str]]:
 def address(host: str) -> tuple[str, dict[str, str | int]]:
     """Split `user@name:port` into pyinfra's name and data; the names of other connectors stay whole.
 
-    Raises BadParameter for what is no host's name.
+    Raises BadParameter for an invalid host name.
     """
     if host.startswith("@"):
         return host, {}
@@ -229,7 +229,7 @@ def address(host: str) -> tuple[str, dict[str, str | int]]:
 
 
 def _checked(key: str, value: str) -> str | int:
-    """Return host data as pyinfra takes it: a text, a number, or True and False."""
+    """Return a value of host data in the type that pyinfra takes: a text, a number or a boolean."""
     from numaforge.hosts.host_data import mistakes_in, not_known
 
     place = f"--data {key}"

@@ -20,7 +20,7 @@ from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
 from numaforge.report.check import DOCUMENTS, as_text
 from numaforge.report.terminal import echo_text, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.kubelet.findings import Report
     from numaforge.topology.model import KubeletInstall, NodeTopology
@@ -102,7 +102,7 @@ def _as_it_is(
     from numaforge.topology.model import why_no_version
 
     installed = topology.kubelet
-    # A configuration given by name is judged by what is given with it, unless it is the node's own now.
+    # A file named on the command line does not inherit the node's drop-ins and flags, except with --live.
     inherited = installed if live or config is None else None
     version = kubelet_version or (installed.version if installed else None)
     if version is None:

@@ -1,4 +1,4 @@
-"""`numaforge cluster`: what schedulers and other systems of a cluster are told of nodes."""
+"""`numaforge cluster`: what schedulers and other systems of a cluster read about nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from numaforge.commands.options import login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, echo_text, remark, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numaforge.schedulers.systems import Folder
 
 _LINK = re.compile(r"[\w.~:/?\[\]@!$&()*+,;=%-]+", re.ASCII)
-"""What a URL is made of before its fragment; no quote ends the YAML that it stands in."""
+"""The characters of a URL before its fragment; no quotes, which could end the YAML string around it."""
 
 _DRA = "dra"
 SYSTEMS = (
@@ -48,7 +48,7 @@ SYSTEMS = (
     "network-operator",
     "amd-gpu-operator",
 )
-"""The names of what `numaforge.schedulers.systems` has, for --help and completion."""
+"""The names of the systems in `numaforge.schedulers.systems`, for --help and completion."""
 
 
 @click.group()
@@ -114,7 +114,7 @@ def generate(
 def _all_served(
     sources: tuple[str, ...], profile: str | None, kubelet_version: str | None
 ) -> tuple[list[ServedNode], int]:
-    """Return the machines as their plans make them, and the exit code of those that cannot be planned."""
+    """Return the machines as their plans make them, and the exit code for those that cannot be planned."""
     if not sources:
         raise click.UsageError("name machines: files, a folder of snapshots, ready machines, hosts")
     found = answers_of(each_named(sources), lambda name: _served(name, profile, kubelet_version))
@@ -268,7 +268,7 @@ def verify(
 
 
 def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[Deviation], int, list[str]]:
-    """Return what differs of a system's live objects, how many were looked at, and the kinds not served."""
+    """Return the deviations of a system's live objects, how many were compared, and the kinds not served."""
     from numaforge.schedulers.kubectl_get import Kubectl, identity
     from numaforge.schedulers.live import deviations
 

@@ -22,7 +22,7 @@ from numaforge.commands.options import WITHIN_SECONDS, login_options, output_opt
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain, echo, remark, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.explain.candidates import GivenMachine
     from numaforge.explain.claims import ClaimWorld
@@ -113,7 +113,7 @@ def explain(
 
 
 def _is_name(pod: str) -> bool:
-    """Say whether a pod of a cluster is named, and no file. Raises UsageError for neither."""
+    """Whether `pod` names a pod of a cluster, not a file. Raises UsageError for neither."""
     if pod == "-" or Path(pod).exists() or pod.endswith((".yaml", ".yml", ".json")):
         return False
     if pod.count("/") != 1 or not all(pod.split("/")):
@@ -124,7 +124,7 @@ def _is_name(pod: str) -> bool:
 def _workloads(
     pod: str, subject: LivePod | None, cluster: LiveCluster | None
 ) -> tuple[tuple[Workload, ...], ClaimWorld]:
-    """Return what is to be placed, and the objects of claims that file and cluster have."""
+    """Return the workloads to place, and the claim objects of the file and the cluster."""
     from numaforge.commands.inputs import yaml_documents
     from numaforge.explain.claims import ClaimWorld, claim_world
     from numaforge.explain.workload import workloads_of
@@ -138,7 +138,7 @@ def _workloads(
 
 
 def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
-    """Return the objects of claims as kubectl gets them; where it may not, what is claimed is not known."""
+    """Return the claim objects that kubectl gets; where it fails, claims are unknown."""
     from numaforge.explain.claims import ClaimWorld, claim_world
     from numaforge.schedulers.kubectl_get import Kubectl
 
@@ -150,7 +150,7 @@ def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
 
 
 def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]) -> LiveCluster:
-    """Return the cluster as a file has it, else as kubectl gets it; with the PodGroup of a pod in it."""
+    """Return the cluster saved in a file, else as kubectl gets it, with the PodGroup of `pod`."""
     from numaforge.commands.inputs import MOST_CLUSTER_MIB
     from numaforge.explain.cluster import group_stubs, read_cluster
     from numaforge.given import read_json
@@ -171,7 +171,7 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
 
 
 def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> Iterator[str]:
-    """Yield the machines that are named; those of inventories are captured into a folder."""
+    """Yield the named machines; the hosts of inventories are captured into `folder`."""
     from numaforge.commands.capture import captured_hosts, inventories_of
     from numaforge.rollout.names import ANSWER_SECONDS
 
@@ -267,7 +267,7 @@ def _as_it_is(
 
 
 def _given(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine:
-    """Return a machine with what its Node has when its plan is carried out: labels, and what claims find."""
+    """Return a machine with its Node's labels and claim objects once its plan is carried out."""
     from numaforge.explain.candidates import GivenMachine
     from numaforge.explain.node_claims import as_planned
 
@@ -277,7 +277,7 @@ def _given(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine
 
 
 def _held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:
-    """Return which container had which device when the machine was looked at; None where none says."""
+    """Return the devices that each pod's containers held at capture, by resource; None where unknown."""
     if machine.device_holders is None:
         return None
     held: dict[str, dict[str, dict[str, set[str]]]] = {}

@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 from numaforge.errors import ExitCode, NumaforgeError
 
 COMPLETE = "_NUMAFORGE_COMPLETE"
-"""The variable in which the shell's script says what it wants: `bash_complete`, `zsh_source` and so on."""
+"""The variable with the request of the shell's script: `bash_complete`, `zsh_source` and so on."""
 
 _PLACES = {
     "bash": "~/.local/share/bash-completion/completions/numaforge",
@@ -36,7 +36,7 @@ def completion(shell: str) -> None:
 
 
 def complete(program: click.Command, asked: str) -> int:
-    """Answer the shell's script: print what completes the words in its variables; return the exit code."""
+    """Print what completes the words in the shell script's variables, and return the exit code."""
     from click.shell_completion import shell_complete
 
     if asked.endswith("_complete") and not os.environ.keys() >= {"COMP_WORDS", "COMP_CWORD"}:

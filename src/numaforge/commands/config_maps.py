@@ -1,4 +1,4 @@
-"""Commands that write a ConfigMap with labels of Nodes that choose from it."""
+"""What commands share that write a ConfigMap and the Node labels that choose from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from numaforge.commands.options import Command, offered, output_option
 from numaforge.errors import HostError, PlanError
 from numaforge.report.terminal import save, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Handed:
-    """Which plans leave their GPUs to a manager, and what to say where no host of an inventory does."""
+    """Which plans leave their GPUs to a manager, and the error where no host of an inventory does."""
 
     leaves: Callable[[NodePlan], bool]
     none: str
@@ -40,7 +40,7 @@ class Handed:
 def config_map_options(
     name: str, namespace: str = "gpu-operator", what: str = "ConfigMap"
 ) -> Callable[[Command], Command]:
-    """Offer `--name` and `--namespace` of what a command writes, with their defaults."""
+    """Offer `--name` and `--namespace` of the written object, with their defaults."""
     return offered(
         click.option("--name", default=name, show_default=True, help=f"The {what}'s name."),
         click.option("--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."),
@@ -48,7 +48,7 @@ def config_map_options(
 
 
 def handing_options(name: str, namespace: str = "gpu-operator") -> Callable[[Command], Command]:
-    """Offer what a ConfigMap for a manager of GPUs is made of: machines or an inventory, and its place."""
+    """Offer the options of a ConfigMap for a GPU manager: machines or an inventory, name and namespace."""
     return offered(
         machine_argument("MACHINE...|INVENTORY", nargs=-1, required=True),
         click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit."),
@@ -65,10 +65,10 @@ def handed_machines(
     kubelet_version: str | None,
     handed: Handed,
 ) -> list[tuple[NodePlan, NodeTopology]]:
-    """Return the plans and machines that a ConfigMap is for: those that are named, or an inventory's hosts.
+    """Return the plans and machines for a ConfigMap: the named ones, or an inventory's hosts.
 
-    Raises HostError, naming them, where hosts of an inventory cannot be asked or planned, and PlanError where
-    none of them leaves its GPUs to the manager.
+    Raises HostError with the names of hosts that cannot be asked or planned, and PlanError where no host of
+    an inventory leaves its GPUs to the manager.
     """
     if inventories := inventories_of(sources, limits):
         if len(sources) > 1 or profile or kubelet_version:
@@ -80,7 +80,7 @@ def handed_machines(
 def say_manifests(
     manifests: Sequence[object], labels: Mapping[str, Mapping[str, str]], output: str, /, **document: object
 ) -> None:
-    """Print manifests, and by host the labels that choose among them, as comments.
+    """Print manifests, with each host's labels that choose among them as comments.
 
     As JSON, print `document` with the labels beside it.
     """

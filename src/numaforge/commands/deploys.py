@@ -1,4 +1,4 @@
-"""The deploy that a command carries out on hosts."""
+"""The deploy that a command runs on hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numaforge.resources import deploy_dir
 
 
 def deploy_file(named: str | None) -> Path:
-    """Return the deploy that is named, else deploys/site.py: that of this folder, else the package's.
+    """Return the named deploy, else deploys/site.py of this folder, else the package's.
 
     Raises NumaforgeError where there is no such file.
     """

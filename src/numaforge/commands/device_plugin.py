@@ -1,4 +1,4 @@
-"""The commands about NVIDIA's device plugin, none of which needs a cluster."""
+"""The commands for NVIDIA's device plugin; they need no cluster."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from numaforge.errors import ExitCode
 from numaforge.report.terminal import show, show_json
 from numaforge.report.wording import counted
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.report.difference import Unlike
     from numaforge.roles.node import NodePlan
@@ -65,7 +65,7 @@ def diff(
 def _now_and_with_image(
     source: str, image: str, profile: str | None, kubelet_version: str | None
 ) -> list[dict[str, Any]]:
-    """Return the plan that a machine has, and the one that it would make of itself with an image."""
+    """Return a machine's current plan, and the one that it would make for itself with an image."""
     from numaforge.roles.document import to_document
     from numaforge.roles.node import NodePlan
 
@@ -77,7 +77,7 @@ def _now_and_with_image(
 
 
 def _comparable(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
-    """Return what can be compared of a source, by kind: its machine, its plan."""
+    """Return the comparable documents of a source by kind: its machine, its plan."""
     from numaforge.roles.document import to_document as plan_document
     from numaforge.topology.document import to_document as topology_document
 
@@ -98,7 +98,7 @@ def _source(
 
 
 def _column_names(left: str, right: str) -> tuple[str, str]:
-    """What stands above the columns: file names without their folders, where they differ."""
+    """Return the column headings: file names without folders where these differ, else the given names."""
     short = Path(left).name, Path(right).name
     return short if short[0] != short[1] else (left, right)
 
@@ -127,7 +127,7 @@ def _show_differences(kind: str, found: list[Unlike], names: tuple[str, str]) ->
 
 
 def _entry_of_one_side(one: Unlike) -> tuple[str | None, bool]:
-    """The list of an entry that one side alone has, and which side: such entries are counted, not listed."""
+    """Return the list of an entry that one side lacks, and whether the left does; these are only counted."""
     if isinstance(one.right if one.left is None else one.left, dict) and None in (one.left, one.right):
         return one.path.rpartition("[")[0], one.left is None
     return None, False

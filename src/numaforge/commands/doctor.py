@@ -1,4 +1,4 @@
-"""`numaforge doctor`: is everything there that a run will need."""
+"""`numaforge doctor`: whether everything is there that a run needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, screen, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.commands.over_inventory import Answers
     from numaforge.preflight import Check
@@ -52,7 +52,7 @@ def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
 def _looked(
     inventory: str | None, limits: tuple[str, ...]
 ) -> tuple[dict[str, tuple[Check, ...]], frozenset[str]]:
-    """Return what was found of each place, and the hosts that have not answered."""
+    """Return the checks of each place, and the hosts that did not answer."""
     from numaforge.commands.over_inventory import ask_all
     from numaforge.preflight.host import is_joined
     from numaforge.preflight.runner import runner_checks
@@ -86,7 +86,7 @@ def _cluster(answers: Answers | None, joined: bool) -> tuple[Check, ...]:
 
 
 def _options(answers: Answers | None) -> RolloutOptions:
-    """Return how to reach the cluster by what the inventory says of it."""
+    """Return the inventory's options for reaching the cluster."""
     from numaforge.commands.rollout.options import LOGIN
     from numaforge.commands.rollout.preflight import agreed
     from numaforge.rollout.options import read_options
@@ -116,7 +116,7 @@ def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
 
 
 def _racks(answers: Answers) -> tuple[Check, ...]:
-    """Return what the trays of a rack would not agree in after a run."""
+    """Return a check for each disagreement that the trays of a rack would have after a run."""
     from numaforge.findings import Severity
     from numaforge.preflight import Check
     from numaforge.report.racks import disagreement_text
@@ -139,7 +139,7 @@ def _racks(answers: Answers) -> tuple[Check, ...]:
 
 
 def _changed(why: str | None) -> tuple[Check, ...]:
-    """Return a warning of GPUs' memory that has changed hands since the plan that a host has."""
+    """Return a warning where the GPU memory mode has changed since the plan that a host has."""
     from numaforge.findings import Severity
     from numaforge.preflight import Check
 
@@ -147,7 +147,7 @@ def _changed(why: str | None) -> tuple[Check, ...]:
 
 
 def _refused(name: str, why: str) -> Check:
-    """Return an error of what a host is refused for: its first line, and the way out in those below."""
+    """Return a refusal as an error: its first line is what was found, the lines below are the remedy."""
     from numaforge.findings import Severity
     from numaforge.preflight import Check
 

@@ -13,7 +13,7 @@ from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import remark, show, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -118,7 +118,7 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
         name = scenario.topology.hostname or named or "this machine"
         alike: object = kind_of(scenario)
         if given.claims.slices is not None:
-            alike = alike, named  # a ResourceSlice is one node's
+            alike = alike, named  # a ResourceSlice belongs to one node
         empty = scenario.node()
         unknown |= dict.fromkeys(
             note for shape in given.load.shapes for note in claims_not_known(empty, shape.pod)
@@ -156,7 +156,7 @@ def _nodes_named(topologies: tuple[str, ...]) -> Iterator[tuple[str | None, int]
 
 
 def _only_pod(path: str) -> tuple[Pod, ClaimWorld]:
-    """Return the pod in a file, and the objects of claims beside it."""
+    """Return the only pod in a file, and the claim objects beside it."""
     from numaforge.commands.inputs import read_pods
 
     given = read_pods([path])

@@ -56,9 +56,9 @@ def init(folder: Path, hosts: tuple[str, ...], user: str, profile: str) -> None:
 
 
 def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str, str]:
-    """Return the text of each file of the folder, by its path below it.
+    """Return the text of each file by its path in the folder.
 
-    Raises NumaforgeError for a name that no host has, and for a profile that is not a ready one.
+    Raises NumaforgeError for an invalid host or user name, and where there is no such ready profile.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -83,7 +83,7 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
         keep_trailing_newline=True,
         trim_blocks=True,
     )
-    environment.filters["quoted"] = json.dumps  # of texts and whole numbers, Python reads what JSON writes
+    environment.filters["quoted"] = json.dumps  # JSON's texts and whole numbers are valid Python
     values = {
         "hosts": list(named.items()),
         "host": next(iter(named), EXAMPLE_HOST),
@@ -99,7 +99,7 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
 
 
 def _named(hosts: Sequence[str], user: str) -> dict[str, dict[str, str | int]]:
-    """Return the data of each host by its name: who logs in, and on which port, where they are given."""
+    """Return the data of each host by its name: ssh_user and ssh_port where given."""
     found: dict[str, dict[str, str | int]] = {}
     for given in hosts:
         try:
@@ -130,7 +130,7 @@ def _named(hosts: Sequence[str], user: str) -> dict[str, dict[str, str | int]]:
 def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
     """Write a folder with these files, all of them or none.
 
-    Raises NumaforgeError where there is something already.
+    Raises NumaforgeError unless the folder is new, or empty and not the current one.
     """
     _refuse_what_is_there(folder)
     target = folder.resolve()
@@ -141,7 +141,7 @@ def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
             file = staged / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        staged.rename(target)  # takes the place of an empty folder only
+        staged.rename(target)  # replaces an empty folder only
     except OSError as error:
         raise NumaforgeError(f"cannot be written: {error.strerror}", where=str(folder)) from error
     finally:

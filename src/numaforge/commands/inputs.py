@@ -1,4 +1,4 @@
-"""Read what commands about a kubelet are given: configuration, pods, devices, state files."""
+"""Read the input of commands about a kubelet: configuration, pods, devices, state files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology
 
 MOST_PODS = 10_000
-"""How many pods of one document are judged. A node of Kubernetes runs some hundreds."""
+"""The most pods of one document. A node of Kubernetes runs some hundreds."""
 
 MOST_CLUSTER_MIB = 256
-"""How large a file may be in which a cluster is saved: 300 nodes with 50 pods each have 150 MiB."""
+"""The largest file of a saved cluster: 300 nodes with 50 pods each have 150 MiB."""
 
 MOST_DEVICES = 4096
-"""How many devices of one resource are judged: 16 GPUs of 256 replicas."""
+"""The most devices of one resource: 16 GPUs with 256 replicas each."""
 
 _OF_KUBERNETES = re.compile("^(apiVersion|kind):", re.MULTILINE)
 _STATE_FILES = {
@@ -39,9 +39,9 @@ _STATE_FILES = {
 def read_config(
     path: str | None, drop_in: str | None, flags: Sequence[str], version: str | None, topology: NodeTopology
 ) -> Report:
-    """Return what `check` says of the file at `path`, else of the configuration that the machine has.
+    """Return the report of `check` on the file at `path`, else on the machine's own configuration.
 
-    Raises KubeletConfigError, with the kubelet's words, for one that it would not start with on this machine.
+    Raises KubeletConfigError, with the kubelet's message, where it would not start with it on this machine.
     """
     from numaforge.kubelet.config.loading import below
     from numaforge.kubelet.findings import require_start
@@ -69,7 +69,7 @@ def read_config(
 def read_settings(path: str) -> str:
     """Return the text of a kubelet's configuration.
 
-    Raises KubeletConfigError for a plan and for a machine.
+    Raises KubeletConfigError for a file with a plan or a machine.
     """
     text = read_text(path, error=KubeletConfigError)
     if given := _ours(text):
@@ -84,7 +84,7 @@ def read_settings(path: str) -> str:
 
 
 def _ours(text: str) -> tuple[str, str] | None:
-    """Return what a document of numaforge's is, and the option that takes it."""
+    """Return whether a document is a plan or a machine of numaforge, and the option that takes it."""
     from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
     from numaforge.snapshot.model import KIND
     from numaforge.topology.saved import is_plan
@@ -96,7 +96,7 @@ def _ours(text: str) -> tuple[str, str] | None:
             return None
         else:
             document = read_yaml(text, "")
-    except (NotJsonError, NumaforgeError):  # the kubelet has its own words for it
+    except (NotJsonError, NumaforgeError):  # left to the kubelet's own error
         return None
     if is_plan(document):
         return "plan", "--plan"
@@ -105,18 +105,18 @@ def _ours(text: str) -> tuple[str, str] | None:
 
 
 def read_drop_ins(folder: str) -> dict[str, str]:
-    """Return the texts below the folder of --config-dir by their relative paths."""
+    """Return the texts below the folder of --config-dir by relative path."""
     root = Path(folder)
     if not root.is_dir():
         raise KubeletConfigError("not a folder", where=folder, remedy="name the folder of --config-dir")
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    # The kubelet opens no others.
+    # The kubelet opens only .conf files.
     texts = {path: read_text(path, error=KubeletConfigError) for path in files if path.suffix == ".conf"}
     return {str(path.relative_to(root)): texts.get(path, "") for path in files}
 
 
 def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
-    """Return the kubelet's state files below its root directory, by name; `required` wants one at least."""
+    """Return the kubelet's state files below its root directory, by name; raise NumaforgeError for none if `required`."""
     present = {name: Path(folder) / place for name, place in _STATE_FILES.items()}
     found = {name: read_text(path) for name, path in present.items() if path.is_file()}
     if required and not found:
@@ -132,7 +132,7 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
     """Return the devices that a JSON or YAML file lists by resource name, for this machine.
 
     Raises NumaforgeError for a name that no device plugin may register, for NUMA nodes that the machine does
-    not have, and for more devices than are judged.
+    not have, and for more than MOST_DEVICES devices.
     """
     from numaforge.kubelet.admission.device_manager import DeviceError, read_inventory
     from numaforge.kubelet.admission.pod import is_extended
@@ -166,17 +166,17 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
 
 @dataclass(frozen=True)
 class GivenPods:
-    """What files hold: pods in their order, with a pod's name where one is removed; and objects of claims."""
+    """What files hold: pods in order, the name of a pod where one is removed, and claim objects."""
 
     operations: tuple[Pod | str, ...]
     claims: ClaimWorld
 
 
 def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
-    """Return the pods in YAML files, the documents `remove: NAME`, and what claims find.
+    """Return the pods and `remove: NAME` documents in YAML files, and the claim objects.
 
-    Pods without a name are called after their file. Lists are unfolded; with `replicas`, a Deployment of
-    three is three pods. Raises NumaforgeError for anything that holds no pod, and is no object of claims.
+    Pods without a name are named after their file. Lists are expanded; with `replicas`, a Deployment of three
+    is three pods. Raises NumaforgeError for a document that holds no pod and is no claim object.
     """
     from numaforge.explain.claims import claim_world
 
@@ -190,7 +190,7 @@ def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
 def _operations(
     paths: Sequence[str], objects: list[Mapping[str, Any]], *, replicas: bool
 ) -> Iterator[Pod | str]:
-    """Yield pods, and names of those that are removed; objects of claims are added to `objects`."""
+    """Yield pods, and the names of removed ones; claim objects are added to `objects`."""
     from numaforge.explain.claims import is_of_claims
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.pod import UNNAMED

@@ -1,8 +1,7 @@
 """The machine that a command looks at: this one, or the one that is named.
 
-One name means the same everywhere: `-` and a file are a snapshot, a topology or a plan, a folder is a
-captured root, then come the ready machines of the package; everything else is a host, as `numaforge capture`
-takes it.
+A name means the same everywhere: `-` and a file are a snapshot, a topology or a plan; a folder is a captured
+root; then come the ready machines of the package; everything else is a host, as for `numaforge capture`.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from numaforge.given import MOST_MIB, read_json
 from numaforge.ordering import natural
 from numaforge.report.terminal import step
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.snapshot import Snapshot
     from numaforge.topology.model import NodeTopology
 
 
-_NAMED = "numaforge.machine"  # where --machine waits for the argument that it stands for
+_NAMED = "numaforge.machine"  # where the context keeps --machine for the argument
 _HELP = "A snapshot, a topology, a folder, a ready machine such as dgx-h100, or a host."
 
 
 def _machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of ready machines that begin so; where none does, the shell completes files."""
+    """Return the ready machines that start with `incomplete`; without one, the shell completes files."""
     from numaforge.topology.ready import ready_machines
 
     names = [name for name in ready_machines() if name.startswith(incomplete)]
@@ -45,7 +44,7 @@ def _machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
 
 
 def machine_option(*names: str, help: str = _HELP, **settings: Any) -> Callable[[Command], Command]:  # noqa: A002 (click's word)
-    """Offer `--machine`, with `names` of click's, to a command whose arguments are something else."""
+    """Offer `--machine`, with click's `names`, to a command whose arguments are not machines."""
     given = {"metavar": "MACHINE", "type": click.Path(), "shell_complete": _machines, "help": help}
     return click.option("--machine", *names, **{**given, **settings})
 
@@ -116,9 +115,9 @@ T = TypeVar("T", bound=_OfHost)
 
 @dataclass(frozen=True)
 class OfMachines(Generic[T]):
-    """What is found of several machines, by the names to show, and why nothing is of the others.
+    """The answers of several machines by the name to show, and why the others gave none.
 
-    `code` is the exit code as far as it goes by the others.
+    `code` is the exit code for the others.
     """
 
     found: list[tuple[str, T]]
@@ -127,7 +126,7 @@ class OfMachines(Generic[T]):
 
 
 def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> OfMachines[T]:
-    """Return what is found of each machine, shown with its host's name where no other one has that."""
+    """Return the answer of each machine, under its host name where that is unique."""
     found: dict[str, T] = {}
     failed: dict[str, NumaforgeError] = {}
     for name in names:
@@ -155,7 +154,7 @@ root_option = click.option(
 
 
 def _profiles(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of ready profiles that begin so; where none does, the shell completes files."""
+    """Return the ready profiles that start with `incomplete`; without one, the shell completes files."""
     from numaforge.profile import ready_profiles
 
     names = [name for name in ready_profiles() if name.startswith(incomplete)]
@@ -181,7 +180,7 @@ planning_options = offered(
 def machine_and_plan(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan | None]:
-    """Return the machine as it is with its plan, and the plan that was given, made or found on it."""
+    """Return the machine with its plan's offline CPUs and GPU memory mode, and the plan itself, if any."""
     from numaforge.roles.gpu_memory.plan import in_mode
     from numaforge.roles.offline.plan import taken_offline
     from numaforge.topology.model import NodeTopology
@@ -217,7 +216,7 @@ def plan_or_machine(source: str) -> NodePlan | NodeTopology:
 
 
 def plan_of(machine: NodeTopology, profile: str | None, kubelet_version: str | None) -> NodePlan | None:
-    """Return the plan that a profile gives to a machine, else the one that the host has."""
+    """Return the plan that a profile gives to a machine, else the one saved on it."""
     if profile is None and kubelet_version is not None:
         raise click.UsageError("--kubelet-version says for which kubelet --profile plans: give both")
     return _plan_of(machine) if profile is None else plan_with(machine, profile, kubelet_version)
@@ -226,7 +225,7 @@ def plan_of(machine: NodeTopology, profile: str | None, kubelet_version: str | N
 def planned_machine(
     source: str, profile: str | None, kubelet_version: str | None
 ) -> tuple[NodeTopology, NodePlan]:
-    """Return the machine in a file, and the plan that the file is or holds, or that a profile gives to it."""
+    """Return a machine and its plan: the file itself, the one saved in it, or the profile's."""
     machine, planned = machine_and_plan(source, None, profile, kubelet_version)
     if planned is None:
         raise click.UsageError(f"{source} holds no plan: --profile says what to plan")
@@ -236,7 +235,7 @@ def planned_machine(
 def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB) -> NodeTopology:
     """Return the machine named `source`, in the folder `root`, else this machine.
 
-    A file that is larger than `most_mib` is refused.
+    A file larger than `most_mib` MiB is refused.
     """
     from numaforge.topology import read_topology
 
@@ -252,7 +251,7 @@ def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB
 
 
 def is_file(source: str) -> bool:
-    """Say whether a machine is named by its file. Raises NumaforgeError for a file that is not there."""
+    """Whether `source` is a file or `-`. Raises NumaforgeError for a missing file."""
     if source == "-" or (os.path.lexists(source) and not Path(source).is_dir()):
         return True
     if not Path(source).is_dir() and _names_a_file(source):
@@ -265,7 +264,7 @@ def is_file(source: str) -> bool:
 
 
 def _names_a_file(source: str) -> bool:
-    """Say whether what is not there was meant to be a file, and no host."""
+    """Whether a name that does not exist was meant to be a file, not a host."""
     return source.endswith((".json", ".xz")) or (os.sep in source and not source.startswith("@"))
 
 
@@ -290,7 +289,7 @@ def _machine_called(name: str) -> NodeTopology:
 
 
 def _or_ready(name: str) -> str:
-    """Return the ready machine that is spelt like a name, else that there are some."""
+    """Return a hint: the ready machine with a similar name, else that there are ready machines."""
     from difflib import get_close_matches
 
     from numaforge.topology.ready import ready_machines
@@ -301,7 +300,7 @@ def _or_ready(name: str) -> str:
 
 
 def snapshot_of(source: str | None, root: str | None) -> Snapshot:
-    """Return the snapshot of the folder `root`, else of this machine; there must be no `source` then."""
+    """Return the snapshot of the folder `root`, else of this machine; raises UsageError for a `source`."""
     from numaforge.snapshot import from_local, from_root
 
     if source is not None:
@@ -310,7 +309,7 @@ def snapshot_of(source: str | None, root: str | None) -> Snapshot:
 
 
 def _document(source: str, most_mib: int = MOST_MIB) -> object:
-    """Return what a JSON file holds."""
+    """Return the content of a JSON file."""
     remedy = "give what `numaforge capture`, or `topology` or `plan` with -o json, has written"
     with step(f"reading {source}"):
         return read_json(source, most_mib=most_mib, remedy=remedy)
@@ -325,7 +324,7 @@ def _machine_in(document: object, source: str) -> NodeTopology:
 
 
 def _plan_of(machine: NodeTopology) -> NodePlan | None:
-    """Return the plan that is saved on a machine, if one is."""
+    """Return the plan saved on a machine, if any."""
     from numaforge.roles.document import loads
     from numaforge.snapshot import catalogue
 
@@ -342,7 +341,7 @@ def _located(place: str) -> Iterator[None]:
 
 
 def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
-    """Return the plan that a profile gives to a machine."""
+    """Return the plan that a profile, or an image's own, gives to a machine."""
     from numaforge.planning.node import plan_node
     from numaforge.profile import load_profile
 
@@ -356,7 +355,7 @@ def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) 
 
 
 def is_image_root(named: str) -> bool:
-    """Say whether a name is that of the root of an image whose nodes plan themselves."""
+    """Whether `named` is the root of an image whose nodes plan themselves."""
     if not Path(named).is_dir():
         return False
     from numaforge.first_boot.chosen import is_image

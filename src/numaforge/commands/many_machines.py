@@ -1,4 +1,4 @@
-"""Read many machines, and audit each by itself: saved ones in a process for each core, hosts together."""
+"""Read and audit many machines: saved ones in one process per core, hosts all at once."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from numaforge.rollout.program import every_core
 from numaforge.topology.model import NodeTopology
 
 MOST_MIB = 16
-"""How large a snapshot may be: more than ten times the largest of tests/machines."""
+"""The largest snapshot: more than ten times the largest of tests/machines."""
 
-_FORK = multiprocessing.get_context("fork")  # what is imported already is not imported again
-_FEW = 8  # machines that are read before other processes would have begun
+_FORK = multiprocessing.get_context("fork")  # keeps the modules that are imported already
+_FEW = 8  # this few machines are read faster than processes start
 _MOST_PORTRAITS = 40
-# What a picture shows of a machine, by the rules that compare it.
+# The rules that compare what a picture shows.
 _DRAWN = ("NA110", "NA111", "NA113", "NA120", "NA121", "NA122", "NA125", "NA140", "NA145", "NA146", "NA164")
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a machine comes from; None is this machine. `host` is its name in an inventory."""
+    """Where a machine comes from; `named` None is this machine, `host` its name in an inventory."""
 
     named: str | None
     host: str | None = None
 
     @property
     def called(self) -> str:
-        """The name of a machine that does not tell its own."""
+        """The name of a machine whose own name is unknown."""
         if self.host or self.named is None:
             return self.host or "this machine"
         name = Path(self.named).name if is_saved(self.named) else self.named
@@ -58,9 +58,9 @@ class Source:
 
 @dataclass(frozen=True)
 class ManyMachines:
-    """What was read of each machine by the name to show, why the others were not, and where all are from.
+    """The audited machines by the name to show, the failures of the others, and the sources of all.
 
-    `kept` are machines that are not saved in a file.
+    `kept` has the machines that are not saved in a file.
     """
 
     read: Mapping[str, AuditedMachine]
@@ -70,16 +70,16 @@ class ManyMachines:
 
     @property
     def refused(self) -> str | None:
-        """Why the only machine that is named cannot be read, where that is no host that does not answer."""
+        """Why the only named machine cannot be read; None for an unreachable host or one of an inventory."""
         if self.read or len(self.failed) != 1:
             return None
         (name, failed), *_ = self.failed.items()
         return None if failed.unreachable or self.sources[name].host else failed.reason
 
     def portraits(self, audit: FleetAudit) -> list[Portrait]:
-        """Return a picture of each look that machines have, at most 40: those of the most machines.
+        """Return a picture for each group of machines that look alike, for the 40 largest groups.
 
-        What was saved is read again for it; nothing is asked of a host again.
+        Saved machines are read again for it; hosts are not asked again.
         """
         alike: dict[object, list[str]] = {}
         for make, names in audit.makes.items():
@@ -113,14 +113,14 @@ def _drawn(machine: NodeTopology) -> str:
 
 
 def is_saved(named: str) -> bool:
-    """Say whether a file is named, and no host, folder or ready machine."""
+    """Whether `named` is a file, not a host, folder or ready machine."""
     return named != "-" and Path(named).is_file()
 
 
 def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, within_s: int) -> ManyMachines:
-    """Return what was read of each machine that is named; the snapshots of an inventory go into `folder`.
+    """Read and audit the named machines; the snapshots of an inventory go into `folder`.
 
-    Each of its hosts has `within_s` seconds to answer.
+    Each host of an inventory has `within_s` seconds to answer.
     """
     inventories = inventories_of(sources, limits)
     entries: list[_Entry] = []
@@ -138,7 +138,7 @@ def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, w
 
 @dataclass(frozen=True)
 class _Entry:
-    """What was read of a source, and the machine itself where reading it again would ask a host again."""
+    """The audit of a source, and the machine itself where reading it again would ask a host."""
 
     source: Source
     read: AuditedMachine | Failed
@@ -146,7 +146,7 @@ class _Entry:
 
 
 def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
-    """Return what was read by the host's own name where no other one has that, else by that of its source."""
+    """Return the entries by host name where that is unique; others, and inventories' hosts, by source."""
     told = [entry.read.hostname if isinstance(entry.read, AuditedMachine) else None for entry in entries]
     counts = Counter(told)
     named: dict[str, _Entry] = {}
@@ -165,7 +165,7 @@ def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
 def _captured(
     inventory: str, limits: Sequence[str], folder: Path, within_s: int
 ) -> tuple[list[Source], list[_Entry]]:
-    """Ask the hosts of an inventory, and return their snapshots and why there is none of the others."""
+    """Capture the hosts of an inventory; return their snapshots, and why others have none."""
     answers, files = captured_hosts(inventory, limits, folder, {ANSWER_SECONDS: within_s})
     found = [Source(file, name) for name, file in files.items()]
     failed = [
@@ -176,7 +176,7 @@ def _captured(
 
 
 def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
-    """Yield what was read of each source, in their order: saved ones by many processes, then the others."""
+    """Yield the audit of each source, in order; the saved ones are read first, by many processes."""
     read = _in_processes([place.named for place in places if place.named and is_saved(place.named)])
     for place in places:
         if place.named is not None and place.named in read:
@@ -186,7 +186,7 @@ def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
 
 
 def _asked(place: Source) -> _Entry:
-    """Return what is read of a host, a folder, a ready machine, standard input, or this machine."""
+    """Return the audit of a host, a folder, a ready machine, standard input, or this machine."""
     kept: list[NodeTopology] = []
 
     def look() -> NodeTopology:
@@ -201,7 +201,7 @@ def _read_file(path: str) -> AuditedMachine | Failed:
 
 
 def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
-    """Return what one machine is: whatever it says, it costs the others nothing."""
+    """Return the audit of one machine; an exception becomes its failure, and does not stop the others."""
     try:
         return audited(read())
     except NumaforgeError as error:
@@ -213,7 +213,7 @@ def _guarded(read: Callable[[], NodeTopology]) -> AuditedMachine | Failed:
 
 
 def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
-    """Return what is read of each file; one that ends its process is read again alone, and costs one line."""
+    """Return the audit of each file; one that kills its process is read again alone, and fails alone."""
     unique = list(dict.fromkeys(paths))
     if len(unique) <= _FEW or every_core() == 1:
         return {path: _read_file(path) for path in unique}
@@ -226,10 +226,10 @@ def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
 
 
 def _together(paths: Sequence[str], processes: int) -> dict[str, AuditedMachine | Failed]:
-    """Return what so many processes read; nothing of those that were left when one of them was ended."""
+    """Return the audits made by `processes` processes; without those left when a process was killed."""
     found: dict[str, AuditedMachine | Failed] = {}
     with ProcessPoolExecutor(processes, _FORK) as pool:
-        # They are forked here, before a thread turns the spinner.
+        # Processes fork here, before the spinner starts a thread.
         running = {path: pool.submit(_read_file, path) for path in paths}
         with progress(f"reading {counted(len(paths), 'machine')}") as show_far:
             for path, future in running.items():

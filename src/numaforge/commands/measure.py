@@ -1,4 +1,4 @@
-"""`numaforge measure`: does a machine give what its plan promises."""
+"""`numaforge measure`: whether a machine performs as its plan promises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numaforge.commands.options import GroupedOption, output_option
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import echo, progress, save, screen, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.measure.order import MeasureOrder
     from numaforge.measure.record import Measurement
@@ -120,7 +120,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Taken:
-    """What was measured by host, why the others were not, and which of those did not answer."""
+    """The measurements by host, why others have none, and which of those did not answer."""
 
     machines: Mapping[str, Measurement]
     failed: Mapping[str, str]
@@ -143,7 +143,7 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
     from numaforge.commands.capture import asked_of
 
     def ask(name: str, how: Mapping[str, str | int]) -> Measurement | None:
-        # With pyinfra, which has begun by now.
+        # Imports pyinfra, which lean_start has prepared by now.
         from numaforge.hosts.measuring import kept_of_host, measure_host
 
         return kept_of_host(name, how) if kept else measure_host(name, how, order)
@@ -153,9 +153,9 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
 
 
 def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
-    """Measure the hosts of an inventory, and have each keep what its siblings have.
+    """Measure the hosts of an inventory, and save each result with its siblings' figures on the host.
 
-    Those that `limits` leave out are asked for what they keep.
+    Hosts that `limits` leave out count with their last measurement.
     """
     from numaforge.commands.over_inventory import ask_all
     from numaforge.measure.order import KEPT, MEASURED, of_data
@@ -206,7 +206,7 @@ def _taken(answers: object) -> Taken:
 
 
 def _drained(kubeconfig: str) -> tuple[str, ...]:
-    """Return the Nodes that are cordoned, and from which no pod has to go any more."""
+    """Return the Nodes that are cordoned and have no pod left to drain."""
     from numaforge.rollout.drain import DrainSettings, sort_pods
     from numaforge.rollout.options import read_options
 

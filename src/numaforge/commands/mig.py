@@ -177,7 +177,7 @@ def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMig
 
 
 def _configs(file: str, config: str | None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
-    """Return the configs of a file, or the one that is asked for."""
+    """Return the configs of a file, or only the named one."""
     from numaforge.roles.mig.mig_parted import parse_config
 
     configs = parse_config(read_text(file), file)

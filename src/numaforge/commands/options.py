@@ -15,7 +15,7 @@ from numaforge.report import terminal
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 WITHIN_SECONDS = 120
-"""How long a host of an INVENTORY may take to answer, where only a look is taken at it."""
+"""How long a host of an INVENTORY may take to answer where it is only read."""
 
 OF_EVERY_COMMAND = "Options of every command"
 _VERBOSE = "Say on standard error what is done and how long it takes; -vv: what pyinfra says, too."
@@ -35,7 +35,7 @@ def offered(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
 def output_option(*formats: str, more: str = "", lines: bool = False) -> Callable[[Command], Command]:
     """Offer `-o`; the first format is the default, and `more` is added to its help.
 
-    A command whose JSON is one document prints it as YAML, too, and is told of `json` alone.
+    Where the JSON is one document, `yaml` is offered, too; the command then gets `json`.
     """
     twin = "json" in formats and "yaml" not in formats and not lines
     return click.option(
@@ -59,7 +59,7 @@ def file_option(metavar: str, written: str, *formats: str) -> Callable[[Command]
 
 
 def destination(to: str | None, output: str | None, *formats: str) -> tuple[str | None, str | None]:
-    """Return the file and the format. A file with `-o`, as it was before, is understood with a remark."""
+    """Return the file and the format; a file given with `-o` is accepted with a remark."""
     if output is None or output in formats:
         return to, output
     if to is not None:
@@ -86,7 +86,7 @@ def _documents_as(context: click.Context, _: click.Parameter, value: str) -> str
 
 
 class GroupedOption(click.Option):
-    """An option that `--help` shows below a heading of its own, apart from those that matter first."""
+    """An option that `--help` shows under its own heading, after the main options."""
 
     def __init__(self, *given: Any, heading: str, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -94,9 +94,9 @@ class GroupedOption(click.Option):
 
 
 def screen_options(command: click.Command) -> click.Command:
-    """Offer `--color`, `-q` and `-v` on a command and those below it; `report.terminal` knows what they mean.
+    """Offer `--color`, `-q` and `-v` on a command and those below it; `report.terminal` reads them.
 
-    An own `verbose` of a command stays, and shows more of its answer as well.
+    A command's own `verbose` stays, and also shows more of the answer.
     """
     if isinstance(command, click.Group):
         for each in command.commands.values():
@@ -137,7 +137,7 @@ _of_every_command = partial(GroupedOption, heading=OF_EVERY_COMMAND)
 
 
 def _format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the options that matter first, then the others below their headings."""
+    """Write the main options, then the others under their headings."""
     groups: dict[str, list[tuple[str, str]]] = {"Options": []}
     for each in command.get_params(context):
         default = OF_EVERY_COMMAND if "--help" in each.opts else "Options"
@@ -158,7 +158,7 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it is asked for: none waits for what the others need.
+    """A group that imports a command only when it is used.
 
     `names` are its commands in their order; each is a function in a module of its own in `package`, with `_`
     for `-` in both names.
@@ -180,7 +180,7 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         options = [option for each in self.get_params(ctx) for option in each.opts]
         near = [f"--{name}"] if f"--{name}" in options else get_close_matches(name, self.names, n=1)
-        if near:  # click knows those that were asked for before
+        if near:  # click knows only the commands that are imported already
             raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)
         return super().resolve_command(ctx, args)
 

@@ -18,14 +18,14 @@ from numaforge.report.terminal import detail, progress, remark, verbosity
 from numaforge.rollout.program import Command, ProgramRun, every_core, inventory_file, start
 
 _POLL_SECONDS = 0.2
-_NOTICES = "numaforge.notices"  # where a command's context keeps what was said of its inventory
+_NOTICES = "numaforge.notices"  # where a command's context keeps the printed notices
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What hosts told: each host's own data for roll-outs, its answer, or why there is none.
+    """The answers of hosts: each host's data for roll-outs, its answer, or why there is none.
 
-    Of those that `failed` some were `unreachable`.
+    `unreachable` are those of `failed` that did not answer.
     """
 
     settings: Mapping[str, object]
@@ -43,7 +43,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Connections:
-    """How each host is reached, and why those are not that are refused."""
+    """How each host is reached, and why others are refused."""
 
     found: Mapping[str, Mapping[str, Any]]
     refused: Mapping[str, str]
@@ -57,10 +57,10 @@ def ask_all(
     what: str,
     arguments: Sequence[str] = (),
 ) -> Answers:
-    """Run a function on every host, named `MODULE.FUNCTION`, and return the events of that kind.
+    """Run `function`, a `MODULE.FUNCTION`, on every host, and return the events of `kind`.
 
-    `what` is said while hosts are waited for, `arguments` are pyinfra's. Raises HostError where the inventory
-    names no host, and where pyinfra broke off.
+    `what` is shown while waiting for hosts, `arguments` are pyinfra's. Raises HostError where the inventory
+    names no host, and where pyinfra aborts.
     """
     command = Command(inventory_file(inventory), function, limits, ["--dry", *arguments], every_core())
     with _ended(command, what) as run:
@@ -73,7 +73,7 @@ def ask_all(
 
 
 def connections(inventory: str, limits: Sequence[str]) -> Connections:
-    """Return how each host of an inventory is reached; none is asked.
+    """Return how each host of an inventory is reached; no host is asked.
 
     Raises HostError where the inventory cannot be read, and where it names no host.
     """
@@ -87,7 +87,7 @@ def connections(inventory: str, limits: Sequence[str]) -> Connections:
 
 @contextmanager
 def _ended(command: Command, what: str) -> Iterator[ProgramRun]:
-    """Yield a run of pyinfra that has ended, with its log, after a sign of life on a terminal."""
+    """Yield a finished run of pyinfra, with its log; a terminal shows its progress."""
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         run = start(_verbose(command), Path(folder, "run.log"), outlives_us=False)
         try:
@@ -103,12 +103,12 @@ def _ended(command: Command, what: str) -> Iterator[ProgramRun]:
 
 
 def _verbose(command: Command) -> Command:
-    """Return what pyinfra is to run, so that it says what it does where -vv asks for it."""
+    """Return the command, with pyinfra's own -v where -vv was given."""
     return replace(command, arguments=["-v", *command.arguments]) if verbosity() > 1 else command
 
 
 def say_notices(run: ProgramRun) -> None:
-    """Say what is odd in the inventory, once for a command that asks it again."""
+    """Print the notices about the inventory, each once per command."""
     context = click.get_current_context(silent=True)
     said: list[str] = [] if context is None else context.meta.setdefault(_NOTICES, [])
     for each in run.notices:
@@ -118,7 +118,7 @@ def say_notices(run: ProgramRun) -> None:
 
 
 def say_how(run: ProgramRun) -> None:
-    """Say what was run and when each host answered, where -v asks for it; with -vv what pyinfra said, too."""
+    """Print with -v what was run and when each host answered, with -vv pyinfra's output, too."""
     if not verbosity():
         return
     detail(f"ran: pyinfra {shlex.join(run.command.words)}")

@@ -18,7 +18,7 @@ from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.report.terminal import show, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import NodeTopology

@@ -1,4 +1,4 @@
-"""`numaforge rdma env` and `numaforge rdma topology-xml`: what libraries are told beside files."""
+"""`numaforge rdma env` and `numaforge rdma topology-xml`: what libraries read besides files."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def topology_xml(source: str | None, profile: str | None, kubelet_version: str |
 def _libraries(
     source: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[LibrariesPlan, tuple[Notice, ...]]:
-    """Return what the plan that is given, made or found says; where it says nothing, what a machine shows."""
+    """Return the settings of the plan given, made or found; without any, those that fit the machine."""
     machine, planned = machine_and_plan(source, None, profile, kubelet_version)
     if planned is not None and (planned.rdma.libraries.nccl or planned.rdma.libraries.variables):
         return planned.rdma.libraries, ()
@@ -113,7 +113,7 @@ def _as_shown(machine: NodeTopology) -> tuple[LibrariesPlan, tuple[Notice, ...]]
 
 
 def _container_env(variables: dict[str, str]) -> str:
-    """Return the list of a container; a text of JSON is one of YAML as well."""
+    """Return the `env` list of a container; a JSON string is valid YAML."""
     return "env:\n" + "".join(
         f"- name: {name}\n  value: {json.dumps(value)}\n" for name, value in variables.items()
     )

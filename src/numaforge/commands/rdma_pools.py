@@ -1,4 +1,4 @@
-"""The commands about the shared RDMA device plugin, none of which needs a cluster."""
+"""The commands for the shared RDMA device plugin; they need no cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the files of a plan into a folder, or show them beside those that a node has."""
+"""Write the files of a plan into a folder, or compare them with those of a node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import remark, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.file_content import FileContent
     from numaforge.maintenance.bundle import FileState
@@ -88,7 +88,7 @@ def _as_text(file: FileContent, template: str | None) -> str:
 def _files(
     source: str | None, root: str | None, profile: str | None, kubelet_version: str | None
 ) -> tuple[tuple[FileContent, ...], dict[str, str]]:
-    """Return every file that a plan has on its node, and by path the templates of those that have one."""
+    """Return every file of a plan, and by path the templates of those that have one."""
     from numaforge.render import plan_files, template_path
 
     machine, plan = machine_and_plan(source, root, profile, kubelet_version)
@@ -99,7 +99,7 @@ def _files(
 
 
 def _write_below(folder: Path, files: tuple[FileContent, ...]) -> None:
-    """Write files with their modes below a folder that is empty, or is made; nowhere else."""
+    """Write files with their modes below a new or empty folder, and nowhere else."""
     for file in files:
         if ".." in file.path.split("/") or not re.fullmatch("[0-7]{3,4}", file.mode):
             remedy = "its path is absolute, and its mode has three or four digits from 0 to 7"
@@ -141,7 +141,7 @@ def _show_changes(
 def _of_host(
     host: str, profile: str | None, kubelet_version: str | None, data: tuple[str, ...]
 ) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
-    """Return the files that a plan writes on a host, and those that are there, of one connection."""
+    """Return the files that a plan writes on a host, and those present, over one connection."""
     from numaforge.commands.machine import plan_of
     from numaforge.hosts.capture import asked
     from numaforge.hosts.facts import as_root, detect
@@ -162,7 +162,7 @@ def _of_host(
 
 
 def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]:
-    """Return the files that are there below a root directory, by their paths on the node."""
+    """Return the files present below a root directory, by their paths on the node."""
     from numaforge.maintenance.bundle import FileState
     from numaforge.snapshot.root_folder import LinkLoopError, RootFolder
 
@@ -196,7 +196,7 @@ def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]
 
 
 def _names_by_number(file: str | None) -> dict[int, str]:
-    """Return the names of users or groups by number, as a passwd or group file has them, if there is one."""
+    """Return the names of users or groups by number from a passwd or group file, if there is one."""
     lines = Path(file).read_text("utf-8", "replace").splitlines() if file and Path(file).is_file() else []
     entries = [line.split(":") for line in reversed(lines)]
     return {0: "root"} | {int(each[2]): each[0] for each in entries if len(each) > 2 and each[2].isdigit()}

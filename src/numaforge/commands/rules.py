@@ -1,4 +1,4 @@
-"""What the commands share that judge a machine by a table of rules."""
+"""The common part of commands that judge a machine by a table of rules."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def judging_options(verbose: str) -> Callable[[Command], Command]:
 
 @dataclass(frozen=True)
 class Beside:
-    """What a command says of one machine beside the verdicts of its rules.
+    """What a command prints about one machine besides the verdicts of its rules.
 
-    `lines` stand above them, `document` are keys of the JSON document, `doubt` says what of the question is
-    not known, and `cell` is the machine's place in a column of a fleet's table.
+    `lines` stand above the verdicts, `document` has more keys of the JSON document, `doubt` says what is not
+    known, and `cell` is the machine's cell in the extra column of a fleet's table.
     """
 
     lines: Sequence[str] = ()
@@ -59,9 +59,9 @@ def say_judgements(
     beside: Callable[[NodeTopology], Beside] = lambda _: Beside(),
     column: str | None = None,
 ) -> int:
-    """Print the verdicts of rules on machines, as a table or as JSON; NO where a finding is an error.
+    """Print the verdicts of rules on machines, as a table or as JSON; return NO where a finding is an error.
 
-    Several machines are a fleet's table, in which `column` is the heading of what `beside` says of each.
+    Several machines are a fleet's table, in which `column` is the heading of the cells of `beside`.
     """
     from numaforge.findings.engine import check
     from numaforge.report import findings as report

@@ -18,7 +18,7 @@ from numaforge.commands.as_planned import (
 from numaforge.commands.machine import machine_of
 from numaforge.commands.options import GroupedOption, offered
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
     from numaforge.kubelet.admission.fit import Scenario
@@ -49,7 +49,7 @@ scenario_options = offered(
         help="Start from the state files in this kubelet root directory.",
     ),
 )
-"""The options that say which kubelet: the keywords of `scenario_of`."""
+"""The options of the node and its kubelet: the keywords of `scenario_of`."""
 
 
 def scenario_of(
@@ -66,10 +66,10 @@ def scenario_of(
     live: bool,
     state_dir: str | None,
 ) -> Scenario:
-    """Return the machine that is named, else this one, with its kubelet's configuration, devices and state.
+    """Return the named machine, else this one, with its kubelet's configuration, devices and state.
 
-    With a profile or a plan all of it is as planned, else as it is. `objects` are those of claims, which
-    pods find there beside what is planned. Raises NumaforgeError for files that cannot be read, and for a
+    With a profile or a plan everything is as planned, else as it is. `objects` are claim objects, which pods
+    find besides the planned ones. Raises NumaforgeError for files that cannot be read, and for a
     kubelet that would not start.
     """
     from numaforge.commands.inputs import read_config, read_devices, read_state

@@ -27,7 +27,7 @@ _EXAMPLE = "write a list such as [{count: 40, cpu: 12, memory: 100Gi, nvidia.com
 
 @dataclass(frozen=True)
 class GivenLoad:
-    """What a file says that a fleet runs, and remarks about what of it is left out."""
+    """The load of a fleet as a file describes it, its claims, and remarks on what is left out."""
 
     load: Load
     claims: ClaimWorld
@@ -35,9 +35,9 @@ class GivenLoad:
 
 
 def read_load(path: str) -> GivenLoad:
-    """Return the load in a file; of many shapes, those of the most pods.
+    """Return the load in a file; of more than MOST_SHAPES shapes, those with the most pods.
 
-    Raises NumaforgeError for a file that holds none.
+    Raises NumaforgeError for a file without pods.
     """
     from numaforge.explain.claims import claim_world
     from numaforge.kubelet.admission.shapes import MOST_SHAPES, Load
@@ -70,7 +70,7 @@ def read_load(path: str) -> GivenLoad:
 
 
 def _not_allocated(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of claims without what is allocated: all pods are placed anew."""
+    """Yield claim objects without their allocation: all pods are placed from scratch."""
     for each in objects:
         yield {key: value for key, value in each.items() if key != "status"}
 
@@ -94,7 +94,7 @@ def _is_list(document: Mapping[str, Any]) -> bool:
 
 
 def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[Shape]:
-    """Yield the shapes of a list; the objects of claims in it are added to `objects`."""
+    """Yield the shapes of a list; its claim objects are added to `objects`."""
     from numaforge.explain.claims import is_of_claims
 
     listed = document.get("shapes") if isinstance(document, Mapping) else document
@@ -126,7 +126,7 @@ def _of_table(text: str, path: str) -> Iterator[Shape]:
 
 
 def _shape(said: Mapping[str, Any], where: str) -> Shape:
-    """Return a shape: the limits of one container, or the pod's own spec; and how many pods have it."""
+    """Return a shape, from the limits of one container or a pod's spec, with its number of pods."""
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.shapes import Shape
 
@@ -153,9 +153,9 @@ def _shape(said: Mapping[str, Any], where: str) -> Shape:
 
 
 def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...], int]:
-    """Return the shapes of a cluster's pods, those that each node has, and how many pods have ended.
+    """Return the shapes of a cluster's pods, the pods that every node has, and how many have ended.
 
-    Pods of DaemonSets and those that a kubelet was given are on every node, once each.
+    Pods of DaemonSets and static pods are on every node, once each.
     """
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.pod import shape_of_pod
@@ -191,7 +191,7 @@ def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...],
 
 
 def _owner_of_all(document: Mapping[str, Any]) -> str | None:
-    """Return by what a pod is on every node: its DaemonSet, or the file that kubelets have; else None."""
+    """Return why a pod is on every node: its DaemonSet or its static pod; else None."""
     metadata = mapping(document.get("metadata"))
     owners = metadata.get("ownerReferences")
     owner = owners[0] if isinstance(owners, list) and owners and isinstance(owners[0], Mapping) else {}

@@ -16,13 +16,13 @@ from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.report.terminal import complain, echo, plain, progress, screen, show_json
 
-# What is not needed for `--help` is imported where it is used.
+# Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
     from numaforge.verification.login import Login
     from numaforge.verification.suite import CaseResult
 
 _ANSWERS = (ExitCode.YES, ExitCode.NO, ExitCode.UNREACHABLE)
-_HOSTS_OF_PROCESS = 8  # so many take as long as a process to begin
+_HOSTS_OF_PROCESS = 8  # this many take as long as starting a process
 
 
 @click.command()
@@ -115,7 +115,7 @@ def verify(
 
 
 def _check(kubeconfig: str | None, roles: str | None) -> None:
-    """Refuse a kubeconfig and names of roles that there are not."""
+    """Refuse a missing kubeconfig and unknown roles."""
     if kubeconfig and not Path(kubeconfig).expanduser().is_file():
         raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
     if roles is None:
@@ -130,7 +130,7 @@ def _check(kubeconfig: str | None, roles: str | None) -> None:
 
 
 def _image(root: str, output: str, arguments: Sequence[str]) -> int:
-    """Hold the root of an image to what every image has to be."""
+    """Test the root of an image against the rules for every image."""
     from numaforge.report import verification
     from numaforge.verification import suite
 
@@ -170,9 +170,9 @@ def _as_pytest_shows_it(command: Sequence[str]) -> int:
 def _verified(
     logins: Sequence[Login], config: Path, given: Sequence[str], folder: Path, inventory: str
 ) -> tuple[CaseResult, ...]:
-    """Run the suite, of many hosts in a process for each core, and return what all of them found.
+    """Run the suite, for many hosts in one process per core, and return all results.
 
-    Raises HostError where pytest has not come as far as a result.
+    Raises HostError where pytest ends without a result.
     """
     from numaforge.report.wording import counted
     from numaforge.rollout.program import every_core

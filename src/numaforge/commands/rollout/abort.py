@@ -77,8 +77,8 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
 def _login(program: Pyinfra) -> RolloutOptions | None:
     """Return how to reach the cluster, by the command line and the inventory; no host is asked.
 
-    Returns None for a shard without hosts. Raises NumaforgeError where neither says it, and where hosts
-    disagree.
+    Returns None for a shard without hosts. Raises NumaforgeError where the inventory cannot be read and
+    --kubeconfig is not given, and where hosts disagree.
     """
     said = {name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}}
     try:
@@ -103,7 +103,7 @@ def _undone(
     output: str,
     wait_seconds: float,
 ) -> FleetReport:
-    """Have a roll-out undone, and report how far that went, whatever happens on the way."""
+    """Undo a roll-out, and report how far that went, even after an error or an interrupt."""
     survey: Survey | None = None
     stopped = None
     try:
@@ -116,7 +116,7 @@ def _undone(
             stopped = f"{order.leader} still leads the roll-out, and was told to begin nothing new"
     except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
         if not (order.leader or order.asked or order.outcomes):
-            raise  # nothing was told, so nothing is to be reported
+            raise  # no runner was told yet: nothing to report
         stopped = str(trouble) or "interrupted"
     under_way = dict.fromkeys(order.asked, "asked to be undone, and not known to be: abort again")
     return FleetReport(
@@ -145,7 +145,7 @@ def _take_up(
     survey: Survey,
     left: Iterable[str],
 ) -> None:
-    """Undo the nodes that nothing is at work on; one whose host cannot be reached is held."""
+    """Undo the nodes that no process works on; one whose host cannot be reached is held."""
     known = {each.node: Member(each.host, each.node) for each in survey.needs if each.joined}
     members = [known[name] for name in left if name in known]
     for name in left:
@@ -164,7 +164,7 @@ def _take_up(
 
 
 def _no_host(name: str, survey: Survey) -> str:
-    """Say why a node cannot be undone that is in the middle."""
+    """Return why a node in the middle of a roll-out cannot be undone."""
     reasons = {**did_not_answer(survey), **survey.refused}
     why = next((f"{host}: {why}" for host, why in reasons.items() if host.lower() == name), None)
     why = why or "no host of this inventory says that it is this node"

@@ -1,4 +1,4 @@
-"""Run a fleet to its end, and show where it is all the time."""
+"""Run a fleet to its end, and show its progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fleet(
     survey: Survey | None = None,
     refused: Collection[str] = (),
 ) -> Fleet:
-    """Return the roll-out of members; `survey` is what is known of all hosts, where any may be begun."""
+    """Return the roll-out of members; `survey` covers all hosts, and is None where none may be begun."""
     shard, name = program.shard, program.role.name
     shards = survey.shards if survey else frozenset()
     return Fleet(
@@ -52,7 +52,7 @@ def fleet(
 
 
 def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
-    """Run a fleet to its end, or as far as it gets, and show where it is all the time."""
+    """Run a fleet to its end, or as far as it gets, and show its progress."""
     view = LiveView(fleet, program.runs, as_json=output == "json")
 
     def sleep(seconds: float) -> None:
@@ -68,7 +68,7 @@ def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
         fleet.stop("interrupted")
     except (NumaforgeError, OSError) as error:
         fleet.stop(str(error))
-    except Exception:  # a fault of ours, and no reason to keep to ourselves what is known
+    except Exception:  # a bug in numaforge: what is known is still shown
         show_report(fleet.report(), program, output=output, verbose=True)
         raise
     return fleet.report()
@@ -76,7 +76,7 @@ def driven(fleet: Fleet, program: Pyinfra, output: str) -> FleetReport:
 
 @contextmanager
 def _interrupted(fleet: Fleet) -> Iterator[None]:
-    """Let the first interrupt stop the fleet and the second leave it: what has begun continues by itself."""
+    """Stop the fleet at the first interrupt, leave it at the second: hosts in progress continue alone."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (a signal handler's signature)
         if fleet.stopped:
@@ -93,7 +93,7 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
 
 
 def show_nothing(program: Pyinfra, output: str) -> ExitCode:
-    """Say that a shard has no host, which is no failure."""
+    """Report that a shard has no host, which is no failure."""
     nothing = f"no host of the inventory is in shard {program.shard}"
     show_report(FleetReport({}, {}), program, output=output, verbose=False, nothing=nothing)
     return ExitCode.YES
@@ -120,7 +120,7 @@ def show_report(
     exit_code: ExitCode | None = None,
     nothing: str = "no host has to change",
 ) -> None:
-    """Write each host's result to a file, and show the sum of them."""
+    """Write each host's result to a file, and show a summary."""
     file, trouble = save_report(report, program)
     told = (*notes, *trouble)
     if output == "json":

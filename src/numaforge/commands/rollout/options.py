@@ -1,4 +1,4 @@
-"""What every command of a roll-out takes, and the run of pyinfra that it asks for."""
+"""The options of every roll-out command, and the run of pyinfra that they describe."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from numaforge.rollout.program import inventory_file
 from numaforge.rollout.shards import SHARD, Shard
 
 LOGIN = ("kubeconfig", "context", "namespace", "kubectl")
-NOT_HERE = ("without_drain",)  # a roll-out that asks no cluster is none
+NOT_HERE = ("without_drain",)  # a roll-out always asks the cluster
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_LONGEST_NAME = 200  # a Lease has at most 253 characters, of which some are ours
+_LONGEST_NAME = 200  # a Lease's name has at most 253 characters, and numaforge adds some
 ORDER = "Order and budget"
 WAITING = "Waiting and proof"
 _HEADINGS = {
@@ -52,7 +52,7 @@ _HEADINGS = {
         "retry_failed",
     ),
 }
-"""Where `--help` shows what most roll-outs leave as it is."""
+"""The headings under which `--help` shows options that most roll-outs do not change."""
 _HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
 _OF_A_FLEET = tuple(name for name in RolloutOptions.model_fields if name not in NOT_HERE)
 
@@ -80,9 +80,7 @@ def _option_of(name: str) -> Callable[[Command], Command]:
 
 
 def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command what every look at an inventory needs: it is called with
-    `program`, `output` and `verbose`.
-    """
+    """Give a command the options of a roll-out; it is called with `program`, `output` and `verbose`."""
 
     @wraps(command)
     def called(
@@ -134,7 +132,7 @@ def _program(
 ) -> Pyinfra:
     """Return how to run pyinfra here.
 
-    Raises NumaforgeError for options that say nothing acceptable, and for files that do not exist.
+    Raises NumaforgeError for invalid options, and for files that do not exist.
     """
     said = _said(given)
     read_options(said, where="the command line")
@@ -155,7 +153,7 @@ def _program(
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was said on the command line, in the words of RolloutOptions."""
+    """Return the options given on the command line as fields of RolloutOptions."""
     said = {name: value for name, value in given.items() if value not in (None, ())}
     if pairs := said.get("wait_for"):
         wrong = next((pair for pair in pairs if "=" not in pair), None)

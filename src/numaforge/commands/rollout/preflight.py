@@ -1,4 +1,4 @@
-"""What is asked and refused before the first node is taken out of service."""
+"""The checks before the first node is taken out of service."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*NOT_HERE, "verify", "retry_f
 
 
 def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:
-    """Do work that takes more than a moment, with a sign of life on a terminal, and how `far` it is."""
+    """Run steps that take a while; a terminal shows `what` is done, and how `far` it is."""
     with progress(what) as show_far:
 
         def sleep(seconds: float) -> None:
@@ -51,12 +51,12 @@ def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:
 
 
 def asked(program: Pyinfra) -> Survey:
-    """Ask every host what it needs, and say what is odd in the inventory."""
+    """Ask every host what it needs, and print the inventory's notices."""
     return _saying_how(program, program.survey(), "asking every host what it needs")
 
 
 def settings_of(program: Pyinfra) -> dict[str, object]:
-    """Return what the inventory says of roll-outs, by host, and say what is odd in it; no host is asked."""
+    """Return the inventory's roll-out options by host, and print its notices; no host is asked."""
     return _saying_how(program, program.settings(), "reading the inventory")
 
 
@@ -70,7 +70,7 @@ def _saying_how(program: Pyinfra, steps: Steps[T], what: str) -> T:
 
 
 def common_options(survey: Survey) -> RolloutOptions:
-    """Return the options that all hosts agree on; those that are refused or do not answer say none.
+    """Return the options that all hosts agree on; refused and silent hosts do not count.
 
     Raises NumaforgeError where no host is left, and for hosts that disagree.
     """
@@ -94,7 +94,7 @@ def common_options(survey: Survey) -> RolloutOptions:
 
 
 def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]:
-    """Return a line for each reason with its hosts, the first few, and where the others are."""
+    """Return a line for each of the first reasons with its hosts, and where to find the others."""
     groups = grouped_by_reason(reasons)
     lines = [f"{in_short(hosts)}{between}{reason}" for reason, hosts in groups[:_REASONS]]
     if len(groups) > _REASONS:
@@ -103,7 +103,7 @@ def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]
 
 
 def agreed(said: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dict[str, Any]:
-    """Return those options that hosts say; `said` has those of each host.
+    """Return the options among `names` that hosts set; `said` has the options of each host.
 
     Raises NumaforgeError for hosts that disagree.
     """
@@ -147,12 +147,12 @@ def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict
 def refused_hosts(
     cluster: Cluster, options: RolloutOptions, nodes: Mapping[str, ClusterNode], survey: Survey
 ) -> dict[str, str]:
-    """Return the hosts that are left as they are, with the reason; the others go on.
+    """Return the hosts that are not changed, with the reason; the others continue.
 
     The trays of a clique that would have several lists of IMEX nodes are refused together.
 
-    Raises NumaforgeError where none is left, but for a shard, which the others wait for; and where a canary
-    that was named is among them or does not answer: what it was to show cannot be seen.
+    Raises NumaforgeError where no host is left, except in a shard, which other shards wait for; and where a
+    named canary is refused or does not answer, as it could not prove anything.
     """
     alone = refusals(cluster, nodes, survey, options.budget())
     racks = held_back(disagreeing(survey, alone), survey, nodes)
@@ -173,7 +173,7 @@ def refused_hosts(
 
 @dataclass(frozen=True)
 class Sorted:
-    """What becomes of the hosts that are not refused.
+    """The hosts that are not refused, sorted by what they need.
 
     `members` change, `blocked` have a record that cannot be read, `as_planned` need nothing.
     """
@@ -186,7 +186,7 @@ class Sorted:
 def sort_hosts(
     cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, refused: Collection[str]
 ) -> Sorted:
-    """Return which hosts change, and where their pods leave for that; those in a roll-out are among them."""
+    """Return which hosts change and which are drained for it; hosts in a roll-out are included."""
     members, blocked, as_planned = [], {}, []
     slots = {slot.node for slot in held_slots(cluster.leases())}
     for each in survey.needs:

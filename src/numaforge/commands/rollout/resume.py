@@ -1,4 +1,4 @@
-"""Go on where a roll-out was left."""
+"""Resume a roll-out."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
             refused=refused,
             as_planned=hosts.as_planned,
         )
-        # From here on something may have been changed: what is known is shown, whatever else fails.
+        # Hosts may have been changed by now: show what is known, whatever else fails.
         save_report(report, program)
         notes: list[str] = []
         try:
@@ -73,7 +73,7 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
 
 
 def _given_back(lead: Lead, report: FleetReport) -> list[str]:
-    """Give the lead back with how the roll-out ended, and return what could not be written down."""
+    """Release the lead with how the roll-out ended, and return what could not be recorded."""
     end = {"ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped}
     try:
         lead.end({**lead.state, **end})

@@ -1,4 +1,4 @@
-"""Take a node's slot from it."""
+"""Release a node's slot."""
 
 from __future__ import annotations
 
