@@ -116,7 +116,7 @@ def read_drop_ins(folder: str) -> dict[str, str]:
 
 
 def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
-    """Return the kubelet's state files below its root directory, by name; raise NumaforgeError for none if `required`."""
+    """Return the kubelet's state files below its root directory, by name; at least one if `required`."""
     present = {name: Path(folder) / place for name, place in _STATE_FILES.items()}
     found = {name: read_text(path) for name, path in present.items() if path.is_file()}
     if required and not found:
