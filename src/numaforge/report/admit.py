@@ -28,8 +28,8 @@ CLAIM_REMEDY = (
 class JudgedAdmission:
     """One admission, with what the pod's author should know about QoS and alignment.
 
-    `short_of` are the resources for which the scheduler would not have sent the pod to this node, `not_known`
-    those that only their own plugin could tell of. `claims` says what becomes of the pod's claims.
+    `short_of` are the resources that keep the scheduler from sending the pod to this node, `not_known` those
+    that only their own plugin knows. `claims` is the outcome of the pod's claims.
     """
 
     admission: Admission
@@ -75,7 +75,7 @@ def _claim_lines(claims: JudgedClaims) -> Iterable[str]:
 
 
 def places_document(admission: Admission) -> dict[str, dict[str, Any]]:
-    """Return by container the hint that it has, and the CPUs and the memory of its own, as JSON data."""
+    """Return the hint, the exclusive CPUs and the memory of each container as JSON data."""
 
     containers: dict[str, dict[str, Any]] = {
         name: {"hint": _hint(hint)} for name, hint in admission.hint.items()
@@ -114,9 +114,9 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
 
 
 def claims_document(claims: JudgedClaims) -> dict[str, Any] | None:
-    """Return what becomes of a pod's claims as JSON data, None for one that has none.
+    """Return the outcome of a pod's claims as JSON data; None for a pod without claims.
 
-    Devices that only might serve are left out.
+    Devices are left out where it is not known whether the claims can be served.
     """
     if not claims.asked:
         return None

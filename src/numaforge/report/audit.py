@@ -1,4 +1,4 @@
-"""An audit on one screen: outliers first, then what was found, of which machines as ranges."""
+"""An audit on one screen: outliers first, then findings with their machines as ranges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numaforge.report.wording import counted, some_of, wrapped
 
 _COLOURS = {"not read": "red", "error": "red", "warning": "yellow", "note": "cyan", "sound": "green"}
 _MOST = 10  # groups of each part of the screen
-_LINES = 3  # of what is said of one group
+_LINES = 3  # about one group
 
 Told = TypeVar("Told")
 
@@ -27,7 +27,7 @@ Told = TypeVar("Told")
 def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: bool = False) -> list[str]:
     """Return an audit for a person, styled. `whole` shows every group, and what helps.
 
-    No line is wider than the screen, but for words that are.
+    No line is wider than the screen, unless a single word is.
     """
     parts = (
         _failed_lines(audit, screen.width),
@@ -82,7 +82,7 @@ def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
 
 
 def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
-    """Yield what tells machines from their siblings: those with the most and gravest differences first."""
+    """Yield how machines differ from their siblings, the gravest and the most differences first."""
     differences = grouped((each.machine, each) for each in audit.open if each.unusual)
     alike = grouped(
         (tuple((each.finding.id, _of_one(each)) for each in several), name)
@@ -136,7 +136,7 @@ def _cut(text: str, most: int = 60) -> str:
 
 
 def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
-    """Yield what the rules found, the gravest first: of which machines, and one of the evidences."""
+    """Yield what the rules found, the gravest first: the machines, and one piece of evidence."""
     groups = grouped(
         (each.finding.id, each)
         for each in audit.open

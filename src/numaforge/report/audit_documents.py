@@ -1,4 +1,4 @@
-"""An audit for programs: JSON and its way back, SARIF, JUnit's XML, and Prometheus' text."""
+"""An audit for programs: JSON and reading it back, SARIF, JUnit's XML, and Prometheus' text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from numaforge.report.hostnames import unfolded
 from numaforge.report.sarif import sarif_log
 from numaforge.report.terminal import plain
 
-_MOST_MIB = 256  # of 5,000 machines with their facts
+_MOST_MIB = 256  # 5,000 machines with their facts
 _REMEDY = "give what `numaforge audit -o json` has written"
 
 
@@ -56,7 +56,7 @@ def audit_document(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]
 
 
 def state_counts(audit: FleetAudit) -> dict[str, int]:
-    """Return how many machines there are of each state, by the gravest finding that no baseline has."""
+    """Return the number of machines in each state, by the gravest finding that no baseline has."""
     counts = Counter(state_of(audit).values())
     return {state: counts[state] for state in STATES}
 
@@ -107,14 +107,14 @@ def _changes(changed: Changes) -> dict[str, Any]:
     }
 
 
-# ---- the way back ----
+# ---- reading JSON back ----
 
 
 def earlier(path: str) -> Earlier:
-    """Return what an earlier audit says, by machine; a name may stand for many (`gpu-[01-32]`).
+    """Return an earlier audit by machine; a name may stand for many (`gpu-[01-32]`).
 
-    An entry of `findings` that has an `id` and no `key` is the whole rule. Raises NumaforgeError for a file
-    that is no audit.
+    An entry of `findings` with an `id` and no `key` stands for the whole rule. Raises NumaforgeError for a
+    file that is no audit.
     """
     document = read_json(path, most_mib=_MOST_MIB, remedy=_REMEDY)
     if not isinstance(document, dict) or not isinstance(document.get("machines"), list):
@@ -183,7 +183,7 @@ def sarif(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
 
 
 def _baseline_states(audit: FleetAudit, changed: Changes) -> dict[tuple[str, str], str]:
-    """Return SARIF's word for each finding beside those of the earlier audit, by machine and key."""
+    """Return SARIF's baselineState of each finding by machine and key: new or unchanged."""
     new = {(each.machine, each.key) for each in changed.new}
     keys = {(each.machine, each.key) for each in audit.findings}
     return {
@@ -218,7 +218,7 @@ def _result(each: AuditFinding, order: Mapping[str, int], state: str | None) -> 
 def junit(audit: FleetAudit, fail_on: str) -> str:
     """Return an audit as JUnit's XML: a suite for each machine, a case for each rule that found something.
 
-    Findings from `fail_on` on are failures, those that a baseline accepts are skipped.
+    Findings of severity `fail_on` or graver are failures, those that a baseline accepts are skipped.
     """
     severities = list(Severity)[: list(Severity).index(Severity(fail_on)) + 1]
     suites = ET.Element("testsuites", name="numaforge audit")

@@ -64,7 +64,7 @@ def audit_page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[P
 
 
 def _machines(audit: FleetAudit, portraits: Sequence[Portrait]) -> list[dict[str, Any]]:
-    """Return what the page says of each machine, the gravest states and the most findings first."""
+    """Return the page's entry for each machine, the gravest states and the most findings first."""
     states, found = state_of(audit), audit.by_machine
     makes = {name: number for number, names in enumerate(audit.makes.values()) for name in names}
     looks = {name: number for number, each in enumerate(portraits) for name in each.machines}

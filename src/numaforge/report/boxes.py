@@ -1,4 +1,4 @@
-"""Boxes in boxes, with every text measured before it is placed: what pictures are made of."""
+"""Nested boxes, with every text measured before it is placed: the building blocks of pictures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL, BODY, HEADING, TITLE = 10, 11, 13, 20
 
 @dataclass(frozen=True)
 class Text:
-    """One line of text in its box: `x` is where its start, middle or end stands, `y` its baseline."""
+    """One line of text in its box: `x` is the position of its anchor, `y` its baseline."""
 
     content: str
     x: float
@@ -35,13 +35,13 @@ class Text:
 
     @property
     def width(self) -> float:
-        """The width it takes at most."""
+        """The upper bound of its width."""
         return text_width(self.content, self.size, self.bold)
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle in its parent's coordinates. `kinds` become its classes, `title` what a pointer shows."""
+    """A rectangle in its parent's coordinates. `kinds` are its CSS classes, `title` its tooltip."""
 
     kinds: tuple[str, ...]
     width: float
@@ -59,7 +59,7 @@ class Box:
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return the width in pixels that a text takes at most."""
+    """Return an upper bound of a text's width in pixels."""
     thousandths = sum(_character_width(character) for character in text)
     return thousandths * size / 1000 * (1.1 if bold else 1.0)
 
@@ -98,7 +98,7 @@ def _character_width(character: str) -> int:
 
 
 def in_grid(kind: str, boxes: Sequence[Box], columns: int, gap: float, stretched: bool = True) -> Box:
-    """The boxes in rows of `columns`; stretched ones are as wide as their column and as high as their row."""
+    """Return the boxes in rows of `columns`; stretched ones fill their column and their row."""
     columns = min(columns, len(boxes))
     widths = [max(box.width for box in boxes[column::columns]) for column in range(columns)]
     placed: list[Box] = []
@@ -126,7 +126,7 @@ def bottom(boxes: Sequence[Box]) -> float:
 
 
 def panel(label: str, content: Sequence[Box], width: float) -> Box:
-    """Return a box with a heading, and below it the content as it is placed."""
+    """Return a box with a heading above the placed content."""
     top = PADDING + HEADING * LINE
     heading = fitted([label], width - 2 * PADDING, HEADING, bold=True)
     return Box(

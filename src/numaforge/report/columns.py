@@ -18,8 +18,7 @@ def columns(
 ) -> Table:
     """Return an empty table; `style` is that of its headers.
 
-    Cells stay on one line but for those below headers that are in `wraps`, or in `folds`, where words are
-    broken as well.
+    Cells stay on one line, except below headers in `wraps`, and in `folds`, where words are broken, too.
     """
     table = Table(
         box=None,

@@ -70,7 +70,7 @@ def all_devices(topology: NodeTopology) -> list[Drawn]:
 
 @dataclass(frozen=True)
 class Chips:
-    """What the chips of a machine say: `names` by PCI address or RDMA device; GPUs as a plan has them."""
+    """What the chips show: `names` by PCI address or RDMA device, `planned` GPUs by PCI address."""
 
     names: Mapping[str, str]
     planned: Mapping[str, Gpu]
@@ -86,7 +86,7 @@ def devices_box(
 ) -> Box | None:
     """Return devices as chips: those that share a PCIe switch in its box, the others in rows.
 
-    `planned` are the GPUs by PCI address as a plan has them; none where there is no plan.
+    `planned` has the planned GPUs by PCI address, and is empty without a plan.
     """
     if not devices:
         return None
@@ -105,7 +105,7 @@ def _below(
     chips: Chips,
     inner: float,
 ) -> list[Box]:
-    """The boxes of the outermost switches that several devices share, then rows of the other devices."""
+    """Return boxes of the outermost switches that several devices share, then rows of the other devices."""
     by_switch = grouped((switch, device) for device in devices for switch in paths[device.pci_address][:1])
     shared = {switch: below for switch, below in by_switch.items() if len(below) > 1}
     columns = max(1, int((inner + _GAP) // (2 * (_LEAST_CHIP_WIDTH + 2 * _GAP))))
@@ -127,7 +127,7 @@ def _switch(
     inner = width - 2 * _GAP
     top = _GAP + SMALL * LINE
     one_switch_further = {paths[device.pci_address][:1] for device in devices}
-    if len(one_switch_further) == 1 and one_switch_further != {()}:  # nothing else hangs on this one
+    if len(one_switch_further) == 1 and one_switch_further != {()}:  # nothing else is below this switch
         deeper = {address: path[1:] for address, path in paths.items()}
         return _switch(next(iter(one_switch_further))[0], devices, deeper, chips, width)
     content = stacked(_below(devices, paths, chips, inner), _GAP)
@@ -143,7 +143,7 @@ def _switch(
 
 
 def _rows(devices: Sequence[Drawn], chips: Chips, inner: float) -> list[Box]:
-    """Rows of chips, as long as each other; each kind begins a new one unless a row holds them all."""
+    """Return balanced rows of chips; each kind starts a new row, unless one row holds all devices."""
     most = max(1, int((inner + _GAP) // (_LEAST_CHIP_WIDTH + _GAP)))
     kinds = [list(devices)] if len(devices) <= most else [list(g) for _, g in groupby(devices, key=type)]
     rows = []
@@ -281,7 +281,7 @@ def _link_bar(
     inner: float,
     fabric: str | None = None,
 ) -> Box:
-    """A bar with a line to each GPU below it; more GPUs than fit beside each other take another bar."""
+    """Return a bar with a line to each GPU below it; GPUs that do not fit get another bar."""
     chips = [small_chip(names[gpu.pci_address], _links(gpu)) for gpu in gpus]
     columns = max(1, int((inner + _GAP) // (SMALL_CHIP + _GAP)))
     title = joined([labels[-1], fabric or ""])
@@ -315,7 +315,7 @@ def _links(gpu: Gpu) -> str:
 
 
 def _pair(one: str, other: str, count: int) -> Box:
-    """Two GPUs with a line between them, and above it how many NVLinks it stands for."""
+    """Return two GPUs with a line between them, labelled with the number of their NVLinks."""
     label = f"NV{count}"
     length = text_width(label, SMALL) + 10
     chips = (small_chip(one), small_chip(other).at(SMALL_CHIP + length, 0))
@@ -333,7 +333,7 @@ def _pair(one: str, other: str, count: int) -> Box:
 
 
 def small_chip(name: str, told: str = "", kind: str = "gpu", width: float = SMALL_CHIP) -> Box:
-    """Return a chip with a name, and below it a few words where there are any."""
+    """Return a chip with a name, and a few words below it where given."""
     room, middle = width - 6, width / 2
     texts = [Text(fitted([name], room, BODY, bold=True), middle, 14.5, BODY, anchor="middle", bold=True)]
     if told:

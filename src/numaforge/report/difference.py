@@ -1,4 +1,4 @@
-"""What differs between two documents of ours, by path, with what stands for the same thing side by side."""
+"""The differences between two documents by path, with entries for the same thing side by side."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 _KEYS = ("id", "pci_address", "path", "subject", "uuid", "name", "address", "number", "resource", "cpus")
-"""What tells the entries of a list apart, the first that all of them have, each with a value of its own."""
+"""Keys that identify the entries of a list: the first that all of them have, with unique values, is used."""
 
 _OF_ONE_HOST = frozenset(
     {"hostname", "uuid", "serial", "boot_id", "machine_id", "node_guid", "port_guid", "guid", "gids", "pids"}
     | {"kernel.hostname", "kernel.random.boot_id", "previous_plan", "kernel_values_record", "processes"}
 )
-"""What differs between any two hosts, or between two looks at one, and says nothing about its kind."""
+"""Keys that differ between any two hosts, or two captures of one, and say nothing about its kind."""
 
 _ABSENT = object()
 
 
 @dataclass(frozen=True)
 class Unlike:
-    """A value that differs: its path (`numa_nodes[1].memory_bytes`) and each side's, None for nothing."""
+    """A value that differs: its path (`numa_nodes[1].memory_bytes`) and each side's, None where absent."""
 
     path: str
     left: Any
@@ -30,7 +30,7 @@ class Unlike:
 def differences(left: object, right: object, *, own: bool = False) -> list[Unlike]:
     """Return what differs between two JSON documents, in the first one's order; `own` adds a host's names.
 
-    Entries of a list are compared by their key (a NUMA node's id, a GPU's PCI address), else by their place.
+    Entries of a list are compared by their key (a NUMA node's id, a GPU's PCI address), else by position.
     """
     return list(_differences("", left, right, own))
 

@@ -1,4 +1,4 @@
-"""What `numaforge doctor` found: equal rows of many hosts as one, and its JSON twin."""
+"""What `numaforge doctor` found: equal rows of hosts merged, and its JSON twin."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _COLOURS = {_OK: "green", "warning": "yellow", "error": "red"}
 
 
 def doctor_lines(found: Mapping[str, Sequence[Check]], screen: Screen) -> list[str]:
-    """Return the checks of this machine, the cluster and the hosts, styled, each with the way out below it.
+    """Return the checks of this machine, the cluster and the hosts, styled, each with its remedy below it.
 
-    No word is broken: a path that is longer than the screen is a line of its own.
+    No word is broken: a path longer than the screen gets its own line.
     """
     groups = grouped((tuple(where), check) for where, check in _rows(found))
     results = max(len(str(check.severity or _OK)) for checks in groups.values() for check in checks)
@@ -36,7 +36,7 @@ def doctor_lines(found: Mapping[str, Sequence[Check]], screen: Screen) -> list[s
 
 
 def _check_lines(check: Check, results: int, names: int, width: int) -> list[str]:
-    """Return a check: its result and its name beside what was found, and the way out below that."""
+    """Return a check: its result and name beside what was found, and the remedy below."""
     result = str(check.severity or _OK)
     indent = " " * (results + names + 6)
     said = [*wrapped(check.found, width, indent), *wrapped(check.remedy, width, indent)]
@@ -47,12 +47,12 @@ def _check_lines(check: Check, results: int, names: int, width: int) -> list[str
 
 
 def _places(places: Sequence[str]) -> str:
-    """Return one place as it is called, hosts as ranges."""
+    """Return the name of one place, or of several hosts as ranges."""
     return places[0] if len(places) == 1 else folded(places)
 
 
 def doctor_document(found: Mapping[str, Sequence[Check]]) -> dict[str, Any]:
-    """Return the same as JSON data, schema 1."""
+    """Return the checks as JSON data, schema 1."""
     return {
         "schema": 1,
         "ready": not errors(check for checks in found.values() for check in checks),
@@ -71,7 +71,7 @@ def doctor_document(found: Mapping[str, Sequence[Check]]) -> dict[str, Any]:
 
 
 def _rows(found: Mapping[str, Sequence[Check]]) -> list[tuple[list[str], Check]]:
-    """Return each different row with its places; among those that will do, what was found may differ."""
+    """Return each distinct check with its places; passed ones are merged even if what was found differs."""
     rows: dict[object, tuple[list[str], Check]] = {}
     for place, checks in found.items():
         for check in checks:

@@ -84,7 +84,7 @@ def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
 
 
 def _could_be_tried(answer: Explanation) -> bool:
-    """Say whether changes could be tried: all pods of a gang are there, and a kubelet is known."""
+    """Whether changes could be tried: all pods of a gang are there, and a kubelet is known."""
     known = any(each.judgement.kubelet for each in answer.verdicts)
     return known and answer.workload.least <= len(answer.workload.members)
 
@@ -113,7 +113,7 @@ def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
 
 
 def _table(answer: Explanation) -> Iterator[str]:
-    """Yield a row for all nodes of which the same is said."""
+    """Yield one row per group of nodes with the same answer."""
     many = len(answer.workload.members) > 1
     rows = [("nodes", "scheduler", "kubelet", "pods" if many else "")]
     groups = _groups(answer, by_placed=many)
@@ -142,7 +142,7 @@ def _row(cells: tuple[str, ...], widths: list[int]) -> Iterator[str]:
 
 
 def _details(answer: Explanation) -> Iterator[str]:
-    """Yield what the managers of each kind of node say, of those to which the scheduler may send the pod."""
+    """Yield the resource managers' answers for each kind of node to which the scheduler may send the pod."""
     for group in _groups(answer)[:_MOST_GROUPS]:
         judged = group[0].judgement
         if judged.reasons and not judged.requests:
@@ -168,7 +168,7 @@ def _details(answer: Explanation) -> Iterator[str]:
 
 
 def _request(request: RequestCount) -> str:
-    """Say how many devices a request asks for, how many match it, and how many of these are free."""
+    """Return how many devices a request asks for, how many match it, and how many of these are free."""
     asked = "all" if request.asked is None else str(request.asked)
     share = " and ".join(f"{format_amount(amount)} {name}" for name, amount in request.capacity)
     said = f"{request.claim}: {request.request} asks for {asked} of {request.device_class}"
@@ -179,7 +179,7 @@ def _request(request: RequestCount) -> str:
 
 
 def _given(group: Sequence[OfNode]) -> Iterator[str]:
-    """Yield what each claim gets on a node, or on all of these if it is the same."""
+    """Yield what each claim gets, if it is the same on all nodes of the group."""
     told = {tuple(_given_on(each.judgement)) for each in group}
     if len(told) == 1:
         yield from told.pop()
@@ -222,7 +222,7 @@ def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
 
 
 def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode]]:
-    """Return the nodes of which the same is said together, those that take the pod first."""
+    """Return the nodes grouped by answer, those that take the pod first."""
 
     def said_of(judged: SaidOfPod) -> tuple[object, ...]:
         kubelet = _kubelet_in_short(judged) if judged.reasons else repr(judged.kubelet)

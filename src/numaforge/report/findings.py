@@ -1,4 +1,4 @@
-"""Findings, wherever they come from, and the verdicts of rules on a machine, for people and for programs."""
+"""Findings of any origin, and the verdicts of rules on a machine, for people and for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHERS = {
 def finding_lines(
     findings: Iterable[Finding], speaker: str, place: Callable[[Finding], str | None]
 ) -> list[str]:
-    """Return findings, errors first, each with its place and what `speaker` says of it in its own words."""
+    """Return findings, errors first, each with its place and the original message of `speaker`."""
     lines = []
     for finding in sorted(findings, key=lambda each: list(_COLOURS).index(each.severity)):
         lines.append("  ".join(filter(None, (_label(finding), place(finding)))))
@@ -40,7 +40,7 @@ def as_text(
 ) -> str:
     """Return what was found, errors first; `verbose` adds the verdict of every other rule.
 
-    `doubt` is said instead of "nothing found" where what was asked is not known.
+    `doubt` replaces "nothing found" where the answer is not known.
     """
     lines = []
     for severity in Severity:
@@ -99,7 +99,7 @@ def plugin_document(
 def plugin_text(
     plugin: str, findings: Sequence[Finding], advertised: Mapping[str, int] | None, refusal: str
 ) -> str:
-    """Return the same for a terminal, errors first; `refusal` is said where nothing is advertised for them.
+    """Return the same for a terminal, errors first; `refusal` is added where errors leave nothing advertised.
 
     `advertised` is None where what the node advertises is not known.
     """
@@ -117,7 +117,7 @@ def plugin_text(
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
-    """Say whether one of the findings is an error."""
+    """Whether one of the findings is an error."""
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 

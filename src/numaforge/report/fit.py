@@ -80,9 +80,9 @@ def fit_tables(
 def hosts_table(
     reports: Iterable[tuple[str, FitReport]], pod: str, together: Sequence[int]
 ) -> RenderableType:
-    """Return the nodes beside each other, the one with room for most pods first, and what all hold.
+    """Return the nodes in one table, the one with room for most pods first, and what all hold together.
 
-    `together` has how many pods run on each of the nodes that run some at once.
+    `together` has the number of pods on each of the nodes that run pods at the same time.
     """
 
     headers = ("node", "pods", "runs out", "pods at best", "with")
@@ -115,14 +115,14 @@ def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableTyp
     return table
 
 
-_RESOURCES_ACROSS = 3  # more of them are rows: eight rails beside each other are wider than a terminal
+_RESOURCES_ACROSS = 3  # more of them become rows: eight rails as columns are wider than a terminal
 
 
 _NUMA_NODES_FOLDED = 3
 
 
 def left_on_node(free: Free) -> list[RenderableType]:
-    """Return the table of what is left, with a line in place of the NUMA nodes on which nothing is."""
+    """Return the table of what is left; several NUMA nodes with nothing left share one line."""
 
     bare = [node.id for node in free.numa_nodes if not _has_left(node)]
     if len(bare) < _NUMA_NODES_FOLDED:

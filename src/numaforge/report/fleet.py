@@ -1,4 +1,4 @@
-"""What a run is about to do to a fleet, or has done: hosts that are alike together, on one screen."""
+"""What a run will do to a fleet, or has done: identical hosts grouped, on one screen."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _LINES_OF_REASON = 8
 
 _LISTS = ("sentences", "moves", "changed", "pending")
 CHANGES = ("state", "drains", "reboots", *_LISTS)
-"""What of a HostSummary a change of the host says."""
+"""The fields of HostSummary that a change of the host sets."""
 
 
 @dataclass(frozen=True)
 class HostSummary:
     """One host of a run, and what it is about to change or has changed.
 
-    `state` is a key of STATES, `reason` why it failed or how the change ended. `drains` says whether its pods
-    leave, `reboots` whether it boots. `sentences` are what happens beside the files that are `changed` and
-    the values that it `moves`, `pending` what is left for later, `notices` the plan's by id. `seconds` is how
-    long the change took, None where none was carried out.
+    `state` is a key of STATES, `reason` why it failed or how the change ended. `drains` is whether its pods
+    leave, `reboots` whether it reboots. `sentences` say what happens besides the `changed` files and the
+    values in `moves`, `pending` what is left for later; `notices` are the plan's by id. `seconds` is how long
+    the change took, None without a change.
     """
 
     host: str
@@ -74,7 +74,7 @@ class HostSummary:
     seconds: float | None = None
 
     def after(self, earlier: HostSummary) -> HostSummary:
-        """Return this change and an earlier one of the same host as one."""
+        """Return this change merged with an earlier one of the same host."""
         both: dict[str, Any] = {
             name: tuple(dict.fromkeys((*getattr(earlier, name), *getattr(self, name)))) for name in _LISTS
         }
@@ -98,15 +98,15 @@ class HostSummary:
 
 
 def exit_code(hosts: Iterable[HostSummary]) -> ExitCode:
-    """Return how a run has ended: 0 when every host is, or can be, as planned, else the gravest code."""
+    """Return the exit code of a run: 0 when every host is, or can be, as planned, else the gravest code."""
     states = {each.state for each in hosts}
     return next((code for state, code in _EXIT_CODES.items() if state in states), ExitCode.YES)
 
 
 def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable[str] = ()) -> list[str]:
-    """Return a fleet for a person, styled: counts, then hosts that are alike together, the gravest first.
+    """Return a fleet as styled lines: counts, then groups of identical hosts, the gravest first.
 
-    No line is wider than the screen, but for words that are. Where all hosts are alike nothing is left out.
+    No line is wider than the screen, unless a single word is. A single group is shown in full.
     """
     groups = _alike(hosts)
     lines = [click.style(line, bold=True) for line in wrapped(_counts_by_state(hosts), screen.width, "")]
@@ -120,7 +120,7 @@ def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable
 
 
 def diff_lines(hosts: Sequence[HostSummary], chosen: Collection[str]) -> list[str]:
-    """Return the diffs of the chosen hosts, styled: each once, below the hosts and the file that it is of."""
+    """Return the diffs of the chosen hosts, styled: each once, below its hosts and its file."""
     texts = grouped(
         ((change.path, tuple(diff(change))), each.host)
         for each in hosts
@@ -170,7 +170,7 @@ def _counts_by_state(hosts: Sequence[HostSummary]) -> str:
 
 
 def _alike(hosts: Iterable[HostSummary]) -> list[list[HostSummary]]:
-    """Return hosts by what is said of them; the gravest first, then the most hosts."""
+    """Return hosts grouped by what happens to them; the gravest groups first, then the largest."""
     groups: dict[object, list[HostSummary]] = {}
     for each in hosts:
         reason = alike(each.reason, each.host)

@@ -47,7 +47,7 @@ def _matrix(pairs: Sequence[Pair]) -> list[str]:
 
 
 def _table(pairs: Sequence[Pair]) -> list[str]:
-    """Return a line for each rail, with why it does not work; where the screen is narrow, below them."""
+    """Return a line for each rail, with why it does not work; on a narrow screen the reasons follow below."""
     width = max(screen().width, Screen.width)
     heading, *lines = _aligned(_rows(pairs, [_answer(pair) for pair in pairs]))
     below: list[str] = []
@@ -77,7 +77,7 @@ def _answer(pair: Pair) -> str:
 
 
 def _reasons(pairs: Sequence[Pair], width: int) -> list[str]:
-    """Return each reason once, as the first pair has it; others may differ from it in their places alone."""
+    """Return each reason once, as the first pair has it; others may differ only in PCI addresses."""
     alike = grouped((_PLACE.sub("", _answer(pair)), pair) for pair in pairs if pair.reason)
     lines = []
     for found in alike.values():
@@ -88,7 +88,7 @@ def _reasons(pairs: Sequence[Pair], width: int) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows with columns below each other, the first one as a heading."""
+    """Return rows with aligned columns, the first row as a heading."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(plain(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,4 +1,4 @@
-"""What stands below the table of GPUs: their instances and users, what waits, what does not answer."""
+"""The notes below the table of GPUs: instances, users, pending changes, faults, missing answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Say = Callable[[Gpu, NodeTopology], str]
 
 
 def gpu_notes(topology: NodeTopology) -> list[Text]:
-    """Return a line for each thing that is so of some GPUs: `In use: GPU 0: team-a/train-0`."""
+    """Return a line for each note that applies to some GPUs: `In use: GPU 0: team-a/train-0`."""
     found = ((title, "; ".join(_alike(topology, say))) for title, say in NOTES.items())
     return [Text.assemble((f"{title}: ", "bold"), said) for title, said in found if said]
 
@@ -42,7 +42,7 @@ def gpu_names(gpus: Sequence[Gpu]) -> str:
 
 
 def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
-    """Yield what is said, for GPUs of which the same is said together."""
+    """Yield each note once, with the GPUs that share it."""
     said = grouped(
         (say(gpu, topology), gpu) for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address)
     )
@@ -54,7 +54,7 @@ def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
 
 
 def _instance_counts(gpu: Gpu, _: NodeTopology) -> str:
-    """Say what lies in a GPU: profiles with counts, or how many devices where only that is known."""
+    """Return a GPU's MIG profiles with counts, or its number of MIG devices where only that is known."""
     if gpu.mig_mode != "enabled":
         return ""
     if gpu.gpu_instances is None:
@@ -66,7 +66,7 @@ def _instance_counts(gpu: Gpu, _: NodeTopology) -> str:
 
 
 def _partitions(gpu: Gpu, _: NodeTopology) -> str:
-    """Say what one of AMD's GPUs is cut into: partitions with their memory; nothing of a whole one."""
+    """Return the partitions of an AMD GPU with their memory; "" for a whole GPU."""
     parts = parts_of(gpu) if gpu.partition else None
     return parts.words if parts and parts.units > 1 else ""
 
@@ -101,7 +101,7 @@ def _faults(gpu: Gpu, _: NodeTopology) -> str:
 
 
 def _users(gpu: Gpu, topology: NodeTopology) -> str:
-    """Say who uses a GPU: pods by name, then units, then processes."""
+    """Return who uses a GPU: pods by name, then units, then processes."""
     given = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
     pods, others = set(), set()
     for pid in gpu.pids:
@@ -127,4 +127,4 @@ NOTES: Mapping[str, _Say] = {
     "Faults": _faults,
     "No answer": _silence,
 }
-"""The lines in their order, each with what it says of one GPU; "" is nothing."""
+"""The notes in order, each with the function that words it for one GPU; "" is no note."""

@@ -16,7 +16,7 @@ _RANGE = re.compile(r"(.*?)\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{
 _HOST = "HOST"
 _HOST_NAME = re.compile(r"[\w.:%-]{1,253}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
-_LONGEST = 60  # of 80 columns, beside what is said of them
+_LONGEST = 60  # leaves room for a reason on 80 columns
 _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
@@ -32,7 +32,7 @@ def is_host_name(name: str) -> bool:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Return names with those that differ in their last number alone written together.
+    """Return names as ranges: those that differ only in their last number are merged.
 
     `gpu-01, gpu-02, gpu-04, login` are `gpu-[01-02,04],login`. A number keeps its leading zeros.
     """
@@ -49,7 +49,7 @@ def folded(names: Iterable[str]) -> str:
 
 
 def unfolded(text: str) -> list[str]:
-    """Return the names that are written together: `gpu-[01-02,04]` are three; a plain name is itself.
+    """Return the names that a range stands for: `gpu-[01-02,04]` are three; a plain name is itself.
 
     Raises ValueError, with the reason, for a range that runs backwards and for more than 10,000 names.
     """
@@ -78,20 +78,20 @@ def in_short(names: Iterable[str]) -> str:
 
 
 def without_name(reason: str, host: str) -> str:
-    """Return a reason that names its host as one that many hosts may share."""
+    """Return a reason with the host's name replaced, as several hosts may share it."""
     return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", _HOST, reason)
 
 
 def alike(reason: str, host: str) -> str:
-    """Return a reason as hosts share it that each name themselves, and their addresses, in it."""
+    """Return a reason with the host's name and addresses replaced, as several hosts may share it."""
     return _ADDRESS.sub("ADDRESS", without_name(reason, host))
 
 
 def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    """Return what was said of hosts, and of which; what is said of most hosts first.
+    """Return each reason with its hosts, the reason of most hosts first.
 
-    A reason that one host alone has is left as it is, and one that several have to the letter; in others the
-    host's name is `HOST`.
+    The reason of one host, or one that several share verbatim, is left as it is; in others the host's name is
+    `HOST`.
     """
     groups: dict[str, list[str]] = {}
     having = Counter(reasons.values())

@@ -1,4 +1,4 @@
-"""Place one machine on a canvas: boxes in boxes, with every text measured before it is placed."""
+"""Place one machine on a canvas: nested boxes, with every text measured before it is placed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CORES_ASPECT = 1.9
 
 @dataclass(frozen=True)
 class Picture:
-    """The whole canvas: what it shows in one line and in a paragraph, and the box that holds everything."""
+    """The whole canvas: its title, its description in a paragraph, and the box that holds everything."""
 
     title: str
     description: str
@@ -59,7 +59,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class _Cell:
-    """How large one thread is drawn, in pixels; `font` 0 leaves out its number."""
+    """The size of one thread in pixels; `font` 0 leaves out its number."""
 
     width: float
     height: float
@@ -68,7 +68,7 @@ class _Cell:
 
 @dataclass(frozen=True)
 class _MemoryPart:
-    """A part of a NUMA node's memory: its kind (a class), its name, its size, its pages where it has any."""
+    """A part of a NUMA node's memory: its kind (a CSS class), label, size, and pages where it has any."""
 
     kind: str
     label: str
@@ -78,7 +78,7 @@ class _MemoryPart:
 
 @dataclass(frozen=True)
 class _CoreArea:
-    """The L3 groups of one NUMA node, each with its cores; None stands for cores that no L3 is known for."""
+    """The L3 groups of one NUMA node, each with its cores; None stands for cores without a known L3."""
 
     groups: tuple[tuple[L3Cache | None, tuple[Core, ...]], ...]
 
@@ -191,7 +191,7 @@ def _description(topology: NodeTopology, plan: NodePlan | None) -> str:
     return ". ".join(part for part in parts if part)
 
 
-# What a swatch stands for, by the kinds that are drawn like it.
+# The label of each swatch, by the kinds that are drawn like it.
 _LEGEND = {
     ("cpu", "memory-free"): "CPUs and ordinary memory",
     ("cpu-allocatable", "memory-pods"): "CPUs and memory for pods",
@@ -241,7 +241,7 @@ def _kinds(box: Box) -> frozenset[str]:
 
 
 def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
-    """The packages in a grid; below them memory-only NUMA nodes, and devices whose NUMA node is not known."""
+    """Return packages and memory-only NUMA nodes in a grid, above devices without a NUMA node and links."""
     planned = {node.id: node for node in plan.numa_nodes} if plan else {}
     reserved = plan.cpus.reserved if plan else None
     gpus = gpus_planned(topology, plan) if plan else {}
@@ -285,7 +285,7 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
 
 
 def _nodes_with_cpus(topology: NodeTopology) -> tuple[NumaNode, ...]:
-    """The NUMA nodes that have CPUs; CPUs of no known NUMA node stand in one of their own, with the id -1."""
+    """Return the NUMA nodes with CPUs; CPUs of no known NUMA node get their own, with the id -1."""
     nodes = tuple(node for node in topology.numa_nodes if node.cpus)
     elsewhere = topology.online.difference(*(node.cpus for node in nodes))
     if not elsewhere:
@@ -295,7 +295,7 @@ def _nodes_with_cpus(topology: NodeTopology) -> tuple[NumaNode, ...]:
 
 
 def _by_package(topology: NodeTopology, nodes: Sequence[NumaNode]) -> list[tuple[str, list[NumaNode]]]:
-    """NUMA nodes by the packages that they touch; packages that share a NUMA node stand together."""
+    """Return NUMA nodes by package; packages that share a NUMA node form one group."""
     clusters: list[tuple[set[int], list[NumaNode]]] = []
     for node in nodes:
         ids = {package.id for package in topology.packages if package.cpus & node.cpus}
@@ -318,7 +318,7 @@ def _package_label(ids: set[int]) -> str:
 
 
 def _package_grid(packages: Sequence[tuple[str, Sequence[Box]]], memory_only: Sequence[Box]) -> Box:
-    """The arrangement of NUMA nodes in packages, and of packages, whose aspect is nearest to a screen's."""
+    """Return the arrangement of packages and their NUMA nodes whose aspect is nearest to a screen's."""
     most = max((len(nodes) for _, nodes in packages), default=1)
     arrangements = [
         [_package(label, nodes, columns) for label, nodes in packages] for columns in range(1, most + 1)
@@ -346,7 +346,7 @@ def _distance_from_a_screen(machine: Box) -> float:
 
 
 def _ragged_rows(packages: Sequence[Box]) -> int:
-    """How many packages have fewer NUMA nodes in their last row than in their first."""
+    """Return how many packages have fewer NUMA nodes in their last row than in their first."""
     rows = (
         [[n for n in p.children if n.y == y] for y in (p.children[0].y, p.children[-1].y)] for p in packages
     )
@@ -390,7 +390,7 @@ def _numa_node(
 
 
 def _empty_numa_nodes(nodes: Sequence[NumaNode], what: str, inner: float) -> Box:
-    """One box for all NUMA nodes with nothing on them: firmware keeps 8 for each GPU beside Grace."""
+    """Return one box for all empty NUMA nodes: firmware keeps 8 for each GPU beside Grace."""
     ids = format_cpulist(node.id for node in nodes)
     label = f"NUMA nodes {ids}"
     what = what if what.startswith("no ") else f"{len(nodes)} {what}"
@@ -434,7 +434,7 @@ def _numa_heading(node: NumaNode, topology: NodeTopology, planned: NumaNodePlan 
 
 
 def _core_area(cpus: CpuSet, topology: NodeTopology) -> _CoreArea:
-    """The cores of a NUMA node by L3 group, lowest CPU first; a CPU of no known core is a core of its own."""
+    """Return a NUMA node's cores by L3 group, lowest CPU first; a CPU of no known core is its own core."""
     # Only broken tables have a core that spans two NUMA nodes; each node then shows its own threads of it.
     cores = [replace(core, cpus=core.cpus & cpus) for core in topology.cores if core.cpus & cpus]
     loose = cpus.difference(*(core.cpus for core in cores))
@@ -455,7 +455,7 @@ def _core_area(cpus: CpuSet, topology: NodeTopology) -> _CoreArea:
 
 
 def _cell(topology: NodeTopology) -> _Cell:
-    """The size of a thread: generous on a small machine, without numbers beyond a thousand CPUs."""
+    """Return the size of a thread: large on a small machine, without numbers beyond 1,024 CPUs."""
     count = len(topology.online)
     if count > 1024:
         return _Cell(9, 9, 0)
@@ -476,7 +476,7 @@ _GROUP_LABEL = SMALL * LINE
 
 
 def _core_grid(areas: Iterable[_CoreArea], cell: _Cell) -> _CoreGrid:
-    """The numbers of columns that give the largest NUMA node's cores a calm aspect with the fewest gaps."""
+    """Return the columns that give the largest NUMA node's cores a good aspect with the fewest gaps."""
     areas = list(areas)
     if not areas:
         return _CoreGrid(1, 1)
@@ -496,12 +496,12 @@ def _core_grid(areas: Iterable[_CoreArea], cell: _Cell) -> _CoreGrid:
 
 
 def _area_width(area: _CoreArea, grid: _CoreGrid, cell: _Cell) -> float:
-    """The width that the L3 groups of a NUMA node take in this grid."""
+    """Return the width of a NUMA node's L3 groups in this grid."""
     return _cores(area, frozenset(), grid, cell, None).width
 
 
 def _widened(cell: _Cell, grid: _CoreGrid, areas: Iterable[_CoreArea], room: float) -> _Cell:
-    """The cell with a NUMA node's spare room shared among the threads of a row, up to twice its width."""
+    """Return the cell widened by its share of a NUMA node's spare room, up to twice its width."""
     threads = max(len(core.cpus) for area in areas for _, cores in area.groups for core in cores)
     in_a_row = grid.cores * grid.groups * _thread_columns(threads)
     return (
@@ -637,7 +637,7 @@ def _memory_parts(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool) 
 
 
 def _memory_bar(parts: Sequence[_MemoryPart], total: int, inner: float) -> Box:
-    """A bar as wide as the NUMA node: every part at least three pixels, the widest gives what that takes."""
+    """Return a bar as wide as the NUMA node: parts have at least three pixels, taken from the widest."""
     shown = [part for part in parts if part.size_bytes > 0]
     scale = inner / max(total, sum(part.size_bytes for part in shown))
     widths = [max(3.0, part.size_bytes * scale) for part in shown]

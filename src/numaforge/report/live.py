@@ -1,4 +1,4 @@
-"""Where a roll-out is, all the time: a screen on a terminal, else few lines; or JSON lines."""
+"""The progress of a roll-out: a screen on a terminal, else few lines; or JSON lines."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from numaforge.rollout.outcome import Progress
 
 _SMALL = 10
-"""In a fleet of so few hosts every change is a line."""
+"""In a fleet of up to this many hosts, every change is a line."""
 _QUIET_SECONDS = 60.0
 _STEPS = 20
-"""The lines that say how far a larger fleet is: one for each part of it that has ended."""
+"""The progress lines of a larger fleet: one each time this fraction of it has ended."""
 _PHASES = 3
 
 
 class HostProgress(Protocol):
-    """A host's run: where it is now."""
+    """A host's run, with its progress."""
 
     progress: Progress
 
 
 @dataclass(frozen=True)
 class _HostStatus:
-    """What is known of a host: its phase or how it ended, and why or what it waits for."""
+    """The status of a host: its phase or how it ended, and why or what it waits for."""
 
     node: str
     phase: str
@@ -51,7 +51,7 @@ class _HostStatus:
 
 @dataclass
 class LiveView:
-    """Where a fleet is; `runs` are the hosts that were begun."""
+    """The progress of a fleet; `runs` are the hosts that were begun."""
 
     fleet: Fleet
     runs: Mapping[str, HostProgress]
@@ -116,7 +116,7 @@ def _said_of(progress: Progress, fleet: Fleet, host: str) -> _HostStatus:
 
 @dataclass
 class _Lines:
-    """What a log gets to read: each reason once, and how far the fleet is from time to time."""
+    """The lines for a log: each reason once, and the fleet's progress from time to time."""
 
     clock: Clock
     _reasons: set[tuple[str, str]] = field(default_factory=set)
@@ -129,7 +129,7 @@ class _Lines:
         self._waited_at = float("-inf")
 
     def new(self, fleet: Fleet, said: Mapping[str, _HostStatus], waits: str) -> list[str]:
-        """Return what has not been said yet."""
+        """Return the lines that have not been printed yet."""
         lines = self._failures(fleet)
         size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
         step = 1 if size <= _SMALL else -(-size // _STEPS)
@@ -147,7 +147,7 @@ class _Lines:
         return lines
 
     def _failures(self, fleet: Fleet) -> list[str]:
-        """Return the reasons that no host had before; the counts say how many hosts have them by now."""
+        """Return the reasons that no host had before; hosts that get them later are only counted."""
         found: dict[str, dict[str, str]] = {}
         for host, outcome in fleet.outcomes.items():
             state = outcome.ending.replace("-", " ")
@@ -163,7 +163,7 @@ class _Lines:
 
 
 def fleet_counts(fleet: Fleet) -> str:
-    """Return how far a fleet is: `120 of 300 ended (118 done, 2 blocked), 4 in progress`."""
+    """Return the progress of a fleet: `120 of 300 ended (118 done, 2 blocked), 4 in progress`."""
     size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
     endings = counts_of(outcome.ending.replace("-", " ") for outcome in fleet.outcomes.values())
     ended = f"{len(fleet.outcomes)} of {size} ended" + (f" ({endings})" if endings else "")
@@ -171,7 +171,7 @@ def fleet_counts(fleet: Fleet) -> str:
 
 
 def _in_progress(fleet: Fleet, said: Mapping[str, _HostStatus]) -> str:
-    """Return what the hosts in progress do: the phases that most are in, and what they wait for."""
+    """Return the most frequent phases of hosts in progress, and what they wait for."""
     phases: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for host in fleet.running:
         now = said.get(host, _HostStatus("", "connects", ()))
@@ -187,10 +187,10 @@ def _in_progress(fleet: Fleet, said: Mapping[str, _HostStatus]) -> str:
 def fleet_screen(
     fleet: Fleet, said: Mapping[str, _HostStatus], ages: Mapping[str, float], room: Screen
 ) -> RenderableType:
-    """Return where a fleet is, on one screen: counts, then the hosts in progress, the longest there first.
+    """Return a fleet's progress on one screen: counts, then hosts in progress, longest in their phase first.
 
-    `ages` says for how many seconds each host has been in its phase. Where there is room, the hosts that
-    ended last stand below the others.
+    `ages` has the seconds that each host has been in its phase. Where there is room, the hosts that ended
+    last stand below the others.
     """
     notes = [note for note in (fleet.stopped and f"stopped: {fleet.stopped}", fleet.waits_for) if note][:1]
     table = Table(box=None, pad_edge=False, expand=True)
@@ -212,5 +212,5 @@ def fleet_screen(
 
 
 def _text(text: object, style: str = "") -> Text:
-    """Return a line that is shown as it is written: no markup, no control characters."""
+    """Return a line as plain text: no markup, no control characters."""
     return Text(" ".join(plain(text).splitlines()), style=style, no_wrap=True, overflow="ellipsis")

@@ -20,7 +20,7 @@ from numaforge.topology.vendors import NVIDIA
 _UNKNOWN = "?"
 _CPULIST_WIDTH = 16
 
-# By how much a link carries; what is not named here stays as it is.
+# By the bandwidth of a link; links not named here have no style.
 _STYLES = {r"\b(NV\d+|XGMI)\b": "bold green", r"\b(PIX|PXB)\b": "green", r"\bSYS\b": "dim"}
 
 
@@ -74,7 +74,7 @@ Column = list[str]  # a heading, then a cell for each row; cells may have severa
 
 
 def _blocks(matrix: LinkMatrix, width: int) -> Iterator[list[Column]]:
-    """Yield the columns that fit beside each other, each time with the names of the rows before them."""
+    """Yield blocks of columns that fit beside each other, each with the row names first."""
     names: Column = ["", *(device.name for device in matrix.devices)]
     kinds = groupby(_link_columns(matrix), key=lambda column: column[0][:3])
     groups = [list(alike) for _, alike in kinds] + [list(_affinity_columns(matrix.devices))]

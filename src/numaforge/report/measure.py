@@ -1,4 +1,4 @@
-"""What was measured, for people and as a document: one machine in full, of many the outliers first."""
+"""Measurements for people and as a document: few machines in full, of many the outliers first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numaforge.report.terminal import Screen, plain
 from numaforge.report.wording import counted, wrapped
 
 _FEW = 2
-"""So many machines are shown in full; of more, what is slow and what all of them have."""
+"""Up to this many machines are shown in full; of more, what is slow and a summary by make."""
 _LOW_SHARE = 0.5
 """A share of its link's limit below which a figure is coloured, whatever siblings have."""
 
@@ -30,9 +30,9 @@ def lines(
     *,
     aligned: bool = False,
 ) -> list[str]:
-    """Return what was measured for a person, styled.
+    """Return the measurements as styled lines.
 
-    No line is wider than the screen, but for words that are.
+    No line is wider than the screen, unless a single word is.
     """
     shown: list[str] = []
     for name in outliers_first(machines, least_share):
@@ -87,7 +87,7 @@ def _slow_lines(name: str, measured: Measurement, least_share: float, width: int
 
 
 def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width: int) -> Iterator[str]:
-    """Yield what the machines of each make have: the lowest, the median, the highest of their figures."""
+    """Yield the machines of each make with the lowest, median and highest of their figures."""
     for make, names in names_by_make(machines).items():
         slow = [name for name in names if slow_of(machines[name], least_share)]
         state = f"{len(slow)} slower than siblings" if slow else "none slower than siblings"
@@ -161,7 +161,7 @@ def document(
     *,
     aligned: bool = False,
 ) -> dict[str, Any]:
-    """Return the same as JSON data, schema 1; the machines' own documents are those that nodes keep."""
+    """Return the same as JSON data, schema 1; a machine's document is the one that its node keeps."""
     return {
         "schema": 1,
         "least_share": least_share,

@@ -95,9 +95,9 @@ def geometry_document(
 
 
 def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
-    """Return the memory slices of a GPU, each GPU instance as a box over those that it takes.
+    """Return the memory slices of a GPU, with each GPU instance as a box over its slices.
 
-    What lies beyond the slices of any GPU is named without a picture.
+    Where instances lie beyond the slices of any GPU, they are listed without a picture.
     """
     parts = instance_parts(boxes := list(instances))
     if not within(MOST_UNITS, boxes):
@@ -143,7 +143,7 @@ def _placement(one: MigInstance) -> Document:
 
 
 def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableType:
-    """Return the geometry of each GPU of a plan, with the one that the machine has where it is another."""
+    """Return the planned geometry of each GPU, with the current one where it differs."""
     there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
     models = {one.pci_address: _model_words(one, there.get(one.pci_address)) for one in plan.gpus}
     several = len(set(models.values())) > 1
@@ -164,9 +164,9 @@ def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableT
 
 
 def _model_words(planned: MigGpu, gpu: Gpu | None) -> str:
-    """Return what tells a GPU from those of other models: a picture of slices is the same for many of them.
+    """Return what tells a GPU's model from others: many models have the same picture of slices.
 
-    Where the machine is not at hand that is the names of its profiles, which have their memory.
+    Without the machine these are the names of its profiles, which contain their memory.
     """
     return gpu_label(gpu) if gpu else " and ".join(sorted({one.profile for one in planned.instances}))
 
@@ -258,7 +258,7 @@ def _instance_document(one: MigInstance) -> Document:
 
 
 def _alike(plans: Iterable[GpuMigPlan]) -> Iterator[Sequence[GpuMigPlan]]:
-    """Yield the GPUs that get the same for the same reason, together."""
+    """Yield groups of GPUs that get the same for the same reason."""
     groups: dict[tuple[Any, ...], list[GpuMigPlan]] = {}
     for plan in plans:
         gpu = plan.gpu
@@ -286,7 +286,7 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
 
 
 def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[RenderableType]]:
-    """Yield the geometry that is there, where it is another one, and the one that is wanted."""
+    """Yield the current geometry where it differs, and the wanted one."""
     before, after = (*plan.change.keep, *plan.change.destroy), plan.change.instances
     if before and {one.place for one in before} != {one.place for one in after}:
         yield Text("before"), picture(model.memory_slices, before)

@@ -1,4 +1,4 @@
-"""Values that change, a line for each kind of them: CPUs and NUMA nodes as lists, sysctls by name."""
+"""Changing values, one line for each kind: CPUs and NUMA nodes as lists, sysctls by name."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SYSCTL = re.compile(r"/proc/sys/(?P<name>[^:]+)(?P<to>: .*)")
 
 
 def condensed(moves: Iterable[str]) -> list[str]:
-    """Return lines of values that change with those that are the same for many CPUs as one.
+    """Return lines of changing values, with equal ones of many CPUs or NUMA nodes merged.
 
     `/sys/.../cpu0/cpufreq/scaling_governor: a -> b`, and so on to CPU 127, is `cpus 0-127 scaling_governor: a
-    -> b`. The order is that of the first of each.
+    -> b`. A merged line stands where its first one stood.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for move in moves:

@@ -42,7 +42,7 @@ def in_format(svg: str, output: str | None) -> str | bytes:
 
 
 def _suffix(output: str | None) -> str:
-    """Return what the name ends in: `.svg` of `node.svg`, and of `.svg` alone, which is a format."""
+    """Return the suffix of a name: `.svg` of `node.svg`, and of `.svg` alone, which is a format."""
     if output is None:
         return ""
     name = PurePath(output)

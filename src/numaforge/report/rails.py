@@ -23,7 +23,7 @@ _LEAST_NIC_CHIP = 92.0
 
 
 def rail_table(topology: NodeTopology) -> RenderableType:
-    """Return a row for each RDMA device: those on rails with their GPUs, then what is on none."""
+    """Return a row for each RDMA device: those on rails with their GPUs, then those on none."""
     names, roles = gpu_names(topology.gpus), rdma_roles(topology)
     headers = ("Rail", "RDMA", "GPUs", "Distance", "Best of", "Ports", *(["Role"] if roles else []))
     table = columns(*headers, right=("Rail",), wraps={*headers} - {"RDMA"})
@@ -85,7 +85,7 @@ def _row(rail: Rail, gpus: Box, nic_width: float, line_width: float, names: Mapp
 
 
 def _best_of(topology: NodeTopology) -> dict[str, list[str]]:
-    """The GPUs of which each device is the best, by its name."""
+    """Return the GPUs for which each device is the best, by its name."""
     return grouped((device.name, gpu) for gpu, device in best_devices(topology).items())
 
 

@@ -1,4 +1,4 @@
-"""What a roll-out would do, and what the cluster says of roll-outs."""
+"""What a roll-out would do, and the state of roll-outs in the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numaforge.topology.trays import Disagreement
 
 _ROWS = 12
-"""The longest table of nodes that leaves room for what else there is to say on one screen."""
+"""The longest table of nodes that leaves room for the rest on one screen."""
 _FEW = 4
 _GROUPS = 3
 _LINES_OF_CHANGES = 9
@@ -40,7 +40,7 @@ _LINES_OF_CHANGES = 9
 
 
 def _text(text: object, style: str = "") -> Text:
-    """Return a text that is shown as it is written: no markup, no control characters."""
+    """Return a text as it is: no markup, no control characters."""
     return Text(plain(text), style=style)
 
 
@@ -55,7 +55,7 @@ def outlook_tables(
     *,
     verbose: bool = False,
 ) -> RenderableType:
-    """Return what a roll-out would do, in its order; without `verbose`, what is alike stands there once."""
+    """Return what a roll-out would do, in order; without `verbose`, equal entries are merged."""
     restarts = f"{sum(each.needs.restarts for each in ahead)} of {len(survey.needs)} kubelets have to restart"
     budget = f"out of service together at most: {options.max_unavailable}"
     parts: list[RenderableType] = [Text(f"{restarts}; {budget}", style="bold"), Text("")]
@@ -106,7 +106,7 @@ def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
 
 
 def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], list[str]]]:
-    """Return what changes and on which hosts; what most have in common first."""
+    """Return changes and the hosts that share them; those of most hosts first."""
     return _hosts_by_lines(
         {
             each.needs.host: [
@@ -121,7 +121,7 @@ def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], lis
 
 
 def _hosts_by_lines(lines_of: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
-    """Return lines and the hosts that share them; what most have in common first."""
+    """Return lines and the hosts that share them; those of most hosts first."""
     groups: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
     for host, said in lines_of.items():
         lines = [*condensed(said)]
@@ -136,7 +136,7 @@ def _hosts_by_lines(lines_of: Mapping[str, Sequence[str]]) -> list[tuple[list[st
 def _changes_of_groups(
     groups: Sequence[tuple[list[str], list[str]]], *, verbose: bool
 ) -> Iterator[RenderableType]:
-    """Yield what changes, a group of hosts after the other; without `verbose`, as much as fits a screen."""
+    """Yield the changes of each group of hosts; without `verbose`, as much as fits a screen."""
     shown = len(groups) if verbose else _GROUPS
     most = None if verbose else max(2, _LINES_OF_CHANGES // max(1, min(len(groups), shown)))
     for lines, hosts in groups[:shown]:
@@ -163,7 +163,7 @@ def _turns(ahead: Sequence[NodeOutlook]) -> Table:
 
 
 def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
-    """Return the same in few lines: which is first, and what blocks how many."""
+    """Return the order in few lines: the first nodes, and what is in the way of which."""
     hosts = some_of(each.needs.host for each in ahead)
     pods = counted(sum(each.evicted for each in ahead), "pod")
     troubles = {each.needs.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}
@@ -251,7 +251,7 @@ def outlook_document(
 
 
 def situation_tables(found: RolloutStatus, *, verbose: bool = False) -> RenderableType:
-    """Return what the cluster says of roll-outs; without `verbose`, of many nodes only what is not over."""
+    """Return the state of roll-outs in the cluster; of many nodes, only open ones without `verbose`."""
     parts: list[RenderableType] = [*_leads(found.rollouts, verbose), *_slots(found.slots, verbose)]
     parts += [_text(trouble, "yellow") for trouble in found.troubles]
     nodes = list(found.nodes)
@@ -308,7 +308,7 @@ def _node_state(each: NodeStatus) -> str:
 
 
 def _by(each: NodeStatus) -> str:
-    """Say who works on a node, else by which profile one that plans itself is planned."""
+    """Return who works on a node, else the profile and plan of one that plans itself."""
     return working(each) or (f"profile {each.own.profile}, plan {each.own.plan}" if each.own else "")
 
 
@@ -321,7 +321,7 @@ def _states(nodes: Iterable[NodeStatus]) -> str:
 
 
 def _is_open(each: NodeStatus) -> bool:
-    """Say whether a node is in the middle of a roll-out, or out of service after one."""
+    """Whether a node is in the middle of a roll-out, out of service or not verified."""
     wrong = each.own is not None and not each.own.verified
     return bool(each.trouble or each.record or each.unschedulable or not each.ready or each.tainted or wrong)
 

@@ -93,7 +93,7 @@ def _served(outcome: SettingOutcome, total: int) -> str:
 
 
 def _options_lines(report: ShapesReport, total: int) -> list[str]:
-    """Return which options and reservations change something of the best policy and scope."""
+    """Return the options and reservations that change the result of the best policy and scope."""
     base = max((report.configured, *report.policies), key=lambda each: each.rank)
     changed = [each for each in report.options if not each.error and each.rank[:4] != base.rank[:4]]
     if not changed:
@@ -124,7 +124,7 @@ def _shapes_table(report: ShapesReport, load: Load) -> RenderableType:
 
 
 def _left(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
-    """Yield what no shape can use of one node of a kind: of resources that some shape asks for, and GPUs."""
+    """Yield what no shape can use of a full node of a kind: of resources that shapes ask for, and GPUs."""
 
     if kind.free is None:
         return

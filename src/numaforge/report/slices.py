@@ -34,7 +34,7 @@ _PICTURE_WIDTH = 48  # characters that a whole GPU takes
 
 @dataclass(frozen=True)
 class GpuPart:
-    """A part of a GPU: where it begins, and how much of the GPU it takes, in the units of its row."""
+    """A part of a GPU: its start and size, in the units of its row."""
 
     start: int
     size: int
@@ -65,7 +65,7 @@ class GpuParts:
 
 
 def parts_of(gpu: Gpu) -> GpuParts | None:
-    """Return how a GPU is cut; None where it cannot be, or where that is not known."""
+    """Return how a GPU is cut; None where it has no parts, or where they are not known."""
     if gpu.partition is not None:
         return _partitions(gpu, gpu.partition)
     model, instances = known_model(gpu), instances_in(gpu)
@@ -90,12 +90,12 @@ def instances_in(gpu: Gpu | None) -> list[MigInstance]:
 
 
 def within(units: int, instances: Iterable[MigInstance]) -> bool:
-    """Return whether GPU instances lie on a GPU with so many memory slices."""
+    """Whether GPU instances fit a GPU with `units` memory slices."""
     return all(0 <= one.start < one.start + one.size <= units for one in instances)
 
 
 def instance_parts(instances: Iterable[MigInstance]) -> tuple[GpuPart, ...]:
-    """Return GPU instances as parts, without the memory in their names, which the place shows: `1g+me`."""
+    """Return GPU instances as parts; their position shows the memory, so names omit it: `1g+me`."""
     return tuple(
         GpuPart(one.start, one.size, re.sub(r"\.[0-9]+gb", "", one.profile), str(one))
         for one in sorted(instances, key=lambda one: one.start)
@@ -109,7 +109,7 @@ def gpus_planned(machine: NodeTopology, plan: NodePlan) -> dict[str, Gpu]:
 
 
 def row_text(units: int, parts: Iterable[GpuPart], width: int) -> str:
-    """Return a row of characters with each part as a box: `|1g  |1g  |----|`; dashes are no part's.
+    """Return a row of characters with each part as a box: `|1g  |1g  |----|`; dashes are free.
 
     A unit is `width` characters wide.
     """
@@ -129,7 +129,7 @@ def unit_width(rows: Iterable[Sequence[GpuPart]], least: int) -> int:
 def before_and_after(
     addresses: Sequence[str], title: str, before: str, after: str, nothing: str
 ) -> Iterator[RenderableType]:
-    """Yield what GPUs that are alike become: a title, and both pictures where they differ.
+    """Yield what identical GPUs become: a title, and both pictures where they differ.
 
     `nothing` stands for an `after` without a picture.
     """
@@ -141,7 +141,7 @@ def before_and_after(
 
 
 def partitions_section(plan: AmdPartitionsPlan, machine: NodeTopology | None) -> RenderableType:
-    """Return the partitions of AMD's GPUs in a plan, with those that the machine has where they differ.
+    """Return the planned partitions of AMD's GPUs, with the current ones where they differ.
 
     Without the machine their memory is not known.
     """
@@ -172,9 +172,9 @@ def _free(units: int, width: int) -> str:
 def partition_parts(
     compute: str, memory: str | None, count: int | None, gpu_bytes: int | None, each_bytes: int | None = None
 ) -> GpuParts | None:
-    """Return what two modes make of one of AMD's GPUs with so much memory; None where that is not known.
+    """Return the parts of an AMD GPU in a compute and a memory mode; None where they are not known.
 
-    `each_bytes` is the memory of a partition where the kernel says it; else it is an even share.
+    `each_bytes` is the memory of a partition where the kernel reports it; else it is an even share.
     """
     if not compute or count is None or not 1 <= count <= MOST_UNITS or (memory or "NPS1") not in MEMORY_MODES:
         return None

@@ -58,7 +58,7 @@ class _Failure:
 
     @property
     def heading(self) -> str:
-        """What is said of them: `5 rolled back: not Ready after 300 s`."""
+        """Their number, state and reason: `5 rolled back: not Ready after 300 s`."""
         return ": ".join(filter(None, (f"{len(self.results)} {self.state}", self.reason)))
 
 
@@ -96,9 +96,9 @@ def summary(
 ) -> RenderableType:
     """Return how a roll-out ended, on one screen: counts, what failed and why, where the rest is.
 
-    `file` is where each host's result is written, `notes` are what could not be written down, and `nothing`
-    is said where there was nothing to do. Counts, notes and the name of the file are always shown whole. The
-    lines are those of the screen: print them without wrapping.
+    `file` has each host's result, `notes` say what could not be recorded, and `nothing` is shown where there
+    was nothing to do. Counts, notes and the name of the file are always shown in full. Lines are broken for
+    the screen: print them without wrapping.
     """
     results = results_of(report)
     said = f"{counted(len(results), 'host')}: {counts_of(result.state for result in results)}"
@@ -110,7 +110,7 @@ def summary(
         foot.append(Text(f"each host: {file}"))  # left to the terminal to wrap, so that it can be copied
         foot += _wrapped("its log is beside that file; --verbose prints them all", screen.width)
     lines = sum(-(-len(line) // screen.width) for line in (*head, *foot))
-    room = screen.height - 1 - lines  # the last line of a screen is the prompt's
+    room = screen.height - 1 - lines  # the last line of the screen is for the prompt
     return Group(*head, *_failures(_failures_by_state(results), screen.width, room), *foot)
 
 
@@ -128,7 +128,7 @@ def results_text(report: FleetReport) -> str:
 def report_document(
     report: FleetReport, exit_code: int | None = None, notes: Sequence[str] = (), file: Path | None = None
 ) -> dict[str, Any]:
-    """Return the same for programs; `notes` are what could not be written down."""
+    """Return the same for programs; `notes` say what could not be recorded."""
     return {
         "exit_code": int(report.exit_code) if exit_code is None else int(exit_code),
         "stopped": report.stopped,
@@ -149,7 +149,7 @@ def report_document(
 
 
 def _failures_by_state(results: Iterable[HostResult]) -> list[_Failure]:
-    """Return what did not go as wished, the gravest first."""
+    """Return the failures by state and reason, the gravest first."""
     by_state: dict[str, dict[str, HostResult]] = {}
     for result in results:
         if result.state not in AS_WISHED:
@@ -162,7 +162,7 @@ def _failures_by_state(results: Iterable[HostResult]) -> list[_Failure]:
 
 
 def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[Text]:
-    """Yield the lines of as many failures as there is room for; what is left of it is for details."""
+    """Yield the lines of as many failures as there is room for; remaining room is for details."""
     shown: dict[_Failure, list[Text]] = {}
     for number, failure in enumerate(_each_state_first(failures), start=1):
         lines = [
@@ -186,7 +186,7 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
 
 
 def _each_state_first(failures: Iterable[_Failure]) -> list[_Failure]:
-    """Return failures so that no state is left out for the many reasons of another one."""
+    """Return the first failure of each state before the others, so that no state is left out."""
     seen: Counter[str] = Counter()
     ranks = {}
     for failure in failures:
@@ -204,9 +204,9 @@ def _details(result: HostResult, width: int) -> list[Text]:
 
 
 def _wrapped(text: str, width: int, style: str = "", most: int | None = None) -> list[Text]:
-    """Return a text in lines of a screen, at most so many."""
+    """Return a text wrapped to `width`, in at most `most` lines."""
     placeholder = f" {ELLIPSIS}"
-    # A count and its state stay on one line: textwrap does not break at a space of this kind.
+    # A count and its state stay on one line: textwrap does not break at a no-break space.
     kept = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", plain(text))
     lines = textwrap.wrap(
         kept,

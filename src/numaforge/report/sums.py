@@ -1,4 +1,4 @@
-"""Sizes that stand together, rounded so that a reader who adds them up gets the sum that is shown."""
+"""Sizes rounded together, so that the shown parts add up to the shown sum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Grain:
         return (2 * size * self.per_unit + self.unit_bytes) // (2 * self.unit_bytes)
 
     def parts(self, sizes: Sequence[int]) -> list[int]:
-        """Return sizes in grains: each within one of it, together their rounded sum (largest remainder)."""
+        """Return sizes in grains: each off by less than one, together the rounded sum (largest remainder)."""
         exact = [divmod(size * self.per_unit, self.unit_bytes) for size in sizes]
         missing = self.rounded(sum(sizes)) - sum(grains for grains, _ in exact)
         raised = sorted(range(len(sizes)), key=lambda place: (-exact[place][1], place))[:missing]

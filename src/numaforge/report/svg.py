@@ -49,10 +49,10 @@ def _document(picture: Picture) -> Iterator[str]:
 
 @cache
 def _part(name: str) -> str:
-    """Return a part of every picture's head.
+    """Return a template file for the head of every picture.
 
-    The colours are those of Okabe and Ito, which people with any colour vision tell apart; what matters has a
-    pattern too. `dark.css` has what differs where a page asks for dark colours.
+    The colours are those of Okabe and Ito, which people with any colour vision tell apart; important areas
+    have a pattern, too. `dark.css` has the differences for pages with dark colours.
     """
     return (template_dir() / "picture" / name).read_text(encoding="utf-8").strip()
 

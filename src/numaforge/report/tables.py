@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from numaforge.roles.memory.plan import NumaNodePlan
     from numaforge.roles.node import NodePlan
 
-_CPULIST_WIDTH = 16  # the table of a plan has two of them side by side, and 80 columns
+_CPULIST_WIDTH = 16  # a plan's table has two of them side by side on 80 columns
 
 
 def topology_tables(topology: NodeTopology) -> RenderableType:
-    """Return what is there: the machine, its NUMA nodes, GPUs, NICs and rails."""
+    """Return the tables of a machine: its facts, NUMA nodes, GPUs, NICs and rails."""
     parts: list[RenderableType] = [
         _title(topology.hostname or "this machine", _system(topology)),
         Text(joined(cpu_counts(topology))),
@@ -72,7 +72,7 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
 
 
 def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> RenderableType:
-    """Return what was decided: NUMA nodes, sums, each decision with its reason, files, notices.
+    """Return the tables of a plan: NUMA nodes, sums, each decision with its reason, files, notices.
 
     With the machine the geometry and the partitions of its GPUs are shown before and after.
     """
@@ -114,7 +114,7 @@ def _system(topology: NodeTopology) -> str:
 
 
 def _facts(topology: NodeTopology) -> list[Text]:
-    """What is said in one line each, where it is known."""
+    """Return the facts that are known, in one line each."""
     facts = [
         *(
             (f"CPUs {state}", f"{format_cpulist(cpus)} ({counted(len(cpus), 'CPU')})")
@@ -132,7 +132,7 @@ def _facts(topology: NodeTopology) -> list[Text]:
 
 
 def _gpu_memory(topology: NodeTopology) -> str:
-    """Who manages the memory of GPUs beside Grace and Vera, and by what that is told."""
+    """Return who manages the memory of GPUs beside Grace and Vera, and how that is known."""
     found = gpu_memory_mode(topology)
     if found is None:
         return ""
@@ -213,7 +213,7 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
 
 
 def _pools(node: NumaNode) -> str:
-    """The pools that hold pages: `512 x 2Mi`, and how many of them are free where some are in use."""
+    """Return the pools that hold pages: `512 x 2Mi`, and the free pages where some are in use."""
     pools = sorted(node.hugepages.items(), key=lambda pool: parse_bytes(pool[0]))
     return "\n".join(
         f"{pool.total} x {size}" + (f", {pool.free} free" if pool.free != pool.total else "")
@@ -223,7 +223,7 @@ def _pools(node: NumaNode) -> str:
 
 
 def _distances(topology: NodeTopology) -> str:
-    """How far NUMA nodes are from each other: by package where that says it all, else for each of them."""
+    """Return the distances of NUMA nodes: by package where that suffices, else for each node."""
     packages = {
         node.id: {p.id for p in topology.packages if p.cpus & node.cpus} for node in topology.numa_nodes
     }
@@ -275,7 +275,7 @@ def _l3(node: NumaNode, caches: Sequence[L3Cache]) -> str:
 
 
 def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
-    """A row for each GPU; what is known of none of them has no column."""
+    """Return a row for each GPU; a column without any value is left out."""
     numbered = any(gpu.index is not None for gpu in gpus)
     rows = [
         (
@@ -361,7 +361,7 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
 
 
 def _memory_grains(node: NumaNodePlan, grain: Grain) -> tuple[int, int, int]:
-    """Memory, what is reserved of it, and what pods get; the rest is huge pages, shown as counts."""
+    """Return memory, its reserved part and the part for pods; the rest is huge pages, shown as counts."""
     reserved, for_pods = node.reserved_memory_bytes, node.allocatable_memory_bytes
     rounded = grain.parts([reserved, for_pods, max(0, node.memory_bytes - reserved - for_pods)])
     return grain.rounded(node.memory_bytes), rounded[0], rounded[1]
@@ -375,7 +375,7 @@ def _total(pools: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _planned_pools(wanted: Mapping[str, int], other: Mapping[str, int]) -> str:
-    """The pages that are planned, and those that are there and stay, in lines."""
+    """Return the planned pages, and the existing ones that stay, in lines."""
     ordered = sorted(
         [(parse_bytes(size), f"{count} x {size}") for size, count in wanted.items() if count]
         + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in other.items()]
@@ -405,7 +405,7 @@ def _allocatable(allocatable: PredictedAllocatable) -> Text:
 
 
 def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
-    """The largest pod of an empty node, numbers of devices with the same answer in one row."""
+    """Return the largest pods of an empty node; numbers of devices with the same answer share a row."""
     headers = ("Largest pod with", "CPUs", "Memory", "Hugepages")
     table = columns(*headers, right=("CPUs", "Memory"), wraps=("CPUs",))
     for _, alike in groupby(pods, key=lambda pod: replace(pod, devices=0)):

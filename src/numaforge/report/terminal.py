@@ -1,4 +1,4 @@
-"""What a command prints, and its sign of life while it waits."""
+"""Printing for commands, and the spinner while they wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import click
 
 from numaforge.errors import NumaforgeError
 
-# rich is imported by who prints with it: `--help` answers at once.
+# Functions that print with rich import it themselves: `--help` answers at once.
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -26,7 +26,7 @@ COLOUR = "numaforge.colour"
 QUIET = "numaforge.quiet"
 VERBOSE = "numaforge.verbose"
 AS_YAML = "numaforge.yaml"
-"""What the command line says about printing, by the name under which a command's context keeps it."""
+"""The names under which a command's context keeps the options for printing."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Screen:
 
 
 def screen() -> Screen:
-    """Return the size of this terminal; where there is none, that of the smallest usual one."""
+    """Return the size of this terminal; without a terminal, 80 columns and 24 lines."""
     size = shutil.get_terminal_size((Screen.width, Screen.height))
     return Screen(size.columns, size.lines)
 
 
 def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
-    """Print tables and text for people; `wrapped` is what has the lines of the screen already.
+    """Print tables and text for people; `wrapped` text is broken for the screen already.
 
-    Tables are for 80 columns or more: a narrower terminal wraps their lines, where cells would be cut. No
-    line ends in blanks.
+    Tables are for 80 columns or more: a narrower terminal wraps their lines, as cells would be cut otherwise.
+    No line ends in blanks.
     """
     out = console()
     out.width = max(out.width, Screen.width)
@@ -57,7 +57,7 @@ def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return where tables and progress are printed, with colours as the command line says."""
+    """Return the console for tables and progress, with the colours of the command line."""
     from rich.console import Console
 
     colour = _said(COLOUR)
@@ -67,7 +67,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def echo(line: str, *, err: bool = False) -> None:
-    """Print a line that is styled already, with colours as the command line says."""
+    """Print a styled line, with the colours of the command line."""
     colour = {"always": True, "never": False}.get(str(_said(COLOUR)))
     if colour is None and os.environ.get("NO_COLOR"):
         colour = False
@@ -75,7 +75,7 @@ def echo(line: str, *, err: bool = False) -> None:
 
 
 def echo_text(text: str, *, err: bool = False) -> None:
-    """Print styled lines: those that are too long for a terminal wrapped, in a file or a pipe whole."""
+    """Print styled lines: wrapped on a terminal, whole in a file or a pipe."""
     width = _width(sys.stderr if err else sys.stdout)
     for line in text.split("\n"):
         for part in (line,) if width is None else folded(line, width):
@@ -83,7 +83,7 @@ def echo_text(text: str, *, err: bool = False) -> None:
 
 
 def _width(stream: TextIO) -> int | None:
-    """Return how many characters a line of a terminal has; None of what is none."""
+    """Return the width of a terminal in characters; None for a file or a pipe."""
     if not stream.isatty():
         return None
     said = os.environ.get("COLUMNS", "")
@@ -91,9 +91,9 @@ def _width(stream: TextIO) -> int | None:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """Return a line that is styled already in lines of a screen, the later ones indented by two more.
+    """Return a styled line wrapped to `width`, with later lines indented by two more.
 
-    A style goes on over the end of a line; names and paths stay whole.
+    A style continues over the end of a line; names and paths stay whole.
     """
     shown = click.unstyle(line)
     if len(shown) <= width:
@@ -111,7 +111,7 @@ def folded(line: str, width: int) -> list[str]:
 
 
 def show_json(document: object) -> None:
-    """Print the twin for programs of what people see: JSON, or YAML where the command line says so."""
+    """Print a document for programs: JSON, or YAML where the command line asks for it."""
     if _said(AS_YAML):
         import yaml
 
@@ -122,9 +122,9 @@ def show_json(document: object) -> None:
 
 
 def save(content: str | bytes, output: str | None) -> None:
-    """Write a text, or bytes, to a file, with its folders, and say so; without one, or for `-`, print it.
+    """Write text or bytes to a file, make its folders, and remark on it; for None and `-`, print it.
 
-    Raises NumaforgeError where the file cannot be written, and leaves what was there.
+    Raises NumaforgeError where the file cannot be written, and leaves an existing one as it was.
     """
     if output is None or output == "-":
         click.echo(content, nl=False)
@@ -137,18 +137,18 @@ def save(content: str | bytes, output: str | None) -> None:
 
 
 def remark(text: str) -> None:
-    """Say on standard error what is neither the answer nor an error; -q leaves it out."""
+    """Print on standard error what is neither the answer nor an error; -q leaves it out."""
     if not _said(QUIET):
         complain(text)
 
 
 def complain(text: str) -> None:
-    """Say on standard error what is wrong, as text that steers no terminal."""
+    """Print on standard error what is wrong, without control characters."""
     echo_text(plain(text), err=True)
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all; a pipe or a device is written into."""
+    """Write a file whole or not at all; a pipe or a device is written directly."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
@@ -164,9 +164,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def plain(text: object) -> str:
-    """Return a text as a terminal may show it: what others wrote moves no cursor and hides nothing.
+    """Return a text that a terminal may show: it moves no cursor and hides nothing.
 
-    Only lines and tabulators are kept of what is not printable.
+    Of unprintable characters, only newlines and tabs are kept.
     """
     shown = (
         char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in str(text)
@@ -175,20 +175,20 @@ def plain(text: object) -> str:
 
 
 def verbosity() -> int:
-    """Return how much the command line wants to be told of what is done: 0, 1 for -v, 2 for -vv."""
+    """Return the verbosity of the command line: 0, 1 for -v, 2 for -vv."""
     said = _said(VERBOSE)
     return said if isinstance(said, int) else 0
 
 
 def detail(text: str) -> None:
-    """Say on standard error what is done, where -v asks for it."""
+    """Print on standard error what is done, where -v was given."""
     if verbosity():
         click.echo(plain(text), err=True)
 
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Do what takes a moment; -v says how long it took."""
+    """Time a step; -v prints how long it took."""
     began = time.monotonic()
     try:
         yield
@@ -198,9 +198,9 @@ def step(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], object]]:
-    """Turn a spinner on standard error while a command waits, where that is a terminal.
+    """Show a spinner on standard error while a command waits, where that is a terminal.
 
-    Yields what says how far it is; -v says how long it took.
+    Yields a function that shows the progress; -v prints how long it took.
     """
     screen = console(stderr=True)
     with step(what):
@@ -212,6 +212,6 @@ def progress(what: str) -> Iterator[Callable[[str], object]]:
 
 
 def _said(name: str) -> object:
-    """What the command line says about printing; None outside of a command."""
+    """Return an option for printing by its name; None outside of a command."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(name)

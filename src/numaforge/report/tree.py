@@ -33,16 +33,16 @@ Steps: TypeAlias = "dict[str, Steps]"
 
 @dataclass
 class TreeLine:
-    """A line of the tree, and what hangs below it."""
+    """A line of the tree, and the lines below it."""
 
     text: str
     below: list[TreeLine] = field(default_factory=list)
 
 
 def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
-    """Return the lines of a machine, in ASCII characters alone but for what a host calls itself.
+    """Return the lines of a machine, in ASCII, except for names that the host reports.
 
-    `whole` adds the caches of each core and the PCI devices that have no kind of their own.
+    `whole` adds the caches of each core and the PCI devices of other kinds.
     """
     root = TreeLine(f"{topology.hostname or 'this machine'}: {human_bytes(topology.memory_bytes)} memory")
     if not whole:

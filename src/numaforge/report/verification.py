@@ -1,4 +1,4 @@
-"""What a verification found of a fleet: hosts that are alike together, and its JSON twin."""
+"""The result of verifying a fleet: identical hosts grouped, and its JSON twin."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def exit_code(found: Iterable[CaseResult]) -> ExitCode:
 
 
 def lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
-    """Return what was found for a person, styled: counts, then hosts that are alike, the gravest first."""
+    """Return the results as styled lines: counts, then groups of identical hosts, the gravest first."""
     groups = _alike(found)
     number = dict.fromkeys(_STATES, 0)
     for (state, _), hosts in groups:
@@ -56,7 +56,7 @@ def lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
 
 
 def image_lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
-    """Return what was found of an image for a person, styled: the rules that it breaks."""
+    """Return the results for an image as styled lines: the rules that it breaks."""
     broken = failures([*found])
     kept = f"{counted(len(found) - len(broken), 'rule')} kept, {len(broken)} broken"
     shown = [click.style(kept, bold=True, fg="red" if broken else "green")]
@@ -71,7 +71,7 @@ def document(found: Sequence[CaseResult]) -> dict[str, Any]:
 
 
 def _alike(found: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]], list[str]]]:
-    """Return hosts by state and what differs, the gravest first, then the most hosts."""
+    """Return hosts grouped by state and differences; the gravest groups first, then the largest."""
     of_host: dict[str, list[CaseResult]] = {each.host: [] for each in found if each.host}
     for each in failures(found):
         of_host.setdefault(each.host, []).append(each)

@@ -1,4 +1,4 @@
-"""Say sizes, counts and whole machines in the few words that tables and pictures share."""
+"""The wording of sizes, counts and machines that tables and pictures share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numaforge.topology.model import Accelerator, Gpu, MachineShape, Nic, NodeTopology, PciLink
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_MOST = 2**63  # of a quantity of Kubernetes
+_MOST = 2**63  # the bound of a Kubernetes quantity
 ELLIPSIS = "…"
 
 
@@ -41,7 +41,7 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[str]:
-    """Return a text in lines of a screen, at most so many; names and paths stay whole."""
+    """Return a text wrapped to `width`, in at most `most` lines; names and paths stay whole."""
     return textwrap.wrap(
         plain(text),
         width,
@@ -63,7 +63,7 @@ def some_of(names: Iterable[str], most: int = 3) -> str:
 
 
 def cpu_counts(topology: NodeTopology) -> tuple[str, ...]:
-    """Return what computes, as phrases (`2 packages`, `4 NUMA nodes`); what is absent is left out."""
+    """Return packages, NUMA nodes, cores and CPUs as phrases: `2 packages`; absent ones are left out."""
     cpus = f"{counted(len(topology.online), 'CPU')}{_threads_per_core(topology)}"
     return (*_counted_things(package=topology.packages, numa=topology.numa_nodes, core=topology.cores), cpus)
 
@@ -92,9 +92,9 @@ def empty_numa_nodes(ids: Iterable[int], topology: MachineShape | None) -> list[
 
 
 def pcie_link(link: PciLink | None) -> str:
-    """Return a PCIe link as `Gen5 x16`, with what it could be where it runs below: `Gen4 x8 of Gen5 x16`.
+    """Return a PCIe link as `Gen5 x16`, with its maximum where it runs below: `Gen4 x8 of Gen5 x16`.
 
-    A lower speed alone is no fault: a GPU at rest lowers it by itself. A lower width is one.
+    A lower speed alone is no fault: an idle GPU lowers it. A lower width is one.
     """
     if link is None:
         return ""
@@ -148,7 +148,7 @@ def nic_speed(nic: Nic) -> str:
 
 
 def rdma_roles(topology: NodeTopology) -> dict[str, str]:
-    """Return what RDMA devices are that are no usual NIC, by name: `VF of mlx5_0`, `manages NVSwitches`."""
+    """Return roles of RDMA devices other than usual NICs, by name: `VF of mlx5_0`, `manages NVSwitches`."""
     owners = {device.pci_address: device.name for device in topology.rdma_devices if device.pci_address}
     roles = {}
     for device in topology.rdma_devices:
@@ -202,7 +202,7 @@ def _threads_per_core(topology: NodeTopology) -> str:
     return f" ({widths[0]} to {widths[-1]} per core)"
 
 
-# Of pci.ids, those of servers; the first four digits come before the first two.
+# The classes of pci.ids that servers have; four digits are looked up before two.
 _PCI_CLASSES = {
     "0100": "SCSI",
     "0104": "RAID",
@@ -222,5 +222,5 @@ _PCI_CLASSES = {
 
 
 def pci_class_name(pci_class: str) -> str:
-    """Return what a PCI function is, by its base class and class: `SATA`, or `PCI class ff00`."""
+    """Return the kind of a PCI function by its class, else its base class: `SATA`, or `PCI class ff00`."""
     return _PCI_CLASSES.get(pci_class) or _PCI_CLASSES.get(pci_class[:2]) or f"PCI class {pci_class}"
