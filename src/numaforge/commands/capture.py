@@ -93,7 +93,7 @@ def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
 def captured_hosts(
     inventory: str, limits: Sequence[str], folder: Path, data: Mapping[str, object]
 ) -> tuple[Answers, dict[str, str]]:
-    """Capture the hosts of an inventory into a folder; return the answers, and the file of each by name.
+    """Capture the hosts of an inventory into a folder; return the answers, and the file of each captured.
 
     `data` is additional host data for the run.
     """

@@ -102,7 +102,7 @@ def _as_it_is(
     from numaforge.topology.model import why_no_version
 
     installed = topology.kubelet
-    # A file named on the command line does not inherit the node's drop-ins and flags, except with --live.
+    # A file named on the command line inherits no drop-ins, flags or state of the node, except with --live.
     inherited = installed if live or config is None else None
     version = kubelet_version or (installed.version if installed else None)
     if version is None:

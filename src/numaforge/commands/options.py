@@ -158,7 +158,7 @@ def _keep(name: str, context: click.Context, _: click.Parameter, value: Any) -> 
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command only when it is used.
+    """A group that imports a command only when it is used, without the imports of the others.
 
     `names` are its commands in their order; each is a function in a module of its own in `package`, with `_`
     for `-` in both names.

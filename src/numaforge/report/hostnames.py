@@ -21,7 +21,7 @@ _LAST_NUMBER = re.compile(r"(.*?)([0-9]+)([^0-9]*)")
 
 
 def is_host_name(name: str) -> bool:
-    """Say whether SSH may find a host by this name: a name, an address or an alias of ~/.ssh/config."""
+    """Whether SSH may find a host by this name: a name, an address or an alias of ~/.ssh/config."""
     labels = [name] if ":" in name else name.split(".")
     return (
         _HOST_NAME.fullmatch(name) is not None

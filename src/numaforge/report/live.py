@@ -30,7 +30,7 @@ _SMALL = 10
 """In a fleet of up to this many hosts, every change is a line."""
 _QUIET_SECONDS = 60.0
 _STEPS = 20
-"""The progress lines of a larger fleet: one each time this fraction of it has ended."""
+"""The number of progress lines of a larger fleet: one each time such a share of it has ended."""
 _PHASES = 3
 
 
@@ -212,5 +212,5 @@ def fleet_screen(
 
 
 def _text(text: object, style: str = "") -> Text:
-    """Return a line as plain text: no markup, no control characters."""
+    """Return one line without markup and control characters."""
     return Text(" ".join(plain(text).splitlines()), style=style, no_wrap=True, overflow="ellipsis")

@@ -40,7 +40,7 @@ _LINES_OF_CHANGES = 9
 
 
 def _text(text: object, style: str = "") -> Text:
-    """Return a text as it is: no markup, no control characters."""
+    """Return a text without markup and control characters."""
     return Text(plain(text), style=style)
 
 

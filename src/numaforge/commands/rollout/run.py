@@ -73,7 +73,7 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
 
 
 def _given_back(lead: Lead, report: FleetReport) -> list[str]:
-    """Release the lead with how the roll-out ended, and return what could not be recorded."""
+    """Release the lead, record how the roll-out ended, and return what could not be recorded."""
     end = {"ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped}
     try:
         lead.end({**lead.state, **end})
