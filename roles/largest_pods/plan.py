@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LargestPod:
-    """The largest Guaranteed pod of one container that the empty node admits with so many devices.
+    """The largest Guaranteed pod of one container that the empty node admits with `devices` devices.
 
-    Largest is the one with the most CPUs, then memory, then huge pages, in bytes by size. `resource` is ""
-    for a node without devices; `cpus` is 0 where no pod with so many devices is admitted.
+    Largest means most CPUs, then memory, then huge pages, in bytes by size. `resource` is "" for a node
+    without devices; `cpus` is 0 where the node admits no pod with `devices`.
     """
 
     resource: str  # "nvidia.com/gpu"
@@ -39,7 +39,7 @@ class LargestPod:
     hugepages_bytes: ByName[int] = field(default_factory=dict)  # "1Gi" -> bytes
 
 
-_LEAST_MEMORY = 2**30  # of a pod that has all GPUs; its CPUs are one core
+_LEAST_MEMORY = 2**30  # bytes for a pod with all GPUs; it also gets one core
 
 
 TURN = Turn.KIND
@@ -48,7 +48,7 @@ NEEDS: tuple[str, ...] = ("installed", "hugepages", "kubelet", "devices")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of the largest pods."""
+    """The largest pods in a plan."""
 
     largest_pods: tuple[LargestPod, ...] = ()
 
@@ -56,9 +56,9 @@ class Decided:
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the largest pod of one container for each number of GPUs; without GPUs, the largest of all.
 
-    Of MIG devices and of replicas it is the largest pod with one: no program joins several MIG devices, and
-    several replicas are no more than one. A machine whose memory or NUMA nodes are not known has none, nor
-    one whose kubelet is handed back. A notice says where no pod of one core may have all GPUs.
+    For MIG devices and replicas, only the largest pod with one device: no program joins several MIG devices,
+    and several replicas give no more than one. Empty where the memory or the NUMA nodes are unknown, or where
+    the kubelet is handed back. A notice reports where no pod with one core may have all GPUs.
     """
     kubelet, devices = decided.kubelet, decided.devices
     if profile.kubelet.state == "absent" or kubelet is None:
@@ -70,7 +70,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
     try:
         node = Node(with_pools(machine, decided.pools), config, devices, version=kubelet.version)
     except KubeletConfigError:
-        # What keeps a kubelet from starting is for `check` to say.
+        # `check` reports what keeps a kubelet from starting.
         return Reasoned(Decided())
     rows: list[LargestPod] = []
     notices: list[Notice] = []
@@ -86,7 +86,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
 
 
 def admits_all_devices(topology: MachineShape, config: Mapping[str, Any], devices: Inventory) -> bool:
-    """Say whether a pod of one core and 1Gi may have all devices under a kubelet's configuration."""
+    """Return whether a pod with one core and 1Gi may have all devices under a kubelet's configuration."""
     node = Node(topology, config, devices)
     return all(admits_all(EmptyNode(node, resource)) for resource in devices)
 
@@ -96,7 +96,7 @@ def _counts(resource: str, devices: int) -> range:
 
 
 def admits_all(empty: EmptyNode) -> bool:
-    """Say whether a pod of one core and 1Gi may have all devices."""
+    """Return whether a pod with one core and 1Gi may have all devices."""
     return empty.admits(PodShape(empty.devices, empty.step, _LEAST_MEMORY))
 
 
@@ -133,7 +133,7 @@ def _refused(empty: EmptyNode, resource: str, config: Mapping[str, Any]) -> Noti
 
 
 def _effective(existing: ExistingSettings, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the kubelet will run with: its own settings, ours over them."""
+    """Return the kubelet's future configuration: its own settings with ours merged over them."""
     merged = dict(existing.effective)
     for name, value in settings.items():
         held = merged.get(name)

@@ -1,4 +1,4 @@
-"""The machine itself: what an admin should know of it before a plan is carried out."""
+"""The machine itself: what an admin should know about it before applying a plan."""
 
 from numaforge.roles.role import role
 

@@ -1,4 +1,4 @@
-"""Whether a machine is still the one that was planned."""
+"""Whether the machine is still the one that was planned."""
 
 from __future__ import annotations
 

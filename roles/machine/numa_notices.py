@@ -1,4 +1,4 @@
-"""What pods will see of NUMA nodes that lack CPUs or memory, and of packages that differ."""
+"""How pods are affected by NUMA nodes without CPUs or memory, and by uneven packages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
     from numaforge.topology.model import MachineShape, NumaNodeShape
 
-# The kernel and the firmware take some of each package's memory, and not the same.
+# The kernel and the firmware take some of each package's memory, in unequal amounts.
 _EVEN_PART = 16
 
-# Older kernels count a NUMA node's present pages, a few percent more than those that they manage.
+# Older kernels count a NUMA node's present pages, a few percent more than its managed pages.
 _ALIKE_PART = 16
 
 
 def gpu_memory_bytes(topology: MachineShape) -> int:
-    """Return how much of the machine's memory is known to be that of GPUs (Grace without CDMM)."""
+    """Return how many bytes of the machine's memory are known to be GPU memory (Grace without CDMM)."""
     nodes = nodes_of_gpus(topology)
     return sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.id in nodes)
 
 
 def numa_notices(topology: MachineShape) -> tuple[Notice, ...]:
-    """Return a notice for each such kind of NUMA node; memory that is not known is taken for neither."""
+    """Return a notice for each kind of unusual NUMA node or package; unknown memory causes none."""
     return (
         *_without_memory(topology),
         *_without_cpus(topology),
@@ -38,7 +38,7 @@ def numa_notices(topology: MachineShape) -> tuple[Notice, ...]:
 
 
 def disagreeing_totals(topology: MachineShape) -> str | None:
-    """Say that the kubelet's two sources of the machine's memory disagree, as where memory is hot-plugged."""
+    """Return how the kubelet's two memory totals disagree, as with hot-plugged memory; else None."""
     sizes = [node.memory_bytes for node in topology.numa_nodes]
     total, known = topology.memory_bytes, [size for size in sizes if size is not None]
     if not total or not known or len(known) < len(sizes) or abs(total - sum(known)) <= total // _ALIKE_PART:

@@ -1,4 +1,4 @@
-"""What an admin should know of the machine itself."""
+"""What an admin should know about the machine itself."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What an admin should know of the machine itself."""
+    """Nothing: the machine role only gives notices."""
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what stands out on this kind of machine; nothing is decided."""
+    """Return notices about this kind of machine; there is nothing to decide."""
     notices = (*numa_notices(machine), *_unread(machine), *_lost_gpus(machine))
     return Reasoned(Decided(), notices=notices)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kind_notices(topology: MachineShape, profile: NodeProfile) -> tuple[Notice, ...]:
-    """Return a notice for a machine of another kind; what is not known of it is no difference."""
+    """Return a notice for a machine of another kind; unknown properties count as matching."""
     differences = [*_gpus(topology, profile), *_numa_nodes(topology, profile), *_caches(topology, profile)]
     if not differences:
         return ()
@@ -72,9 +72,9 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """A plan says nothing of it."""
+    """Nothing: this role only gives notices."""
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Say where the machine is not the kind that the profile was written for."""
+    """Return a notice where the machine is not of the kind that the profile was written for."""
     return Reasoned(Decided(), notices=kind_notices(machine, profile))

@@ -1,6 +1,6 @@
-"""One maintenance of a node: everything that the roles within it want changed, carried out together.
+"""One maintenance of a node: the changes of all roles within it, carried out together.
 
-What carries it out is imported once there is a plan: a deploy asks its hosts as soon as it begins.
+The modules that carry it out are imported once there is a plan, so that a deploy contacts its hosts at once.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["maintenance", "take_part"]
 
 _open: set[str] = set()
-"""The hosts whose deploy is within a `with maintenance():`, by name."""
+"""Names of the hosts whose deploy is inside `with maintenance():`."""
 
 
 @contextmanager
 def maintenance() -> Iterator[None]:
-    """Carry out together what the roles that are called within it want changed: one drain serves them all.
+    """Carry out the changes of all roles called within it together, with one drain.
 
-    A role that is called outside of one is a maintenance of its own.
+    A role called outside a maintenance is a maintenance of its own.
 
     Host data: `kubelet_start_seconds` (120) and `kubelet_stable_seconds` (10), how long the kubelet may take
-    to become healthy, and how long it has to stay so; `numaforge_confirm_seconds` (300), how long a changed
-    host waits for its confirmation over a new connection before it goes back; `numaforge_rollout`, how a node
-    of a cluster is taken out of service (numaforge.rollout.options). `numaforge rollout` adds what was said
-    on its command line as `numaforge_rollout_options`, and as `numaforge_rollout_run` what this run is to it.
+    to become healthy, and how long it must stay healthy; `numaforge_confirm_seconds` (300), how long a
+    changed host waits for confirmation over a new connection before it rolls back; `numaforge_rollout`, how a
+    cluster node is taken out of service (numaforge.rollout.options). `numaforge rollout` adds its command
+    line options as `numaforge_rollout_options`, and this run's part in the roll-out as
+    `numaforge_rollout_run`.
     """
     name = host.name
     _open.add(name)
@@ -50,7 +51,7 @@ def maintenance() -> Iterator[None]:
 
 
 def take_part(called: Called, **arguments: Any) -> None:
-    """Have the roles of this name carried out: with the others of their maintenance, else by themselves.
+    """Carry out the roles of this name: with the others of their maintenance, else by themselves.
 
     `arguments` are pyinfra's own, for the operations within.
     """
@@ -65,13 +66,13 @@ def take_part(called: Called, **arguments: Any) -> None:
     if host.name in _open and not arguments:
         guarded(
             called_for, called.called
-        )()  # no operation is within, for which pyinfra would look for its own
+        )()  # not a pyinfra deploy: it contains no operation
     else:
         role(called.title, called.called)(called_for)(**arguments)
 
 
 def _tell_nothing_to_do(part: PartModule) -> None:
-    asked = getattr(part, "nothing_to_do", None)  # few parts can miss what they change
+    asked = getattr(part, "nothing_to_do", None)  # only some parts have it
     reason = asked(planned(host)) if asked else None
     if reason:
         event, sentence = reason

@@ -1,4 +1,4 @@
-"""Which node each host says that it is: pyinfra looks at all hosts before it changes the first."""
+"""The node that each host claims to be: pyinfra prepares all hosts before it changes the first."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _by_cluster: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
 
 def note_claim(host: Host, target: Target, options: RolloutOptions) -> None:
-    """Keep which node of the cluster a joined host says that it is."""
+    """Record which node of the cluster a joined host claims to be."""
     if target.joined:
         _by_cluster[key_of_cluster(options)][host.name] = target.node
 
 
 def claims(options: RolloutOptions) -> Mapping[str, str]:
-    """Return the node of each host of the cluster that the options name."""
+    """Return the claimed node of each host in the cluster that the options name."""
     return _by_cluster[key_of_cluster(options)]
 
 
 def key_of_cluster(options: RolloutOptions) -> str:
-    """Return what is equal for options that name the same cluster."""
+    """Return a key that is equal for options naming the same cluster."""
     return options.model_dump_json(include={"kubeconfig", "context", "namespace", "kubectl"})

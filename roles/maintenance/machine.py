@@ -50,7 +50,7 @@ _NO_TRANSACTION = "none"
 
 
 class PyinfraMachine:
-    """A host whose kubelet is to be as a target says; implements numaforge.rollout.machine.Machine."""
+    """A host that is brought to a target; implements numaforge.rollout.machine.Machine."""
 
     def __init__(self, host: Host, target: Target, verification: Verification | None) -> None:
         self._host = host
@@ -61,15 +61,15 @@ class PyinfraMachine:
         self._tokens: dict[str, str] = {}
 
     def identity(self) -> Identity:
-        """Return which host it is, by its own word."""
+        """Return the identity that the host reports."""
         return read_identity(self._ask(identity_script()))
 
     def access(self) -> Access:
-        """Return how it is reached, which is not its own word."""
+        """Return how the host is reached, which does not depend on what it reports."""
         return access_to(self._host)
 
     def change(self) -> Transaction | None:
-        """Look at the host anew, and return what it needs; None where it is as planned."""
+        """Look at the host again and return what it needs; None where it is as planned."""
         name = new_id()
         found = look(self._ask, self._target.question, name)
         if found.unfinished:
@@ -78,15 +78,15 @@ class PyinfraMachine:
         return need(self._target.goal, found, name)
 
     def expected(self) -> Expected:
-        """Return what the cluster is to say of the node afterwards."""
+        """Return what the cluster should report of the node afterwards."""
         return self._target.expected
 
     def running_config(self) -> Mapping[str, Any]:
-        """Return what the kubelet tells its own node that it runs with."""
+        """Return the running configuration that the kubelet reports to its own node."""
         return read_answer(self._ask(self._target.endpoint.script))
 
     def begin(self, transaction: Transaction) -> None:
-        """Hand a transaction to the host, marked as one whose node is still to be proved."""
+        """Hand a transaction to the host, marked as not proved yet."""
         mark = f"{transaction.folder}/unproved"
         noted = f"umask 077; mkdir -p {transaction.folder} && : > {mark}"
         self._ask(asking(noted) + start_script(transaction))
@@ -98,11 +98,11 @@ class PyinfraMachine:
         self._ask_anew(confirm_script(transaction, self._tokens[transaction]))
 
     def void(self, transaction: str) -> None:
-        """See to it that a transaction never begins on the host."""
+        """Prevent a transaction from ever beginning on the host."""
         self._ask(void_script(transaction))
 
     def status(self, transaction: str | None, seen: Status | None = None) -> Status:
-        """Return how far a transaction is; a host that was `seen` at work answers when there is news."""
+        """Return the status of a transaction; a host `seen` at work answers once there is news."""
         status = read_status(self._ask(status_script(transaction or _NO_TRANSACTION, seen)))
         if transaction is not None:
             self._tokens[transaction] = status.token
@@ -118,13 +118,13 @@ class PyinfraMachine:
         self._ask(revert_script(transaction, reason, seen, blames_plan=blames_plan))
 
     def settle(self) -> None:
-        """End a transaction that was broken off: undo it."""
+        """End an interrupted transaction by undoing it."""
         self._ask(settle_script())
 
     def verify(self) -> Steps[tuple[str, ...]]:
-        """Run the verification suite against the host; without one nothing is amiss.
+        """Run the verification suite against the host, and return its failures; () without a suite.
 
-        A host that was unreachable for a moment is asked again.
+        Tries a second time where the host was briefly unreachable.
         """
         if self._verification is None:
             return ()
@@ -136,11 +136,11 @@ class PyinfraMachine:
         try:
             return (yield from self._verification.run())
         except HostUnreachableError as error:
-            self._ask(asking(":"))  # it answers us: to wait longer would not help the suite
+            self._ask(asking(":"))  # the host answers us, so waiting longer would not help the suite
             return (str(error),)
 
     def held(self) -> tuple[str, ...]:
-        """Return why what was measured on the host keeps it from service; () where nothing does."""
+        """Return why the host's measurements keep it out of service; () where nothing does."""
         asked = self._target.goal.plan.measure
         if asked is None:
             return ()
@@ -152,5 +152,5 @@ class PyinfraMachine:
         return why_held(kept, asked.least_share, command)
 
     def proved(self) -> None:
-        """Remove the marks: nothing is left to be verified."""
+        """Remove the marks: every transaction is proved."""
         self._ask(asking(f"rm -f {shlex.quote(TRANSACTIONS)}/*/unproved"))

@@ -1,4 +1,4 @@
-"""Carry out a maintenance: one transaction on the node, within a roll-out where pods have to be gone."""
+"""Carry out a maintenance: one transaction on the node, within a roll-out where pods must leave."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _LOOK_SECONDS = 120  # from the look at a host to the first attempt to change it
 
 @host_operation
 def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
-    """Bring a node to its plan: what disturbs no pod at once, all else in one drain.
+    """Bring a node to its plan: at once where no pod is disturbed, otherwise in one drain.
 
-    + target: what the node is to be
-    + options: how a node of a cluster is taken out of service for that, and put back
-    + led: whether `numaforge rollout` leads this run: it says how the change of any host is to be proved, and
-      a roll-out of the node that was left unfinished is looked for in the cluster
+    + target: the wanted state of the node
+    + options: how a cluster node is taken out of service for the change, and put back
+    + led: whether `numaforge rollout` leads this run: then every host is changed and proved by a roll-out,
+      and an unfinished roll-out of the node is looked for in the cluster
     """
     ask = partial(script_output, host)
     by_rollout = target.joined and options.without_drain is None
@@ -61,7 +61,7 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     if found.unfinished:
         sentence = f"the transaction {found.unfinished} of an earlier run has not ended: ending it"
         announce(host, [sentence])
-        if by_rollout or led:  # which knows how far the node is in the cluster, and ends it
+        if by_rollout or led:  # the roll-out knows the node's phase in the cluster, and ends it
             announce_outlook(host, target, options, Outlook(does=(sentence,), unfinished=True))
             show_unfinished(host, sentence)
             yield host_command(_roll_out, target, options, in_place=led)
@@ -112,9 +112,9 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
 def _roll_out(
     on: Host, target: Target, options: RolloutOptions, *, in_place: bool, unreadable: str | None = None
 ) -> None:
-    """Change a host within its cluster; what does so is imported by the runs that do.
+    """Change a host within its cluster; only runs that do so import the roll-out.
 
-    `unreadable` is that of `JustSeen`, None where nothing of it was seen.
+    `unreadable` is that of `JustSeen`; None where there is no `JustSeen`.
     """
     from .rollout import JustSeen, roll_out
 
@@ -123,14 +123,14 @@ def _roll_out(
 
 
 def _why_unreadable(ask: Callable[[str], Answer], target: Target) -> str:
-    """Return why the node may not read what its kubelet runs with; "" where it may."""
+    """Return why the node may not read its kubelet's running configuration; "" where it may."""
     from numaforge.rollout.configz import read_answer, why_unreadable
 
     return why_unreadable(lambda: read_answer(ask(target.endpoint.script)))
 
 
 def _settle(on: Host) -> None:
-    """End a transaction that an earlier run has left."""
+    """End a transaction that an earlier run left unfinished."""
     settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 
 

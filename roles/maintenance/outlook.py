@@ -1,4 +1,4 @@
-"""What `numaforge rollout` learns of a host before it begins any: what would change on it, and how."""
+"""What `numaforge rollout` learns about each host before it begins the first: what would change, and how."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a maintenance would do to a host; `does` has a line for each thing, none where nothing changes.
+    """What a maintenance would do to a host; `does` has a line for each change, and is empty without changes.
 
-    `drains` says whether pods have to be gone for it, `reboots` whether only a boot brings it about.
-    `unfinished` says that an earlier change has not ended, or is not proved. `unreadable` says why the host
-    may not read what its kubelet runs with.
+    `drains`: pods must leave for it. `reboots`: it needs a reboot. `unfinished`: an earlier change has not
+    ended, or is not proved. `unreadable` is why the host may not read its kubelet's running configuration.
     """
 
     does: tuple[str, ...] = ()
@@ -51,7 +50,7 @@ def outlook(
 
 
 def announce_outlook(host: Host, target: Target, options: RolloutOptions, found: Outlook) -> None:
-    """Report to the process that started this run what it would do to a host."""
+    """Report what this run would do to a host to the process that started the run."""
     if not events.heard():
         return
     events.record(

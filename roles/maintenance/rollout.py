@@ -50,7 +50,7 @@ class _Clusters:
         self._cached_pools: dict[tuple[KubectlCluster, Budget], CachedPool] = {}
         self.failed: dict[str, Ending] = {}
         self._lacking: dict[str, tuple[Check, ...]] = {}
-        self._looking = threading.Lock()  # hosts come here side by side
+        self._looking = threading.Lock()  # hosts run concurrently
 
     def of(self, options: RolloutOptions) -> KubectlCluster:
         """Return the cluster that the options name."""
@@ -60,7 +60,7 @@ class _Clusters:
         return self._known[key]
 
     def lacking(self, options: RolloutOptions) -> tuple[Check, ...]:
-        """Return what a roll-out would lack here and in the cluster, found out once in a run."""
+        """Return what a roll-out lacks here and in the cluster; checked once per run."""
         key = f"{key_of_cluster(options)} {options.verify}"
         with self._looking:
             if key not in self._lacking:
@@ -73,7 +73,7 @@ class _Clusters:
         return self._lacking[key]
 
     def cached_pool(self, options: RolloutOptions) -> CachedPool:
-        """Return what this run sees of the pool."""
+        """Return this run's cached view of the pool."""
         key = self.of(options), options.budget()
         if key not in self._cached_pools:
             self._cached_pools[key] = CachedPool(*key, time.monotonic)
@@ -84,9 +84,9 @@ _clusters = _Clusters()
 
 
 def refuse_without_means(options: RolloutOptions) -> None:
-    """Raise NumaforgeError where a roll-out could not be ended here: before a drain, and in a dry run.
+    """Raise HostError where a roll-out could not finish here: before a drain, and in a dry run.
 
-    `numaforge rollout` looks itself, once for all the runs that it starts.
+    `numaforge rollout` checks this itself, once for all runs that it starts.
     """
     if events.heard():
         return
@@ -101,10 +101,10 @@ def refuse_without_means(options: RolloutOptions) -> None:
 def roll_out(
     host: Host, target: Target, options: RolloutOptions, *, in_place: bool, just_seen: JustSeen | None
 ) -> None:
-    """Change the host, and prove it: in service where its pods may stay, else its node is taken out first.
+    """Change the host and prove it: in service where its pods may stay, else after taking its node out.
 
-    With `in_place` it did not look as if pods had to leave. `just_seen` is that of `NodeRollout`. Raises
-    NumaforgeError unless it ends as planned.
+    `in_place`: at the look, pods did not have to leave. `just_seen` is that of `NodeRollout`. Raises
+    NumaforgeError unless the host ends as planned.
     """
     if twice := claimed_twice(claims(options)).get(host.name):
         raise HostError(twice)
@@ -143,7 +143,7 @@ def _out_of_service(
 ) -> NodeRollout:
     """Return the change of a node that is taken out of service for it.
 
-    Raises HostError where the suite that proves it cannot log in.
+    Raises HostError where the verification suite cannot log in.
     """
     verification = verification_of(host) if options.verify and target.saves_plan else None
     if verification is not None:
@@ -170,7 +170,7 @@ def _tell(host: Host, progress: Progress) -> None:
 
 
 def _veto(options: RolloutOptions, role: RunRole) -> str | None:
-    """Begin no further host of this run once too many have failed, and none where it is to begin none."""
+    """Return why this run begins no further host: it only resumes, or too many hosts failed; else None."""
     if not role.begins:
         return "not begun: this run only resumes a roll-out, and begins none"
     if len(_clusters.failed) <= options.max_failures:

@@ -1,4 +1,4 @@
-"""What a host is to be, as the cluster sees it."""
+"""The wanted state of a host, as the cluster sees it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numaforge.roles.document import loads
 from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.names import node_name
 
-# What a roll-out asks is imported by the runs that have one.
+# Only runs with a roll-out import the modules that it needs.
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -37,27 +37,27 @@ class Target:
 
     @property
     def node(self) -> str:
-        """The name under which the kubelet registers, as the host says it.
+        """The name under which the kubelet registers, as the host reports it.
 
-        Raises NodeNameError where a joined host says what no Node can be called.
+        Raises NodeNameError where a joined host reports a name that no Node can have.
         """
         name = registered_name(self._flags, self.goal.plan.hostname)
         return node_name(name) if self.joined else name
 
     @property
     def joined(self) -> bool:
-        """Whether the kubelet has a login to a cluster: its own flag, or one that was left on the host."""
+        """Whether the kubelet has a login to a cluster: by its flag, or one found on the host."""
         install = self.goal.machine.kubelet
         return flag_value(self._flags, "kubeconfig") is not None or bool(install and install.login)
 
     @property
     def distribution(self) -> str | None:
-        """The distribution that runs the kubelet in its own way; None where a unit of the kubelet's does."""
+        """The distribution that runs the kubelet in its own way; None where the kubelet has its own unit."""
         return self.goal.machine.kubelet.distribution if self.goal.machine.kubelet else None
 
     @property
     def expected(self) -> Expected:
-        """What the cluster is to say of the node afterwards: what the roles that were called are to bring."""
+        """What the cluster should report of the node afterwards, as far as the called roles change it."""
         from numaforge.rollout.gate import Expected
 
         plan, roles = self.goal.plan, self.goal.roles
@@ -80,7 +80,7 @@ class Target:
 
     @property
     def trays(self) -> tuple[Tray | None, Tray | None]:
-        """The host as a tray of a rack, as it is and as planned; None where it is none."""
+        """The host as a tray of a rack, as it is and as planned; each is None where it is no tray."""
         from numaforge.roles.imex.tray import planned_tray
         from numaforge.topology.trays import tray_of
 
@@ -88,7 +88,7 @@ class Target:
 
     @property
     def unpins(self) -> bool:
-        """Whether pods that have CPUs to themselves share them afterwards: the static policy ends."""
+        """Whether the static CPU manager policy ends: pods with exclusive CPUs share them afterwards."""
         kubelet, install = self.goal.plan.kubelet, self.goal.machine.kubelet
         if kubelet is None or install is None or "kubelet" not in self.goal.roles:
             return False
@@ -97,12 +97,12 @@ class Target:
 
     @property
     def saves_plan(self) -> bool:
-        """Whether the plan is saved on the host, where the suite reads it; that of a removal is not."""
+        """Whether the plan is saved on the host, where the suite reads it; a removal's plan is not."""
         return any(file.path == PLAN_PATH for file in self.goal.plan.files)
 
     @property
     def relabelling(self) -> tuple[str, ...]:
-        """What the plan has otherwise with the labels than the one that an earlier run left on the host."""
+        """The label changes, in words, since the plan that an earlier run left on the host."""
         if not self._labels_count:
             return ()
         wanted, earlier = self.goal.plan.labels, self._earlier_labels
@@ -114,19 +114,19 @@ class Target:
 
     @property
     def endpoint(self) -> KubeletEndpoint:
-        """Where the kubelet tells its own node what it runs with, which no plan changes."""
+        """The kubelet's endpoint for its running configuration, which no plan changes."""
         from numaforge.rollout.configz import kubelet_endpoint
 
         return kubelet_endpoint(self.goal.machine.kubelet)
 
     @property
     def question(self) -> NodeQuery:
-        """What a change of the host is decided on."""
+        """What has to be read from the host to decide its change."""
         return question(self.goal)
 
     @cached_property
     def _earlier(self) -> NodePlan | None:
-        """The plan that an earlier run left on the host; one that cannot be read is as good as none."""
+        """The plan that an earlier run left on the host; None also where it cannot be read."""
         text = self.goal.machine.previous_plan
         try:
             return loads(text) if text else None
@@ -135,12 +135,12 @@ class Target:
 
     @property
     def _labels_count(self) -> bool:
-        """Whether a role was called that has to do with labels."""
+        """Whether a role was called that affects labels."""
         return bool(self.goal.roles & {"kubelet", "mig", "amd_partitions", "rdma"})
 
     @property
     def _retired_labels(self) -> dict[str, None]:
-        """The labels in our own name that an earlier plan had: others have none that could be put back."""
+        """Our own labels in the earlier plan, to be removed: no earlier value exists to put back."""
         return {name: None for name in (MIG_LABEL, POOLS_LABEL) if name in self._earlier_labels}
 
     @property
@@ -153,7 +153,7 @@ class Target:
 
 
 def _prefixes(*plans: NodePlan | None) -> tuple[str, ...]:
-    """Return how resources begin that no other plugin advertises than those whose devices are planned."""
+    """Return the prefixes of resources that only the plugins of planned devices advertise."""
     deployed = (plan.rdma for plan in plans if plan and plan.rdma.pools_deployed)
     found = {f"{pool.resource.partition('/')[0]}/" for rdma in deployed for pool in rdma.pools}
     if any(plan and plan.amd_partitions.gpus for plan in plans):

@@ -1,4 +1,4 @@
-"""What is not changed without a drain: a host whose pods are alive, and one that numaforge cannot drain."""
+"""Hosts that are not changed undrained: pods are alive on them, or numaforge cannot drain them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTLE = (
 def refuse_undrained(target: Target, options: RolloutOptions, transaction: Transaction | None) -> None:
     """Refuse a change that disturbs pods on a host that no drain can empty.
 
-    Raises HostError with what speaks for pods, or with the distribution that runs the kubelet its own way.
+    Raises HostError with the evidence of pods, or the distribution that runs the kubelet in its own way.
     """
     if transaction is None or not transaction.disturbs or _permitted(options):
         return
@@ -49,5 +49,5 @@ def refuse_undrained(target: Target, options: RolloutOptions, transaction: Trans
 
 
 def _permitted(options: RolloutOptions) -> bool:
-    """Say whether the inventory has a reason for no drain; a roll-out changes nothing undrained."""
+    """Return whether the inventory gives a reason for no drain; a roll-out changes nothing undrained."""
     return options.without_drain is not None and not events.heard()

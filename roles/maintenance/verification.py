@@ -1,4 +1,4 @@
-"""The verification suite, run against one host before its node is put back."""
+"""The verification suite, run against one host before its node returns to service."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _LONGEST_SECONDS = 600
-_LOGIN_SECONDS = 2 * CONNECT_SECONDS  # ConnectTimeout ends before ssh asks who may log in
+_LOGIN_SECONDS = 2 * CONNECT_SECONDS  # ConnectTimeout does not cover authentication
 
 
 @dataclass(frozen=True)
 class Verification:
-    """How the suite logs in to a host, and the roles for which the host is held to its plan."""
+    """How the suite logs in to a host, and the roles whose promises it tests."""
 
     login: Login
     roles: tuple[str, ...]
 
     def refuse_unreachable(self) -> None:
-        """Log in as the suite will: a node is not drained to find out that its proof cannot be had.
+        """Log in as the suite will, so that no node is drained that cannot be verified.
 
-        Raises HostError with what ssh says.
+        Raises HostError with ssh's message.
         """
         if not self.login.section:
             return
@@ -60,7 +60,7 @@ class Verification:
             )
 
     def run(self) -> Steps[tuple[str, ...]]:
-        """Return each test that fails, with its first line.
+        """Return each failed test, with its first line.
 
         Raises HostUnreachableError where the host did not answer.
         """
@@ -98,7 +98,7 @@ class Verification:
 def verification_of(host: Host) -> Verification:
     """Return how the suite reaches a host.
 
-    Raises HostError where it cannot: the host is reached neither by SSH nor locally.
+    Raises HostError where the host is reached neither by SSH nor locally.
     """
     data = host.data.dict()  # type: ignore[no-untyped-call]
     return Verification(login(host.name, type(host.connector).__name__, data), roles_of(host))

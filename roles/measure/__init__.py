@@ -1,4 +1,4 @@
-"""What a node has to have been measured at before it goes back into service."""
+"""The measurements that a node needs before it goes back into service."""
 
 from numaforge.roles.role import role
 

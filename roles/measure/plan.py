@@ -1,4 +1,4 @@
-"""What a node has to have been measured at."""
+"""The measurements that a node needs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True)
 class MeasurePlan:
-    """The share of its siblings' median that each figure of the node has to reach: 0.8."""
+    """The share of its siblings' median that each of the node's figures must reach: 0.8."""
 
     least_share: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of measuring; None: a node goes back into service without it."""
+    """The measurements required by a plan; None: a node goes back into service without any."""
 
     measure: MeasurePlan | None = None
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what the profile asks for."""
+    """Return the share that the profile asks for, if any."""
     wish = profile.measure
     if wish.gate == "none":
         return Reasoned(Decided())

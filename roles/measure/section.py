@@ -1,4 +1,4 @@
-"""Section `measure`: whether a node has to be measured before a roll-out puts it back into service."""
+"""Section `measure`: whether a node must be measured before a roll-out puts it back into service."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ TEMPLATES = {"rdma/memlock.conf.j2": Template(_read_drop_in)}
 
 
 def memlock_path(unit: str) -> str:
-    """Return the drop-in of a unit that lets it pin as much memory as it wants."""
+    """Return the path of the drop-in that lets a unit pin as much memory as it wants."""
     return f"/etc/systemd/system/{unit}.d/92-numaforge-memlock.conf"
 
 
@@ -32,5 +32,5 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 
 
 def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return the drop-in of each unit from which pods inherit limits."""
+    """Return the path of the drop-in of each unit from which pods inherit limits."""
     return tuple(map(memlock_path, may_be_limited(machine.kubelet)))

@@ -18,7 +18,7 @@ _NOT_THERE = "-"
 
 
 def look(goal: Goal) -> Look:
-    """Return the limits of the units that are planned, and of those that have our drop-in."""
+    """Return the question for the limits of units that are planned or have our drop-in."""
     planned = goal.plan.rdma.host.memlock_units
     asked = [
         word
@@ -29,9 +29,9 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return which units restart: those whose limit is another, and those that lose our drop-in.
+    """Return the restart of units whose limit differs or that lose our drop-in.
 
-    Raises HostError where a kubelet runs that may not restart.
+    Raises HostError where the kubelet has to restart, runs, and is not among the called roles.
     """
     planned = goal.plan.rdma.host.memlock_units
     restarted = [
@@ -63,9 +63,8 @@ def part(
 ) -> Part:
     """Return the part that restarts the runtime's units and proves the limit of the `unlimited` ones.
 
-    A reload of systemd's units may take their GPUs from containers that run (nvidia-container-toolkit issue
-    48), whichever unit it is for. `runs` says whether one of these units does, `kubelet` whether the limit of
-    the kubelet changes too.
+    Reloading systemd's units may take the GPUs from running containers (nvidia-container-toolkit issue 48),
+    whichever unit it is for. `runs`: one of these units runs. `kubelet`: the kubelet's limit changes too.
     """
     return Part(
         NAME,
@@ -80,6 +79,6 @@ def part(
 
 
 def _limits(found: Found) -> dict[str, tuple[str, str, str]]:
-    """Return what the look said of each unit: whether it is loaded, its limit, and its process's."""
+    """Return the look's answer for each unit: whether it is loaded, its limit, and its process's."""
     words = [text.split() for text in found.said.get(NAME, ())]
     return {unit: (loaded, limit, running) for unit, loaded, limit, running in words}

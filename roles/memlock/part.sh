@@ -1,19 +1,19 @@
 # shellcheck shell=sh
-# How much memory units may pin. MEMLOCK_RUNTIME (units that are restarted here, containers keep running) and
-# MEMLOCK_UNITS (all that are to be without a limit) are settings. The drop-ins are files; the kubelet's unit is
-# restarted by the part kubelet, after this.
+# How much memory units may pin. MEMLOCK_RUNTIME (units that this part restarts; containers keep running) and
+# MEMLOCK_UNITS (all units without a limit) are settings. The part files writes the drop-ins; the part kubelet restarts
+# the kubelet's unit, after this.
 
 memlock_keep() { : > "$PART/restarted" && sync "$PART/restarted"; }
 memlock_apply() { :; }
 memlock_undo() { :; }
-memlock_start() { # NEW|OLD: the drop-ins are there, or gone again, by now
+memlock_start() { # NEW|OLD: the drop-ins are already in place, or gone again
     if [ ! -e "$PART/touched" ]; then return; fi
     why="systemctl daemon-reload failed"
     systemctl daemon-reload || return 1
     for unit in $MEMLOCK_RUNTIME; do
         # shellcheck disable=SC2046 # three words
         set -- $(memlock_of "$unit")
-        if [ "$3" = - ] || [ "$2" = "$3" ]; then continue; fi # it does not run, or has what its unit says
+        if [ "$3" = - ] || [ "$2" = "$3" ]; then continue; fi # not running, or already has its unit's limit
         why="systemctl restart $unit failed"
         systemctl restart "$unit" || return 1
     done

@@ -1,4 +1,4 @@
-"""Memory that pods never get: the three reservations, and their exact split over the NUMA nodes."""
+"""Memory kept from pods: the three reservations, and their exact split over the NUMA nodes."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class NumaNodePlan:
     memory_bytes: int
     reserved_memory_bytes: int
     hugepages: ByName[int]  # wanted pages by size: {"2Mi": 512}
-    allocatable_memory_bytes: int  # for pods, ordinary pages, as the static memory manager counts it
-    other_hugepages: ByName[int] = field(default_factory=dict)  # pages that are there and left as they are
+    allocatable_memory_bytes: int  # ordinary pages for pods, as the static memory manager counts them
+    other_hugepages: ByName[int] = field(default_factory=dict)  # existing pages that stay unchanged
 
     @property
     def pools(self) -> dict[str, int]:
-        """All pages by size, the wanted and those that are left."""
+        """All pages by size: the wanted ones and those that stay unchanged."""
         return {**self.other_hugepages, **self.hugepages}
 
 
@@ -67,11 +67,11 @@ MIB = 2**20
 _MEMORY_SIGNAL = "memory.available"
 
 # A reboot moves MemTotal and the NUMA nodes' parts of it by some 60 MB, because the kernel places itself at
-# random. What is computed from them stays as an earlier plan has it within this part of the value, so that a
+# random. A value computed from them keeps the earlier plan's amount within this fraction of it, so that a
 # reboot alone does not change the kubelet's settings.
 _STEADY_PART = 100
 _A_BOOT_MOVES = 128 * MIB
-"""At most so much lies on another NUMA node after a boot: the kernel and its tables."""
+"""The most memory that a boot moves to another NUMA node: the kernel and its tables."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Reservations:
 
 @dataclass(frozen=True)
 class Room:
-    """A NUMA node that can hold part of the reservation: its memory, and what huge pages leave, in bytes."""
+    """A NUMA node that can hold part of the reservation; `free_bytes` is its memory without huge pages."""
 
     node: int
     memory_bytes: int
@@ -107,8 +107,8 @@ def _reservations(topology: MachineShape, profile: NodeProfile, decided: Decisio
 
     Where neither the profile nor the kubelet's own configuration names one of the first two, both grow with
     the memory that huge pages leave, and with the number of pods.
-    Raises PlanError where the profile contradicts what the kubelet is told already, or where more than the
-    machine's memory would be reserved, or where memory is asked for on a machine whose memory is unknown.
+    Raises PlanError where the profile contradicts the kubelet's configuration, where the reservations are not
+    less than the machine's memory, or where the profile reserves memory on a machine whose memory is unknown.
     """
     capacity, existing, previous = topology.memory_bytes, decided.existing, decided.previous
     if not capacity:
@@ -141,7 +141,7 @@ def _reservations(topology: MachineShape, profile: NodeProfile, decided: Decisio
 
 
 def _without_unit(wish: Memory) -> Iterator[Notice]:
-    """Notice an amount that was meant in a larger unit than bytes."""
+    """Yield a notice for each amount that was probably meant in a larger unit than bytes."""
     for key, amount in (("kube_reserved", wish.kube_reserved), ("system_reserved", wish.system_reserved)):
         if amount is not None and 0 < amount < MIB:
             yield Notice(
@@ -166,14 +166,14 @@ def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
 
 
 def holds_reservation(topology: MachineShape) -> bool:
-    """Whether a NUMA node has both CPUs and memory, as far as is known."""
+    """Whether any NUMA node is known to have both CPUs and memory."""
     return any(node.cpus and node.memory_bytes for node in topology.numa_nodes)
 
 
 def eviction_bytes(threshold: str | None, capacity: int) -> int:
     """Return a memory.available threshold in bytes, as the kubelet computes it from its capacity.
 
-    Raises PlanError for a threshold that the kubelet refuses.
+    Raises PlanError for a threshold that the kubelet rejects.
     """
     if threshold is None:
         return 0
@@ -193,8 +193,8 @@ def eviction_bytes(threshold: str | None, capacity: int) -> int:
 def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int, int]:
     """Divide `total` bytes over NUMA nodes, in whole MiB with the remainder on a node that can hold it.
 
-    `mode` is "proportional" (to the nodes' memory) or "even". What one node cannot hold moves to the others.
-    The shares' sum is `total`; the rooms must be able to hold it.
+    `mode` is "proportional" (to the nodes' memory) or "even". What does not fit on a node moves to the
+    others. The shares add up to `total`, for which the rooms must suffice.
     """
     rooms = sorted(rooms, key=lambda room: room.node)
     free = {room.node: room.free_bytes // MIB for room in rooms}
@@ -214,9 +214,9 @@ def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int,
 def _numa_nodes(
     topology: MachineShape, profile: NodeProfile, decided: Decisions, reservations: Reservations
 ) -> Reasoned[tuple[NumaNodePlan, ...]]:
-    """Lay the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
+    """Split the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
 
-    Raises PlanError, with the arithmetic, where the nodes cannot hold it and the memory manager needs it.
+    Raises PlanError, with the arithmetic, where it does not fit and the memory manager needs the split.
     """
     nodes, hugepages = sorted(topology.numa_nodes, key=lambda node: node.id), decided.pools
     pools = {node.id: pool_bytes(pools_after(node, hugepages[node.id])) for node in nodes}
@@ -257,7 +257,7 @@ def _numa_nodes(
 
 
 def existing_bytes(setting: Setting, subject: str) -> int:
-    """Return the bytes that an existing setting names; raises PlanError for no whole number of bytes."""
+    """Return an existing setting in bytes. Raises PlanError unless it is a whole number of bytes."""
     try:
         quantity = parse_quantity(setting.value)
     except NumaforgeError as error:
@@ -280,9 +280,9 @@ def max_pods(existing: ExistingSettings) -> int:
 def _defaults(
     profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None, usable: int
 ) -> Mapping[str, tuple[int, str]]:
-    """Return the amounts and reasons of "kube" and "system", empty where an admin names one of them."""
+    """Return the default amounts and reasons of "kube" and "system"; empty where an admin set one of them."""
     wish = profile.memory
-    # A reservedMemory that is there adds up to what is reserved now.
+    # An existing reservedMemory adds up to the present reservations.
     said = existing.get("reservedMemory") or any(
         existing.get(f"{owner}Reserved", "memory") or existing.get(f"{owner}Reserved")
         for owner in ("kube", "system")
@@ -302,7 +302,7 @@ def _steadily(earlier: int, now: int) -> int:
 
 
 def _ordinary_bytes(topology: MachineShape, hugepages: WantedPages) -> int:
-    """Return the bytes beside CPUs that huge pages leave; of the whole where no NUMA node has both."""
+    """Return the ordinary memory, in bytes, of NUMA nodes with CPUs; of the machine where none has both."""
     if not holds_reservation(topology):
         pools = pool_bytes(
             {size: pool.total for size, pool in topology.hugepages.items()} | {**hugepages.get(None, {})}
@@ -343,7 +343,7 @@ def _amount(
 
 
 def _eviction_map(profile: NodeProfile, existing: ExistingSettings) -> tuple[dict[str, str], str]:
-    """Return the complete evictionHard map and where its memory.available comes from."""
+    """Return the complete evictionHard map, and the reason for its memory.available."""
     complete = dict(existing.effective.get("evictionHard") or {})
     for signal, threshold in sorted(profile.memory.eviction_hard.items()):
         existing.settle(
@@ -426,9 +426,10 @@ def _shares(
 def _steady_shares(
     previous: NodePlan | None, rooms: Sequence[Room], shares: dict[int, int]
 ) -> dict[int, int]:
-    """Return the earlier shares where their sum is the same, they fit, and differ by next to nothing.
+    """Return the earlier shares where they have the same sum, fit, and nearly equal the new ones.
 
-    That is also what the memory that a boot moves to another NUMA node makes of them, much of a small one.
+    Nearly equal includes a difference caused by the memory that a boot moves to another NUMA node, which may
+    be a large part of a small node.
     """
     if previous is None:
         return shares
@@ -472,10 +473,10 @@ def _too_little_room(
     rooms: Sequence[Room],
     reservations: Reservations,
 ) -> Notice:
-    """Say what the NUMA nodes cannot hold.
+    """Return a notice that the reservation does not fit on the NUMA nodes.
 
-    Raises PlanError where the memory manager is to be Static, which alone looks at the split, and where the
-    machine as a whole has no memory left for pods.
+    Raises PlanError where the memory manager's policy is Static, the only one that reads the split, and where
+    the machine as a whole has no memory left for pods.
     """
     total, hugepages = reservations.total_bytes, decided.pools
     free = sum(room.free_bytes for room in rooms)
@@ -513,7 +514,7 @@ def _too_little_room(
 def _refuse_no_memory_left(
     topology: MachineShape, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
 ) -> None:
-    """Refuse where huge pages and reservations are all of a machine whose kernel shows no NUMA nodes."""
+    """Refuse huge pages and reservations that use up a machine whose kernel shows no NUMA nodes."""
     (machine,) = pool_places(topology).values()
     pools, memory = pool_bytes(pools_after(machine, wanted)), machine.memory_bytes
     if not pools or memory is None:
@@ -529,7 +530,7 @@ def _refuse_no_memory_left(
 
 
 def _take_back(count: int, reservations: Reservations, profile: NodeProfile, *, pages: bool = False) -> str:
-    """Return where at least `count` bytes can be taken from: what the profile asks for, by its fields."""
+    """Return the remedy: the profile's fields from which at least `count` bytes can be taken."""
     memory, wish = reservations.memory, profile.memory
     amounts = {
         "memory.kube_reserved": wish.kube_reserved,
@@ -543,7 +544,7 @@ def _take_back(count: int, reservations: Reservations, profile: NodeProfile, *, 
 
 
 def _apportion_within(count: int, weights: Mapping[int, int], limits: Mapping[int, int]) -> dict[int, int]:
-    """Apportion `count` by weight without passing any limit; the limits together allow `count`."""
+    """Apportion `count` by weight within the limits, which together allow `count`."""
     fixed: dict[int, int] = {}
     while True:
         open_weights = {node: weight for node, weight in weights.items() if node not in fixed}
@@ -555,7 +556,7 @@ def _apportion_within(count: int, weights: Mapping[int, int], limits: Mapping[in
 
 
 def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
-    """Divide `count` by the largest remainder, ties going to the lowest node."""
+    """Divide `count` by the largest-remainder method; ties go to the lowest node."""
     total = sum(weights.values())
     shares = {node: count * weight // total for node, weight in weights.items()}
     by_remainder = sorted(weights, key=lambda node: (-(count * weights[node] % total), node))
@@ -570,7 +571,7 @@ NEEDS: tuple[str, ...] = ("installed", "cpus", "hugepages")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of memory: the reservations, and each NUMA node."""
+    """Memory in a plan: the reservations, and each NUMA node."""
 
     memory: MemoryPlan
     numa_nodes: tuple[NumaNodePlan, ...]
@@ -578,7 +579,7 @@ class Decided:
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the reservations and their split; where the kubelet is handed back, none of ours."""
+    """Return the reservations and their split; all 0 where the kubelet is handed back."""
     if profile.kubelet.state == "absent":
         reserved = Reasoned(Reservations(MemoryPlan(machine.memory_bytes or 0, 0, 0, 0), {}))
     else:

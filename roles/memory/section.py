@@ -1,4 +1,4 @@
-"""Section `memory`: what pods never get, and how it is spread over the NUMA nodes."""
+"""Section `memory`: memory kept from pods, and how it is spread over the NUMA nodes."""
 
 from __future__ import annotations
 
