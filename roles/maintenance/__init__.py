@@ -64,9 +64,7 @@ def take_part(called: Called, **arguments: Any) -> None:
             _carry_out()
 
     if host.name in _open and not arguments:
-        guarded(
-            called_for, called.called
-        )()  # not a pyinfra deploy: it contains no operation
+        guarded(called_for, called.called)()  # not a pyinfra deploy: it contains no operation
     else:
         role(called.title, called.called)(called_for)(**arguments)
 
