@@ -1,4 +1,4 @@
-"""MIG: how the GPUs are cut, now and after every boot."""
+"""MIG: how the GPUs are cut, now and after each boot."""
 
 from numaforge.roles.role import role
 

@@ -1,4 +1,4 @@
-"""Why GPU instances do not fit, and the nearest that do."""
+"""Why GPU instances do not fit, and the nearest geometries that do."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from numaforge.roles.mig.instance import MigInstance
 
-_KEPT = 64  # answers: the GPUs of a machine, and often of a fleet, are asked for the same
-_MOST = 3  # of each kind of advice, and the most swaps in one
+_KEPT = 64  # cached answers: the GPUs of a machine, and often of a fleet, get the same request
+_MOST = 3  # geometries of each kind of advice, and swaps in one geometry
 
 Profiles = tuple[MigProfile, ...]
 
@@ -25,8 +25,8 @@ Profiles = tuple[MigProfile, ...]
 class Collision:
     """Why GPU instances do not fit.
 
-    `profiles` do not fit beside those that stay, and any fewer of them do. `fewer` are the largest geometries
-    within what was wanted, `swapped` those with a few GPU instances replaced by the next smaller.
+    `profiles` is a minimal set that does not fit beside the instances that stay. `fewer` are the largest
+    subsets of the wanted geometry that fit, `swapped` have a few GPU instances replaced by the next smaller.
     """
 
     profiles: Profiles
@@ -36,12 +36,12 @@ class Collision:
 
 
 def explain(model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()) -> Collision:
-    """Return why wanted GPU instances do not fit beside those that stay, and what would."""
+    """Return why wanted GPU instances do not fit beside those that stay, and what would fit."""
     return _explained(model, in_order(wanted), tuple(fixed))
 
 
 def forget() -> None:
-    """Forget what was explained, as measurements need it."""
+    """Clear the cache of explanations, for benchmarks."""
     _explained.cache_clear()
 
 
@@ -127,7 +127,7 @@ def _with_one_smaller(model: MigModel, geometry: Profiles) -> Iterable[Profiles]
 
 
 def _largest(geometries: Iterable[Profiles]) -> tuple[Profiles, ...]:
-    """Return the few with the most compute slices and memory, in an order that is always the same."""
+    """Return the few geometries with the most compute slices and memory, in a stable order."""
 
     def key(geometry: Profiles) -> tuple[int, int, list[int]]:
         slices, size = (sum(values) for values in zip(*((p.slices, p.size) for p in geometry), strict=True))

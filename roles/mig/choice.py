@@ -1,4 +1,4 @@
-"""Which GPUs of a machine get what: by the entries of a config of mig-parted, or of a profile."""
+"""What each GPU of a machine gets, by the entries of a mig-parted config or of a profile."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GpuWish:
-    """What one GPU is to get: the mode, and counts or starts by profile name. `where` says it.
+    """The wanted mode of one GPU, and counts or starts by profile name; `where` is the entry's place.
 
-    `of_mig_parted`: the names stand in a file that mig-parted may read as well.
+    `of_mig_parted`: the names come from a file that mig-parted may read, too.
     """
 
     where: str
@@ -34,14 +34,14 @@ class GpuWish:
 
 @dataclass(frozen=True)
 class Wishes:
-    """The wishes by GPU index, and what to know about how they came about."""
+    """The wishes by GPU index, with notices about how they were matched."""
 
     by_index: Mapping[int, GpuWish]
     notices: tuple[Notice, ...] = ()
 
 
 def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
-    """Return NVIDIA's GPUs by NVML's index; those that have none get the numbers left, in PCI order."""
+    """Return NVIDIA's GPUs by NVML's index; GPUs without one get the unused numbers, in PCI order."""
     gpus = sorted((gpu for gpu in topology.gpus if gpu.vendor == NVIDIA), key=lambda gpu: gpu.pci_address)
     told = {gpu.index: gpu for gpu in gpus if gpu.index is not None}
     left = (number for number in count() if number not in told)
@@ -50,10 +50,10 @@ def nvidia_gpus(topology: NodeTopology) -> dict[int, Gpu]:
 
 
 def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[MigConfigEntry]) -> Wishes:
-    """Return the wishes of a config of mig-parted.
+    """Return the wishes of a mig-parted config.
 
-    Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
-    GPU that two entries name.
+    Raises PlanError for a config that matches no GPU, an index that the machine does not have, and a GPU
+    named by two entries.
     """
     wishes: dict[int, GpuWish] = {}
     notices: list[Notice] = []
@@ -71,8 +71,7 @@ def choose_by_config(gpus: Mapping[int, Gpu], config: str, entries: Sequence[Mig
 def choose_by_profile(gpus: Mapping[int, Gpu], entries: Sequence[MigGpus]) -> Wishes:
     """Return the wishes of a profile's short form.
 
-    Raises PlanError for an entry that names a GPU or a model which the machine does not have, and for a GPU
-    that two entries name.
+    Raises PlanError for a GPU or a model that the machine does not have, and for a GPU named by two entries.
     """
     wishes: dict[int, GpuWish] = {}
     for number, entry in enumerate(entries):
@@ -139,7 +138,7 @@ def _matched(gpus: Mapping[int, Gpu], entry: MigConfigEntry, where: str) -> list
 
 
 def _passes(gpu: Gpu, wanted: DeviceFilter) -> bool:
-    """Say whether a GPU has the PCI ids; a board whose ids are not known is not told from others."""
+    """Return whether a GPU has the PCI ids of a filter; unknown subsystem ids match."""
     if (gpu.vendor.lower(), gpu.device.lower()) != (wanted.vendor, wanted.device):
         return False
     vendor, _, device = (gpu.subsystem or "").lower().partition(":")

@@ -13,21 +13,21 @@ from numaforge.topology.vendors import listed_by_nvml
 
 
 def nvml_gpus(machine: NodeTopology) -> dict[int, Gpu]:
-    """Return the GPUs that NVML lists by its index: not those of another driver, such as vfio-pci."""
+    """Return the GPUs that NVML lists, by its index: without those of other drivers, such as vfio-pci."""
     return {index: gpu for index, gpu in nvidia_gpus(machine).items() if listed_by_nvml(gpu)}
 
 
 def as_instance(found: GpuInstance, profile: str = "") -> MigInstance:
-    """Return a GPU instance that NVML has found.
+    """Return a GPU instance found by NVML, in the form of a plan.
 
-    `profile` is the name of its profile. A compute instance has 0 slices where NVML does not say how many.
+    `profile` is its profile's name. A compute instance has 0 slices where NVML does not report them.
     """
     slices = sorted((one.slices or 0 for one in found.compute_instances), reverse=True)
     return MigInstance(profile, found.profile_id, found.start, found.size, tuple(slices))
 
 
 def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:
-    """Return the profile names of the MIG devices that a GPU is cut into; None where that is not known."""
+    """Return the profile names of a GPU's MIG devices; None where they are unknown."""
     if gpu.gpu_instances is None:
         return None
     names = [name for name, _ in mig_devices(gpu)]
@@ -35,7 +35,7 @@ def mig_device_names(gpu: Gpu) -> tuple[str, ...] | None:
 
 
 def with_profile_names(gpu: Gpu) -> Gpu:
-    """Return a GPU with the names of the profiles that it is cut into, where its driver tells none."""
+    """Return a GPU with the names of its used profiles filled in where the driver does not report them."""
     told = {offer.id: offer for offer in gpu.mig_profiles}
     used = {one.profile_id for one in gpu.gpu_instances or ()}
     unnamed = {one for one in used if one not in told or told[one].name is None}

@@ -1,4 +1,4 @@
-"""What changes on a GPU: the fewest GPU instances are destroyed, and those in use stay."""
+"""The change of a GPU's geometry that destroys the fewest GPU instances and spares those in use."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LiveInstance(MigInstance):
-    """A GPU instance that exists; `busy` says who uses it."""
+    """An existing GPU instance; `busy` names its users."""
 
     busy: str | None = None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What stays, what is destroyed, and what is created after that.
+    """The instances that stay, those that are destroyed, and those that are created afterwards.
 
-    Those of `recut` stay, and get other compute instances. `instances` are all that there are in the end, as
-    they lie in memory.
+    Those in `recut` stay and get other compute instances. `instances` is the final geometry, in memory order.
     """
 
     keep: tuple[LiveInstance, ...] = ()
@@ -41,7 +40,7 @@ class Difference:
 
     @property
     def in_the_way(self) -> tuple[LiveInstance, ...]:
-        """Return those in use that would not stay as they are."""
+        """Return the instances in use that would change or go."""
         return tuple(one for one in (*self.destroy, *self.recut) if one.busy)
 
 
@@ -53,8 +52,8 @@ def difference(
 ) -> Difference | Collision:
     """Return the change that disturbs the least.
 
-    That is, in this order: as few GPU instances in use as possible, as few destroyed, as few with other
-    compute instances. What does not fit even an empty GPU gives its Collision.
+    It minimizes, in this order: changed GPU instances in use, destroyed ones, and ones with other compute
+    instances. Returns a Collision for what would not fit on an empty GPU either.
     """
     target = tuple(wanted)
     profiles = [one.profile for one in target]
@@ -81,7 +80,7 @@ def _disturbance(way: Difference) -> tuple[int, int, int]:
 def _ways(
     model: MigModel, there: Sequence[LiveInstance], target: Sequence[WantedInstance], keeping: int
 ) -> Iterator[Difference]:
-    """Yield every way in which so many stay, all of them wanted, and the rest fits beside them."""
+    """Yield every way in which `keeping` wanted instances stay and the rest fits beside them."""
     profiles = {one.profile.id: one.profile for one in target}
     for keep in combinations(there, keeping):
         left = Counter(one.profile.id for one in target)
@@ -106,9 +105,9 @@ def _with_compute_instances(
     create: Sequence[MigInstance],
     target: Sequence[WantedInstance],
 ) -> Difference:
-    """Give each GPU instance its compute instances: those that it has where they are wanted, busy ones first.
+    """Assign compute instances: a GPU instance keeps its own where they are wanted, busy ones first.
 
-    All others get what is left in the order of their places, so that the same answer is found again.
+    The others get the rest in the order of their places, so that the answer is stable.
     """
     profiles = {one.profile.id: one.profile for one in target}
     left: dict[int, list[tuple[int, ...]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""MIG at a boot: the worker that the part mig sends, and its unit."""
+"""MIG at boot: the worker that the part mig sends, and its unit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEMPLATES = {
 
 
 def mig_files(mig: MigPlan) -> tuple[PlannedFile, ...]:
-    """Return the files that cut the GPUs after a boot; none where the GPU operator does that."""
+    """Return the files that cut the GPUs after a boot; none where the GPU operator cuts them."""
     if not mig.gpus or mig.managed_by == "gpu-operator":
         return ()
     return (

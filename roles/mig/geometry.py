@@ -1,8 +1,8 @@
-"""Where GPU instances lie: an exact search, with the same answer every time.
+"""Placement of GPU instances: an exact, deterministic search.
 
 The rules: placements do not overlap in memory, the compute slices and the media engines suffice, and each
 profile has its limit (NVIDIA MIG User Guide, supported MIG profiles). NVML's own default placement may fail
-for what fits; with explicit placements the order of creation does not matter.
+for a geometry that fits; with explicit placements the order of creation does not matter.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def place(
     model: MigModel, wanted: Iterable[MigProfile], fixed: Sequence[MigInstance] = ()
 ) -> tuple[MigInstance, ...] | None:
-    """Return where wanted GPU instances lie beside those that stay; None where they do not fit.
+    """Return the wanted GPU instances, placed beside those that stay; None where they do not fit.
 
-    Larger ones come first, each at the lowest start that leaves room for the others.
+    Larger ones are placed first, each at the lowest start that leaves room for the others.
     """
     order = in_order(wanted)
     if any(broken_limits(model, [*order, *profiles_of(model, fixed)])):
@@ -34,13 +34,13 @@ def place(
 
 
 def profiles_of(model: MigModel, instances: Sequence[MigInstance]) -> list[MigProfile]:
-    """Return the profiles of GPU instances that a model offers."""
+    """Return the model's profiles of GPU instances."""
     offered = {profile.id: profile for profile in model.profiles if instances}
     return [offered[one.profile_id] for one in instances]
 
 
 def in_order(profiles: Iterable[MigProfile]) -> tuple[MigProfile, ...]:
-    """Return profiles with the largest first: memory, then compute slices, then NVML's id."""
+    """Return profiles, the largest first: by memory, then compute slices, then NVML's id."""
     return tuple(sorted(profiles, key=lambda one: (-one.size, -one.slices, one.id)))
 
 
@@ -51,7 +51,7 @@ def counted_names(profiles: Iterable[MigProfile]) -> str:
 
 
 def broken_limits(model: MigModel, profiles: Sequence[MigProfile]) -> Iterator[str]:
-    """Yield in words what a geometry asks beyond the limits of a model, wherever it would lie."""
+    """Yield, in words, the limits of a model that a geometry exceeds whatever its placements."""
     for profile, count in Counter(profiles).items():
         if count > profile.limit:
             yield f"at most {profile.limit} of {profile.name} can exist at once, not {count}"

@@ -1,6 +1,6 @@
-"""How GPUs are cut: instances with their places, the GPUs that have them, and what a plan says of all.
+"""How GPUs are cut: instances with their places, the GPUs that have them, and the plan for all GPUs.
 
-Nodes run this, too: the worker has it before its own modules.
+Nodes run this, too: the worker includes it before its own modules.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class MigInstance:
     """A GPU instance: its profile and where it lies, in memory slices.
 
-    `compute_instances` are the compute slices of each of its compute instances, the largest first.
+    `compute_instances` has the compute slices of each compute instance, largest first.
     """
 
-    profile: str = field(compare=False)  # "3g.40gb", as the driver names it; "" where that is not known
+    profile: str = field(compare=False)  # "3g.40gb", as the driver names it; "" where unknown
     profile_id: int  # NVML's
     start: int
     size: int
@@ -31,13 +31,13 @@ class MigInstance:
 
     @property
     def place(self) -> tuple[int, int]:
-        """What tells it from the other instances of its GPU."""
+        """The key of the instance on its GPU."""
         return self.profile_id, self.start
 
 
 @dataclass(frozen=True)
 class MigGpu:
-    """How one GPU is cut, or is to be."""
+    """How one GPU is cut, or should be."""
 
     pci_address: str
     uuid: str | None
@@ -46,7 +46,7 @@ class MigGpu:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """Return a GPU from the form that it has in documents."""
+        """Return a GPU from its form in a document."""
         instances = []
         for each in document["instances"]:
             slices = tuple(sorted(each["compute_instances"], reverse=True))
@@ -55,20 +55,19 @@ class MigGpu:
 
     @property
     def geometry(self) -> tuple[str, frozenset[MigInstance]]:
-        """What tells one geometry from another."""
+        """The mode and the instances, for comparison."""
         return self.mode, frozenset(self.instances)
 
 
 @dataclass(frozen=True)
 class MigPlan:
-    """How the GPUs of a node are to be cut; GPUs that are not named stay as they are.
+    """The planned cut of a node's GPUs; GPUs that are not named stay as they are.
 
-    `managed_by` carries it out: "numaforge", "gpu-operator" (its MIG manager is handed the same), or
-    "dra-driver": then the mode alone is numaforge's, and the GPU instances are left to that driver.
-    `strategy` is the device plugin's migStrategy. `label` is what the node is to be labelled, if anything.
-    `pending` are GPUs as they were asked for that stay as they are, and are not among `gpus`: only a reboot
-    changes their mode, and none is allowed. `may_stop` are units that may be stopped for a change beside
-    those that held a GPU when the node was looked at.
+    `managed_by` carries it out: "numaforge", "gpu-operator" (its MIG manager is handed the same geometry), or
+    "dra-driver": then numaforge sets only the mode, and leaves the GPU instances to that driver. `strategy`
+    is the device plugin's migStrategy. `label` is the node's label, if any. `pending` are wanted GPUs, not
+    among `gpus`, that stay as they are: only a reboot changes their mode, and none is allowed. `may_stop` are
+    units that may be stopped for a change, in addition to those that held a GPU at the look.
     """
 
     gpus: tuple[MigGpu, ...] = ()

@@ -1,4 +1,4 @@
-"""What the GPUs of one machine get: mode, placements, what of it is there, and why a GPU cannot have it."""
+"""The MIG plan of one machine's GPUs: mode, placements, the change from now, and why a GPU is refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
 class GpuMigPlan:
     """What one GPU gets. `index` is NVML's.
 
-    `refusal` says why it cannot have what is wanted, with the `collision` where that is one. One that `waits`
+    `refusal` is why the GPU cannot have it, with the `collision` where instances collide. A GPU that `waits`
     stays as it is: only a reboot changes its mode, and none is allowed.
     """
 
@@ -49,7 +49,7 @@ class GpuMigPlan:
 
     @property
     def mode_changes(self) -> bool | None:
-        """Say whether the MIG mode has to change; None where the present mode is not known."""
+        """Whether the MIG mode has to change; None where the present mode is unknown."""
         if self.gpu.mig_capable is False and self.mode == _OFF:
             return False
         return None if self.gpu.mig_mode is None else self.gpu.mig_mode != self.mode
@@ -59,7 +59,7 @@ class GpuMigPlan:
 class MachineMigPlan:
     """What the GPUs of a machine get, from a `source` named `name`.
 
-    GPUs in `untouched` are named by no entry.
+    No entry names the GPUs in `untouched`.
     """
 
     source: str  # "config", "profile"
@@ -70,18 +70,18 @@ class MachineMigPlan:
 
     @property
     def fits(self) -> bool:
-        """Say whether each GPU can have what is wanted."""
+        """Whether each GPU can have what is wanted."""
         return not any(gpu.refusal for gpu in self.gpus)
 
     @property
     def unknown(self) -> tuple[int, ...]:
-        """Return the GPUs whose GPU instances are not known: they are planned as empty."""
+        """The GPUs whose GPU instances are unknown: they are planned as empty."""
         return tuple(one.index for one in self.gpus if one.gpu.gpu_instances is None)
 
 
 @dataclass(frozen=True)
 class _Allowed:
-    """What a change may do: take GPU instances that are in use, reboot the machine, change GPU instances."""
+    """What a change may do: touch GPU instances in use, reboot the machine, change GPU instances."""
 
     in_use: bool = False
     reboot: bool = True
@@ -89,10 +89,10 @@ class _Allowed:
 
 
 def plan_machine(topology: NodeTopology, config: str, entries: Sequence[MigConfigEntry]) -> MachineMigPlan:
-    """Return what a config of mig-parted gives to the GPUs of a machine.
+    """Return what a mig-parted config gives to the GPUs of a machine.
 
-    Raises PlanError for a config that matches no GPU, for an index that the machine does not have, and for a
-    GPU that two entries name.
+    Raises PlanError for a config that matches no GPU, an index that the machine does not have, and a GPU
+    named by two entries.
     """
     wishes = choose_by_config(nvidia_gpus(topology), config, entries)
     return _planned(topology, ("config", config), wishes, _Allowed())
@@ -133,9 +133,9 @@ def _planned(
 
 
 def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Iterator[Notice]:
-    """Say which names of its file mig-parted does not find on the GPUs that they are for.
+    """Yield a notice for each profile name that mig-parted would not find on the GPUs it is meant for.
 
-    Names follow from a GPU's memory: where that is not known, neither is its name for a profile.
+    Names depend on the GPU's memory; a GPU whose profile names and memory are both unknown is skipped.
     """
     found: dict[tuple[str, str], list[int]] = {}
     for plan in planned:
@@ -160,7 +160,7 @@ def _plan_gpu(topology: NodeTopology, plan: GpuMigPlan, wish: GpuWish, allowed: 
     try:
         _refuse_unreachable(gpu)
         if wish.mode == _OFF and gpu.mig_capable is False:
-            return plan  # without MIG it is as a wish wants it that turns MIG off
+            return plan  # a GPU without MIG already satisfies a wish for MIG off
         model = _model_for(topology, gpu, wish.mode)
         plan = replace(plan, model=model)
         plan = replace(plan, notices=tuple(_notices(plan)))
@@ -188,7 +188,7 @@ def _refuse_unreachable(gpu: Gpu) -> None:
 
 
 def _model_for(topology: NodeTopology, gpu: Gpu, mode: str) -> MigModel | None:
-    """Return the model; one that turns MIG off needs not be known."""
+    """Return the model; None for an unknown one where MIG is turned off."""
     if mode == _OFF:
         return known_model(gpu)
     if gpu.mig_capable is False:
@@ -218,7 +218,7 @@ def _live(topology: NodeTopology, model: MigModel | None, found: GpuInstance) ->
 
 
 def _users(topology: NodeTopology, pids: Sequence[int], uuids: Collection[str | None]) -> str | None:
-    """Return who uses a GPU or a MIG device: processes, and pods to which the kubelet has given it."""
+    """Return the users of a GPU or a MIG device: processes, and pods to which the kubelet gave it."""
     words = []
     named = set()
     for pid in sorted(pids):
@@ -254,7 +254,7 @@ def _obstacles(topology: NodeTopology, plan: GpuMigPlan, allowed: _Allowed) -> I
 
 
 def mode_change(plan: GpuMigPlan) -> str:
-    """Return what a change of the MIG mode takes on this GPU."""
+    """Return, in words, what a change of the MIG mode needs on this GPU."""
     generation = plan.model.generation if plan.model else UNKNOWN
     if mode_needs_boot(plan.gpu):
         return f"a change of the MIG mode needs a reboot of this virtual machine ({generation})"

@@ -1,7 +1,7 @@
-"""mig-parted's configuration file, read strictly: each released key, and nothing else.
+"""mig-parted's configuration file, read strictly: only released keys are accepted.
 
-Source: mig-parted, api/spec/v1. mig-parted takes a filter that it cannot read as one that matches nothing,
-and a count of 0 as a difference that it applies at each run; here both are mistakes.
+Source: mig-parted, api/spec/v1. In mig-parted an unreadable filter matches nothing, and a count of 0 is a
+difference that it applies at each run; here both are errors.
 """
 
 from __future__ import annotations

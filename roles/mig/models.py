@@ -1,4 +1,4 @@
-"""GPUs that can be cut into MIG instances, what each offers, and how one is recognised."""
+"""GPU models with MIG: the profiles of each, and how a GPU's model is found."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 
     from numaforge.topology.model import Gpu, MigProfileOffer
 
-UNKNOWN = "Unknown"  # the generation of a model that is not in the table
+UNKNOWN = "Unknown"  # the generation of a model outside the table
 _KEPT = 64  # models as NVML offers them; a fleet has a few
 _GIBIBYTE = 2**30
 
-# By how much drivers differ in the memory of one GPU: a GB200 has 186 or 189 GB, and its profiles their
-# names by it.
+# How far drivers differ in one GPU's memory: a GB200 has 186 or 189 GB, and its profile names follow from it.
 _MEMORY_TOLERANCE = Fraction(1, 60)
-# By how much the memory of a GPU may differ from its model's. Beyond it, the device is another model.
+# How far a GPU's memory may differ from its model's. Beyond that, the device is another model.
 _MODEL_TOLERANCE = Fraction(1, 20)
 
 _DEVICE_ID = re.compile(r"(?:10de:|0x)?(?P<device>[0-9a-f]{4})(?:10de)?")
@@ -39,16 +38,16 @@ class MigProfile(ProfileRow):
     name: str = ""
 
     def at(self, start: int, compute_instances: tuple[int, ...] | None = None) -> MigInstance:
-        """Return the GPU instance of this kind at a start; undivided without `compute_instances`."""
+        """Return the GPU instance of this profile at a start; undivided without `compute_instances`."""
         slices = (self.slices,) if compute_instances is None else compute_instances
         return MigInstance(self.name, self.id, start, self.size, slices)
 
 
 @dataclass(frozen=True)
 class MigModel:
-    """A GPU model with MIG: `devices` are PCI ids in lower case, `doubt` says what is not confirmed.
+    """A GPU model with MIG: `devices` are PCI ids in lower case, `doubt` is what is not confirmed.
 
-    `decoders` are 0 where no geometry can lack one, and where they are not known.
+    `decoders` is 0 where no geometry can run out of them, and where their number is unknown.
     """
 
     key: str
@@ -64,11 +63,11 @@ class MigModel:
 
     @property
     def reset_for_mode(self) -> bool:
-        """Say whether a change of the mode may need a reset (NVIDIA MIG User Guide, enabling MIG mode)."""
+        """Whether a change of the mode may need a reset (NVIDIA MIG User Guide, enabling MIG mode)."""
         return self.generation in ("Ampere", UNKNOWN)
 
     def share(self, profile: MigProfile) -> Fraction:
-        """Return the memory of a profile in GB, before it is rounded for the name."""
+        """Return the memory of a profile in GB, before rounding for the name."""
         return Fraction(profile.size * self.gigabytes, self.memory_slices)
 
 
@@ -79,9 +78,9 @@ def models() -> tuple[MigModel, ...]:
 
 
 def model_of(gpu: Gpu) -> MigModel:
-    """Return the model of a GPU, with what NVML offers on it where it has answered.
+    """Return the model of a GPU, with NVML's own profiles where NVML reported them.
 
-    Raises PlanError for a GPU that is not in the table and of which NVML does not say the placements.
+    Raises PlanError for a GPU outside the table whose placements NVML does not report.
     """
     generation = (gpu.architecture or UNKNOWN).title()
     offered = _offered(gpu.vendor, gpu.device, gpu.memory_bytes, generation, gpu.mig_profiles)
@@ -97,18 +96,18 @@ def known_model(gpu: Gpu) -> MigModel | None:
 
 
 def mode_needs_boot(gpu: Gpu) -> bool:
-    """Say whether only a boot changes the MIG mode: a guest cannot reset a GPU passed through to it."""
+    """Return whether only a boot changes the MIG mode: a guest cannot reset a GPU passed through to it."""
     if gpu.virtualization != "passthrough":
         return False
     model = known_model(gpu)
-    return model is None or model.reset_for_mode  # one whose MIG is only turned off needs not be known
+    return model is None or model.reset_for_mode  # turning MIG off needs no known model
 
 
 def model_named(text: str) -> MigModel:
     """Return the model with this key, product name or PCI id.
 
-    A PCI id is `2330`, `10de:2330` or mig-parted's `0x233010DE`. Raises PlanError for an unknown one, and for
-    a model whose placements are not known.
+    A PCI id is `2330`, `10de:2330` or mig-parted's `0x233010DE`. Raises PlanError for an unknown model, and
+    for one whose placements are unknown.
     """
     wanted = text.lower().removeprefix("nvidia ")
     match = _DEVICE_ID.fullmatch(wanted)
@@ -122,11 +121,10 @@ def model_named(text: str) -> MigModel:
 
 
 def profile_of(model: MigModel, name: str | ProfileName) -> MigProfile:
-    """Return what a name means on a model: slices and attributes are exact, gigabytes nearly.
+    """Return the model's profile for a name: slices and attributes must match exactly, gigabytes nearly.
 
-    Gigabytes in names follow the driver's idea of the memory, so `1g.23gb` is found where the model says
-    `1g.24gb`. A name without them is the smallest profile with so many slices. Raises PlanError, with the
-    model's profiles, for a name that fits none.
+    Gigabytes in names depend on the driver, so `1g.23gb` matches a model's `1g.24gb`. A name without them is
+    the smallest profile with these slices. Raises PlanError, with the model's profiles, where none matches.
     """
     wanted = parse_profile_name(name) if isinstance(name, str) else name
     alike = [
@@ -144,7 +142,7 @@ def profile_of(model: MigModel, name: str | ProfileName) -> MigProfile:
 
 
 def own_name(model: MigModel, text: str) -> str:
-    """Return a name with the memory that the model's driver writes: `3g.48gb` is `3g.47gb` on 94 GB.
+    """Return a name with the memory as the model's driver writes it: `3g.48gb` is `3g.47gb` on 94 GB.
 
     mig-parted compares names exactly (pkg/mig/config, resolveMigProfileOnDevice). Raises PlanError, as
     `profile_of` does.
@@ -168,7 +166,7 @@ def _nearest(model: MigModel, alike: Sequence[MigProfile], gigabytes: int | None
 def _in_table(vendor: str, device: str, memory_bytes: int | None) -> MigModel:
     """Return the model by PCI ids and memory.
 
-    Without a known memory the first model of that PCI id is taken: they differ in the names only.
+    Where the memory is unknown, the first model with that PCI id: they differ only in the names.
     """
     ids = f"{vendor}:{device}"
     named = [one for one in models() if vendor == NVIDIA and device.lower() in one.devices]
@@ -192,9 +190,9 @@ def _offered(
     generation: str,
     offers: tuple[MigProfileOffer, ...],
 ) -> MigModel | None:
-    """Return the model that NVML's offers make; None where they do not say all that is needed.
+    """Return the model built from NVML's profile offers; None where they are incomplete.
 
-    What NVML does not tell, which media engines profiles have, is the table's, else the names'.
+    NVML does not report the media engines of profiles; they come from the table, else from the names.
     """
     try:
         known = _in_table(vendor, device, memory_bytes)
@@ -265,6 +263,6 @@ def _model_of_row(row: ModelRow) -> MigModel:
 
 
 def _profile(row: ProfileRow, gigabytes: int, memory_slices: int) -> MigProfile:
-    """Return a profile with its name: its share of the memory, rounded (go-nvlib, getMigMemorySizeGB)."""
+    """Return a profile with its name, by its rounded share of memory (go-nvlib, getMigMemorySizeGB)."""
     rounded = (2 * row.size * gigabytes + memory_slices) // (2 * memory_slices)
     return MigProfile(**vars(row), name=f"{row.slices}g.{rounded}gb{row.attributes}")

@@ -13,17 +13,17 @@ _NAME = re.compile(
     rf"((?P<compute>{_NUMBER})c\.)?(?P<slices>{_NUMBER})g(\.(?P<gigabytes>0|{_NUMBER})gb)?"
     rf"(?P<attributes>[+-]{_ATTRIBUTE}(,{_ATTRIBUTE})*)?"
 )
-MOST_DEVICES = 64  # of one profile that may be asked of a GPU; more than any holds
+MOST_DEVICES = 64  # limit for one profile on a GPU; more than any GPU holds
 
-# A name as a profile of numaforge may have it, for schemas.
+# A MIG profile name in a numaforge profile, for schemas.
 NAME_PATTERN = re.sub(r"\?P<[a-z]+>", "", _NAME.pattern)
 
 
 @dataclass(frozen=True)
 class ProfileName:
-    """What the name of a MIG profile says.
+    """The parsed name of a MIG profile.
 
-    `compute` is the size of a compute instance that is smaller than its GPU instance, in compute slices.
+    `compute` is the size, in compute slices, of a compute instance that is smaller than its GPU instance.
     `attributes` is "" or the sign and the attributes in order: "+me", "-me". `gigabytes` is None in a short
     name, such as `1g`.
     """
@@ -35,9 +35,9 @@ class ProfileName:
 
 
 def parse_profile_name(text: str, *, short: bool = False) -> ProfileName:
-    """Return what a profile's name says; `short` takes names without memory, too: `1g`, `1g+me`.
+    """Parse a profile's name; `short` also accepts names without memory: `1g`, `1g+me`.
 
-    Raises NumaforgeError for what go-nvlib would not read.
+    Raises NumaforgeError for names that go-nvlib would not read.
     """
     match = _NAME.fullmatch(text)
     if match is None or not (short or match["gigabytes"]):

@@ -1,4 +1,4 @@
-"""A node's geometry in mig-parted's words, for the GPU operator to apply where the node leaves it to that."""
+"""A node's geometry as a mig-parted config, for nodes whose GPUs the GPU operator cuts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Entry = dict[str, Any]
 def operator_config_name(plan: NodePlan, topology: NodeTopology) -> str:
     """Return the name of the config that cuts a node's GPUs as planned.
 
-    Raises PlanError for a geometry that mig-parted cannot say.
+    Raises PlanError for a geometry that mig-parted cannot express.
     """
     return operator_name(plan.profile, operator_entries(plan.mig, topology))
 
 
 def operator_name(profile: str, entries: object) -> str:
-    """Return the name of a config, which is a label's value: the profile's and a digest of the entries.
+    """Return the name of a config, used as a label value: the profile's name and a digest of the entries.
 
-    It depends on one node alone, and is the same for all nodes with its entries and its profile.
+    It depends on this node alone, and nodes with equal entries and the same profile share it.
     """
     digest = blake2b(json.dumps(entries, sort_keys=True).encode(), digest_size=4).hexdigest()
     readable = re.sub(r"[^A-Za-z0-9.-]+", "-", profile)[:48].strip("-.") or "numaforge"
@@ -44,10 +44,10 @@ def operator_name(profile: str, entries: object) -> str:
 
 
 def operator_entries(plan: MigPlan, topology: NodeTopology) -> list[Entry]:
-    """Return the entries of a config for a machine: its GPUs by PCI id and geometry, each in one entry.
+    """Return the config entries for a machine, one per PCI id and geometry; each GPU is in exactly one.
 
-    GPUs that the plan does not name are said as they are, because mig-parted asserts a config only where it
-    names every GPU. Raises PlanError for a GPU whose MIG mode is not known, and for one of another driver.
+    GPUs that the plan does not name are listed as they are, because mig-parted asserts a config only where it
+    names every GPU. Raises PlanError for such a GPU of unknown geometry, and for GPUs of another driver.
     """
     gpus = nvidia_gpus(topology)
     after = nvml_gpus(as_cut(topology, plan))

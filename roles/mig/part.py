@@ -1,6 +1,6 @@
-"""MIG: the GPUs are cut as planned, and were cut otherwise; what differs changes, and nothing else.
+"""MIG: cut the GPUs as planned, changing only what differs.
 
-The node does it by itself, with Python: worker.py and the pynvml that it needs are data of the part.
+The node does it by itself, with Python: the part's data include worker.py and the pynvml that it needs.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 NAME = "mig"
 UNIT = PurePosixPath(MIG_UNIT_PATH).name
 BOOT_LINK = boot_link(MIG_UNIT_PATH)
-_ONCE_SECONDS = 360  # two commands that take their time (a unit that stops, a reset), and the driver back
+_ONCE_SECONDS = 360  # two slow commands (stopping a unit, a reset), and the driver's return
 _GPU_SECONDS = 30
 
 
 def look(goal: Goal) -> Look:
-    """Return whether our unit is enabled and, for a plan with GPUs, what the worker finds there."""
+    """Return the question whether our unit is enabled and, for a plan with GPUs, what the worker needs."""
     return Look(call=("look_mig", BOOT_LINK, *(["python"] if goal.plan.mig.gpus else [])))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return which GPUs are cut anew.
+    """Return the part for the GPUs whose cut changes.
 
-    Raises HostError for a GPU that is not there or that NVML does not know, for a node that cannot run the
-    worker, and where a kubelet runs that may not restart.
+    Raises HostError for a GPU that is missing or unknown to NVML, for a node that cannot run the worker, and
+    where a running kubelet may not restart.
     """
     there = {gpu.pci_address: gpu for gpu in goal.machine.gpus}
     wanted = ours(goal)
@@ -71,12 +71,12 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def ours(goal: Goal) -> Sequence[MigGpu]:
-    """Return the GPUs whose mode, at least, is set by numaforge."""
+    """Return the GPUs for which numaforge sets at least the mode."""
     return () if goal.plan.mig.managed_by == "gpu-operator" else goal.plan.mig.gpus
 
 
 def seconds(gpus: int) -> int:
-    """Return how long it may take to bring so many GPUs to another geometry."""
+    """Return how long it may take to change the geometry of this number of GPUs."""
     return _ONCE_SECONDS + _GPU_SECONDS * gpus
 
 
@@ -88,7 +88,7 @@ def held_by(found: Found) -> tuple[str, ...]:
 def data(
     wanted: Sequence[MigGpu], now: Sequence[Gpu], holders: Sequence[str] = (), may_stop: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return what the worker finds in the folder of its part, and the worker itself."""
+    """Return the files in the folder of the worker's part, including the worker itself."""
     both = list(zip(wanted, now, strict=True))
     planned = ({**asdict(gpu), "by_boot": mode_needs_boot(is_now)} for gpu, is_now in both)
     return {
@@ -107,10 +107,10 @@ def part(
     holders: Sequence[str] = (),
     may_stop: Sequence[str] = (),
 ) -> Part:
-    """Return the part that cuts the `wanted` GPUs, which are `now` as they were seen, in the same order.
+    """Return the part that cuts the `wanted` GPUs; `now` has them as they were seen, in the same order.
 
-    `enabled` says whether our unit does that after every boot. `holders` are the units that held a GPU then,
-    `may_stop` others that the profile names: none but these is stopped.
+    `enabled`: our unit cuts them after every boot. Only these units are stopped: `holders` held a GPU at the
+    look, `may_stop` are named by the profile.
     """
     moves = [move for gpu, is_now in zip(wanted, now, strict=True) for move in _moves(gpu, is_now)]
     if relinks:
@@ -134,14 +134,14 @@ def _differs(gpu: MigGpu, now: Gpu | None, *, mode_only: bool) -> bool:
 
 
 def _pending(now: Gpu | None) -> str | None:
-    """Return the MIG mode after the next reset or boot, where it is another."""
+    """Return the MIG mode after the next reset or boot, where it differs from the present one."""
     return None if now is None or now.mig_pending == now.mig_mode else now.mig_pending
 
 
 def _now(gpu: MigGpu, now: Gpu | None) -> MigGpu:
     """Return the GPU as it is.
 
-    Raises HostError where that is not known.
+    Raises HostError where it is missing or its cut is unknown.
     """
     if now is None or (gpu.uuid and now.uuid and gpu.uuid != now.uuid):
         raise HostError(
@@ -163,12 +163,12 @@ def _now(gpu: MigGpu, now: Gpu | None) -> MigGpu:
 
 
 def _moves(gpu: MigGpu, now: Gpu) -> list[str]:
-    """Return a line for each thing that changes on a GPU."""
+    """Return a line for each change on a GPU."""
     old, pending = _now(gpu, now), _pending(now)
     told = []
     if pending and not mode_needs_boot(now):
         told.append(f"{gpu.pci_address}: MIG mode {pending}, which waits for a reset -> {gpu.mode}")
-    elif old.mode != gpu.mode and not mode_needs_boot(now):  # else mig_mode says it
+    elif old.mode != gpu.mode and not mode_needs_boot(now):  # else the part mig_mode reports it
         told.append(f"{gpu.pci_address}: MIG mode {old.mode} -> {gpu.mode}")
     for sign, these, others in (("-", old, gpu), ("+", gpu, old)):
         for each in these.instances:

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# MIG: the GPUs of planned.json are cut as it says, by worker.py, which brings its own pynvml. MIG_BOOT_LINK (our unit's
-# link below multi-user.target.wants) and MIG_BOOT_LINK_TARGET (empty: the link has to go) are settings. Without
-# planned.json only the link changes.
+# MIG: worker.py cuts the GPUs as planned.json says; it brings its own pynvml. MIG_BOOT_LINK (our unit's link below
+# multi-user.target.wants) and MIG_BOOT_LINK_TARGET (empty: remove the link) are settings. Without planned.json only the
+# link changes.
 
 mig_keep() { keep_link "$MIG_BOOT_LINK" && worker_keep; }
 mig_apply() {

@@ -1,4 +1,4 @@
-"""How the GPUs of a node are to be cut into MIG instances, in words that stay true once they are."""
+"""The planned cut of a node's GPUs into MIG instances; the plan stays the same once it is carried out."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _MIXED = "mixed"
 def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     """Return the MIG mode and the GPU instances of each GPU that the profile names.
 
-    The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what
-    one of them cannot have, and for a change that would take what is in use.
+    The plan is the same before and after it is carried out. Raises PlanError, naming the GPUs, for a geometry
+    that a GPU cannot have, and for a change that would remove what is in use.
     """
     wish = profile.mig
     if not wish.gpus and wish.mig_parted is None:
@@ -91,7 +91,7 @@ def _gpu(plan: GpuMigPlan) -> MigGpu:
 
 
 def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
-    """Refuse what the device plugin ends on, with its own words."""
+    """Refuse a strategy at which the device plugin would exit, with the plugin's own message."""
     if plan.managed_by == "dra-driver":
         return
     if finding := check_strategy(plan.strategy, as_cut(topology, plan)):
@@ -226,13 +226,13 @@ NEEDS: tuple[str, ...] = ("offline",)
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of MIG."""
+    """MIG in a plan."""
 
     mig: MigPlan = MigPlan()
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return how each GPU is to be cut."""
+    """Return the planned cut of each GPU."""
     found = plan_mig(machine, profile)
     return Reasoned(Decided(mig=found.value), found.decisions, found.notices)
 

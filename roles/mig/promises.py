@@ -1,4 +1,4 @@
-"""The GPUs, as NVML has them now."""
+"""The GPUs, as NVML reports them now."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def mig(plan: NodePlan) -> Table:
-    """How each GPU is cut, by PCI address, and whether that is ours: the DRA driver cuts by itself."""
+    """How each GPU is cut, by PCI address, and whether numaforge cuts it: the DRA driver cuts by itself."""
     if plan.mig.managed_by == "gpu-operator":
         return {}
     return {gpu.pci_address: (gpu, plan.mig.managed_by == "numaforge") for gpu in plan.mig.gpus}
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of GPUs."""
+    """Yield the probe call for the GPUs."""
     if mig_files(plan.mig):
         yield shell.call("tell_mig", [MIG_WORKER_PATH])
 

@@ -1,4 +1,4 @@
-"""What is asked of one GPU: counts of MIG devices by profile name, or where GPU instances begin."""
+"""The request for one GPU: counts of MIG devices by profile name, or starts of GPU instances."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class WantedInstance:
     """A GPU instance with the compute slices of each of its compute instances, largest first.
 
-    `start` is the memory slice at which it is to begin, or None for any.
+    `start` is the memory slice at which it must begin, or None for any.
     """
 
     profile: MigProfile
@@ -29,9 +29,9 @@ class WantedInstance:
 
 
 def parse_counts(texts: Iterable[str]) -> dict[str, int]:
-    """Return counts by profile name for words such as `3g.40gb` and `1g.10gb=2`.
+    """Return counts by profile name from words such as `3g.40gb` and `1g.10gb=2`.
 
-    Raises NumaforgeError for what is no name, and for a count that is not from 1 to 64.
+    Raises NumaforgeError for an invalid name, and for a count outside 1 to 64.
     """
     counts: dict[str, int] = defaultdict(int)
     for text in texts:
@@ -44,9 +44,9 @@ def parse_counts(texts: Iterable[str]) -> dict[str, int]:
 
 
 def wanted_instances(model: MigModel, counts: Mapping[str, int | str]) -> tuple[WantedInstance, ...]:
-    """Return the GPU instances that hold the MIG devices of these counts.
+    """Return the GPU instances that hold these counts of MIG devices.
 
-    Compute instances of one profile, such as `1c.3g.40gb`, share as few GPU instances as hold them. One count
+    Compute instances of one profile, such as `1c.3g.40gb`, share as few GPU instances as possible. One count
     may be "all": as many as fit beside the others. Raises PlanError for a profile or a compute instance that
     the model does not have, and for more devices than any GPU holds.
     """
@@ -61,9 +61,9 @@ def wanted_instances(model: MigModel, counts: Mapping[str, int | str]) -> tuple[
 
 
 def placed_instances(model: MigModel, placements: Mapping[str, Sequence[int]]) -> tuple[WantedInstance, ...]:
-    """Return the GPU instances that are to begin at these memory slices, by profile name.
+    """Return the GPU instances that begin at these memory slices, given by profile name.
 
-    Raises PlanError for a start that the profile does not have, for GPU instances that overlap, and for those
+    Raises PlanError for a start that the profile does not have, for overlapping GPU instances, and for those
     beyond the model's limits.
     """
     wanted = []
@@ -91,7 +91,7 @@ def _memory_slices(one: WantedInstance) -> set[int]:
 
 
 def _filling(model: MigModel, name: str, beside: tuple[WantedInstance, ...]) -> tuple[WantedInstance, ...]:
-    """Return as many MIG devices of a profile as fit beside others; at least one has to."""
+    """Return as many MIG devices of a profile as fit beside others, but at least one."""
     found: tuple[WantedInstance, ...] = ()
     for count in range(1, MOST_DEVICES):
         more = _counted(model, {name: count})
@@ -115,7 +115,7 @@ def _counted(model: MigModel, counts: Mapping[str, int]) -> tuple[WantedInstance
 
 
 def _compute_slices(model: MigModel, text: str, compute: int | None) -> int | None:
-    """Return the size of a compute instance; there are those that GPU instances have, too."""
+    """Return the size of a compute instance, which must be the size of some GPU instance of the model."""
     sizes = sorted({profile.slices for profile in model.profiles})
     if compute is not None and compute not in sizes:
         raise PlanError(
@@ -126,7 +126,7 @@ def _compute_slices(model: MigModel, text: str, compute: int | None) -> int | No
 
 
 def _packed(sizes: Iterable[int], slices: int) -> list[tuple[int, ...]]:
-    """Return compute instances by GPU instance: the largest first, each in the first one with room."""
+    """Return compute instances by GPU instance, packed largest first into the first one with room."""
     packed: list[list[int]] = []
     for size in sorted(sizes, reverse=True):
         room = next((one for one in packed if sum(one) + size <= slices), None)

@@ -1,4 +1,4 @@
-"""The facts of GPU models with MIG: what their families offer, and which models belong to a family.
+"""Facts about GPU models with MIG: the profiles of each family, and the models in it.
 
 Sources: NVIDIA MIG User Guide, supported MIG profiles; `nvidia-smi mig -lgip` and `-lgipp` of real GPUs;
 for PCI ids, sizes and sets of profiles also config-default.yaml of mig-parted, and g_nv_name_released.h and
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """A profile of a family, which has no name yet.
+    """A profile of a family, still without a name.
 
     `id` is NVML's profile id, as in `nvidia-smi mig -cgi`. `size` and `starts` are in memory slices, `slices`
-    in compute slices. At most `limit` of them exist at once. All GPU instances share the model's video
+    in compute slices. At most `limit` instances exist at once. All GPU instances share the model's video
     `decoders` and its one OFA, the engine for optical flow.
     """
 
@@ -32,10 +32,10 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class FamilyRow:
-    """GPUs that are cut in the same way, whatever memory they have.
+    """GPUs that are cut in the same way, whatever their memory.
 
-    Each has one OFA. `decoders` are 0 where memory and compute slices run out before they do: those of A100
-    and Hopper differ, and neither ever lacks one. JPEG engines and encoders go with the decoders.
+    Each has one OFA. `decoders` is 0 where memory and compute slices run out first: A100 and Hopper have
+    different numbers of decoders, and neither ever runs out. JPEG engines and encoders go with the decoders.
     """
 
     compute_slices: int
@@ -46,7 +46,7 @@ class FamilyRow:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A model; without a family its placements are not known. `gigabytes` is in units of 2^30 bytes."""
+    """A model; without a family its placements are unknown. `gigabytes` is in units of 2^30 bytes."""
 
     key: str
     generation: str

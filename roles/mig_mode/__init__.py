@@ -1,4 +1,4 @@
-"""The MIG mode of GPUs, which some change at a boot only."""
+"""The MIG mode of GPUs that change it only at a boot."""
 
 from numaforge.roles.role import role
 

@@ -1,6 +1,6 @@
-"""The MIG mode that only a boot changes: that of an Ampere GPU which is passed through to this machine.
+"""The MIG mode that only a boot changes: that of an Ampere GPU passed through to this machine.
 
-The mode is set below the reboot; `mig`, above it, finds it there and creates the instances.
+This part sets the mode below the reboot; `mig`, above it, finds the mode set and creates the instances.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NAME = "mig_mode"
 
 
 def look(goal: Goal) -> Look:
-    """Return nothing: the part `mig` asks what the worker needs."""
+    """Return an empty question: the part `mig` asks for what the worker needs."""
     return Look()
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the GPUs whose mode changes with a boot; a plan names none where a reboot is not allowed.
+    """Return the part for GPUs whose mode changes with a boot; a plan has none where reboots are not allowed.
 
     Raises HostError for a GPU that is not the planned one.
     """
@@ -49,7 +49,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Say which GPUs wait for a reboot that is not allowed; None where none does."""
+    """Return, in words, which GPUs wait for a reboot that is not allowed; None where none does."""
     waiting = goal.plan.mig.pending
     if not waiting:
         return None
@@ -60,9 +60,9 @@ def pending(goal: Goal, found: Found) -> str | None:
 def part(
     wanted: Sequence[MigGpu], now: Sequence[Gpu], *, holders: Sequence[str] = (), may_stop: Sequence[str] = ()
 ) -> Part:
-    """Return the part that sets the mode of the `wanted` GPUs, which are `now` as they were seen.
+    """Return the part that sets the mode of the `wanted` GPUs; `now` has them as they were seen.
 
-    The units are those of numaforge.roles.mig.part.part.
+    `holders` and `may_stop` are those of numaforge.roles.mig.part.part.
     """
     seconds = mig.seconds(len(wanted))
     return Part(

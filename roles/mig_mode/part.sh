@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# The MIG mode of GPUs that cannot be reset: worker.py sets it, the boot makes it true. The instances that stand in the
-# way go for that; the undoing brings them back in the boot in which their mode is back. `mig`, without which this part
-# does not stand, has the proof.
+# The MIG mode of GPUs that cannot be reset: worker.py sets it, and it takes effect at the boot. Instances in the way
+# are destroyed for it; the undo recreates them in the boot that restores their mode. The proof is that of `mig`,
+# without which this part does not exist.
 
 mig_mode_keep() { worker_keep; }
 mig_mode_apply() { worker apply; }

@@ -10,5 +10,5 @@ MODULES = ("instance", "worker/geometry", "worker/holders", "worker/reset", "wor
 
 @cache
 def source() -> str:
-    """Return the program, which needs the standard library and pynvml alone."""
+    """Return the program, which needs only the standard library and pynvml."""
     return worker_source(Path(__file__).parent.parent, MODULES)

@@ -1,4 +1,4 @@
-"""How GPUs are cut: what NVML has, what has to change, and the changing."""
+"""How GPUs are cut: the state in NVML, the changes needed, and carrying them out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENABLED, DISABLED = "enabled", "disabled"
-LARGEST_ENUMERATION = 32  # of NVML's profiles: 18 in R580
+LARGEST_ENUMERATION = 32  # NVML's profiles: 18 in R580
 MOST_INSTANCES = 16  # of one profile; NVML's own limit is wrong for the A30
 DRIVER_SECONDS = 60  # until the driver answers after a boot or a reset
-BUSY_SECONDS = 10  # the driver lets go of a process a moment after it has ended
+BUSY_SECONDS = 10  # the driver releases a process shortly after it has ended
 
 PLAIN = {
     "NVML_ERROR_INVALID_ARGUMENT": "NVML knows no such profile or placement",
@@ -40,14 +40,14 @@ PLAIN = {
 
 @dataclass(frozen=True)
 class Wanted(MigGpu):
-    """A GPU as it is wanted; of one that is wanted `by_boot` only a boot changes the MIG mode."""
+    """A GPU as wanted; with `by_boot`, only a boot changes its MIG mode."""
 
     by_boot: bool = False
 
 
 @dataclass(frozen=True)
 class Existing:
-    """A GPU instance as it is: handles are NVML's, `compute` has the slices and the handle of each."""
+    """An existing GPU instance; handles are NVML's, `compute` has slices and handle per compute instance."""
 
     id: int
     cut: MigInstance
@@ -56,13 +56,13 @@ class Existing:
 
 
 def reasoned(error: Exception) -> str:
-    """Return NVML's code in plain English, else its own words."""
+    """Return NVML's error in plain English, else its own message."""
     name = next((name for name in PLAIN if getattr(nvml, name, None) == getattr(error, "value", 0)), "")
     return PLAIN.get(name, str(error))
 
 
 def connect(seconds: float) -> None:
-    """Open NVML; try again while the driver is on its way."""
+    """Open NVML, and retry for this many seconds while the driver is not up yet."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -82,12 +82,12 @@ def devices() -> dict[str, Any]:
             device = nvml.nvmlDeviceGetHandleByIndex(index)
             found[text_of(nvml.nvmlDeviceGetPciInfo(device).busId).lower()[-12:]] = device
         except nvml.NVMLError:
-            continue  # it is lost; a plan that names it fails, because it is not there
+            continue  # the GPU is lost; a plan that names it fails, because it is missing here
     return found
 
 
 def offered(ask: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-    """Return the profiles that `ask` knows, by NVML's enumeration; each has `id` and `sliceCount`."""
+    """Yield the profiles that `ask` knows, by NVML's enumeration; each has `id` and `sliceCount`."""
     for number in range(LARGEST_ENUMERATION):
         try:
             try:
@@ -148,7 +148,7 @@ def compute_instances(handle: Any) -> list[tuple[int, Any]]:
 
 
 def mode(device: Any, *, pending: bool = False) -> str | None:
-    """Return a GPU's MIG mode, None for one without MIG; `pending`: the one after a reset."""
+    """Return a GPU's MIG mode, None without MIG; with `pending`, the mode after a reset."""
     try:
         return ENABLED if nvml.nvmlDeviceGetMigMode(device)[pending] else DISABLED
     except nvml.NVMLError_NotSupported:
@@ -156,7 +156,7 @@ def mode(device: Any, *, pending: bool = False) -> str | None:
 
 
 def text_of(answer: Any) -> str:
-    """Return a string of NVML's, which older versions of pynvml give as bytes."""
+    """Return NVML's answer as text: older versions of pynvml return bytes."""
     return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 
@@ -167,7 +167,7 @@ def gpu_now(address: str, device: Any) -> MigGpu:
 
 
 def order(instance: MigInstance) -> tuple[int, int]:
-    """Return the order in which instances are created: the largest first, then by where they lie."""
+    """Return the sort key for creating instances: the largest first, then by start."""
     return -instance.size, instance.start
 
 
@@ -187,7 +187,7 @@ def gpus_of(path: Path) -> list[Wanted]:
 
 @dataclass
 class Work:
-    """What brings one GPU to what is wanted: what goes, and whether its mode changes."""
+    """The work that brings one GPU to its wanted state: which instances go, and whether its mode changes."""
 
     wanted: Wanted
     device: Any
@@ -196,12 +196,12 @@ class Work:
 
     @property
     def address(self) -> str:
-        """Which GPU."""
+        """The GPU's PCI address."""
         return self.wanted.pci_address
 
     @property
     def switches(self) -> bool:
-        """Whether the MIG mode changes, or a change of it is still waiting for a reset."""
+        """Whether the MIG mode changes, or a change of it still waits for a reset."""
         later = mode(self.device, pending=True)
         if self.wanted.by_boot:
             return later != self.wanted.mode
@@ -209,7 +209,7 @@ class Work:
 
     @property
     def waits(self) -> bool:
-        """Whether the MIG mode is set, and only a boot makes it true."""
+        """Whether the MIG mode is set, but takes effect only at a boot."""
         return self.wanted.by_boot and self.now != self.wanted.mode and not self.switches
 
     @property
@@ -232,12 +232,15 @@ class Work:
 
 
 def work_on(wanted: Iterable[Wanted]) -> list[Work]:
-    """Return what has to change; one that is as wanted, or so far as it gets without a boot, is not."""
+    """Return the work left; GPUs that are as wanted, or as far as possible without a boot, have none."""
     return [work for work in looked_at(wanted) if not work.done]
 
 
 def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
-    """Return what is there of what is wanted."""
+    """Return the present state of the wanted GPUs.
+
+    Raises NotDoneError for a GPU that is missing, or that has no MIG but should.
+    """
     found = devices()
     works = []
     for gpu in wanted:
@@ -251,9 +254,9 @@ def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
 
 
 def patiently(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call NVML, again for a while where it says that something is in use.
+    """Call NVML, and retry for a while where it reports something in use.
 
-    Raises NotDoneError that begins with `what`.
+    Raises NotDoneError, beginning with `what`.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -298,7 +301,7 @@ def create(work: Work) -> None:
 
 
 def read_back(gpu: MigGpu) -> None:
-    """Compare a GPU with what is wanted.
+    """Compare a GPU with its wanted state.
 
     Raises NotDoneError where it differs.
     """

@@ -1,4 +1,4 @@
-"""Who holds a GPU of NVIDIA's: by NVML, by its device files, by the capabilities of its instances."""
+"""Processes that hold an NVIDIA GPU: by NVML, by its device files, by the capabilities of its instances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTION = "mig.may_stop"
 
 
 def running(device: Any) -> dict[int, int | None]:
-    """Return the processes that NVML knows on a GPU, with the id of the GPU instance that each is in."""
+    """Return the processes that NVML reports on a GPU, with the id of each one's GPU instance or None."""
     found: dict[int, int | None] = {}
     for ask in (
         nvml.nvmlDeviceGetComputeRunningProcesses,
@@ -44,10 +44,10 @@ def capabilities(minor: int, instance: Existing) -> set[int]:
 
 
 def holders(work: Work) -> list[Holder]:
-    """Return who has to let go of a GPU.
+    """Return the holders that must release a GPU.
 
-    All of them where its mode changes, else those in instances that go, and the containers of pods that watch
-    the GPU without working on it: they see the new instances when they have started again.
+    All holders where its mode changes, else those in instances that go, and pods' containers that have the
+    GPU open without working on it: they see the new instances after a restart.
     """
     at_work = running(work.device)
     minor = nvml.nvmlDeviceGetMinorNumber(work.device)
@@ -63,6 +63,6 @@ def holders(work: Work) -> list[Holder]:
 
 
 def held(works: Iterable[Work]) -> Iterator[tuple[str, list[Holder]]]:
-    """Yield who has to let go of each GPU."""
+    """Yield the holders that must release each GPU."""
     for work in works:
         yield f"{work.address} is", holders(work)

@@ -1,4 +1,4 @@
-"""The MIG mode of GPUs, and the reset that it may need."""
+"""Setting the MIG mode of GPUs, and the reset that it may need."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_LINKS = 36
 
 
 def switch(works: list[Work], folder: Path | None) -> None:
-    """Set the MIG mode where it differs, and reset the GPUs, and only those, that need it and can be."""
+    """Set the MIG mode where it differs, and reset only GPUs that need it and can be reset."""
     waiting = []
     for work in works:
         if not work.switches:
@@ -48,13 +48,13 @@ def switch(works: list[Work], folder: Path | None) -> None:
 
 
 def reset(works: list[Work], folder: Path) -> None:
-    """Reset GPUs; those behind the same NVLinks as well, where that is demanded and all of them are idle."""
+    """Reset GPUs; also those behind the same NVLinks, where that is required and all of them are idle."""
     addresses = [work.address for work in works]
     stop_persistence(addresses, folder)
     linked = [
         address for address, device in devices().items() if address not in addresses and has_links(device)
     ]
-    nvml.nvmlShutdown()  # this process holds them, too
+    nvml.nvmlShutdown()  # this process holds the GPUs, too
     status, said = output("nvidia-smi", "-r", "-i", ",".join(addresses))
     connect(DRIVER_SECONDS)
     if status and linked and has_links(devices().get(addresses[0])):
@@ -69,7 +69,7 @@ def reset(works: list[Work], folder: Path) -> None:
 
 
 def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
-    """Reset all GPUs that NVLink connects; return what was said."""
+    """Reset all GPUs that NVLink connects; return nvidia-smi's output, or why they cannot be reset."""
     found = devices()
     for address in linked:
         device = found[address]
@@ -87,27 +87,27 @@ def reset_linked(addresses: list[str], linked: list[str], folder: Path) -> str:
 
 
 class Linked(Work):
-    """A GPU that is reset because another one is: every holder has to let go."""
+    """A GPU that is reset because another one is: every holder must release it."""
 
     @property
     def switches(self) -> bool:
-        """Always, as far as its holders are concerned."""
+        """Always True, so that every holder releases the GPU."""
         return True
 
 
 def has_links(device: Any) -> bool:
-    """Say whether NVLink connects a GPU to anything."""
+    """Return whether NVLink connects a GPU to anything."""
     for link in range(MOST_LINKS if device is not None else 0):
         try:
             if nvml.nvmlDeviceGetNvLinkState(device, link):
                 return True
         except nvml.NVMLError:
-            break  # there are no more
+            break  # no more links
     return False
 
 
 def stop_persistence(addresses: Iterable[str], folder: Path) -> None:
-    """Turn off the persistence mode that GPUs have without the daemon: it holds them; noted before."""
+    """Turn off persistence mode, which holds GPUs even without the daemon; note the GPUs first."""
     held = [address for address in addresses if persistence(address)]
     add_lines(folder / "persistent", held)
     for address in held:
@@ -115,13 +115,13 @@ def stop_persistence(addresses: Iterable[str], folder: Path) -> None:
 
 
 def start_persistence(folder: Path) -> None:
-    """Turn on again what was turned off."""
+    """Turn persistence mode back on where it was turned off."""
     for address in lines_of(folder / "persistent"):
         persist(address, on=True)
 
 
 def persistence(address: str) -> bool:
-    """Say whether a GPU has persistence mode."""
+    """Return whether a GPU has persistence mode on."""
     try:
         return bool(nvml.nvmlDeviceGetPersistenceMode(devices()[address]))
     except nvml.NVMLError:
@@ -129,7 +129,7 @@ def persistence(address: str) -> bool:
 
 
 def persist(address: str, *, on: bool) -> None:
-    """Set persistence mode. One that cannot be set is no reason to fail: the reset says what it lacks."""
+    """Set persistence mode. A failure goes to stderr only: the reset reports what it lacks."""
     try:
         device = devices().get(address)
         if device is not None:
@@ -139,7 +139,7 @@ def persist(address: str, *, on: bool) -> None:
 
 
 def hints() -> str:
-    """Return what may hold a GPU without being a process, and what to do where a reset is impossible."""
+    """Return hints: what may hold a GPU besides processes, and what to do where a reset is impossible."""
     drm = (
         "; nvidia_drm is loaded and may hold it: unload it" if Path("/sys/module/nvidia_drm").exists() else ""
     )

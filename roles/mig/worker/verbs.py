@@ -1,19 +1,19 @@
 """Bring GPUs to a MIG geometry and back; runs on hosts, with the standard library and pynvml alone.
 
     worker.py keep|apply|undo|prove|settled|by-hand FOLDER    the parts `mig` and `mig_mode`
-    worker.py pending-new|pending-old FOLDER    addresses of GPUs whose mode a boot makes as planned, as kept
+    worker.py pending-new|pending-old FOLDER    addresses of GPUs whose planned or kept mode needs a reboot
     worker.py boot PLAN    numaforge-mig.service, from the field `mig` of a plan
     worker.py show    a line ADDRESS<tab>JSON for each GPU, for the verification
 
-FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
-earlier.json: each has GPUs in the form of the plan's field `mig`. Of a GPU with "by_boot" only a boot changes
-the mode: it is set, and the rest waits for the boot. `units` has the units that may be stopped: "seen UNIT"
-held a GPU when the node was looked at, "named UNIT" is the profile's. Processes of pods are ended only where
-NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units that were stopped, a line
-each, `persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result has to
-know.
-What is amiss goes to stderr, a line each; the exit status is 1 then, and 3 where `keep` finds a GPU held by a
-unit that is not among `units`: the node has changed since it was looked at.
+FOLDER is the part's own. It holds planned.json, found.json (the state that was planned on) and, after `keep`,
+earlier.json: each has GPUs in the form of the plan's field `mig`. Only a boot changes the mode of a GPU with
+"by_boot": the mode is set, and the rest waits for the boot. `units` has the units that may be stopped:
+"seen UNIT" held a GPU at the look, "named UNIT" comes from the profile. Processes of pods are ended only
+where NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units that were stopped,
+one per line, `persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result
+should know.
+Errors go to stderr, one per line, with exit status 1, or 3 where `keep` finds a GPU held by a unit that is
+not among `units`: the node has changed since the look.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 
 
 def bring(wanted: list[Wanted], folder: Path | None) -> None:
-    """Bring GPUs to what is wanted; what is so already is not touched.
+    """Bring GPUs to their wanted state, and leave those alone that have it.
 
-    Without a folder, which is for a boot, no holder is stopped and nothing is destroyed. Raises NotDoneError.
+    Without a folder, as at a boot, no holder is stopped and nothing is destroyed. Raises NotDoneError.
     """
     works = work_on(wanted)
     if folder is None:
@@ -98,9 +98,9 @@ def bring(wanted: list[Wanted], folder: Path | None) -> None:
 
 
 def refresh_cdi(folder: Path | None) -> None:
-    """Have the CDI specification written again, where the node has one; a failure is said, no more."""
+    """Regenerate the CDI specification, where the node has one; a failure is only noted."""
     if systemctl("show", "-p", "LoadState", "--value", CDI_UNIT) == "loaded":
-        systemctl("restart", "--no-block", CDI_UNIT)  # what came of it is asked for in the proof
+        systemctl("restart", "--no-block", CDI_UNIT)  # the proof checks the result
         return
     for file in CDI_FILES if shutil.which("nvidia-ctk") else ():
         if Path(file).exists():
@@ -110,7 +110,7 @@ def refresh_cdi(folder: Path | None) -> None:
 
 
 def keep(folder: Path) -> None:
-    """Note what is there, and refuse where that is not what was planned on or is held by a person."""
+    """Record the present state; refuse one that was not planned on, and holders that may not be stopped."""
     wanted = gpus_of(folder / "planned.json")
     found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
     refuse_others(held(work_on(wanted)), folder, OPTION)
@@ -126,7 +126,7 @@ def keep(folder: Path) -> None:
 
 
 def apply(folder: Path) -> None:
-    """Bring the GPUs to the plan; what was stopped for that is started again, whatever comes of it."""
+    """Bring the GPUs to the plan; restart what was stopped for it, whether or not it succeeds."""
     try:
         bring(gpus_of(folder / "planned.json"), folder)
     finally:
@@ -136,7 +136,7 @@ def apply(folder: Path) -> None:
 
 
 def undo(folder: Path) -> None:
-    """Bring the GPUs to what was kept, also after a boot that has destroyed every instance."""
+    """Bring the GPUs back to the kept state, also after a boot that has destroyed every instance."""
     try:
         bring_each(gpus_of(folder / "earlier.json"), folder)
     finally:
@@ -146,7 +146,7 @@ def undo(folder: Path) -> None:
 
 
 def bring_each(wanted: list[Wanted], folder: Path | None) -> None:
-    """Bring GPUs to what is wanted, one after another: one that fails keeps no other from it."""
+    """Bring GPUs to their wanted state one by one: a failing GPU does not stop the others."""
     failed = []
     for gpu in wanted:
         try:
@@ -158,7 +158,7 @@ def bring_each(wanted: list[Wanted], folder: Path | None) -> None:
 
 
 def prove(folder: Path) -> None:
-    """Read the GPUs back, and wait for what was stopped: also for what a boot in between has not started."""
+    """Read the GPUs back, and await the stopped units, starting those that a boot did not start."""
     for gpu in gpus_of(folder / "planned.json"):
         read_back(gpu)
     start_units(folder)
@@ -179,14 +179,14 @@ def settled(folder: Path) -> None:
 
 
 def pending(path: Path) -> None:
-    """Print the GPUs whose mode only a boot makes as a file has it."""
+    """Print the GPUs whose mode, as a file has it, needs a reboot."""
     for work in looked_at(gpus_of(path)):
         if work.waits:
             print(work.address)
 
 
 def by_hand(folder: Path) -> None:
-    """Print the commands that bring the GPUs to what was kept."""
+    """Print the commands that bring the GPUs back to the kept state."""
     try:
         connect(0)
         there = devices()
@@ -201,7 +201,7 @@ def by_hand(folder: Path) -> None:
 
 
 def gpu_by_hand(gpu: Wanted, device: Any, folder: Path) -> None:
-    """Print what brings one GPU to what was kept, where it is not; `device` is None where NVML is silent."""
+    """Print what restores one GPU, where it differs; `device` is None where NVML does not answer."""
     address = gpu.pci_address
     if device is not None and gpu_now(address, device).geometry == gpu.geometry:
         return
@@ -215,13 +215,13 @@ def gpu_by_hand(gpu: Wanted, device: Any, folder: Path) -> None:
         lines += ["systemctl reboot"] if gpu.by_boot else []
     if places:
         lines += [f"nvidia-smi mig -i {address} -cgi {places}{' -C' if whole else ''}"]
-    if not whole:  # nvidia-smi takes the ids of the instances that it has just created
+    if not whole:  # nvidia-smi would need the ids of the instances that it has just created
         lines += [f"python3 -BEs '{folder}/worker.py' undo '{folder}'"]
     print("; ".join(lines), end="; ")
 
 
 def boot(plan: Path) -> None:
-    """Bring the GPUs of a plan to it after a boot: only their mode, where the DRA driver cuts them."""
+    """Bring the GPUs to the plan after a boot: only their mode where the DRA driver cuts them."""
     mig = json.loads(plan.read_text(encoding="utf-8"))["mig"]
     gpus, found = [Wanted.read(gpu) for gpu in mig["gpus"]], devices()
     if mig.get("managed_by") == "dra-driver":
@@ -240,7 +240,7 @@ def show() -> None:
 
 
 def main(verb: str, *arguments: str) -> None:
-    """Do one thing, alone, with NVML open."""
+    """Run one verb under the lock, with NVML open."""
     verbs: dict[str, Callable[..., None]] = {
         "keep": keep,
         "apply": apply,
@@ -254,13 +254,13 @@ def main(verb: str, *arguments: str) -> None:
         "show": show,
     }
     with alone(LOCK):
-        if verb not in ("by-hand", "settled"):  # which have an answer without the driver, too
+        if verb not in ("by-hand", "settled"):  # these two also work without the driver
             connect(5 if verb in ("keep", "prove", "show") else DRIVER_SECONDS)
         verbs[verb](*map(Path, arguments))
 
 
 def run(*words: str) -> None:
-    """Do one thing; end with 1 and what is amiss."""
+    """Run one verb; exit with 1 and the error where it fails."""
     try:
         run_to_status(main, *words)
     except nvml.NVMLError as error:
