@@ -1,4 +1,4 @@
-"""Kernel modules: those that a boot loads, their options, and those that it keeps out."""
+"""Files for kernel modules: those loaded at boot, their options, and those kept out."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ TEMPLATES = {
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
-    """Return the files that load modules at boot, and those with their options.
+    """Return the file that loads modules at boot, and the one with options and blocked modules.
 
-    The modules of the first are loaded now, and a boot is no news of them; the second waits for a boot.
+    The first needs no boot, because its modules are loaded now; the second waits unless reboots are allowed.
     """
     modules, found = plan.modules, []
     if modules.load:
@@ -53,7 +53,7 @@ paths = everywhere(MODULES_LOAD_PATH, MODPROBE_PATH)
 def on_node(
     goal: Goal, found: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
-    """Return the same with modprobe told no more than may count without the boot that would prove it."""
+    """Return both lists, with modprobe's file reduced to what needs no boot where reboots are not allowed."""
     from numaforge.roles.modules.part import at_once, told_by
 
     if goal.plan.kernel.reboot == "allowed":
@@ -72,7 +72,7 @@ def on_node(
 
 
 def modprobe_text(plan: NodePlan) -> str:
-    """Return what modprobe is told by a plan that may not list it among its files."""
+    """Return modprobe's file of a plan, even where it is not among the plan's files."""
     from numaforge.render import render_file
 
     return render_file(plan, PlannedFile(MODPROBE_PATH, "modules", "modules/modprobe.conf.j2"))

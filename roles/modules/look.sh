@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 
-other_network_namespaces() { # while there are any, the RDMA subsystem keeps its mode
+other_network_namespaces() { # while any exist, the RDMA subsystem cannot change its mode
     [ "$(readlink /proc/[0-9]*/ns/net 2> /dev/null | sort -u | grep -c .)" -gt 1 ] ||
         [ -n "$(ls /run/netns 2> /dev/null)" ]
 }
@@ -30,7 +30,7 @@ look_modules() { # RECORD FILE load:MODULE... option:MODULE:NAME... blocked:MODU
             ;;
         esac
     done
-    if [ -n "$may_go" ]; then # then it must not be what the host stands on
+    if [ -n "$may_go" ]; then # it must not be a module that the host stands on
         if ! command -v ip > /dev/null 2>&1; then echo "blind"; fi
         stands_on | tell_as vital
         # shellcheck disable=SC2046 # four words
@@ -42,8 +42,8 @@ look_modules() { # RECORD FILE load:MODULE... option:MODULE:NAME... blocked:MODU
 look_parameter() { # MODULE NAME
     told=$(parameter "$1" "$2") && tell_first_line "parameter $1 $2" "$told"
 }
-look_told() { # LINE: of what modprobe is told by an earlier plan
-    # shellcheck disable=SC2086 # words, in which no pattern can be
+look_told() { # LINE of modprobe's file of an earlier plan
+    # shellcheck disable=SC2086 # words without patterns
     set -- $1
     case $1 in
     options)

@@ -1,7 +1,8 @@
-"""Kernel modules: loaded now, and what modprobe is told, which counts from a boot on.
+"""Kernel modules: loaded now, and modprobe's configuration, which takes effect at a boot.
 
-What modprobe is told may stop a boot, so it is written only in a transaction that boots the node and proves
-it. What is so already, or becomes so because a module is loaded now, needs none (`at_once`).
+modprobe's configuration may break a boot, so it is written only in a transaction that boots the node and
+proves it. A setting that is already in effect, or becomes so when a module is loaded now, needs no boot
+(`at_once`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ NAME = "modules"
 RECORD = "/etc/numaforge/modules"
 _LOAD_SECONDS = 120  # a driver of NICs brings up each port
 _KERNELS_OWN = {("ib_core", "netns_mode"): "1"}  # drivers/infiniband/core/device.c
-"""Options whose default is known: to say them, or not to, is the same to a boot."""
-_NOT_SET = '""'  # as NVIDIA's driver shows a word that no option has
+"""Options with a known default: setting one to its default changes nothing at a boot."""
+_NOT_SET = '""'  # how NVIDIA's driver shows a string option that is not set
 _WHY_VITAL = {
     "default-route": "{what} needs it, which has the default route",
     "connection": "{what} needs it, which has our own connection",
@@ -46,7 +47,7 @@ _WHY_VITAL = {
 
 @dataclass(frozen=True)
 class _Told:
-    """One thing that modprobe is told: an option of a module, or with no name that nothing may load it."""
+    """One setting of modprobe: an option of a module, or, without `name`, that the module is blocked."""
 
     module: str
     name: str = ""
@@ -54,17 +55,17 @@ class _Told:
 
     @property
     def late(self) -> str:
-        """The line for what a boot has to bring."""
+        """The line for a setting that a boot must bring."""
         return f"option {self.module} {self.name} {self.value}" if self.name else f"blocked {self.module}"
 
     @property
     def taken_back(self) -> str:
-        """The line for what a boot has to do without."""
+        """The line for a setting that a boot must remove."""
         return f"unset {self.module} {self.name}" if self.name else f"freed {self.module}"
 
 
 def look(goal: Goal) -> Look:
-    """Return which of the modules are loaded, their options, and which of them drive what we come by."""
+    """Return the question which modules are loaded, with which options, and which of them are vital."""
     plan = goal.plan.modules
     asked = [f"load:{name}" for name in plan.load]
     asked += [f"option:{told.module}:{told.name}" for told in _told(plan) if told.name]
@@ -73,9 +74,9 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return what is loaded and unloaded, and what waits for a boot that is allowed.
+    """Return the part that loads and unloads modules, with the settings that need a boot, if one is allowed.
 
-    Raises HostError for a module that the kernel does not have, and for one that the node stands on and that
+    Raises HostError for a module that the kernel does not have, and where a module that the node stands on
     would be kept out or unloaded.
     """
     plan = goal.plan.modules
@@ -95,7 +96,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Say what waits for a reboot that is not allowed; None where nothing does."""
+    """Return, in words, what waits for a reboot that is not allowed; None where nothing does."""
     if goal.plan.kernel.reboot == "allowed":
         return None
     late, _ = _late(goal, found)
@@ -106,7 +107,7 @@ def pending(goal: Goal, found: Found) -> str | None:
 
 
 def at_once(goal: Goal, found: Found) -> ModulesPlan:
-    """Return what modprobe may be told now: all, or without leave to boot what needs none."""
+    """Return the plan as modprobe may have it now: all of it, or without allowed reboots what needs none."""
     plan = goal.plan.modules
     if goal.plan.kernel.reboot == "allowed":
         return plan
@@ -125,7 +126,7 @@ def at_once(goal: Goal, found: Found) -> ModulesPlan:
 
 
 def told_by(text: str | None) -> tuple[_Told, ...]:
-    """Read what an earlier plan has told modprobe."""
+    """Parse modprobe's file of an earlier plan."""
     told: list[_Told] = []
     for words in map(str.split, (text or "").splitlines()):
         if words[:1] == ["options"]:
@@ -145,11 +146,11 @@ def part(
     vital: Sequence[str] = (),
     ssh_port: str = "",
 ) -> Part:
-    """Return the part that loads and unloads modules; `late` are lines of what a boot brings.
+    """Return the part that loads and unloads modules; `late` are lines of settings that need a boot.
 
     `netns` is the mode to which the RDMA subsystem changes at once, "" where it does not. `taken` are lines
-    of the options with which modules are loaded now. `vital` is what the node stood on at the look, a line
-    "MODULE WHAT WHY" each, and `ssh_port` the port by which it was looked at.
+    of the options with which modules are loaded now. `vital` are the modules that the node stood on at the
+    look, as lines "MODULE WHAT WHY", and `ssh_port` is sshd's port in the look's connection.
     """
     moves = [f"module {name}: loaded" for name in load]
     moves += [f"module {name}: unloaded" for name in unload]
@@ -184,7 +185,7 @@ def _told(plan: ModulesPlan) -> Iterator[_Told]:
 
 def _option(module: str, option: str) -> _Told:
     name, _, value = option.partition("=")
-    return _Told(module, name, value or "1")  # an option without a value is a switch that is on
+    return _Told(module, name, value or "1")  # an option without a value is an enabled switch
 
 
 def _unload(plan: ModulesPlan, found: Found) -> list[str]:
@@ -209,7 +210,7 @@ def _refuse_missing_modules(found: Found) -> None:
 
 
 def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -> None:
-    """Refuse to keep out or unload what a boot or the way in needs."""
+    """Refuse to keep out or unload modules that a boot or our connection needs."""
     going = [*blocked, *unload]
     if going and "blind" in found.said.get(NAME, ()):
         raise HostError(
@@ -233,8 +234,8 @@ def _refuse_vital(found: Found, blocked: Sequence[str], unload: Sequence[str]) -
 def _late(goal: Goal, found: Found) -> tuple[list[str], str]:
     """Return the lines of what only a boot brings or takes away, and the mode that RDMA takes at once.
 
-    What was written is believed of a module that does not tell, because a boot has proved it. To pin the
-    mode of the GPUs' memory that the driver has taken by default changes nothing, and needs no boot.
+    An option that its module does not expose counts as set where an earlier plan wrote it, because a boot has
+    proved it. Pinning the GPU memory mode that the driver took by default changes nothing, and needs no boot.
     """
     plan, own = goal.plan.modules, {**_KERNELS_OWN, **_drivers_own(goal.machine)}
     now: dict[tuple[str, str], str] = {}
@@ -256,7 +257,7 @@ def _late(goal: Goal, found: Found) -> tuple[list[str], str]:
         loads = told.module in plan.load and told.module not in {*loaded, *vital}
         return told in held or loads
 
-    def is_harmless(told: _Told) -> bool:  # to take it back
+    def is_harmless(told: _Told) -> bool:  # removing it needs no boot
         if told.name:
             default = own.get((told.module, told.name)) == switch(told.value)
             return default or told.module not in loaded or told.module in unload
@@ -272,7 +273,7 @@ def _late(goal: Goal, found: Found) -> tuple[list[str], str]:
 
 
 def _drivers_own(machine: NodeTopology) -> dict[tuple[str, str], str]:
-    """Return the mode of the GPUs' memory that the driver takes where no option says one, if it is known."""
+    """Return the driver's default mode of the GPUs' memory, by option; empty where it is unknown."""
     branch = driver_branch(machine)
     if branch is None or gpu_memory_mode(machine) is None:
         return {}
@@ -280,12 +281,12 @@ def _drivers_own(machine: NodeTopology) -> dict[tuple[str, str], str]:
 
 
 def switch(value: str) -> str:
-    """Return a value with the kernel's ways to write a boolean made one."""
+    """Return a value with the kernel's spellings of a boolean unified."""
     return {"Y": "1", "y": "1", "N": "0", "n": "0"}.get(value, value)
 
 
 def _netns_now(late: Sequence[str], found: Found) -> str:
-    """Return the mode that the RDMA subsystem takes at once: only while there is no other namespace."""
+    """Return the mode that the RDMA subsystem takes at once: "" while other network namespaces exist."""
     if "netns free" not in found.said.get(NAME, ()):
         return ""
     modes = {"option ib_core netns_mode 1": "shared", "option ib_core netns_mode 0": "exclusive"}

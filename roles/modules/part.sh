@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# Kernel modules. `load` has one a line, `unload` those that numaforge has loaded and this plan does not want, `late`
-# what only a boot brings: "option MODULE NAME VALUE", "blocked MODULE", and where an earlier plan's goes "unset MODULE
-# NAME", "freed MODULE". `taken` has the options, as in `late`, that a module takes because it is loaded now; `vital`
-# what the node stood on when it was looked at. MODULES_RECORD (which modules numaforge has loaded), SSH_PORT and
-# RDMA_NETNS (shared, exclusive; empty: it stays) are settings. What is unloaded is unloaded by rmmod: modprobe -r takes
-# with it what nothing counts as in use, and interfaces count for no driver.
+# Kernel modules. `load` has one per line, `unload` those that numaforge has loaded and this plan does not want, `late`
+# the changes that need a boot: "option MODULE NAME VALUE", "blocked MODULE", and for an earlier plan's settings that go
+# "unset MODULE NAME", "freed MODULE". `taken` has options, as in `late`, of modules that are loaded now; `vital` the
+# modules that the node stood on at the look. MODULES_RECORD (which modules numaforge has loaded), SSH_PORT and
+# RDMA_NETNS (shared, exclusive; empty: unchanged) are settings. Modules are unloaded by rmmod: modprobe -r also removes
+# dependencies that nothing counts as in use, and a driver's interfaces do not count as a use.
 
 modules_keep() {
     keep "$FOLDER/backup" "$MODULES_RECORD" && boot_id > "$PART/boot" || return 1
@@ -20,7 +20,7 @@ modules_keep() {
     parameter ib_core netns_mode > "$PART/netns"
     sync "$PART/boot" "$PART/ours" "$PART/before" "$PART/netns"
 }
-modules_late() { # KIND MODULE REST: what it is now, in one word
+modules_late() { # KIND MODULE REST: its present state, in one word
     case $1 in
     option | unset) parameter "$2" "${3%% *}" | tr -d '[:space:]' ;;
     blocked | freed) if is_loaded "$2"; then echo loaded; fi ;;
@@ -47,7 +47,7 @@ modules_record() {
     done > "$PART/record"
     write_record "$MODULES_RECORD" "the modules that it has loaded"
 }
-modules_take_out() { # FILE: unload its modules, the last first; one that cannot go is said, and stays until a boot
+modules_take_out() { # FILE: unload its modules, last first; one that cannot go is noted, and stays until a boot
     vital=$(cat "$PART/vital"; stands_on)
     # shellcheck disable=SC2013 # a name is a word
     for name in $(sed '1!G;h;$!d' "$1"); do
@@ -66,7 +66,7 @@ modules_notes() {
     sort -u "$PART/stays" | while IFS= read -r line; do printf '; the module %s stays loaded until a boot' "$line"; done
 }
 modules_undo() {
-    # The boot in which the files are put back may have read them.
+    # The current boot may have read the files before they are put back.
     [ -e "$PART/undone-in" ] || boot_id > "$PART/undone-in"
     if [ -n "$RDMA_NETNS" ]; then
         case $(cat "$PART/netns") in
@@ -78,7 +78,7 @@ modules_undo() {
     why="$MODULES_RECORD could not be put back"
     put_back "$FOLDER/backup" "$MODULES_RECORD"
 }
-modules_start() { # NEW|OLD: with the options of before, which are back by now
+modules_start() { # NEW|OLD: load again with the earlier options, which are back by now
     if [ "$1" = new ] || [ ! -e "$PART/touched" ]; then return 0; fi
     while IFS= read -r name; do
         if ! is_loaded "$name"; then modprobe "$name" || echo "$name (could not be loaded again)" >> "$PART/stays"; fi
@@ -100,7 +100,7 @@ modules_prove() { # NEW|OLD
     why="$pending; is the initial RAM disk older than /etc/modprobe.d (update-initramfs -u, dracut -f)?"
     return 1
 }
-modules_pending() { # NEW|OLD: sets `pending` to what only a boot brings
+modules_pending() { # NEW|OLD: sets `pending` to what still needs a boot
     pending=
     if [ ! -s "$PART/before" ]; then return 1; fi
     if [ "$1" = new ] && [ "$(cat "$PART/boot")" = "$(boot_id)" ]; then
@@ -113,7 +113,7 @@ modules_pending() { # NEW|OLD: sets `pending` to what only a boot brings
     while read -r was kind name rest <&3; do
         now=$(modules_late "$kind" "$name" "$rest")
         if [ "$kind" = unset ] || [ "$kind" = freed ]; then
-            continue # what it is without us is the host's own matter
+            continue # without our setting, its state is up to the host
         elif [ "$1" = old ]; then
             if [ "$now" != "$was" ]; then pending="the module $name is not as it was"; fi
         elif [ "$kind" = blocked ]; then

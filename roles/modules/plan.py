@@ -26,9 +26,9 @@ class ModulesPlan:
 
 
 # What ConnectX and BlueField need for verbs, management datagrams and connections, on InfiniBand and RoCE.
-# issm is no module: ib_umad brings it, and ports with SM_DISABLED lack it.
+# issm is not a module: ib_umad provides it, except on ports with SM_DISABLED.
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
-IMEX_CHANNEL = "NVreg_CreateImexChannel0=1"  # at each load: one made by mknod is gone with a boot
+IMEX_CHANNEL = "NVreg_CreateImexChannel0=1"  # at each load; a channel made by mknod is lost at a boot
 NETNS_OPTION = {"shared": "netns_mode=1", "exclusive": "netns_mode=0"}  # drivers/infiniband/core/device.c
 
 
@@ -44,15 +44,15 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of kernel modules."""
+    """Kernel modules in a plan."""
 
     modules: ModulesPlan = ModulesPlan()
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the modules of the sections `modules` and `rdma.host`, and what `gpu_memory` and `imex` mean.
+    """Return the modules of `modules` and `rdma.host`, with the options that `gpu_memory` and `imex` imply.
 
-    Raises PlanError where they contradict each other.
+    Raises PlanError where these sections contradict each other.
     """
     wish, rdma = profile.modules, profile.rdma.host
     load = tuple(dict.fromkeys((*wish.load, *rdma_modules(profile))))
@@ -82,7 +82,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
 
 
 def gpu_memory_asked(profile: NodeProfile) -> Literal["numa", "driver"] | None:
-    """Return the mode of the GPUs' memory that a profile asks for, by its own key or as an option."""
+    """Return the mode of the GPUs' memory that a profile asks for, by its own key or by a module option."""
     if profile.gpu_memory:
         return profile.gpu_memory
     options = profile.modules.options.get("nvidia", ())
@@ -92,7 +92,7 @@ def gpu_memory_asked(profile: NodeProfile) -> Literal["numa", "driver"] | None:
 
 
 def _with(options: tuple[str, ...], wanted: str, module: str, wish: str) -> tuple[str, ...]:
-    """Return the options of a module with the one that another key of the profile means."""
+    """Return a module's options with the one implied by another key of the profile."""
     name = wanted.partition("=")[0]
     others = [option for option in options if option.partition("=")[0] == name and option != wanted]
     if others:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def modules(plan: NodePlan) -> Table:
-    """Each module that is loaded, and each that is not where a boot for that is allowed."""
+    """Each module to load and, where reboots are allowed, each blocked one."""
     gone = plan.modules.blocked if plan.kernel.reboot == "allowed" else ()
     return {**dict.fromkeys(plan.modules.load, True), **dict.fromkeys(gone, False)}
 
 
 def module_options(plan: NodePlan) -> Table:
-    """Each option of a module, where a boot for it is allowed; else it may wait."""
+    """Each module option, where reboots are allowed; elsewhere it may still wait for one."""
     if plan.kernel.reboot != "allowed":
         return {}
     return {

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Which modules the node stands on: without one of them a boot, or the way in, would lack something. A line for each:
-# MODULE WHAT WHY. A file system that is only to be mounted, as /boot/efi by its automount, counts as one that is.
+# The modules that the node stands on: without one of them, a boot or our connection would fail. A line for each: MODULE
+# WHAT WHY. A file system that is not mounted yet, such as /boot/efi by its automount, counts as mounted.
 
 stands_on() {
     {
@@ -9,7 +9,7 @@ stands_on() {
         file_systems | while read -r type source place options; do
             of "$place" file-system "$(file_system_modules "$type")"
             case $type in
-            zfs | btrfs | bcachefs) of "$place" block-device "$(every_block_module)" ;; # of several devices
+            zfs | btrfs | bcachefs) of "$place" block-device "$(every_block_module)" ;; # may span several devices
             nfs* | cifs | smb3 | ceph | lustre | gpfs | beegfs | 9p) over_network "$place" "$options" ;;
             *) of "$place" block-device "$(source_modules "$source")" ;;
             esac
@@ -21,7 +21,7 @@ of() { # WHAT WHY MODULES
     # shellcheck disable=SC2086 # words
     for module in $3; do echo "$module $1 $2"; done
 }
-with_what_they_need() { # the lines of one module follow one another
+with_what_they_need() { # stdin is sorted by module
     last=
     while read -r module what why; do
         if [ "$module" != "$last" ]; then needed="$module $(dependencies "$module") $(used_by "$module")"; fi
@@ -71,7 +71,7 @@ unit_of_mount() {
     done
     echo "$type $source $place $options"
 }
-file_system_modules() { # TYPE, or several with commas: its modules, and those that it asks for when it is mounted
+file_system_modules() { # TYPE, or several with commas: its modules, and those that it requests when mounted
     for each in $(echo "$1" | tr ',' ' '); do
         case $each in
         auto | none | swap | bind) ;;
@@ -88,9 +88,9 @@ file_system_modules() { # TYPE, or several with commas: its modules, and those t
     done
 }
 
-# ---- what they are on ----
+# ---- block devices ----
 
-source_modules() { # SOURCE: as mountinfo, fstab or a unit says it
+source_modules() { # SOURCE as in mountinfo, fstab or a unit
     case $1 in
     [0-9]*:[0-9]*) block_modules "/sys/dev/block/$1" ;;
     UUID=* | LABEL=* | PARTUUID=* | PARTLABEL=*)
@@ -115,7 +115,7 @@ block_modules() ( # DEVICE: through partitions, device mapper, md and the contro
         if [ -e "$slave" ]; then block_modules "$slave"; fi
     done
     name=${at##*/}
-    if [ -d "$at/dm" ]; then # each target is a module of its own, and only dmsetup tells which
+    if [ -d "$at/dm" ]; then # each target has its own module, and only dmsetup knows which are used
         echo dm_mod
         for each in /sys/module/dm_*; do if [ -e "$each" ]; then echo "${each##*/}"; fi; done
     elif [ -d "$at/md" ]; then
@@ -151,7 +151,7 @@ over_network() { # PLACE OPTIONS
     *) towards "$1" - ;;
     esac
 }
-towards() { # WHAT ADDRESS: the interface to it; where that is not known, all
+towards() { # WHAT ADDRESS: the interface to the address; all interfaces where it is unknown
     # shellcheck disable=SC2046 # words
     route=$(after_dev - $(ip -o route get "$2" 2> /dev/null))
     if [ -n "$route" ]; then

@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# By which interfaces the host is reached: those of the default routes, of every connection to sshd, and those to what
-# its file systems are on. The connection of the moment is found by the environment of sshd's session, which nothing
-# that systemd runs has: SSH_PORT is its port, as the look has found it.
+# The interfaces by which the host is reached: those of the default routes, of every connection to sshd, and those to
+# the storage of its file systems. The environment of sshd's session names the current connection, but systemd's
+# services lack it: SSH_PORT is its port, as found at the look.
 
-own_connection() { # CLIENT PORT SERVER PORT; sudo takes it from the environment
+own_connection() { # CLIENT PORT SERVER PORT; sudo removes it from the environment
     process=$$
     while [ "${process:-0}" -gt 1 ]; do
         # shellcheck disable=SC2016 # the process may be gone
@@ -21,7 +21,7 @@ connections() { # PORT...: this host's addresses with a connection to one of the
     grep -hE "^ *[0-9]+: [0-9A-F]+:($ports) [0-9A-F]+:[0-9A-F]+ 01 " /proc/net/tcp /proc/net/tcp6 |
         while read -r _ local _; do address_of "${local%:*}"; done | sort -u
 } 2> /dev/null
-address_of() { # HEX: an address as the kernel writes it, in words of the machine's order
+address_of() { # HEX: an address as the kernel writes it, in words of native byte order
     words=${1#0000000000000000FFFF0000} # an IPv4 address in an IPv6 socket
     text=
     while [ -n "$words" ]; do
@@ -80,7 +80,7 @@ interface_modules() { # INTERFACE: through bonds, bridges and VLANs
     if [ -d "/sys/class/net/$1/bonding" ]; then echo bonding; fi
     drivers_above "/sys/class/net/$1/device"
 } 2> /dev/null
-drivers_above() { # DEVICE: the modules of its driver, and of what it is plugged into
+drivers_above() { # DEVICE: the modules of its driver, and of its parents' drivers
     above=$(cd -P "$1" && pwd) || return 0
     while [ "${above#/sys/}" != "$above" ]; do
         driver=$(cd -P "$above/driver/module" && pwd) && echo "${driver##*/}"

@@ -1,4 +1,4 @@
-"""Settings of NICs that do not outlive a boot: queues, read requests, flow control."""
+"""NIC settings that are lost at a boot: queues, read requests, flow control."""
 
 from numaforge.roles.role import role
 

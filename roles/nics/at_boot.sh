@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# nics.sh apply FILE: what a boot has lost; nics.sh show FILE: what is there now.
+# nics.sh apply FILE: apply the settings that a boot has lost; nics.sh show FILE: print the present ones.
 
 case $1 in
 apply) nics_apply_at_boot "$2" ;;

@@ -1,4 +1,4 @@
-"""Settings of NICs that no boot keeps, and what a boot does before the kubelet starts."""
+"""NIC settings that are lost at a boot, and the units that run at boot before the kubelet starts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _TOOLS = {
 
 
 def look(goal: Goal) -> Look:
-    """Return the settings as they are, what was there before numaforge, and which units are enabled."""
+    """Return the question for the present settings, those before numaforge, and the enabled units."""
     asked = [word for setting in goal.plan.rdma.host.nics for word in (setting.nic, setting.name)]
     return Look(call=("look_nics", RECORD, *LINKS.values(), *asked))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the settings that differ, and those to put back that are no longer planned.
+    """Return the part that changes settings that differ, and puts back those that are no longer planned.
 
-    Raises HostError for a NIC that is planned and has gone, and for more queues than a NIC has.
+    Raises HostError for a planned NIC that is missing, and for more queues than a NIC has.
     """
     planned = {(each.nic, each.name): each.value for each in goal.plan.rdma.host.nics}
     now, recorded = _said(found, "value"), _said(found, "recorded")
@@ -75,7 +75,7 @@ def _refuse_too_many_queues(
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Say which settings are left alone, because the host has no tool for them; None where there are none."""
+    """Return, in words, which settings are left alone for lack of a tool on the host; None where none is."""
     now = _said(found, "value")
     lacking = [each for each in goal.plan.rdma.host.nics if now.get((each.nic, each.name)) == _UNKNOWN]
     if not lacking:
@@ -97,8 +97,8 @@ def part(
 ) -> Part:
     """Return the part that changes settings and puts others back; `enabled` says which units act at boot.
 
-    Priorities and pauses are a port's own: a change of them drops what is in its buffers. One of the number
-    of queues takes the link down for a moment.
+    Priorities and pauses belong to the port: changing them drops what is in its buffers. Changing the number
+    of queues takes the link down briefly.
     """
     changed, returned = [*changed], [*returned]
     targets = {path: path if (enabled or {}).get(path) else "" for path in LINKS}
@@ -119,7 +119,7 @@ def part(
         boot_seconds=60,
         units=tuple(
             PurePosixPath(path).name for path in LINKS
-        ),  # in systemd's queue when a boot takes it back
+        ),  # queued by systemd when a boot undoes the change
     )
 
 

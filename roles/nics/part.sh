@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# Settings of NICs, and the units that have them, and the RDMA devices, before the kubelet starts at boot. `planned`
-# has lines NIC NAME VALUE, `returned` those that are no longer planned with the values before numaforge. NICS_RECORD
+# NIC settings, and the units that apply them and wait for RDMA devices at boot before the kubelet starts. `planned` has
+# lines NIC NAME VALUE, `returned` those that are no longer planned, with the values before numaforge. NICS_RECORD
 # (those values), NICS_LINK and GATE_LINK (of units) with NICS_TARGET and GATE_TARGET (empty: no link) are settings.
 
 nics_keep() {
     {
         cat "$PART/planned"
-        nics_each "$PART/returned" if_there # a card that was taken out has nothing to put back
+        nics_each "$PART/returned" if_there # a removed card has nothing to put back
     } > "$PART/all"
     nics_show "$PART/all" > "$PART/earlier" && sync "$PART/earlier" || return 1
     if grep -q ' -$' "$PART/earlier"; then
@@ -25,11 +25,11 @@ nics_apply() {
     why=${complaints#; }
     [ -z "$complaints" ]
 }
-nics_record() { # before the first change: a value that is not recorded is lost
+nics_record() { # before the first change: an unrecorded value is lost
     nics_new_record > "$PART/record" || return 1
     write_record "$NICS_RECORD" "what NICs had before it"
 }
-nics_new_record() { # what is there already is older, and what is returned needs none
+nics_new_record() { # existing records are older and stay; returned settings need none
     {
         sed '/^#/d' "$NICS_RECORD" 2> /dev/null
         while IFS=' ' read -r nic name value; do

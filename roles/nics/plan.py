@@ -24,10 +24,10 @@ _FIELD = "nic_queues.combined"
 
 @dataclass(frozen=True)
 class NicSetting:
-    """A setting of a NIC that does not outlive a boot.
+    """A NIC setting that is lost at a boot.
 
     `nic` is the PCI address for "max_read_request" (bytes), the interface for "trust" ("dscp", "pcp"), "pfc"
-    (the priorities: "3,4", or "none") and "channels" (how many combined ones).
+    (the priorities: "3,4", or "none") and "channels" (the number of combined channels).
     """
 
     nic: str
@@ -41,15 +41,15 @@ NEEDS: tuple[str, ...] = ("cpus",)
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """How many queues NICs get; not in the document, where `rdma.host.nics` has them."""
+    """The number of NIC queues; the document has them in `rdma.host.nics`."""
 
     nic_queues: Annotated[tuple[NicSetting, ...], Working] = ()
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the settings that give NICs the number of their queues.
+    """Return the settings for the number of NIC queues.
 
-    Raises PlanError for a NIC that the machine does not have, and where no CPU is reserved.
+    Raises PlanError for a NIC that the machine does not have, and for "reserved" without reserved CPUs.
     """
     wish = profile.nic_queues
     if wish.combined is None:
@@ -90,7 +90,7 @@ def _names(nic: Nic) -> tuple[str, ...]:
 
 
 def _unasked(topology: NodeTopology, notices: list[Notice]) -> tuple[str, ...]:
-    """Return the NICs that carry no default route; none where it is not known which one does."""
+    """Return the interfaces without the default route; none where the NIC of that route is unknown."""
     interfaces = {nic.interface for nic in topology.nics}
     routes = {network.interface for network in topology.networks if network.network == DEFAULT_ROUTE}
     if not routes or routes - interfaces:

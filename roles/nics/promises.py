@@ -1,4 +1,4 @@
-"""Settings of NICs, as they are now."""
+"""The present NIC settings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def nics(plan: NodePlan) -> Table:
-    """Each setting of a NIC."""
+    """Each NIC setting."""
     return {f"{each.nic}-{each.name}": each for each in plan.rdma.host.nics}
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of NICs."""
+    """Yield the probe call for the NICs."""
     if plan.rdma.host.nics:
         yield shell.call("tell_nics", [NICS_SCRIPT_PATH, NICS_PATH])
 

@@ -1,4 +1,4 @@
-"""Section `nic_queues`: how many queues, and so interrupts, NICs of the host have."""
+"""Section `nic_queues`: the number of queues, and so of interrupts, of the host's NICs."""
 
 from __future__ import annotations
 

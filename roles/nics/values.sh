@@ -1,13 +1,13 @@
 # shellcheck shell=sh
-# Settings of NICs that no boot keeps. A line of a list is NIC NAME VALUE: PCI-ADDRESS max_read_request BYTES,
-# INTERFACE trust dscp|pcp, INTERFACE pfc PRIORITY,...|none, INTERFACE channels NUMBER; in other lines a value that
-# cannot be told is "-".
-# Config space is written through sysfs, one byte: setpci is not on every host.
+# NIC settings that are lost at a boot. A line of a list is NIC NAME VALUE: PCI-ADDRESS max_read_request BYTES,
+# INTERFACE trust dscp|pcp, INTERFACE pfc PRIORITY,...|none, INTERFACE channels NUMBER; elsewhere an unknown value is
+# "-".
+# One byte of config space is written through sysfs: not every host has setpci.
 
 byte_at() { od -A n -v -t u1 -j "$2" -N 1 "$1" 2> /dev/null | tr -d '[:space:]'; } # FILE OFFSET
 device_control() { # CONFIG: the offset of PCIe's Device Control (PCI Express capability, id 0x10, at 8)
     place=$(byte_at "$1" 52)
-    hops=48 # of four bytes each: more is a loop
+    hops=48 # the most capabilities of four bytes: more is a loop
     while [ "${place:-0}" -ge 64 ] && [ "$hops" -gt 0 ]; do
         if [ "$(byte_at "$1" "$place")" = 16 ]; then
             echo $((place + 8))
@@ -33,7 +33,7 @@ nic_value() { # NIC NAME
     channels) channels "$1" | sed -n 's/^now //p' ;;
     esac 2> /dev/null | grep . || echo -
 }
-channels() { # INTERFACE: "most NUMBER" and "now NUMBER" of the combined ones; a driver without them says 0 or n/a
+channels() { # INTERFACE: "most NUMBER" and "now NUMBER" of combined channels; a driver without them says 0 or n/a
     ethtool -l "$1" 2> /dev/null | sed -n -e '1,/^Current/s/^Combined:[[:space:]]*\([1-9][0-9]*\)$/most \1/p' \
         -e '/^Current/,$s/^Combined:[[:space:]]*\([1-9][0-9]*\)$/now \1/p'
 }
@@ -43,7 +43,7 @@ read_request() { # PCI-ADDRESS: bits 12 to 14 of Device Control: 0 is 128 bytes
     high=$(byte_at "$(config_of "$1")" $((place + 1)))
     [ -z "$high" ] || echo $((128 << (high >> 4 & 7)))
 }
-enabled_ones() { # 0|1...: the priorities of those that are 1
+enabled_ones() { # 0|1...: the priorities whose flag is 1
     number=0
     list=
     for flag in "$@"; do
@@ -52,7 +52,7 @@ enabled_ones() { # 0|1...: the priorities of those that are 1
     done
     if [ "$number" = 8 ]; then echo "${list:-none}"; fi
 }
-pfc_by_dcb() { # INTERFACE; dcb says "prio-pfc 0:off ... 3:on ..."
+pfc_by_dcb() { # INTERFACE; dcb prints "prio-pfc 0:off ... 3:on ..."
     # shellcheck disable=SC2046 # a word for each priority
     enabled_ones $(dcb pfc show dev "$1" prio-pfc | tr ' ' '\n' | sed -n -e 's/^[0-7]:on$/1/p' -e 's/^[0-7]:off$/0/p')
 }
@@ -74,7 +74,7 @@ set_read_request() { # PCI-ADDRESS BYTES
     code=0
     while [ $((128 << code)) -lt "$2" ]; do code=$((code + 1)); done
     high=$(byte_at "$config" $((place + 1)))
-    octal=$(printf '%03o' $((high & 15 | code << 4))) # bit 15 would reset the function: it is never written
+    octal=$(printf '%03o' $((high & 15 | code << 4))) # bit 15 would reset the function: it is never set
     # shellcheck disable=SC2059 # one byte, as octal digits
     printf "\\$octal" | dd of="$config" bs=1 count=1 seek=$((place + 1)) conv=notrunc
 }
@@ -98,9 +98,9 @@ nics_each() { # FILE COMMAND: run it with NIC NAME VALUE of each line
         case $nic in '' | '#'*) ;; *) "$2" "$nic" "$name" "$value" 3<&- ;; esac
     done 3< "$1"
 }
-nics_show() { nics_each "$1" show_nic; } # FILE: the values now
+nics_show() { nics_each "$1" show_nic; } # FILE: the present values
 show_nic() { printf '%s %s %s\n' "$1" "$2" "$(nic_value "$1" "$2")"; }
-nics_change() { # FILE: sets `complaints`; what a host has no tool for is left alone, and every NIC is tried
+nics_change() { # FILE: sets `complaints`; tries every NIC, and leaves settings alone that the host has no tool for
     complaints=
     nics_each "$1" change_nic
     complaints=${complaints%; }

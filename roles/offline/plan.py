@@ -1,8 +1,8 @@
-"""Which CPUs are taken offline, and the machine as it is with and without them.
+"""Which CPUs are taken offline, and the machine with and without them.
 
-Each CPU goes by its own switch, for SMT as well: the way back of the kernel's SMT control or of `nosmt` would
-bring every CPU online, also one that was offline before. No boot is needed: the kubelet is stopped while the
-CPUs change, and never starts with the state file of others.
+Each CPU goes offline by its own switch, for SMT as well: undoing the kernel's SMT control or `nosmt` would
+bring every CPU online, even one that was offline before. No boot is needed: the kubelet is stopped while the
+CPUs change, and never starts with a state file for other CPUs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OfflinePlan:
-    """CPUs that are to be offline; `taken` are those of them that are so by this plan alone.
+    """The CPUs planned offline; `taken` are those that only this plan takes offline.
 
-    `cores` and `caches` are those that hold taken CPUs, as they were with them: what the kernel does not show
-    of a CPU that is offline. `kubelet_cores` and `kubelet_packages` are all that the kernel's ids told, where
-    that is not what its sibling masks say.
+    `cores` and `caches` are those with taken CPUs, as they were before: the kernel does not show them for an
+    offline CPU. `kubelet_cores` and `kubelet_packages` are all that the kernel's ids give, where those differ
+    from its sibling masks.
     """
 
     cpus: CpuSet = frozenset()
@@ -54,13 +54,13 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """Which CPUs are offline; not in the document, where `tuning` has them."""
+    """Which CPUs are offline; the document has them in `tuning`."""
 
     offline: Annotated[OfflinePlan, Working]
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return which CPUs are to be offline, of the machine as it is without numaforge.
+    """Return which CPUs go offline, starting from the machine without numaforge.
 
     Raises PlanError for CPUs that do not exist or that the kernel keeps online, for a NUMA node with devices
     that would lose all its CPUs, and under cgroup version 1.
@@ -89,7 +89,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 def as_before(machine: NodeTopology) -> NodeTopology:
-    """Return the machine with the CPUs that an earlier plan has taken offline, as they were."""
+    """Return the machine with the CPUs that an earlier plan took offline back as they were."""
     earlier = _earlier(machine)
     back = earlier.taken & machine.offline
     if not back:
@@ -156,7 +156,7 @@ def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
 
 
 def taken_offline(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
-    """Return a machine, found before or after its plan was carried out, with these CPUs offline alone."""
+    """Return a machine, captured before or after its plan was carried out, with only these CPUs offline."""
     return without(as_before(machine), offline)
 
 
@@ -166,15 +166,15 @@ def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
 
 
 def _earlier(machine: NodeTopology) -> OfflinePlan:
-    """Return what an earlier plan has taken offline; a plan that cannot be read has taken nothing."""
-    from numaforge.roles.document import loads  # the type of a plan is made of this module, too
+    """Return what an earlier plan took offline; nothing where that plan cannot be read."""
+    from numaforge.roles.document import loads  # the plan's type includes this module's
 
     if not (machine.offline and machine.previous_plan):
         return OfflinePlan()
     try:
         return loads(machine.previous_plan).tuning.offline
     except PlanError:
-        return OfflinePlan()  # planning says so in a notice
+        return OfflinePlan()  # planning gives a notice
 
 
 def _holding(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
@@ -186,7 +186,7 @@ def _left(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:
 
 
 def _with(now: Iterable[Group], before: Iterable[Group], online: CpuSet) -> tuple[Group, ...]:
-    """Return the groups with those of before in place of what is left of them."""
+    """Return the groups, with the earlier ones in place of what is left of them."""
     whole = _left(before, online)
     covered: CpuSet = frozenset().union(*(group.cpus for group in whole))
     return _ordered(chain(whole, (group for group in now if not group.cpus & covered)))
@@ -197,7 +197,7 @@ def _ordered(groups: Iterable[Group]) -> tuple[Group, ...]:
 
 
 def _closest_online(machine: NodeTopology, earlier: OfflinePlan, cpu: int) -> int:
-    """Return an online CPU of the same core, else of the same cache, else the first one."""
+    """Return an online CPU of the same core, else of the same cache, else the first online CPU."""
     groups = chain((core.cpus for core in earlier.cores), (cache.cpus for cache in earlier.caches))
     return min(
         next((left for cpus in groups if cpu in cpus and (left := cpus & machine.online)), machine.online)

@@ -1,4 +1,4 @@
-"""The boot that parts need, and the way back from it."""
+"""The boot that other parts need, and its undo."""
 
 from numaforge.roles.role import role
 

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# What the boot loader has: GRUB's menu as update-grub writes it, or the entries of the Boot Loader Specification as RHEL
-# and its kin have them. Every look at a node reads them, so reading takes no process.
+# The boot loader's entries: GRUB's menu as update-grub writes it, or the entries of the Boot Loader Specification as in
+# RHEL and its derivatives. Every look at a node reads them, so reading starts no process.
 
 boot_menu() { # sets `menu` to menu, entries or none, and `grub` to GRUB's folder
     menu=none grub=/boot/grub
@@ -20,13 +20,13 @@ each_entry() { # COMMAND...: run it for each entry, described by entry_* variabl
     entries) each_loader_entry "$@" ;;
     esac
 }
-stripped() { # LINE: sets `line` to it without the space around
+stripped() { # LINE: sets `line` to it without surrounding space
     line=${1#"${1%%[![:space:]]*}"}
     line=${line%"${line##*[![:space:]]}"}
 }
-# entry_id and entry_title lead through the submenu with ">", as next_entry and saved_entry do; entry_number counts from
-# 0 on each level. entry_kernel and entry_initrds are paths as the boot loader sees them, entry_text is all of it.
-each_menu_entry() { # COMMAND..., grub.cfg on stdin; mkconfig puts no submenu into another
+# entry_id and entry_title include the submenu, joined by ">", as in next_entry and saved_entry; entry_number counts
+# from 0 on each level. entry_kernel and entry_initrds are paths as the boot loader sees them, entry_text its lines.
+each_menu_entry() { # COMMAND..., grub.cfg on stdin; mkconfig does not nest submenus
     above='' above_id='' above_title='' count=0 inner=0 within=''
     while IFS= read -r raw || [ -n "$raw" ]; do
         stripped "$raw"
@@ -114,7 +114,7 @@ each_loader_entry() { # COMMAND...
         "$@"
     done
 }
-grub_expanded() { # TEXT: sets `expanded` to it with the variables that grubenv holds for entries
+grub_expanded() { # TEXT: sets `expanded` to it, with the entries' variables expanded from grubenv
     expanded=$1
     for variable in kernelopts tuned_params tuned_initrd; do
         case $expanded in
@@ -127,16 +127,16 @@ grub_expanded() { # TEXT: sets `expanded` to it with the variables that grubenv 
     stripped "$expanded"
     expanded=$line
 }
-grub_variable() { # NAME: sets `value` to what grubenv holds
+grub_variable() { # NAME: sets `value` to its value in grubenv
     value=
     if [ ! -r "$grub/grubenv" ]; then return; fi
     while IFS= read -r raw || [ -n "$raw" ]; do
         case $raw in "$1="*) value=${raw#*=} ;; esac
     done < "$grub/grubenv"
 }
-# The entry of the next boot: the one that is to be booted once, or the default. GRUB boots the first where the default
-# is none of its menu.
-next_entry() { # sets entry_*; 1: unknown, and `unknown` is why
+# The entry of the next boot: the one to boot once, or the default. GRUB boots the first entry where the default is not
+# in its menu.
+next_entry() { # sets entry_*; 1: unknown, and `unknown` has the reason
     boot_menu
     unknown="there is no boot loader here whose entries numaforge reads"
     if [ "$menu" = none ]; then return 1; fi
@@ -148,10 +148,10 @@ next_entry() { # sets entry_*; 1: unknown, and `unknown` is why
         newest_entry "$wish"
         return
     fi
-    if [ -e "$grub/custom.cfg" ]; then return 1; fi # its entries are read when GRUB runs
+    if [ -e "$grub/custom.cfg" ]; then return 1; fi # GRUB reads its entries at the boot
     find_entry is_wanted 0
 }
-grub_default() { # sets `wish`, and `once` where grub.cfg boots what next_entry names, once
+grub_default() { # sets `wish`, and `once` where grub.cfg boots the entry in next_entry once
     wish='' once=''
     if [ -r "$grub/grub.cfg" ]; then
         while IFS= read -r raw || [ -n "$raw" ]; do
@@ -165,7 +165,7 @@ grub_default() { # sets `wish`, and `once` where grub.cfg boots what next_entry 
         done < "$grub/grub.cfg"
     fi
     case $wish in \"*\" | \'*\') wish=${wish#?} wish=${wish%?} ;; esac
-    # shellcheck disable=SC2016 # it stands in grub.cfg as it is written
+    # shellcheck disable=SC2016 # grub.cfg has it literally
     case $wish in
     '' | '${saved_entry}' | '$saved_entry')
         grub_variable saved_entry
@@ -177,7 +177,7 @@ grub_default() { # sets `wish`, and `once` where grub.cfg boots what next_entry 
         if [ -n "$value" ]; then wish=$value; fi
     fi
 }
-find_entry() { # TEST ARGUMENT...: sets entry_* to the first entry that passes it; 1: none does
+find_entry() { # TEST ARGUMENT...: sets entry_* to the first entry that passes the test; 1: none does
     seen=
     each_entry first_that "$@"
     [ -n "$seen" ] || return 1
@@ -189,7 +189,7 @@ first_that() { # TEST ARGUMENT...
     seen=yes seen_id=$entry_id seen_number=$entry_number seen_title=$entry_title seen_kernel=$entry_kernel
     seen_initrds=$entry_initrds seen_options=$entry_options seen_text=$entry_text seen_file=$entry_file seen_head=$entry_head
 }
-is_wanted() { # ENTRY: a submenu that is the default starts with its first entry
+is_wanted() { # ENTRY: a default submenu boots its first entry
     case $1 in
     "$entry_id" | "$entry_number" | "$entry_title") return 0 ;;
     esac
@@ -202,13 +202,13 @@ newest_entry() { # NUMBER: GRUB sorts the files' names by version, the newest fi
     wanted=$(for found in /boot/loader/entries/*.conf; do echo "${found##*/}"; done | sort -rV | sed -n "$(($1 + 1))p")
     find_entry is_wanted "${wanted%.conf}"
 }
-kernel_version() { # PATH: sets `version`; what names none has none
+kernel_version() { # PATH: sets `version`; empty where the path has none
     version=${1##*/}
     case $version in *-*) version=${version#*-} ;; *) version= ;; esac
 }
-running= # the shell reads a sysctl one byte at a time, and it gives the first alone
+running= # read by cat: the shell reads byte by byte, and a sysctl returns only the first byte that way
 running_kernel() { [ -n "$running" ] || running=$(cat /proc/sys/kernel/osrelease 2> /dev/null); } # sets `running`
-is_running() { # the entry is that of the running kernel: by its version, or by the path that it was started from
+is_running() { # whether the entry is the running kernel's: by its version, or by the path that it was started from
     running_kernel
     kernel_version "$entry_kernel"
     if [ -n "$version" ]; then
@@ -225,7 +225,7 @@ word_of() { # TEXT NAME: sets `word` to the value of the last NAME=VALUE in it
     *) word= ;;
     esac
 }
-on_disk() { # PATH as the boot loader sees it: whether there is such a file; /boot may be a file system of its own
+on_disk() { # PATH as the boot loader sees it: whether the file exists; /boot may be a file system of its own
     [ -e "$1" ] || [ -e "/boot$1" ] || [ -e "/boot/${1##*/}" ]
 }
 is_whole() { # sets `lacking` where a file of the entry is missing
@@ -235,10 +235,10 @@ is_whole() { # sets `lacking` where a file of the entry is missing
         if ! on_disk "$lacking"; then return 1; fi
     done
 }
-broken_entries() { each_entry tell_broken; } # prints the kernel or initial RAM disk that an entry names and that is not there
+broken_entries() { each_entry tell_broken; } # prints the missing kernel or initial RAM disk of each entry
 tell_broken() { is_whole || printf '%s\n' "$lacking"; }
-# One boot of another entry: GRUB forgets next_entry when it reads it, so it has to be able to write there.
-cannot_boot_once() { # sets `why`; 1: it can
+# One boot of another entry: GRUB clears next_entry when it reads it, so it must be able to write to grubenv.
+cannot_boot_once() { # 1: it can boot an entry once; 0: `why` has the reason
     boot_menu
     grub_default
     why="its grub.cfg knows no next_entry"
@@ -252,7 +252,7 @@ cannot_boot_once() { # sets `why`; 1: it can
         on=$("$tool" --target=fs "$grub/grubenv" 2> /dev/null); then on="${layers:+$layers }$on"; fi
     why="GRUB cannot write to $grub (${on:=unknown})"
     for layer in $on; do
-        # What grub.d/00_header of Debian names.
+        # The list in Debian's grub.d/00_header.
         case $layer in
         lvm | diskfilter | unknown | btrfs | cpiofs | newc | odc | romfs | squash4 | tarfs | zfs) return 0 ;;
         esac
@@ -272,7 +272,7 @@ boot_once() { # ENTRY
     grub_variable next_entry
     [ "$value" = "$1" ]
 }
-not_once() { # ENTRY: it is not booted any more
+not_once() { # ENTRY: cancel its one boot
     boot_menu
     grub_variable next_entry
     if [ "$value" != "$1" ]; then return; fi

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Which kernel runs, and which one the next boot would start.
+# The running kernel, and the one that the next boot would start.
 
-look_reboot() ( # MODULE...: drivers that another kernel has to have too, where they are loaded
+look_reboot() ( # MODULE...: drivers that another kernel needs, too, where they are loaded
     set +f
     unset IFS
     running_kernel

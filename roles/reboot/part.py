@@ -1,4 +1,4 @@
-"""The reboot that makes true what only a boot can: present where a part below it needs one."""
+"""The reboot, present where a part below it needs one to take effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NAME = "reboot"
 _DOWN_SECONDS = 300  # systemd gives each unit 90 s to stop
 _WHERE = "kernel.next_kernel"
-# Modules of other makers, and of NICs by which nodes are reached: another kernel may have none for it.
+# Third-party modules, and drivers of NICs by which nodes are reached: another kernel may lack them.
 _DRIVERS = (
     *("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_peermem", "gdrdrv", "amdgpu", "habanalabs"),
     *("mlx5_core", "mlx5_ib", "ib_core", "bnxt_en", "bnxt_re", "ice", "irdma", "efa", "ena", "ionic"),
@@ -21,15 +21,15 @@ _DRIVERS = (
 
 
 def look(goal: Goal) -> Look:
-    """Return the question which kernel the next boot would start, where one is allowed."""
+    """Return the question which kernel the next boot would start, where reboots are allowed."""
     return Look(call=("look_reboot", *_DRIVERS)) if goal.plan.kernel.reboot == "allowed" else Look()
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the reboot where a part below needs it.
 
-    Raises HostError where the boot loader would start another kernel than the plan allows, or one that is not
-    known. On a node without a boot loader (booted over the network) the kernel is only known after the boot.
+    Raises HostError where the boot loader would start an unknown kernel, or one that the plan does not allow.
+    On a node without a boot loader (booted over the network), the kernel is known only after the boot.
     """
     if not any(each.reboots for each in below):
         return None
@@ -69,7 +69,7 @@ def _into_another(answers: Mapping[str, str], allowed: str) -> Part:
 def part(allowed: str = "running", into: str = "") -> Part:
     """Return the part that reboots the node, once in each direction.
 
-    `allowed` is "running" where no other kernel may start, else "any"; `into` names another one.
+    `allowed` is "running" where no other kernel may start, else "any"; `into` is another kernel that starts.
     """
     return Part(
         NAME,

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# The boot that makes true what only a boot can, and the one that takes it back. REBOOT_KERNEL is a setting: running
-# where no other kernel may start, else any.
+# The boot that puts changes of other parts into effect, and the one that undoes them. REBOOT_KERNEL is a setting:
+# running where no other kernel may start, else any.
 
-reboot_keep() { # the kernel that runs, and the one that is expected
+reboot_keep() { # the running kernel, and the expected one
     running_kernel
     expected=$running
     if ! next_entry; then
@@ -23,7 +23,7 @@ reboot_apply() {
     if [ -z "$waiting" ]; then
         return
     elif [ -e "$FOLDER/awaits-new" ]; then
-        call "$waiting" prove new # the boot has not brought it: say what is missing
+        call "$waiting" prove new # the boot has not put it into effect: say what is missing
     else
         await_boot new
     fi
@@ -44,7 +44,7 @@ reboot_undo() { :; }                                        # what was booted is
 reboot_start() {                                            # NEW|OLD
     if [ "$1" = new ] || [ -z "$(pending_part old)" ]; then return; fi
     if is_other_kernel old && [ ! -e "$FOLDER/awaits-old" ] && find_entry is_of_version "$expected"; then
-        boot_once "$entry_id" || : # the proof of the kernel says what has come
+        boot_once "$entry_id" || : # the proof reports which kernel has started
     fi
     await_boot old
 }

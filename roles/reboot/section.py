@@ -1,4 +1,4 @@
-"""Section `maintenance`: what numaforge may do to a node to carry out its plan."""
+"""Section `maintenance`: what numaforge may do to a node to apply its plan."""
 
 from __future__ import annotations
 

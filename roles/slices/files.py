@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _slice(plan: NodePlan, file: PlannedFile) -> list[str]:
-    """Return a slice's drop-in: systemd adds what several files allow, so what was allowed goes first."""
+    """Return a slice's drop-in: it clears AllowedCPUs first, because systemd merges several files' lists."""
     name = file.path.split("/")[-2].removesuffix(".d")
     cpus = format_cpulist(plan.system.slices[name])
     return [f"[{name.rpartition('.')[2].capitalize()}]", "AllowedCPUs=", f"AllowedCPUs={cpus}"]
@@ -30,7 +30,7 @@ TEMPLATES = {
 
 
 def slice_path(name: str) -> str:
-    """Return the drop-in of a slice or scope such as "system.slice"."""
+    """Return the path of the drop-in of a slice or scope such as "system.slice"."""
     return f"/etc/systemd/system/{name}.d/90-numaforge.conf"
 
 

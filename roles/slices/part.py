@@ -16,12 +16,12 @@ RECORD = "/etc/numaforge/slices"
 
 
 def look(goal: Goal) -> Look:
-    """Return the question about the slices' CPUs, and what they had before the first plan."""
+    """Return the question for the slices' CPUs, now and before the first plan."""
     return Look(units=tuple(SLICES), properties=("AllowedCPUs",), call=("look_system", RECORD, *SLICES))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the slices whose CPUs change: those of the plan, and those of an earlier plan that leave it."""
+    """Return the part for slices whose CPUs change: planned ones, and those that only an earlier plan had."""
     allowed, effective, recorded = _said(found)
     planned = {name: format_cpulist(cpus) for name, cpus in goal.plan.system.slices.items()}
     wanted = planned | {name: cpus for name, cpus in recorded.items() if name not in planned}
@@ -39,9 +39,9 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 def part(
     changes: Mapping[str, tuple[str, str]], planned: Mapping[str, str], record: Mapping[str, str]
 ) -> Part:
-    """Return the part that takes slices from CPUs to CPUs, cpulists by slice; an empty one is no restriction.
+    """Return the part that changes slices from old to new cpulists; an empty one is no restriction.
 
-    `record` is what the slices of the plan had before the first one.
+    `record` has the cpulists of the planned slices before the first plan.
     """
     rows = [f"{name};{new};{old};{'yes' if name in planned else ''}" for name, (old, new) in changes.items()]
     return Part(
@@ -58,7 +58,7 @@ def part(
 
 
 def _said(found: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Return the CPUs that systemd allows, those that count, and those of the record, by slice."""
+    """Return the CPUs that systemd allows, the effective ones, and the recorded ones, by slice."""
     allowed: dict[str, str] = {}
     effective: dict[str, str] = {}
     recorded: dict[str, str] = {}
@@ -76,5 +76,5 @@ def _said(found: Found) -> tuple[dict[str, str], dict[str, str], dict[str, str]]
 
 
 def _of_systemd(text: str) -> str:
-    """Return systemd's "0-1 4-5" as the kernel writes it."""
+    """Return systemd's "0-1 4-5" as a cpulist."""
     return format_cpulist(parse_cpulist(",".join(text.split())))

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# CPUs of systemd's slices, set in systemd's memory: the drop-ins, which `files` writes, count from the next boot on, and
-# to reload all units would cut GPUs off (files.sh). `planned` has a line SLICE;NEW;OLD;PROOF for each slice,
-# cpulists all; an empty one does not restrict it, and PROOF is yes where the new one is planned and not only given
-# back. `record` has the lines of SLICES_RECORD, which says what the slices had before the first plan.
+# CPUs of systemd's slices, set at runtime: the drop-ins, which `files` writes, take effect at the next boot, and
+# reloading all units would cut off GPUs (files.sh). `planned` has a line SLICE;NEW;OLD;PROOF for each slice. NEW and
+# OLD are cpulists; an empty one is no restriction. PROOF is yes where NEW is planned, and empty where it is only put
+# back. `record` has the lines of SLICES_RECORD, the slices' CPUs before the first plan.
 
 system_each() { # COMMAND: run it with SLICE NEW OLD PROOF
     while IFS=";" read -r slice new old proof <&3; do "$1" "$slice" "$new" "$old" "$proof" 3<&- || return 1; done 3< "$PART/planned"
@@ -16,7 +16,7 @@ system_apply() {
 system_give() { system_set "$1" "$2"; }
 system_set() { # SLICE CPUS
     why="systemctl set-property $1 AllowedCPUs=$2 failed"
-    # What systemd writes there says again what the drop-in says, and would outlast it.
+    # systemd's file there repeats the drop-in, and would outlast it.
     runtime=/run/systemd/system.control/$1.d/50-AllowedCPUs.conf
     if [ -e "$runtime" ]; then had=yes; else had=; fi
     # A control group with processes keeps its CPUs when it is given none (kernel/cgroup/cpuset.c, validate_change).
@@ -29,7 +29,7 @@ system_prove() { # NEW|OLD
     if [ "$1" = old ]; then return; fi
     system_each system_prove_one
 }
-system_prove_one() { # what has no process has no control group
+system_prove_one() { # a slice without processes has no control group
     effective=/sys/fs/cgroup/$1/cpuset.cpus.effective
     if [ -z "$4" ] || [ ! -e "/sys/fs/cgroup/$1" ]; then return; fi
     now=$(cat "$effective" 2> /dev/null)

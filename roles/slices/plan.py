@@ -33,7 +33,7 @@ NEEDS: tuple[str, ...] = ("cpus", "installed")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of the system's own daemons."""
+    """The system's own daemons in a plan."""
 
     system: SystemPlan = SystemPlan()
 
@@ -57,7 +57,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
             remedy="boot with systemd.unified_cgroup_hierarchy=1, or say keep",
         )
     root = str(decided.existing.effective.get("cgroupRoot") or "")
-    # With the systemd driver the kubelet makes "system.slice" of "/system".
+    # With the systemd driver, the kubelet turns "/system" into "system.slice".
     above = {part if "." in part else f"{part}.slice" for part in root.split("/") if part}
     below = next((name for name in wish.slices if name in above), None)
     if below:

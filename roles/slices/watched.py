@@ -1,4 +1,4 @@
-"""Where the system's own daemons run and how long they wait, as a node tells it by itself."""
+"""Where the system's own daemons run and how long they wait for CPUs, as the node's watch reports it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SYSTEM = "system.slice"
 
 
 def compared(plan: NodePlan) -> Iterator[Compared]:
-    """Yield the CPUs of each slice; one in which nothing runs is not there."""
+    """Yield the CPUs of each slice; the file of a slice without processes does not exist."""
     for name, cpus in sorted(plan.system.slices.items()):
         path = f"{_CGROUPS}/{name}/cpuset.cpus.effective"
         yield Compared("daemons", path, format_cpulist(cpus), optional=True)
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:
-    """Return how long daemons have waited for a CPU: all of them, and the kubelet by itself."""
+    """Return how long daemons have waited for a CPU: all of them, and the kubelet alone."""
     unit = [f"{_SYSTEM}/{plan.kubelet.unit}"] if plan.kubelet else []
     groups = dict.fromkeys([_SYSTEM, *unit])
     return (

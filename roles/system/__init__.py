@@ -1,4 +1,4 @@
-"""What deploys call system: the CPUs of the system's own daemons."""
+"""The role that deploys call system: the CPUs of the system's own daemons."""
 
 from numaforge.roles.role import Called
 

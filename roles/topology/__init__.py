@@ -1,6 +1,6 @@
 """Look at the host and decide; every other role reads the plan.
 
-What decides is imported once a host has answered: a deploy asks as soon as it begins.
+The modules that decide are imported after a host has answered, so that a deploy asks its hosts at once.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ RECORDED = "recorded"
 def topology() -> None:
     """Detect the machine and plan it by the host data `numaforge_profile`.
 
-    The plan is saved on the host with what it changes there. A host that lacks what a maintenance needs is
-    refused here, before anything is changed.
+    The plan is saved on the host together with its changes. A host that lacks what a maintenance needs is
+    refused here, before any change.
     """
     snapshot = detect_for_change(host)
     from .decide import remember_plan
@@ -43,9 +43,9 @@ def topology() -> None:
 
 @role("Topology")
 def removal() -> None:
-    """Detect the machine and plan it without numaforge: what earlier runs have changed is taken back.
+    """Detect the machine and plan it without numaforge, which undoes the changes of earlier runs.
 
-    Of the host data `numaforge_profile` only what a maintenance may do counts, its section `maintenance`.
+    Of the host data `numaforge_profile`, only the section `maintenance` counts.
     """
     snapshot = detect_for_change(host)
     from .decide import remember_removal
@@ -57,8 +57,8 @@ def removal() -> None:
 def record() -> None:
     """Detect and plan, change nothing on the host; save OUT/HOST.snapshot.json and OUT/HOST.plan.json here.
 
-    OUT is the host data `out` (`--data out=DIR`), by default `numaforge-out`. The snapshot is saved also
-    where there is no plan: where the profile is missing or refused.
+    OUT is the host data `out` (`--data out=DIR`), by default `numaforge-out`. The snapshot is saved even
+    without a plan, where the profile is missing or refused.
     """
     snapshot = detect(host)
     saved = _save("snapshot", snapshot.to_json())
@@ -74,7 +74,7 @@ def record() -> None:
 def examine() -> None:
     """Ask the host of this deploy whether it can be changed, and plan it as `topology` does; change nothing.
 
-    What it answers is recorded for the process that started this run.
+    The answer is recorded for the process that started this run.
     """
     if host in host.state.failed_hosts:
         return

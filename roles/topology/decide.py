@@ -1,4 +1,4 @@
-"""Plan the host of a deploy from its answer, and remember everything that the run needs to know of it."""
+"""Plan the host of a deploy from its answer, and remember what the run needs to know about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numaforge.topology import NodeTopology
 
 _GPU_MEMORY_CHANGED = "gpu-memory-changed"
-"""The notice that GPUs' memory has become the node's, or is no longer, since the plan that a host has."""
+"""The notice that GPU memory has become the node's, or no longer is, since the host's earlier plan."""
 
 _load_profile = once_per_value(load_profile)
 _NOTHING: dict[str, Any] = {"name": "nothing", "kubelet": {"state": "absent"}}
@@ -39,10 +39,10 @@ def remember_plan(snapshot: Snapshot) -> None:
 def remember_removal(snapshot: Snapshot) -> None:
     """Plan a host without numaforge.
 
-    The plan leaves no file there, not even one that says that nothing is set, but for a flag of the kubelet
-    that others need.
+    The plan leaves no file on the host, not even one without settings, except for a kubelet flag that others
+    need.
     """
-    from numaforge.rollout.leftovers import left_in_cluster  # with what reads a cluster
+    from numaforge.rollout.leftovers import left_in_cluster  # imports what reads a cluster
 
     wish = datum(host, "numaforge_profile")
     allowed = _load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
@@ -54,10 +54,10 @@ def remember_removal(snapshot: Snapshot) -> None:
 
 
 def foreseen(answer: Answer) -> dict[str, Any]:
-    """Return the `profile` by which a host can be planned, or what it is `refused` for.
+    """Return the `profile` by which a host can be planned, or why it is `refused`.
 
-    `changed` is what the mode of the GPUs' memory has moved since the plan that the host has, `tray` the host
-    in its rack as planned, None where it is in none.
+    `changed` is the notice that GPU memory has moved since the host's earlier plan, `tray` the host in its
+    rack as planned, None where it is in none.
     """
     try:
         machine = read_topology(parse_output(answer))
@@ -65,7 +65,7 @@ def foreseen(answer: Answer) -> dict[str, Any]:
         tray = planned_tray(machine, plan)
     except NumaforgeError as error:
         return {"refused": str(error)}
-    except Exception as error:  # one odd host must not end the run of all
+    except Exception as error:  # one odd host must not end the run for all
         return {"refused": str(fault(error))}
     changed = [notice.message for notice in plan.notices if notice.id == _GPU_MEMORY_CHANGED]
     return {

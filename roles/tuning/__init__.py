@@ -1,4 +1,4 @@
-"""What deploys call tuning: the values of the running kernel, its command line, CPUs offline."""
+"""The role that deploys call tuning: values of the running kernel, its command line, offline CPUs."""
 
 from numaforge.roles.role import Called
 

@@ -1,4 +1,4 @@
-"""The node's own watch: whether it still is as its plan says, again and again, without numaforge."""
+"""The node's own watch: it regularly compares itself with its plan, without numaforge."""
 
 from numaforge.roles.role import role
 

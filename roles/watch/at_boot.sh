@@ -1,18 +1,18 @@
 # shellcheck shell=sh disable=SC2086 # lists of files
-# Whether this node is as its plan says: metrics for node_exporter's textfile collector and, where the verdict has
-# changed, a condition of its Node. Everything is read by a handful of processes, however many CPUs there are. The form
-# of the configuration is described in configuration.py.
+# Whether this node is as planned: metrics for node_exporter's textfile collector and, where the verdict has changed, a
+# condition of its Node. A handful of processes read everything, however many CPUs there are. configuration.py describes
+# the form of the configuration.
 
 LC_ALL=C
 export LC_ALL
-CURRENT=/var/lib/numaforge/txn/current # is there while a change of the node is in progress
-KEPT=/run/numaforge/watch              # `verdict` of the run before, `told` to the Node, `untold` why not
+CURRENT=/var/lib/numaforge/txn/current # exists while a change of the node is in progress
+KEPT=/run/numaforge/watch              # `verdict` of the last run, `told` to the Node, `untold` why not
 MADE=/var/lib/numaforge/watch-made
 CONDITION=numaforge.io/PlanDrift
 TELL_SECONDS=10
 TAB=$(printf '\t')
 
-watch() { # CONFIGURATION [anyway]: during a change nothing is compared, for it would be half of each
+watch() { # CONFIGURATION [anyway]: during a change nothing is compared, for the node is between two plans
     if [ -L "$CURRENT" ] && [ -z "${2-}" ]; then return; fi
     umask 022
     watch_settings "$1" || return 1
@@ -25,12 +25,12 @@ watch() { # CONFIGURATION [anyway]: during a change nothing is compared, for it 
     [ -s "$new" ] && chmod 0644 "$new" && mv -f "$new" "$metrics" || return 1 # after a power loss the next run writes it
     watch_verdict
 }
-watch_folder() { # make it, and remember what was not there
+watch_folder() { # create it, and record the topmost new folder
     made=$folder
     while [ ! -d "${made%/*}/" ]; do made=${made%/*}; done
     mkdir -p "${MADE%/*}" && printf '%s\n' "$made" > "$MADE" && mkdir -p "$folder"
 }
-watch_folder_away() { # as far as it was made here, and others have put nothing into it
+watch_folder_away() { # as far as it was created here and is empty
     [ -e "$MADE" ] || return 0
     IFS= read -r made < "$MADE" || return 0
     while rmdir "$folder" 2> /dev/null && [ "$folder" != "$made" ]; do folder=${folder%/*}; done
@@ -79,7 +79,7 @@ watch_look() ( # CONFIGURATION: prints CHECKSUM  PATH of our files, a line =, th
     find_as_text
     tell_lines "${lists#*=}"
 )
-watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; what it comes to goes to verdict.new
+watch_judge() { # CONFIGURATION, the output of watch_look on stdin: prints the metrics, and writes verdict.new
     awk -F '\t' -v node="$node" -v now="$now" -v verdict="$KEPT/verdict.new" '
         function words(text) {
             gsub(/[ \t]+/, " ", text)
@@ -97,7 +97,7 @@ watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; wha
             if (how == "least") { text = words(text); return !(number(text) && number(wanted) && text + 0 < wanted + 0) }
             return is(text, wanted)
         }
-        function shown(text) { # in a line for people
+        function shown(text) { # for people, in one line
             gsub(/[^ -~]/, "?", text)
             return length(text) > 100 ? substr(text, 1, 100) "..." : text
         }
@@ -113,7 +113,7 @@ watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; wha
         }
         function present(path) { return (getline line < path) >= 0 && !close(path) }
         function escaped(text) { gsub(/\\/, "\\\\", text); gsub(/"/, "\\\"", text); gsub(/[^ -~]/, "?", text); return text }
-        function next_cpu() { # the path for the next of `cpus`, into `file`; false after the last one
+        function next_cpu() { # sets `file` to the path for the next of `cpus`; false after the last one
             if (cpus == "-") { file = path; cpus = ""; return 1 }
             while (cpu > last) {
                 if (cpus == "") return 0
@@ -129,7 +129,7 @@ watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; wha
             return 1
         }
         function walk(path_, cpus_) { path = path_; cpus = cpus_; cpu = 1; last = 0 }
-        # What was seen comes first. Of a path with a colon any part of the line could be the path: each is kept.
+        # The output of watch_look comes first. Paths may contain colons: every part of a line that may be one is kept.
         FILENAME != ARGV[2] {
             if ($0 == "=") { kernel = 1; next }
             if (!kernel) { sum[substr($0, 67)] = substr($0, 1, 64); next }
@@ -145,7 +145,7 @@ watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; wha
             next
         }
         $1 == "text" { print $2; next }
-        function said(of, path) { return path in of ? words(of[path]) : "" } # to ask for it would put it there
+        function said(of, path) { return path in of ? words(of[path]) : "" } # a lookup alone would create the element
         $1 == "measured" {
             if (number(said(first, $4))) print $3 " " said(first, $4)
             else unreadable($2, $4)
@@ -222,7 +222,7 @@ watch_judge() { # CONFIGURATION, what was seen on stdin: prints the metrics; wha
         }
         function short(text) { return length(text) > 800 ? substr(text, 1, 800) "..." : text }' - "$1"
 }
-# What it comes to: a line STATUS REASON MESSAGE, then the details. They are told once, not every minute.
+# The verdict: a line STATUS REASON MESSAGE, then the details. It is reported once, not every minute.
 watch_verdict() {
     IFS= read -r verdict < "$KEPT/verdict.new" || return 1
     was=
@@ -242,7 +242,7 @@ watch_verdict() {
         watch_untold
     fi
 }
-# One that cannot be told is tried again after a minute, two, four, up to an hour; its reason is told once.
+# A failed report is retried after a minute, two, four, up to an hour; its reason is printed once.
 uptime_seconds() {
     read -r uptime _ < /proc/uptime
     echo "${uptime%%.*}"
@@ -268,7 +268,7 @@ watch_tell() { # VERDICT STATUS-BEFORE
     if [ "$status" != "$2" ]; then since=",\"lastTransitionTime\":\"$at\""; fi
     watch_patch "{\"type\":\"$CONDITION\",\"status\":\"$status\",\"reason\":\"${message%% *}\",\"message\":\"${message#* }\",\"lastHeartbeatTime\":\"$at\"$since}"
 }
-watch_patch() { # CONDITION: by the kubelet's own login; sets `why` where it is not taken
+watch_patch() { # CONDITION: with the kubelet's own login; sets `why` where that fails
     case $node in *[!a-z0-9.-]*)
         why="its name is none of a Node"
         return 1
@@ -278,7 +278,7 @@ watch_patch() { # CONDITION: by the kubelet's own login; sets `why` where it is 
     command -v curl > /dev/null 2>&1 || return 1
     why="$kubeconfig is not there: the kubelet has not joined"
     [ -e "$kubeconfig" ] || return 1
-    umask 077 # a key may be among it
+    umask 077 # the files may include a key
     watch_login
     taken=$?
     if [ "$taken" -eq 0 ]; then
@@ -288,7 +288,7 @@ watch_patch() { # CONDITION: by the kubelet's own login; sets `why` where it is 
     rm -f "$KEPT/login".*
     return "$taken"
 }
-watch_login() { # what curl needs, into `server` and files login.*; a login of another form is named in `why`
+watch_login() { # writes what curl needs to `server` and files login.*; sets `why` for an unsupported login
     server='' with=''
     watch_login_lines > "$KEPT/login.lines"
     while IFS=' ' read -r key value; do
@@ -358,7 +358,7 @@ watch_send() { # PATCH
     esac
     return 1
 }
-forget() { # CONFIGURATION: nothing stays that would go on to say what is not compared any more
+forget() { # CONFIGURATION: removes the metrics and the condition, which would become stale
     watch_settings "$1" || return 1
     rm -f "$folder/numaforge.prom" "$folder/.numaforge.prom.new"
     if [ -n "$kubeconfig" ] && [ -e "$KEPT/told" ]; then

@@ -1,16 +1,16 @@
-"""What the node's watch reads: /etc/numaforge/watch.conf, lines of fields between tabs.
+"""The configuration of the node's watch: /etc/numaforge/watch.conf, lines of tab-separated fields.
 
-    node NAME, folder PATH, kubeconfig PATH        whom it tells
-    text LINE                                      a line of the metrics as it is
+    node NAME, folder PATH, kubeconfig PATH        where it reports
+    text LINE                                      a line of the metrics, verbatim
     measured WHAT SERIES PATH                      a sample whose value is the file's first line
-    counted WHAT METRIC CPUS PATH                  one for each text in the CPUs' files
-    stalled WHAT METRIC PATH                       two of a pressure file
+    counted WHAT METRIC CPUS PATH                  a sample for each text in the CPUs' files
+    stalled WHAT METRIC PATH                       the two samples of a pressure file
     file WHAT CHECKSUM PATH                        a file that we have written
-    link WHAT PATH                                 what starts a unit at boot
-    HELD WHAT WANTED NEED CPUS PATH                a file of the kernel (`numaforge.watched.Held`)
+    link WHAT PATH                                 the link that starts a unit at boot
+    HELD WHAT WANTED NEED CPUS PATH                a kernel file (`numaforge.watched.Held`)
 
-WHAT and labels are escaped as Prometheus has them, METRIC is a name with its first labels and an open brace,
-CPUS a cpulist which "{}" in PATH stands for, or "-".
+WHAT and labels are escaped as in Prometheus, METRIC is a name with its first labels and an open brace, CPUS a
+cpulist whose CPUs replace "{}" in PATH, or "-".
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def configuration(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> str:
-    """Return the text, without its header, of a plan that is watched.
+    """Return the configuration for a plan with a watch, without its header.
 
-    `fingerprint` tells the plan from others, `sums` are the checksums of what is written, by path. Raises
-    PlanError for a value that is no field of a line.
+    `fingerprint` identifies the plan, `sums` are the checksums of the written files, by path. Raises
+    PlanError for a value that does not fit into a field.
     """
     return "".join(f"{_line(row)}\n" for row in _rows(plan, fingerprint, sums))
 

@@ -1,4 +1,4 @@
-"""The node's watch: its timer, its program, and what that compares."""
+"""The node's watch: its timer, its program, and its configuration."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ TEMPLATES = {
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
-    """Return the timer and what it starts, where the node watches itself."""
+    """Return the timer, its service and program, where the node watches itself."""
     if plan.watch is None:
         return ()
     return (
@@ -68,9 +68,10 @@ paths = everywhere(WATCH_CONF_PATH, WATCH_SCRIPT_PATH, WATCH_UNIT_PATH, WATCH_TI
 
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
-    """Return what the watch compares: it names the checksums of the plan's other files.
+    """Return the watch's configuration, with the checksums of the plan's other files.
 
-    A file into which settings are merged has lines that are not ours, and none that waits is there yet.
+    It leaves out files into which settings are merged, because they have foreign lines, and waiting files,
+    which do not exist yet.
     """
     from numaforge.render import render_file
 
@@ -86,5 +87,5 @@ def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
 
 
 def fingerprint(checksum: str) -> str:
-    """Return what tells a plan from others: the first digits of the checksum of /etc/numaforge/plan.json."""
+    """Return the fingerprint of a plan: the first digits of the checksum of /etc/numaforge/plan.json."""
     return checksum[:_FINGERPRINT_DIGITS]

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 
-look_watch() { # BOOT-LINK TIMER (empty: it is asked about only where it may run)
+look_watch() { # BOOT-LINK TIMER (empty: the timer is queried only where its link exists)
     tell_link "$1"
     [ -n "$2" ] || [ -L "$1" ] || return 0
     if [ -d /run/systemd/system ]; then

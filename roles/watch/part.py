@@ -1,4 +1,4 @@
-"""The timer of the node's watch: started, and gone with all that it has told where a plan has none."""
+"""The timer of the node's watch: started, or removed with all its reports where the plan has no watch."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _SETTINGS = ("node", "folder", "kubeconfig")
 
 
 def look(goal: Goal) -> Look:
-    """Return the earlier configuration, which says where metrics are, and the question about the timer."""
+    """Return the question for the earlier configuration, which names the metrics' folder, and the timer."""
     wanted = "timer" if goal.plan.watch else ""
     return Look(files=(WATCH_CONF_PATH,), call=("look_watch", BOOT_LINK, wanted))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the part, where the timer or the folder of the metrics is another.
+    """Return the part where the timer, the metrics' folder or reporting to the Node changes.
 
-    Nothing has to wait for it after a boot in the middle: while a change is in progress the watch compares
-    nothing. (A unit before a timer would be before basic.target, and so before itself.)
+    After a boot in the middle of the change, nothing has to wait for it: the watch compares nothing while a
+    change is in progress. (A unit before a timer would be before basic.target, and so before itself.)
     """
     said, plan = found.answers(NAME), goal.plan.watch
     enabled, timer = said.get("unit") == "enabled", said.get("timer")
@@ -54,7 +54,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:
-    """Return the part after which the node watches itself or does not; `leaves`: not where it did before."""
+    """Return the part that starts or ends the watch; `leaves`: the earlier metrics or condition must go."""
     return Part(
         NAME,
         moves=moves,
@@ -73,6 +73,6 @@ def part(moves: tuple[str, ...], *, watches: bool, leaves: bool) -> Part:
 
 
 def settings_of(configuration: str | None) -> dict[str, str]:
-    """Return whom a configuration tells: its lines `node`, `folder` and `kubeconfig`, those that it has."""
+    """Return a configuration's lines `node`, `folder` and `kubeconfig`, as far as it has them."""
     rows = (line.partition("\t") for line in (configuration or "").splitlines())
     return {key: value for key, _, value in rows if key in _SETTINGS}

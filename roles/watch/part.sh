@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# The timer of the node's watch. WATCH_LINK (the timer's below timers.target.wants), WATCH_LINK_TARGET (empty: the
-# node is not watched), WATCH_LEAVES (yes: metrics and condition of before have to go), WATCH_CONF, WATCH_SCRIPT and WATCH_UNIT (the
-# service) are settings. What is told of the node goes with what told it: a metric that stays would lie.
+# The timer of the node's watch. WATCH_LINK (the timer's below timers.target.wants), WATCH_LINK_TARGET (empty: the node
+# is not watched), WATCH_LEAVES (yes: the earlier metrics and condition must go), WATCH_CONF, WATCH_SCRIPT and
+# WATCH_UNIT (the service) are settings. The watch's reports are removed with it: a metric that stayed would be wrong.
 
-watch_keep() { # the program that takes back what it has told is gone when that is needed
+watch_keep() { # keeps the program: it is gone by the time that its reports are removed
     keep_link "$WATCH_LINK"
     systemctl is-active "${WATCH_LINK##*/}" > "$PART/timer" 2> /dev/null || :
     if [ -e "$WATCH_CONF" ] && [ -e "$WATCH_SCRIPT" ]; then
@@ -11,7 +11,7 @@ watch_keep() { # the program that takes back what it has told is gone when that 
     fi
 }
 watch_ran() { [ "$(cat "$PART/timer")" = active ]; }
-watch_stop() { # NEW|OLD: a unit that is not known is stopped
+watch_stop() { # NEW|OLD: an unknown unit counts as stopped
     has_systemd || return 0
     systemctl stop "${WATCH_LINK##*/}" "$WATCH_UNIT" 2> /dev/null || :
 }
@@ -23,7 +23,7 @@ watch_apply() {
     why="$WATCH_LINK could not be written"
     link_unit "$WATCH_LINK" "$WATCH_LINK_TARGET" && watch_wants_nothing
 }
-watch_wants_nothing() { rmdir "${WATCH_LINK%/*}" 2> /dev/null || :; } # a folder without links means nothing
+watch_wants_nothing() { rmdir "${WATCH_LINK%/*}" 2> /dev/null || :; } # a folder without links has no effect
 watch_start() { # NEW|OLD
     has_systemd || return 0
     case $1 in
@@ -33,10 +33,10 @@ watch_start() { # NEW|OLD
     why="systemctl start ${WATCH_LINK##*/} failed"
     systemctl start "${WATCH_LINK##*/}"
 }
-watch_commit() { # the first metrics, before anything asks for them; what fails here fails a minute later, in the journal
+watch_commit() { # the first metrics, at once; what fails here fails again a minute later, in the journal
     [ -z "$WATCH_LINK_TARGET" ] || sh "$WATCH_SCRIPT" watch "$WATCH_CONF" anyway || :
 }
-watch_undo() { # while the files of the change are there still
+watch_undo() { # while the files of the change still exist
     if [ -e "$WATCH_CONF" ] && [ -e "$WATCH_SCRIPT" ]; then sh "$WATCH_SCRIPT" forget "$WATCH_CONF" || :; fi
     why="$WATCH_LINK could not be put back"
     link_unit_back "$WATCH_LINK" && watch_wants_nothing || return 2

@@ -1,4 +1,4 @@
-"""What the node compares itself by, and whom it tells."""
+"""How the node watches itself, and where it reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 
 @dataclass(frozen=True)
 class WatchedGpu:
-    """A GPU that has to be there; `uuid` is None without NVML, `numa_node` where the firmware says none."""
+    """A GPU that must be present; `uuid` is None without NVML, `numa_node` where the firmware names none."""
 
     pci_address: str
     uuid: str | None = None
@@ -31,9 +31,9 @@ class WatchedGpu:
 
 @dataclass(frozen=True)
 class WatchPlan:
-    """The folder of the metrics, and by which login the Node is told; None: it is not.
+    """The folder of the metrics, and the login for reporting to the Node; None: it does not report there.
 
-    `node` is the Node's name where it is not the host's.
+    `node` is the Node's name where it differs from the host's.
     """
 
     directory: str
@@ -43,7 +43,7 @@ class WatchPlan:
 
     @property
     def metrics(self) -> str:
-        """The file of the metrics."""
+        """The path of the metrics file."""
         return str(PurePosixPath(self.directory, "numaforge.prom"))
 
 
@@ -55,7 +55,7 @@ class Decided:
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return where the metrics are, and the login by which the kubelet's Node is told."""
+    """Return the folder of the metrics, and the login for reporting to the kubelet's Node."""
     wish = profile.watch
     if not wish.enabled:
         return Reasoned(Decided())

@@ -1,4 +1,4 @@
-"""That the node watches itself: its timer is one of the units that we have written."""
+"""The node watches itself; the units that we have written, verified elsewhere, include its timer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MISSED_RUNS = 5
 
 
 def watches(plan: NodePlan) -> Table:
-    """The most seconds since the metrics were written, by their file."""
+    """The maximum age of the metrics file, in seconds, by its path."""
     return {plan.watch.metrics: _MISSED_RUNS * PERIOD_SECONDS} if plan.watch else {}
 
 

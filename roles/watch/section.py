@@ -1,4 +1,4 @@
-"""Section `watch`: whether the node compares itself with its plan, and whom it tells."""
+"""Section `watch`: whether the node compares itself with its plan, and where it reports."""
 
 from __future__ import annotations
 

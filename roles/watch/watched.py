@@ -1,4 +1,4 @@
-"""The GPUs that the node has to have, as it tells of them by itself."""
+"""The GPUs that the node must have, as its watch reports them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:
-    """Return the GPUs; UUID and numa are "" where they are not known."""
+    """Return the metric of the GPUs; UUID and numa are "" where unknown."""
     samples = tuple(
         Stated(
             {
