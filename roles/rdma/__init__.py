@@ -1,4 +1,4 @@
-"""RDMA: what the host needs, the pools for pods, what libraries are told."""
+"""RDMA: settings of the host, pools for pods, settings of libraries."""
 
 from numaforge.roles.role import role
 

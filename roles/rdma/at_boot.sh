@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Waits until RDMA devices are there: rdma-gate.sh SECONDS DEVICE... ADDRESS=COUNT...; the last are the virtual
-# functions of a PCI address that have an RDMA device.
+# Waits for RDMA devices: rdma-gate.sh SECONDS DEVICE... ADDRESS=COUNT...; COUNT virtual functions of the PCI address
+# must have an RDMA device.
 
 gate_missing() { # sets `missing`
     missing=

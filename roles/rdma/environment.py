@@ -27,8 +27,8 @@ VLLM_VARIABLES = "VLLM_NIC_SELECTION_VARS"
 def environment(plan: LibrariesPlan, network: str | None = None, gpu: int | None = None) -> dict[str, str]:
     """Return the variables of a process by name, sorted.
 
-    `network` is "host" or "overlay", None as the plan says. `gpu` is NVML's number, for a process that has
-    this GPU alone. Raises PlanError for a GPU of which no port is known.
+    `network` is "host" or "overlay", None for the plan's. `gpu` is NVML's number, for a process with only
+    this GPU. Raises PlanError for a GPU without a known port.
     """
     variables = {**plan.nccl, **plan.variables}
     if (network or plan.network) == "overlay":
@@ -39,7 +39,7 @@ def environment(plan: LibrariesPlan, network: str | None = None, gpu: int | None
 
 
 def exactly(names: Iterable[str]) -> str:
-    """Return NCCL's list of exactly these names; without the sign mlx5_1 means mlx5_10 as well."""
+    """Return NCCL's list of exactly these names; without the sign, mlx5_1 would match mlx5_10, too."""
     return f"={','.join(names)}"
 
 

@@ -1,4 +1,4 @@
-"""What the kubelet waits for at boot, and what libraries are told of the rails."""
+"""The gate for which the kubelet waits at boot, and the files that configure libraries for the rails."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _conf(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
 
 
 def _quoted_variables(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
-    """Return the host's variables, quoted for shells and systemd where they have to be."""
+    """Return the host's variables, quoted for shells and systemd where needed."""
     told = environment(plan.rdma.libraries, "host")
     return {"variables": {name: quote(value) for name, value in told.items()}}
 
@@ -84,7 +84,7 @@ TEMPLATES = {
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
-    """Return the files of what RDMA needs of the host, and those that tell libraries of the rails."""
+    """Return the files of the boot gate, and those that configure libraries for the rails."""
     libraries = plan.rdma.libraries
     found = []
     if plan.rdma.host.gate:
@@ -105,7 +105,7 @@ paths = everywhere(RDMA_GATE_SCRIPT_PATH, RDMA_GATE_UNIT_PATH, *LIBRARY_PATHS)
 
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
-    """Return the admin's own file for NCCL or RCCL, which is put back where we write none any more."""
+    """Return the admin's own file for NCCL or RCCL, which is put back where we no longer write ours."""
     told = plan.rdma.libraries
     if told.nccl_conf or told.admin_conf is None:
         return []
@@ -115,6 +115,6 @@ def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
 def on_node(
     goal: Goal, found: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
-    """Return the same, with an /etc/nccl.conf or /etc/rccl.conf that is the admin's left alone."""
+    """Return both lists, keeping an /etc/nccl.conf or /etc/rccl.conf that is the admin's."""
     admins = {path for path in CONF_PATHS if is_admins(found.text(path))}
     return files, [path for path in absent if path not in admins]

@@ -1,4 +1,4 @@
-"""PCIe switches that a virtual machine does not see, as the profile tells of them."""
+"""PCIe switches that a virtual machine does not see, as the profile describes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_SWITCHES = 32  # devices of one PCI bus
 
 
 def plan_hidden_switches(topology: NodeTopology, wish: Libraries) -> tuple[HiddenSwitch, ...]:
-    """Return the switches that a profile tells of, with their NUMA nodes.
+    """Return the switches that a profile describes, with their NUMA nodes.
 
     Raises PlanError for a device or a NUMA node that this machine does not have.
     """
@@ -40,7 +40,7 @@ def plan_hidden_switches(topology: NodeTopology, wish: Libraries) -> tuple[Hidde
         told = [nearest_numa_node(gpus.get(one) or nics[one], topology) for one in switch.devices]
         planned.append(
             HiddenSwitch(
-                # As providers do: a bus that no machine has, so that no device is there.
+                # As providers do: a bus that no machine has, so that the address is free.
                 pci_address=f"ffff:ff:{number:02x}.0",
                 numa_node=_numa_node(topology, switch.numa_node, told, where),
                 gpus=tuple(one for one in switch.devices if one in gpus),

@@ -1,4 +1,4 @@
-"""What RDMA needs of the host: limits, settings of the NICs, and what a boot waits for."""
+"""RDMA settings of the host: limits, NIC settings, and what a boot waits for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SETTINGS = ("max_read_request", "trust", "pfc")
 
 
 def plan_rdma_host(topology: NodeTopology, profile: NodeProfile) -> Reasoned[RdmaHostPlan]:
-    """Return what the profile asks for of the host; a notice names what a NIC of it cannot have.
+    """Return the host settings that the profile asks for; a notice names NICs that cannot have them.
 
     Raises PlanError for a NIC that the machine does not have.
     """
@@ -47,7 +47,7 @@ def plan_rdma_host(topology: NodeTopology, profile: NodeProfile) -> Reasoned[Rdm
 
 
 def _nics(topology: NodeTopology, wanted: str | Sequence[str]) -> tuple[RdmaDevice, ...]:
-    """Return the physical functions that are asked for, in the order of the rails."""
+    """Return the wanted physical functions, in the order of the rails."""
     on_rails = rails(topology)
     physical = [
         rail for rail in on_rails if rail.device.pci_address and rail.device.physical_function is None
@@ -98,7 +98,7 @@ def _settings(
 
 
 def _not_ethernet(device: RdmaDevice) -> str | None:
-    """Say why a device has no priorities of Ethernet; None where it has."""
+    """Return, in words, why a device has no Ethernet priorities; None where it has them."""
     layers = {port.link_layer for port in device.ports}
     if layers != {"Ethernet"}:
         return f"runs {' and '.join(sorted(str(layer or 'an unknown link layer') for layer in layers))}"
@@ -111,7 +111,7 @@ def _gate(topology: NodeTopology, nics: Sequence[RdmaDevice], profile: NodeProfi
         return None
     addresses = [nic.pci_address for nic in nics if nic.pci_address]
     if wish.count is not None:
-        # Which names virtual functions get depends on when they appear: they are counted.
+        # The names of virtual functions depend on when they appear, so they are counted.
         devices = tuple(nic.name for nic in nics)
         return RdmaGate(devices, dict.fromkeys(addresses, wish.count), wish.timeout_seconds)
     functions = {
@@ -123,7 +123,7 @@ def _gate(topology: NodeTopology, nics: Sequence[RdmaDevice], profile: NodeProfi
 
 
 def _character_devices(topology: NodeTopology, profile: NodeProfile) -> dict[str, tuple[str, ...]]:
-    """Return what verbs need of each device that pods may get.
+    """Return the kinds of character devices that verbs need, by device that pods may get.
 
     Only mlx5 is known to have management datagrams on every port: iWARP has none.
     """

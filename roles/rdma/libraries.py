@@ -1,4 +1,4 @@
-"""What NCCL or RCCL, UCX, NVSHMEM and vLLM are told of the rails."""
+"""The settings of NCCL or RCCL, UCX, NVSHMEM and vLLM for the rails."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HIDING = ("passthrough", "vgpu")
 
 @dataclass(frozen=True)
 class Collectives:
-    """The library of a machine's GPUs for collectives: both read the same variables, each its own file."""
+    """The collectives library for a machine's GPUs: both read the same variables, but different files."""
 
     name: str
     conf_path: str
@@ -51,21 +51,21 @@ RCCL = Collectives("RCCL", RCCL_CONF_PATH, "RCCL environment variables")
 
 @dataclass(frozen=True)
 class _Fabric:
-    """The devices that are used, in rail order, and those of each GPU with the distance to them."""
+    """The used devices in rail order, and those nearest to each GPU with their distance."""
 
     devices: tuple[RdmaDevice, ...]
     near: tuple[tuple[Gpu, str, tuple[RdmaDevice, ...]], ...]
     unknown: tuple[Gpu, ...]
     gpus: int
-    hidden: bool  # a virtual machine does not see where its devices hang
+    hidden: bool  # the virtual machine does not see its devices' PCI tree
     library: Collectives
 
 
 def plan_libraries(topology: NodeTopology, profile: NodeProfile) -> Reasoned[LibrariesPlan]:
-    """Return what each library is told; what the machine does not show is left out, with a notice.
+    """Return the settings of each library; what the machine does not show is left out, with a notice.
 
     Raises PlanError for an interface, a device or a PCI address that this machine does not have, and for an
-    /etc/nccl.conf of the admin that says something else.
+    admin's /etc/nccl.conf that contradicts the settings.
     """
     wish = profile.rdma.libraries
     library = RCCL if only_amd(topology.gpus) else NCCL
@@ -150,21 +150,21 @@ def _fabric(
 
 
 def _functions(topology: NodeTopology) -> set[str | None]:
-    """Return the PCI addresses of all RDMA devices: a virtual function is left out beside its own NIC."""
+    """Return the PCI addresses of all RDMA devices, to leave out virtual functions beside their own NIC."""
     return {device.pci_address for device in topology.rdma_devices if device.pci_address is not None}
 
 
 def _nearest(
     gpu: Gpu, devices: Sequence[RdmaDevice], topology: NodeTopology, switches: Sequence[HiddenSwitch]
 ) -> tuple[str | None, tuple[RdmaDevice, ...]]:
-    """Return the distance to the nearest devices, and these; below a hidden switch, as the profile says."""
+    """Return the distance to the nearest devices, and these devices; for hidden switches, by the profile."""
     for switch in switches:
         if gpu.pci_address in switch.gpus:
             below = tuple(device for device in devices if device.pci_address in switch.nics)
             if below:
                 return "PIX", below
     if switches and gpu.virtualization in _HIDING:
-        return None, ()  # the profile tells of others, and the guest's own tree of nothing
+        return None, ()  # the profile has no NIC for this GPU, and the guest's own tree shows nothing
     distances = {device.name: distance_to_device(gpu, device, topology) for device in devices}
     for distance in _LEVELS:
         found = tuple(device for device in devices if distances[device.name] == distance)
@@ -174,7 +174,7 @@ def _nearest(
 
 
 def _is_up(device: RdmaDevice, notices: list[Notice], *, asked: bool) -> bool:
-    """Return whether a device has a port to name; one of which the state is not known counts as up."""
+    """Return whether a device has a port that is up; a port of unknown state counts as up."""
     if _ports(device):
         return True
     states = ", ".join(f"port {port.number} is {port.state}" for port in device.ports) or "it has no port"
@@ -325,7 +325,7 @@ def _interface(topology: NodeTopology, wish: str, notices: list[Notice]) -> _Int
 
 
 def _in_network(topology: NodeTopology, wanted: IPv4Network) -> str:
-    """Return the one interface with a network inside of `wanted`."""
+    """Return the only interface with a network inside `wanted`."""
     networks = [one for one in topology.networks if one.network != EVERYTHING]
     found = sorted({one.interface for one in networks if IPv4Network(one.network).subnet_of(wanted)})
     if len(found) != 1:
@@ -343,14 +343,14 @@ def _default(library: Collectives) -> str:
 
 
 def _needs_dma_buf(topology: NodeTopology, fabric: _Fabric, ports: Sequence[str]) -> bool:
-    """Return whether NICs reach the memory of AMD's GPUs by DMA-BUF or not at all."""
+    """Return whether DMA-BUF is the only way for NICs to reach the memory of AMD's GPUs."""
     return fabric.library is RCCL and bool(ports) and not topology.peer_memory.clients
 
 
 def _gdr_level(
     topology: NodeTopology, profile: NodeProfile, fabric: _Fabric, notices: list[Notice]
 ) -> tuple[str, str] | None:
-    """Return the level and why; NCCL's default is not written down, and None is not known."""
+    """Return the level and its reason; NCCL's default is named but not written. None where unknown."""
     wish, name = profile.rdma.libraries.gdr_level, fabric.library.name
     if wish != "auto":
         return wish, profile.choice(f"{_WHERE}.gdr_level")
@@ -435,7 +435,7 @@ def _variables(
 
 
 def _own_ports(gpus: Sequence[GpuRail]) -> list[str]:
-    """Return one port for each GPU; GPUs that are near the same ports take turns."""
+    """Return one port for each GPU; GPUs near the same ports take them in turn."""
     taken: dict[tuple[str, ...], int] = {}
     chosen = []
     for rail in gpus:
@@ -446,7 +446,7 @@ def _own_ports(gpus: Sequence[GpuRail]) -> list[str]:
 
 
 def _nvshmem(chosen: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return the list whose entries processes take in turn, or how many take each where GPUs share one."""
+    """Return the ports that processes take in turn, or, where GPUs share one, the processes per port."""
     if len(set(chosen)) == len(chosen):
         reason = "a port for each GPU: processes in the order of the GPUs take them in turn"
         return {env.NVSHMEM_LIST: (",".join(chosen), f"{reason} (NVSHMEM environment variables)")}
@@ -456,7 +456,7 @@ def _nvshmem(chosen: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def _vllm(fabric: _Fabric, gpus: Sequence[GpuRail], notices: list[Notice]) -> dict[str, tuple[str, str]]:
-    """Return the pairs of GPU and NIC; a worker whose GPU is missing in them does not start."""
+    """Return the pairs of GPU and NIC; a worker whose GPU is not among them does not start."""
     addresses = {port: device.pci_address for device in fabric.devices for port in _ports(device)}
     chosen = _own_ports(gpus)
     numbers = {port.rpartition(":")[2] for port in chosen}

@@ -1,4 +1,4 @@
-"""Section `rdma.libraries`: files that tell NCCL, UCX and NVSHMEM of the rails."""
+"""Section `rdma.libraries`: files that configure NCCL, UCX and NVSHMEM for the rails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ is 16
 _RDMA_DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")  # IB_DEVICE_NAME_MAX
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _PATH = re.compile(r"/[A-Za-z0-9_./+-]+")
-# NCCL takes 1023 bytes of a value from its file (src/misc/param.cc), and shells split at spaces.
+# NCCL reads at most 1023 bytes of a value from its file (src/misc/param.cc), and shells split at spaces.
 _VALUE = re.compile(r"[!-~]{1,1023}")
 _LEVELS = ("auto", "LOC", "PIX", "PXB", "P2C", "PHB", "SYS")
 
@@ -193,7 +193,7 @@ class Libraries(Section):
 
     @property
     def asked(self) -> bool:
-        """Whether the profile says anything here."""
+        """Whether the profile sets anything here."""
         return self != Libraries()
 
     @model_validator(mode="after")

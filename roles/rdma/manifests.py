@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
 
 POOLS_LABEL = "numaforge.io/rdma-pools"
-"""The label of a Node whose value says with which pools the plugin runs on it."""
+"""The Node label whose value names the pools that the plugin has on it."""
 
 _CONFIG_FILE = "config.json"
 _CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"  # DefaultConfigFilePath
@@ -37,7 +37,7 @@ def config_text(plan: NodePlan) -> str:
 
 
 def pools_name(plan: NodePlan) -> str:
-    """Return the name of a node's pools, equal where all is equal that the plugin is given."""
+    """Return the name of a node's pools; nodes share it where the plugin gets the same configuration."""
     given = f"{_registry(plan)}\n{config_text(plan)}"
     return f"pools-{sha256(given.encode()).hexdigest()[:10]}"
 
@@ -45,7 +45,7 @@ def pools_name(plan: NodePlan) -> str:
 def plugin_manifests(
     plans: Iterable[NodePlan], image: str, name: str, namespace: str
 ) -> tuple[list[Manifest], dict[str, dict[str, str]]]:
-    """Return the manifests for some nodes, and the labels by which the nodes choose, by hostname.
+    """Return the manifests for some nodes, and the Node labels that select them, by hostname.
 
     Nodes with equal configurations share a ConfigMap and a DaemonSet. Raises PlanError for a plan without
     pools.
@@ -65,7 +65,7 @@ def plugin_manifests(
 
 
 def _manifests(own: Manifest, chosen: str, image: str, plan: NodePlan) -> tuple[Manifest, Manifest]:
-    # Immutable: other pools have another name, and no node's plugin changes under it.
+    # Immutable: changed pools get another name, so no running plugin's configuration changes.
     text = config_map(own, {_CONFIG_FILE: config_text(plan)}, immutable=True)
     return text, _daemon_set(own, chosen, image, _registry(plan))
 
@@ -75,7 +75,7 @@ def _registry(plan: NodePlan) -> str:
 
 
 def _daemon_set(metadata: Manifest, chosen: str, image: str, registry: str) -> Manifest:
-    """Return the DaemonSet as deployment/k8s/base/daemonset.yaml of the plugin has it, for labelled nodes."""
+    """Return the DaemonSet of the plugin's deployment/k8s/base/daemonset.yaml, for labelled nodes."""
     mounts = {
         "device-plugins": (_DEVICE_PLUGINS, {"hostPath": {"path": _DEVICE_PLUGINS}}),
         "plugins-registry": (_REGISTRY, {"hostPath": {"path": registry}}),
@@ -92,7 +92,7 @@ def _daemon_set(metadata: Manifest, chosen: str, image: str, registry: str) -> M
             "template": {
                 "metadata": {"labels": {**selected}},
                 "spec": {
-                    "hostNetwork": True,  # it reads the host's interfaces, and brings them up
+                    "hostNetwork": True,  # the plugin reads the host's interfaces, and brings them up
                     "priorityClassName": "system-node-critical",
                     "automountServiceAccountToken": False,
                     "nodeSelector": {**selected},

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology
 
 KEPT = "# What the admin has here, and gets back:"
-"""The line of our file below which the admin's own text stands."""
+"""The line of our file above the admin's own text."""
 
 _OURS = "# Written by numaforge"
 _GID_INDEX = "NCCL_IB_GID_INDEX"
@@ -54,7 +54,7 @@ def plan_conf(topology: NodeTopology, plan: LibrariesPlan) -> Reasoned[Libraries
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the settings in a file as NCCL reads it (src/misc/param.cc): the first line of two holds."""
+    """Return the settings in a file as NCCL reads it (src/misc/param.cc): the first of duplicates counts."""
     settings: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -64,18 +64,18 @@ def parse(text: str) -> dict[str, str]:
 
 
 def is_admins(text: str | None) -> bool:
-    """Return whether a file that is there was not written by us, and so is not ours to remove."""
+    """Return whether a file exists that we did not write, and so must not remove."""
     return text is not None and not text.startswith(_OURS)
 
 
 def _admin_conf(topology: NodeTopology, path: str, *, writes: bool) -> str | None:
-    """Return the admin's own text: what is there, or what was there before ours.
+    """Return the admin's own text: the present file, or the one before ours; None without either.
 
-    A file of ours that is to go is the admin's again; one that was put back stays in the plan while it is
-    untouched, so that the plan is the same before and after.
+    Where our file goes, the admin's is put back; it stays in the plan while it is untouched, so that the plan
+    is the same before and after.
     """
     previous = _previous(topology)
-    if previous.conf_path != path:  # of other GPUs
+    if previous.conf_path != path:  # of another vendor's GPUs
         previous = LibrariesPlan(conf_path=path)
     if previous.nccl_conf:
         return previous.admin_conf
@@ -99,10 +99,10 @@ def _admins_part(text: str | None) -> str | None:
 
 
 def _previous(topology: NodeTopology) -> LibrariesPlan:
-    from numaforge.roles.document import loads  # the type of a plan is made of this module, too
+    from numaforge.roles.document import loads  # the plan's type includes this module's
 
     text = topology.previous_plan or ""
-    if '"nccl_conf": true' not in text and '"admin_conf": "' not in text:  # to read a plan takes milliseconds
+    if '"nccl_conf": true' not in text and '"admin_conf": "' not in text:  # loading a plan takes milliseconds
         return LibrariesPlan()
     try:
         return loads(text).rdma.libraries

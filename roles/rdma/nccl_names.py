@@ -1,4 +1,4 @@
-"""The names of NCCL's settings that a profile may give, and why some are refused."""
+"""The names of NCCL settings that a profile may set, and why some are refused."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Those of NCCL's user guide (2.30), and a few more of its source that fleets set. NCCL passes over a name
-# that it does not know without a word, so a misspelt one would have no effect.
+# The names in NCCL's user guide (2.30), and a few more in its source that fleets set. NCCL ignores unknown
+# names silently, so a misspelt one would have no effect.
 _NAMES = """
 ALGO ALLOC_P2P_NET_LL_BUFFERS BUFFSIZE CGA_CLUSTER_SIZE CHECKS_DISABLE CHECK_MODE CHECK_POINTERS
 COLLNET_ENABLE COLLNET_NODE_THRESHOLD COMM_BLOCKING CROSS_NIC CTA_POLICY CUMEM_ENABLE CUMEM_HOST_ENABLE
@@ -41,4 +41,4 @@ REFUSED: Mapping[str, str] = {
     "NCCL_NET_GDR_LEVEL": "say rdma.libraries.gdr_level",
     "NCCL_TOPO_FILE": "say rdma.libraries.topology_file",
 }
-"""Names that are not taken, and what to do instead."""
+"""Refused names, and what to do instead."""

@@ -1,8 +1,8 @@
-"""NCCL's topology file: the PCI tree as the machine shows it, or what a virtual machine is told of its host.
+"""NCCL's topology file: the PCI tree as the machine shows it, or as a profile describes a virtual machine's.
 
 NCCL completes the file from sysfs and NVML, by PCI address (src/graph/xml.cc), so it holds only what is
-known: CPUs without affinity, GPUs without ranks, and no ports or GUIDs, where false ones do harm. Its reader
-takes no XML declaration, no tabs, and one space before each attribute.
+known: CPUs without affinity, GPUs without ranks, and no ports or GUIDs, because wrong ones do harm. NCCL's
+reader accepts no XML declaration, no tabs, and only one space before each attribute.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from numaforge.roles.rdma.planned import HiddenSwitch
 
-# PCI classes as NCCL tells nodes apart; of GPUs and NICs it asks sysfs for the whole one.
+# PCI classes by which NCCL distinguishes nodes; it reads the full class of GPUs and NICs from sysfs.
 _BRIDGE, _GPU, _NIC = "0x060400", "0x03", "0x02"
 _VERSION = "1"
-_UNKNOWN_NUMA_NODE = -1  # the kernel's own word, which NCCL takes for a CPU
+_UNKNOWN_NUMA_NODE = -1  # the kernel's value, which NCCL accepts for a CPU
 
 
 @dataclass
 class _PciNode:
-    """A PCI function or bridge in the making."""
+    """A PCI function or bridge, and what is below it."""
 
     pci_class: str
     link: PciLink | None = None
@@ -82,7 +82,7 @@ def _lines(nodes: dict[str, _PciNode], indent: int) -> Sequence[str]:
 
 
 def _link(link: PciLink | None) -> str:
-    """Return what is known of a link, as the kernel words it: NCCL compares the whole text."""
+    """Return the known attributes of a link in the kernel's wording: NCCL compares the whole text."""
     if link is None:
         return ""
     speed = "" if link.max_speed is None else f' link_speed="{link.max_speed:.1f} GT/s PCIe"'

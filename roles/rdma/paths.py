@@ -1,4 +1,4 @@
-"""Where files of RDMA are, ours and the kernel's."""
+"""Paths of files for RDMA, ours and the kernel's."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ RDMA_GATE_UNIT_PATH = "/etc/systemd/system/numaforge-rdma-gate.service"
 
 
 def rdma_port_state(device: str, port: str) -> str:
-    """Return the path of an RDMA port's state, such as "4: ACTIVE"."""
+    """Return the path of the file with an RDMA port's state, such as "4: ACTIVE"."""
     return f"/sys/class/infiniband/{device}/ports/{port}/state"

@@ -1,4 +1,4 @@
-"""RDMA on one node: the pools for pods, what the host needs, and what libraries are told."""
+"""RDMA on one node: the pools for pods, and the settings of the host and of libraries."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NEEDS: tuple[str, ...] = ("rdma_pools", "gpudirect", "nics")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of RDMA."""
+    """RDMA in a plan."""
 
     rdma: RdmaPlan = RdmaPlan()
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the pools for pods, what the host needs, and what libraries are told."""
+    """Return the pools for pods, and the settings of the host and of libraries."""
     pools = decided.rdma_pools
     host = plan_rdma_host(machine, profile)
     libraries = plan_libraries(machine, profile)

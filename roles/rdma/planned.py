@@ -1,4 +1,4 @@
-"""What a plan says of RDMA: pools, rails, and the host's own settings."""
+"""RDMA in a plan: pools, rails, and the host's own settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numaforge.roles.rdma.paths import NCCL_CONF_PATH
 
 @dataclass(frozen=True)
 class GpuRail:
-    """The RDMA ports of one GPU: those of no other device are nearer."""
+    """The RDMA ports nearest to one GPU."""
 
     gpu: str  # "GPU0"
     pci_address: str
@@ -23,7 +23,7 @@ class GpuRail:
 class HiddenSwitch:
     """A PCIe switch that a virtual machine does not see, for NCCL's topology file.
 
-    `pci_address` is one that no device has; `speed` in GT/s, `width` in lanes, None where they are not known.
+    `pci_address` is one that no device has; `speed` is in GT/s, `width` in lanes, None where unknown.
     """
 
     pci_address: str
@@ -36,13 +36,13 @@ class HiddenSwitch:
 
 @dataclass(frozen=True)
 class LibrariesPlan:
-    """What NCCL (RCCL on AMD's GPUs), UCX, NVSHMEM and vLLM are told of the rails.
+    """The settings of NCCL (RCCL on AMD's GPUs), UCX, NVSHMEM and vLLM for the rails.
 
-    `ports` are all that are used, in rail order. `nccl` are NCCL's settings on the network of the host,
-    `variables` those of the other libraries; for pods of the overlay and for single GPUs they are derived
-    (`planning/rdma/environment.py`). `conf_path` is the file that the library reads, `nccl_conf` says that it
-    is written, and `admin_conf` is its text where it is not ours: that stays below our lines while we write
-    the file, and is put back when we do not any more.
+    `ports` are all used ports, in rail order. `nccl` are NCCL's settings on the host's network, `variables`
+    those of the other libraries; the settings for pods of the overlay and for single GPUs are derived from
+    them (`roles/rdma/environment.py`). `conf_path` is the file that the library reads, `nccl_conf`: we write
+    it. `admin_conf` is the admin's own text for that file: it stays below our lines while we write the file,
+    and is put back when we no longer do.
     """
 
     network: str = "host"  # or "overlay"
@@ -60,9 +60,9 @@ class LibrariesPlan:
 
 @dataclass(frozen=True)
 class RdmaPool:
-    """One resource of the shared RDMA device plugin: `tokens` containers at most share all of its devices.
+    """One resource of the shared RDMA device plugin: at most `tokens` containers share all of its devices.
 
-    `selectors` are the plugin's own, and choose the PCI functions at `pci_addresses` and no others. `gpus`
+    `selectors` are in the plugin's format, and choose exactly the PCI functions at `pci_addresses`. `gpus`
     are the PCI addresses of the GPUs to which its devices are nearest.
     """
 
@@ -71,13 +71,13 @@ class RdmaPool:
     devices: tuple[str, ...]  # RDMA devices: "mlx5_0"
     pci_addresses: tuple[str, ...]
     selectors: ByName[tuple[str, ...]]  # {"ifNames": ["ibs1"]}
-    numa_node: int | None = None  # None: not known, or several
+    numa_node: int | None = None  # None: unknown, or several
     gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class RdmaGate:
-    """What the kubelet waits for at boot: RDMA devices, and how many virtual functions of a PCI address."""
+    """What the kubelet waits for at boot: RDMA devices, and a number of virtual functions by PCI address."""
 
     devices: tuple[str, ...] = ()
     virtual_functions: ByName[int] = field(default_factory=dict)
@@ -86,10 +86,10 @@ class RdmaGate:
 
 @dataclass(frozen=True)
 class RdmaHostPlan:
-    """What RDMA needs of the host; empty means "left as it is".
+    """RDMA settings of the host; empty means "left as it is".
 
-    `memlock_units` are to run without a limit on pinned memory. `character_devices` are the kinds ("uverbs",
-    "umad") that each RDMA device must have below /dev/infiniband.
+    `memlock_units` run without a limit on pinned memory. `character_devices` are the kinds ("uverbs", "umad")
+    that each RDMA device must have below /dev/infiniband.
     """
 
     netns: str | None = None  # "shared", "exclusive"
@@ -101,9 +101,9 @@ class RdmaHostPlan:
 
 @dataclass(frozen=True)
 class RdmaPlan:
-    """RDMA on one node: what each of its four concerns decided.
+    """RDMA on one node: the decisions of its four concerns.
 
-    `pools_deployed` says that the shared device plugin serves this node with `pools`.
+    `pools_deployed`: the shared device plugin serves this node with `pools`.
     """
 
     pools: tuple[RdmaPool, ...] = ()

@@ -1,4 +1,4 @@
-"""What the shared RDMA device plugin accepts and should not, and what becomes of it on a machine."""
+"""Checks of a shared RDMA device plugin's configuration, by itself and on a machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REMEDIES = {
 
 
 def check_config(config: PluginConfig) -> tuple[Finding, ...]:
-    """Return what is wrong with a configuration on every machine."""
+    """Return the findings for a configuration on any machine."""
     if refused := refusal(config):
         where, said = refused
         field = next(key for key in _REMEDIES if where == key or (where.endswith(key) and "[" in where))
@@ -53,7 +53,7 @@ def check_config(config: PluginConfig) -> tuple[Finding, ...]:
 
 
 def check_machine(config: PluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
-    """Return what becomes of a configuration, which the plugin accepts, on a machine."""
+    """Return the findings for a configuration, which the plugin accepts, on a machine."""
     functions = tuple(plugin_functions(machine).values())
     return (
         *_netns(machine),
@@ -143,7 +143,7 @@ def _pool(pool: PoolConfig) -> Iterator[Finding]:
 
 
 def _name_complaint(pool: PoolConfig) -> str | None:
-    """Return which field makes the kubelet refuse the name of a resource."""
+    """Return the field for which the kubelet rejects a resource's name; None where it accepts the name."""
     prefix = pool.resource.rpartition("/")[0]
     native = prefix == "kubernetes.io" or prefix.endswith(".kubernetes.io")
     if (
@@ -153,12 +153,12 @@ def _name_complaint(pool: PoolConfig) -> str | None:
         or prefix.startswith("requests.")
     ):
         return "resourcePrefix"
-    # A quota counts it as requests.PREFIX/NAME, which has to be a name, too.
+    # A quota counts the resource as requests.PREFIX/NAME, which must be a valid name, too.
     return "resourceName" if qualified_name_complaints(f"requests.{pool.resource}") else None
 
 
 def _never_matches(selector: str, text: str) -> str | None:
-    """Return what to write in place of a text that no device can have; None for one that may match."""
+    """Return the remedy for a text that no device can match; None for one that may match."""
     hexadecimal = selector in ("vendors", "deviceIDs")
     if hexadecimal and (len(text) != 4 or text.strip("0123456789abcdef")):
         return "write four hexadecimal digits in small letters, without 0x, such as 15b3"
@@ -250,7 +250,7 @@ def _selection(
 
 
 def _offer(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> str:
-    """Say what the machine has of what the first selector looks at."""
+    """Return, in words, the machine's values for the first selector."""
     name = next(name for name, texts in pool.selectors.items() if texts)
     there = sorted({getattr(function, SELECTORS[name]) for function in functions} - {""})
     return f"{name} of this machine: {', '.join(there) or 'none'}"

@@ -32,7 +32,7 @@ _RESOURCE_KEYS = ("resourceName", "resourcePrefix", "rdmaHcaMax", "devices", "se
 
 @dataclass(frozen=True)
 class PoolConfig:
-    """An entry of configList, as the plugin reads it; `place` is where it stands: `configList[0]`."""
+    """An entry of configList, as the plugin reads it; `place` is its path: `configList[0]`."""
 
     place: str
     name: str
@@ -43,18 +43,18 @@ class PoolConfig:
 
     @property
     def resource(self) -> str:
-        """The name under which the kubelet hears of it."""
+        """The resource's name for the kubelet."""
         return f"{self.prefix or DEFAULT_PREFIX}/{self.name}"
 
     @property
     def selectors(self) -> Mapping[str, tuple[str, ...]]:
-        """What it selects devices by: `devices` is the old word for `selectors.ifNames`."""
+        """The selectors in effect: `devices` is the old name of `selectors.ifNames`."""
         return self.own_selectors if any(self.own_selectors.values()) else {"ifNames": self.devices}
 
 
 @dataclass(frozen=True)
 class PluginConfig:
-    """A config.json; `unknown` are the keys that the plugin drops, with the known ones at their place."""
+    """A config.json; `unknown` are the keys that the plugin drops, each with the known keys at its place."""
 
     interval: int | None
     pools: tuple[PoolConfig, ...]
@@ -89,7 +89,7 @@ def plugin_text(pools: Iterable[RdmaPool]) -> str:
 
 
 def parse_plugin_config(text: str, place: str) -> PluginConfig:
-    """Return a config.json; `place` names the file in messages.
+    """Parse a config.json; `place` names the file in messages.
 
     Raises PlanError for what the plugin cannot read, and for keys that are written twice.
     """
@@ -101,7 +101,7 @@ def parse_plugin_config(text: str, place: str) -> PluginConfig:
 
 
 def refusal(config: PluginConfig) -> tuple[str, str] | None:
-    """Return where the plugin refuses a configuration, and its words; None where it starts with it."""
+    """Return the place that the plugin rejects, and its message; None where it starts."""
     nanoseconds = (config.interval or 0) * _NANOSECONDS
     wrapped = (nanoseconds + _INT64) % (2 * _INT64) - _INT64  # as a time.Duration holds it
     if wrapped < 0:
@@ -135,7 +135,7 @@ def _pool_refusal(pool: PoolConfig, names: set[str]) -> tuple[str, str] | None:
 
 
 class _ConfigReader:
-    """Reads values as encoding/json does into the plugin's types: null is as good as left out."""
+    """Reads values as encoding/json does into the plugin's types: null counts as absent."""
 
     def __init__(self, place: str) -> None:
         self.place = place

@@ -11,7 +11,7 @@ from numaforge.sections.section import Section, given
 from numaforge.sections.values import as_text
 
 PLACEHOLDERS = {"rail": "{rail}", "numa_node": "{numa_node}", "device": "{device}", "machine": ""}
-"""What a resource's name has to hold, so that each pool gets a name of its own."""
+"""The placeholder that a resource's name must contain, so that each pool gets its own name."""
 DEFAULT_NAMES = {"rail": "rail{rail}", "numa_node": "numa{numa_node}", "device": "{device}", "machine": "hca"}
 RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_]{0,61}[A-Za-z0-9])?")
 """What the plugin (`[a-zA-Z0-9_]+`) and the kubelet (a letter or digit at both ends, 63 at most) accept."""
@@ -157,5 +157,5 @@ class SharedDevicePlugin(Section):
 
     @property
     def pattern(self) -> str:
-        """The pattern of the names of resources; only for a section that says `per`."""
+        """The pattern of resource names; only for a section that sets `per`."""
         return self.resource_name or DEFAULT_NAMES[self.per or "machine"]

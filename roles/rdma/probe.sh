@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Character devices of RDMA.
 
-tell_rdma_devices() { # below /dev, by the RDMA device
+tell_rdma_devices() { # below /dev, by RDMA device
     for file in /sys/class/infiniband_verbs/uverbs*/ibdev /sys/class/infiniband_mad/umad*/ibdev; do
         device=${file%/ibdev}
         device=${device##*/}

@@ -1,4 +1,4 @@
-"""What RDMA needs of the host; with --active, ports carry traffic."""
+"""RDMA settings of the host; with --active, ports carry traffic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NETNS = "/sys/module/ib_core/parameters/netns_mode"
 
 
 def rdma_netns(plan: NodePlan) -> Table:
-    """The mode of the RDMA subsystem; it may wait for a boot that is not allowed."""
+    """The RDMA subsystem's mode, where reboots are allowed; elsewhere it may still wait for one."""
     mode = plan.rdma.host.netns
     return {"netns": mode} if mode and plan.kernel.reboot == "allowed" else {}
 
@@ -37,23 +37,23 @@ def rdma_character_devices(plan: NodePlan) -> Table:
 
 
 def rail_ports(plan: NodePlan) -> Table:
-    """The state of each RDMA port that libraries are told of."""
+    """The state of each RDMA port that libraries use."""
     ports = plan.rdma.libraries.ports
     return {port: (rdma_paths.rdma_port_state(*port.split(":")), "ACTIVE") for port in ports}
 
 
 def rail_gpus(plan: NodePlan) -> Table:
-    """The GPUs that have rails, all together, where there is a figure for so many."""
+    """All GPUs with rails, together, where there is a threshold for their number."""
     gpus = tuple(rail.pci_address for rail in plan.rdma.libraries.gpus)
     return {"all-reduce": gpus} if len(gpus) == ALL_REDUCE_GPUS else {}
 
 
 _SCRIPTS = shell.library("verification/active")
-_FIRST_TCP_PORT, _TCP_PORTS = 18515, 512  # from ibv_rc_pingpong's own on
+_FIRST_TCP_PORT, _TCP_PORTS = 18515, 512  # starting at ibv_rc_pingpong's default
 
 
 def _script(function: str, port: str) -> str:
-    """Return the script for a port; tests beside each other take different TCP ports."""
+    """Return the script for a port; concurrent tests take different TCP ports."""
     tcp = _FIRST_TCP_PORT + zlib.crc32(port.encode()) % _TCP_PORTS
     return _SCRIPTS + shell.call(function, [*port.split(":"), str(tcp)])
 
@@ -66,7 +66,7 @@ def _reaches(measured: float | None, threshold: LeastBandwidth | None, unit: str
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of RDMA devices."""
+    """Yield the probe call for RDMA devices."""
     if plan.rdma.host.character_devices:
         yield shell.call("tell_rdma_devices")
 

@@ -1,4 +1,4 @@
-"""Section `rdma`: RDMA devices, what pods get of them, and what the host and its libraries are told."""
+"""Section `rdma`: RDMA devices for pods, and the RDMA settings of the host and its libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shared RDMA device plugin sees of a machine: PCI functions with RDMA devices that it can use.
+"""The PCI functions of a machine whose RDMA devices the shared RDMA device plugin can use.
 
 Mellanox/k8s-rdma-shared-dev-plugin v1.5.3: DiscoverHostDevices takes every network controller;
 NewPciNetDevice refuses one whose RDMA devices, as /sys/bus/pci/devices/ADDRESS/infiniband lists them, lack a
@@ -17,16 +17,16 @@ from numaforge.topology.model import MachineShape, Nic, RdmaDevice
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# pkg/resources/rdma_device_spec.go; /dev/infiniband/rdma_cm besides, which is one for all devices. Version
-# 1.5.3 asks for no issm.
+# pkg/resources/rdma_device_spec.go; it also requires /dev/infiniband/rdma_cm, which all devices share, and
+# version 1.5.3 does not require issm.
 REQUIRED = ("umad", "uverbs")
 _WITHOUT_MAD = frozenset({"efa"})  # drivers whose devices have no management datagrams, and so no umad
-_LINK_TYPES = {"InfiniBand": "infiniband", "Ethernet": "ether"}  # as netlink's EncapType words them
+_LINK_TYPES = {"InfiniBand": "infiniband", "Ethernet": "ether"}  # as in netlink's EncapType
 
 
 @dataclass(frozen=True)
 class PluginFunction:
-    """A PCI function as the plugin's selectors see it; texts are "" where there is nothing."""
+    """A PCI function as the plugin's selectors see it; absent texts are ""."""
 
     address: str
     vendor: str
@@ -45,7 +45,7 @@ class PluginFunction:
 def plugin_functions(topology: MachineShape, *, software_devices: bool = False) -> dict[str, PluginFunction]:
     """Return the functions that the plugin can offer, by address.
 
-    With `software_devices` the function of its interface stands for an rxe or siw device.
+    With `software_devices`, an rxe or siw device belongs to the function of its interface.
     """
     nics = grouped((nic.pci_address, nic) for nic in topology.nics)
     devices: dict[str, list[RdmaDevice]] = {}
@@ -60,14 +60,14 @@ def plugin_functions(topology: MachineShape, *, software_devices: bool = False) 
 
 
 def address_of(device: RdmaDevice, nics: Iterable[Nic]) -> str | None:
-    """Return the PCI address of a device's function; for a software device that of its interface."""
+    """Return the PCI address of a device's function; for a software device, that of its interface."""
     if device.pci_address or device.interface is None:
         return device.pci_address
     return next((nic.pci_address for nic in nics if nic.interface == device.interface), None)
 
 
 def lacking(device: RdmaDevice, topology: MachineShape) -> tuple[str, ...]:
-    """Return which character devices one lacks for good: no module brings what other devices have by now."""
+    """Return the kinds that a device lacks for good: other devices have them, or its driver never does."""
     missing = set(REQUIRED) - _kinds(device)
     shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
     never = {"umad"} if device.driver in _WITHOUT_MAD else set()
@@ -75,7 +75,7 @@ def lacking(device: RdmaDevice, topology: MachineShape) -> tuple[str, ...]:
 
 
 def not_loaded(topology: MachineShape) -> tuple[str, ...]:
-    """Return which kinds of character devices no RDMA device has while there are others."""
+    """Return the kinds of character devices that no RDMA device has, where other kinds exist."""
     shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
     return tuple(kind for kind in REQUIRED if shown and kind not in shown)
 
@@ -83,9 +83,9 @@ def not_loaded(topology: MachineShape) -> tuple[str, ...]:
 def selected(
     functions: Iterable[PluginFunction], selectors: Mapping[str, Sequence[str]]
 ) -> tuple[PluginFunction, ...]:
-    """Return the functions that selectors choose: one entry of every list that is not empty.
+    """Return the functions that selectors choose: those that match an entry of every non-empty list.
 
-    pkg/resources/resources_manager.go, GetFilteredDevices: texts are compared letter by letter.
+    pkg/resources/resources_manager.go, GetFilteredDevices: texts must be equal.
     """
     return tuple(
         function
@@ -101,7 +101,7 @@ SELECTORS = {
     "ifNames": "interface",
     "linkTypes": "link_type",
 }
-"""The plugin's selectors, in its order, and what of a function each looks at."""
+"""The plugin's selectors, in its order, each with the field of a function that it compares."""
 
 
 def _function(address: str, devices: Sequence[RdmaDevice], nics: Sequence[Nic]) -> PluginFunction:

@@ -35,8 +35,8 @@ _WHERE = "rdma.device_plugin"
 def plan_pools(topology: MachineShape, profile: NodeProfile) -> Reasoned[tuple[RdmaPool, ...]]:
     """Return the pools that a profile asks for; none on a machine without devices to offer.
 
-    Raises PlanError where the plugin cannot tell the devices of two pools apart, and where the profile gives
-    each network namespace devices of its own.
+    Raises PlanError where the plugin cannot distinguish the devices of two pools, and where the profile gives
+    each network namespace its own devices.
     """
     wish = profile.rdma.device_plugin
     if wish.per is None:
@@ -120,7 +120,7 @@ def _devices_by_resource(
     wish: SharedDevicePlugin,
     found: Sequence[Rail],
 ) -> dict[str, list[RdmaDevice]]:
-    """Return the devices of each resource's name, in the order of the names."""
+    """Return the devices by resource name, in the order of the names."""
     numbers = _rail_numbers(topology, found)
     keys: dict[str, Callable[[RdmaDevice], object]] = {
         "rail": lambda device: numbers[_physical(device, topology).name],
@@ -137,7 +137,7 @@ def _devices_by_resource(
 
 
 def _rail_numbers(topology: MachineShape, found: Sequence[Rail]) -> dict[str, int]:
-    """Return the rail of each physical device: those that are left out keep their numbers, too."""
+    """Return the rail number of each physical device, also of those that are left out."""
     numbers = {rail.device.name: rail.number for rail in found}
     rest = sorted({device.name for device in topology.rdma_devices} - numbers.keys(), key=natural)
     return numbers | {name: len(numbers) + index for index, name in enumerate(rest)}
@@ -158,7 +158,7 @@ def _numa_node(device: RdmaDevice, topology: MachineShape) -> int:
 def _physical_alone(topology: MachineShape, wish: SharedDevicePlugin) -> MachineShape:
     """Return a machine without its virtual functions, which belong to the rails of their physical ones.
 
-    Which ports are up is left out: names of resources do not depend on a cable.
+    Port states are removed, too: resource names must not depend on a cable.
     """
     devices = (device for device in topology.rdma_devices if _physical(device, topology) is device)
     kept = tuple(
@@ -170,7 +170,7 @@ def _physical_alone(topology: MachineShape, wish: SharedDevicePlugin) -> Machine
 
 
 def _physical(device: RdmaDevice, topology: MachineShape) -> RdmaDevice:
-    """Return the device of a virtual function's physical one, where that is there; else the device."""
+    """Return the physical device of a virtual function, where it is present; else the device itself."""
     if device.physical_function is None:
         return device
     owners = (each for each in topology.rdma_devices if each.pci_address == device.physical_function)
@@ -214,7 +214,7 @@ def _pool(
 def _selectors(
     wanted: Sequence[PluginFunction], functions: Sequence[PluginFunction]
 ) -> dict[str, tuple[str, ...]]:
-    """Return selectors that choose some functions of a machine and no others."""
+    """Return selectors that choose exactly the `wanted` functions of a machine."""
     by_interface = {"ifNames": tuple(function.interface for function in wanted)}
     by_hardware = {
         "vendors": tuple(dict.fromkeys(function.vendor for function in wanted)),
@@ -297,7 +297,7 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """The pools; not in the document, where `rdma.pools` has them."""
+    """The pools; the document has them in `rdma.pools`."""
 
     rdma_pools: Annotated[tuple[RdmaPool, ...], Working]
 
