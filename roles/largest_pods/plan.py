@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LargestPod:
-    """The largest Guaranteed pod of one container that the empty node admits with `devices` devices.
+    """The largest Guaranteed pod of one container that the empty node admits with this number of devices.
 
     Largest means most CPUs, then memory, then huge pages, in bytes by size. `resource` is "" for a node
-    without devices; `cpus` is 0 where the node admits no pod with `devices`.
+    without devices; `cpus` is 0 where the node admits no such pod.
     """
 
     resource: str  # "nvidia.com/gpu"

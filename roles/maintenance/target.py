@@ -46,7 +46,7 @@ class Target:
 
     @property
     def joined(self) -> bool:
-        """Whether the kubelet has a login to a cluster: by its flag, or one found on the host."""
+        """Whether the kubelet has a login to a cluster, named by its flag or found on the host."""
         install = self.goal.machine.kubelet
         return flag_value(self._flags, "kubeconfig") is not None or bool(install and install.login)
 

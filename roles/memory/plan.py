@@ -95,7 +95,7 @@ class Reservations:
 
 @dataclass(frozen=True)
 class Room:
-    """A NUMA node that can hold part of the reservation; `free_bytes` is its memory without huge pages."""
+    """A NUMA node that can hold part of the reservation; huge pages leave `free_bytes` of its memory."""
 
     node: int
     memory_bytes: int
@@ -302,7 +302,7 @@ def _steadily(earlier: int, now: int) -> int:
 
 
 def _ordinary_bytes(topology: MachineShape, hugepages: WantedPages) -> int:
-    """Return the ordinary memory, in bytes, of NUMA nodes with CPUs; of the machine where none has both."""
+    """Return the bytes that huge pages leave on NUMA nodes with CPUs, or on a machine without such nodes."""
     if not holds_reservation(topology):
         pools = pool_bytes(
             {size: pool.total for size, pool in topology.hugepages.items()} | {**hugepages.get(None, {})}

@@ -91,7 +91,7 @@ def _gpu(plan: GpuMigPlan) -> MigGpu:
 
 
 def _refuse_for_plugin(topology: NodeTopology, plan: MigPlan) -> None:
-    """Refuse a strategy at which the device plugin would exit, with the plugin's own message."""
+    """Refuse a strategy with which the device plugin would exit, in the plugin's own words."""
     if plan.managed_by == "dra-driver":
         return
     if finding := check_strategy(plan.strategy, as_cut(topology, plan)):

@@ -107,7 +107,7 @@ def pending(goal: Goal, found: Found) -> str | None:
 
 
 def at_once(goal: Goal, found: Found) -> ModulesPlan:
-    """Return the plan as modprobe may have it now: all of it, or without allowed reboots what needs none."""
+    """Return what modprobe may get of the plan now: all, or only what needs no boot where none is allowed."""
     plan = goal.plan.modules
     if goal.plan.kernel.reboot == "allowed":
         return plan

@@ -18,7 +18,7 @@ _OPTION = re.compile(r"[A-Za-z0-9_]+(=[A-Za-z0-9_.,:;/=@%+~!-]*)?")
 def module_name(value: object) -> str:
     """Return a module's name as the kernel has it below /sys/module: with "_" for "-".
 
-    Raises ValueError for what is none.
+    Raises ValueError for an invalid name.
     """
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise ValueError(f"{value!r} is not the name of a kernel module; write for example ib_umad")

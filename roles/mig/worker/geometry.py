@@ -237,10 +237,7 @@ def work_on(wanted: Iterable[Wanted]) -> list[Work]:
 
 
 def looked_at(wanted: Iterable[Wanted]) -> list[Work]:
-    """Return the present state of the wanted GPUs.
-
-    Raises NotDoneError for a GPU that is missing, or that has no MIG but should.
-    """
+    """Return the present state of the wanted GPUs."""
     found = devices()
     works = []
     for gpu in wanted:

@@ -107,7 +107,7 @@ def has_links(device: Any) -> bool:
 
 
 def stop_persistence(addresses: Iterable[str], folder: Path) -> None:
-    """Turn off persistence mode, which holds GPUs even without the daemon; note the GPUs first."""
+    """Turn off persistence mode that is set without the daemon, for it holds the GPUs; note them first."""
     held = [address for address in addresses if persistence(address)]
     add_lines(folder / "persistent", held)
     for address in held:
