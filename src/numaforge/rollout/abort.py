@@ -1,6 +1,6 @@
-"""Undo a roll-out: tell its leader and its runners, wait for them, and find what is left to resume.
+"""Undo a roll-out: ask its leader and its runners, wait for them, and find the nodes that are left to resume.
 
-No host is needed for that. A process that is at work on a node undoes it itself.
+This needs no connection to a host. A runner that is working on a node undoes the node itself.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _LOOK_AGAIN_SECONDS = 2.0
 
 @dataclass
 class Abort:
-    """The roll-out of that name, which `who` wants undone.
+    """The abort of a roll-out, requested by `who`.
 
-    `asked` holds the nodes that are to be undone, with their records as they were then; `outcomes` how nodes
-    have ended. `leader` leads the roll-out, "" where nothing does any more.
+    `asked` holds the nodes to undo, with their records at the time of the request; `outcomes` the outcomes of
+    nodes that have ended. `leader` leads the roll-out, "" once no process does.
     """
 
     cluster: Cluster
@@ -55,15 +55,15 @@ class Abort:
         self._watch = LeaseWatch(self.clock)
 
     def tell(self) -> Steps[None]:
-        """Tell the leader to begin nothing new, and each node in the middle that it is to be undone."""
+        """Tell the leader to begin nothing new, and request the undo of each unfinished node."""
         self.leader = yield from self._ask(lambda: stop_lead(self.cluster, self.rollout, self.who))
         yield from self._ask(lambda: self._ask_nodes(self.cluster.nodes()))
 
     def undone(self, seconds: float) -> Steps[list[str]]:
-        """Wait until every node is undone, and return those that no process is at work on.
+        """Wait until every node is undone, and return the nodes that no process is working on.
 
-        Returns these as soon as it is certain which they are, and none once the roll-out has ended. What is
-        under way after so many seconds is held, with the runner that works on it.
+        Returns as soon as these are known for certain; returns none once the roll-out has ended. A node that
+        is still in progress after `seconds` counts as held, and its outcome names the runner.
         """
         deadline = self.clock() + seconds
         while True:
@@ -76,14 +76,14 @@ class Abort:
             yield _LOOK_AGAIN_SECONDS
 
     def end(self, name: str, outcome: Outcome) -> None:
-        """Note how a node has ended."""
+        """Store the outcome of a node."""
         del self.asked[name]
         self.outcomes[name] = outcome
 
     def _look(self) -> list[str] | None:
-        """Return the nodes that are left, none where the roll-out has ended; None where that is uncertain."""
+        """Return the nodes that are left, none where the roll-out has ended; None while that is uncertain."""
         nodes = {node.name: node for node in self.cluster.nodes()}
-        if self.leader:  # a node that it had begun may have been cordoned since
+        if self.leader:  # it may have cordoned a further node since
             self._ask_nodes(nodes.values())
         leases = self.cluster.leases()
         slots = {(slot.node, slot.node_uid): slot for slot in held_slots(leases)}
@@ -121,7 +121,7 @@ class Abort:
                 continue
 
     def _outcome(self, name: str, node: ClusterNode | None) -> Outcome | None:
-        """Return how a node has ended, None while it is in the middle."""
+        """Return the outcome of a node, None while it is in progress."""
         if node is None:
             return Outcome(Ending.BLOCKED, "the node has left the cluster")
         try:
@@ -147,7 +147,7 @@ class Abort:
 
 
 def _outcome_on(node: ClusterNode) -> Outcome:
-    """Return how the roll-out ended that has left its result on a node."""
+    """Return the outcome that a roll-out has left on a node."""
     result = read_result(node)
     try:
         return Outcome(Ending(str(result.get("ending"))), result.get("reason") or "")

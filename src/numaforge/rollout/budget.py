@@ -1,4 +1,4 @@
-"""How many nodes may be out of service together, and why one has to wait."""
+"""How many nodes may be out of service together, and why a node has to wait."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SHOWN = 5
 FRESH_SECONDS = 10.0
 
 CLIQUE = "nvidia.com/gpu.clique"
-"""The label of a tray, CLUSTER.CLIQUE, by feature discovery or the DRA driver; its cluster is the rack."""
+"""The tray's label, CLUSTER.CLIQUE, set by feature discovery or the DRA driver; CLUSTER is the rack."""
 
 COMPUTE_DOMAIN = "resource.nvidia.com/computeDomain"
-"""The label that NVIDIA's DRA driver gives a Node while it is part of a ComputeDomain, whose UID it has."""
+"""The label that NVIDIA's DRA driver sets while a Node is in a ComputeDomain; its value is that one's UID."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Share:
     def parse(cls, text: str | int, where: str = "max_unavailable") -> Share:
         """Read "3" or "10%".
 
-        Raises NumaforgeError for anything else, and for a budget of nothing.
+        Raises NumaforgeError for anything else, and for zero.
         """
         found = re.fullmatch(r"(\d+)(%?)", str(text).strip())
         if not found or int(found[1]) == 0 or (found[2] and int(found[1]) > 100):
@@ -50,7 +50,7 @@ class Share:
         return cls(percent=int(found[1])) if found[2] else cls(count=int(found[1]))
 
     def of(self, nodes: int) -> int:
-        """Return how many nodes of so many this is."""
+        """Return this share of `nodes`."""
         if self.count is not None:
             return self.count
         return max(1, nodes * (self.percent or 0) // 100)
@@ -63,12 +63,12 @@ class Share:
 class Budget:
     """What may be out of service at a time.
 
-    `max_unavailable` counts every node of the pool (a label selector) that is out of service, for whatever
-    reason. With `domain`, a label such as topology.kubernetes.io/zone, no more than `domains_at_once` of its
-    values are worked on together, and no more than `max_unavailable_per_domain` nodes of each; without it the
-    racks are domains, and nodes that are in none wait for no domain. Nodes of a ComputeDomain wait until it
-    has ended, unless `ends_compute_domains`. Of the control plane one node is taken at a time, whether the
-    selector selects it or not; `control_plane_outage` permits to take one without which the API is away.
+    `max_unavailable` counts every node of the pool (a label selector) that is out of service, for any reason.
+    With `domain`, a label such as topology.kubernetes.io/zone, at most `domains_at_once` of its values are in
+    progress together, and at most `max_unavailable_per_domain` nodes of each; without it, racks are the
+    domains, and a node outside any rack waits for no domain. Nodes of a ComputeDomain wait until it has
+    ended, unless `ends_compute_domains`. Control-plane nodes are taken one at a time, in the pool or not;
+    `control_plane_outage` permits taking a node without which the API is unavailable.
     """
 
     max_unavailable: Share = Share(count=1)
@@ -86,12 +86,12 @@ class Budget:
         return node.labels.get(CLIQUE, "").rpartition(".")[0]
 
     def called(self, domains: Iterable[str]) -> str:
-        """Return what failure domains are called."""
+        """Return failure domains as messages name them: LABEL=VALUES, or rack=VALUES."""
         return f"{self.domain or 'rack'}={', '.join(sorted(domains))}"
 
 
 def out_of_service(node: ClusterNode) -> bool:
-    """Say whether pods cannot count on a node now."""
+    """Whether a node is unavailable to pods now."""
     return node.unschedulable or not node.ready or node.deleting or foreign(node) is not None
 
 
@@ -99,8 +99,8 @@ def out_of_service(node: ClusterNode) -> bool:
 class Pool:
     """The nodes that share a budget.
 
-    `out` are those that are out of service, for whatever reason, `begun` those with a roll-out's record.
-    `control_plane` are the nodes of that other pool, where they were asked for.
+    `out` are those out of service, for any reason, `begun` those with a roll-out's record. `control_plane`
+    are the control plane's nodes, where requested.
     """
 
     budget: Budget
@@ -111,7 +111,7 @@ class Pool:
 
     @classmethod
     def of(cls, budget: Budget, nodes: Iterable[ClusterNode], earlier: Pool | None = None) -> Pool:
-        """Count the nodes of a pool; those that have not changed since an earlier time are as they were."""
+        """Return the pool of these nodes; a node unchanged since `earlier` keeps its state from there."""
         named = {node.name: node for node in nodes}
         old, old_out = (earlier.nodes, earlier.out) if earlier else ({}, frozenset())
         out = frozenset(
@@ -127,32 +127,32 @@ class Pool:
         return cls(budget, named, out, begun)
 
     def outside(self, node: ClusterNode) -> str | None:
-        """Say why no budget holds for a node, and none may be begun without one; None: one does."""
+        """Return why no budget covers a node, which therefore must not be begun; None where one does."""
         if node.name in self.nodes or is_control_plane(node):
             return None
         return outside_the_pool(self.budget)
 
     def domain_of(self, name: str) -> str:
-        """Return a node's failure domain, "" for one that is not of the pool."""
+        """Return a node's failure domain, "" for a node outside the pool."""
         node = self.nodes.get(name)
         return self.budget.domain_of(node) if node else ""
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """How many nodes each failure domain has."""
+        """The number of nodes by failure domain."""
         return Counter(self.budget.domain_of(node) for node in self.nodes.values())
 
     def usage(self, in_work: Iterable[str]) -> Usage:
-        """Return what is out of service, given the nodes that hold a slot each.
+        """Return what is out of service, given the nodes that hold slots.
 
-        A node with a record is in progress, whatever has become of its slot.
+        A node with a record is in progress, even if it has lost its slot.
         """
         return Usage(self, self.begun.union(in_work))
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What of a pool is out of service: the nodes in progress, and others for reasons that are not ours."""
+    """The nodes of a pool that are out of service: those in progress, and those out for other reasons."""
 
     pool: Pool
     in_work: frozenset[str]
@@ -162,7 +162,7 @@ class Usage:
         return Usage(self.pool, self.in_work | {node.name})
 
     def refusal(self, node: ClusterNode) -> str | None:
-        """Say why a node may not be taken out of service now; None: it may."""
+        """Return why a node may not be taken out of service now, None where it may."""
         if outside := self.pool.outside(node):
             return outside
         if is_control_plane(node) and (other := beside(node, self.pool.control_plane, self.in_work)):
@@ -195,7 +195,7 @@ class Usage:
         return f"{budget.called(begun)} comes first" if len(begun) >= budget.domains_at_once else None
 
     def ended_with(self, node: ClusterNode) -> str | None:
-        """Say which work on several nodes would end with this one, where that is not permitted."""
+        """Return which ComputeDomain would end with this node; None where none would, or where permitted."""
         running = node.labels.get(COMPUTE_DOMAIN)
         if running is None or self.pool.budget.ends_compute_domains:
             return None
@@ -207,11 +207,11 @@ class Usage:
 
 
 class CachedPool:
-    """The pool as this process last saw it, looked at no more often than needed.
+    """The pool as this process last saw it, listed no more often than needed.
 
-    To list thousands of nodes for each one that wants a slot would keep an API server busy. Slots are read
-    anew each time; what is a few seconds old here is what happens to nodes for other reasons. Who has taken a
-    slot looks at the pool once more: a node whose slot was deleted by hand is seen by its cordon alone.
+    Listing thousands of nodes for each node that wants a slot would keep an API server busy. Slots are read
+    every time; only changes to nodes for other reasons may be seen a few seconds late. After taking a slot, a
+    runner lists the pool again: only its cordon reveals a node whose slot was deleted by hand.
     """
 
     def __init__(self, cluster: Cluster, budget: Budget, clock: Clock) -> None:
@@ -222,9 +222,9 @@ class CachedPool:
         self._pool = Pool.of(budget, ())
 
     def pool(self, *, now: bool = False, control_plane: bool = False) -> Pool:
-        """Return the pool; with `now` as it is at this moment, and with the nodes of the `control_plane`.
+        """Return the pool; `now` lists it again, `control_plane` adds the nodes of the control plane.
 
-        Those are few, and read anew each time.
+        Control-plane nodes are few, and are read every time.
         """
         if now or self._clock() - self._seen >= FRESH_SECONDS:
             self._pool = Pool.of(self._budget, self._cluster.nodes(self._budget.pool), self._pool)
@@ -235,7 +235,7 @@ class CachedPool:
 
 
 def outside_the_pool(budget: Budget) -> str:
-    """Say that a node is of no pool, and what would be accepted."""
+    """Return the message that a node is in no pool, and what would be accepted."""
     return (
         f"its node is outside the pool {budget.pool!r} and not of the control plane: give a pool (a label "
         "selector) that selects it, or label the node so that it is selected"

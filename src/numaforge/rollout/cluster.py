@@ -1,4 +1,4 @@
-"""What a roll-out sees of a Kubernetes cluster, and the few things it does there."""
+"""What a roll-out reads from a Kubernetes cluster, and the few changes it makes there."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ENDED_PHASES = ("Succeeded", "Failed")
 
 
 class ClusterError(NumaforgeError):
-    """The cluster refuses, or cannot be asked."""
+    """The cluster refuses a request, or cannot be reached."""
 
 
 class ApiUnreachableError(ClusterError):
-    """The API server does not answer, or answers that it cannot now (5xx, 429 to a request of any kind)."""
+    """The API server does not answer, or is unavailable for now (5xx, 429 to a request of any kind)."""
 
 
 class ConflictError(ClusterError):
@@ -54,7 +54,7 @@ class Toleration:
 
 @dataclass(frozen=True)
 class LabelWrite:
-    """Who wrote a label last, as it calls itself, and when (RFC 3339, by the API server's clock)."""
+    """The field manager that wrote a label last, and when (RFC 3339, by the API server's clock)."""
 
     manager: str
     time: str
@@ -62,12 +62,12 @@ class LabelWrite:
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """A Node object. `ready` is its Ready condition's status being True; `allocatable` holds quantities.
+    """A Node object. `ready`: its Ready condition is True; `allocatable` holds quantities.
 
-    `capacity` also counts the devices that their plugin holds for unhealthy. `label_writes` says who wrote
-    labels of NVIDIA last. The three IDs say which machine its kubelet runs on, "" where the kubelet has not
-    reported it; `addresses` are those of its status, names and IP addresses, and `provider_id` is its
-    machine's ID at a cloud. `etcd_voter` is what k3s and RKE2 say of its etcd member, None where they do not.
+    `capacity` includes the devices that their plugin considers unhealthy. `label_writes` has the last writers
+    of NVIDIA's labels. `machine_id`, `boot_id` and `system_uuid` identify the machine of its kubelet, ""
+    where not reported; `addresses` are the names and IP addresses in its status, and `provider_id` is the
+    machine's ID in its cloud. `etcd_voter` is the condition EtcdIsVoter of k3s and RKE2, None without it.
     """
 
     name: str
@@ -102,11 +102,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class ClusterPod:
-    """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting` says it has a deletionTimestamp.
+    """A Pod object. `empty_dirs` names its emptyDir volumes; `deleting`: it has a deletionTimestamp.
 
-    `ready` is its Ready condition's status being True. `arguments` are the words of its containers' commands,
-    kept for static pods only. `whole_cpus` are those that its containers ask for in whole CPUs, where it is
-    Guaranteed: what a static CPU manager gives to it alone.
+    `ready`: its Ready condition is True. `arguments` are the words of its containers' commands, kept for
+    static pods only. `whole_cpus` counts the CPUs of a Guaranteed pod's containers that request whole CPUs:
+    those that a static CPU manager assigns exclusively.
     """
 
     namespace: str
@@ -136,7 +136,7 @@ class ClusterPod:
 class ControlPlaneServer:
     """An API server of the cluster, by its own address.
 
-    `ready` is what its /readyz answers, None where it could not be asked; `message` says why it is not True.
+    `ready` is its /readyz, None where that could not be reached; `message` is why it is not True.
     """
 
     address: str
@@ -150,7 +150,7 @@ class ControlPlaneServer:
 
 @dataclass(frozen=True)
 class DisruptionBudget:
-    """A PodDisruptionBudget. `selector` is a LabelSelector as the API has it; None selects no pod."""
+    """A PodDisruptionBudget. `selector` is the API's LabelSelector; None selects no pod."""
 
     namespace: str
     name: str
@@ -167,7 +167,7 @@ class DisruptionBudget:
 class Lease:
     """A Lease object. `holder` is "" where it is free; `resource_version` is "" before it exists.
 
-    `document` is the object as it was read, for the API client that is to replace it.
+    `document` is the object as read, for the API client that replaces it.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Lease:
 
 
 class Eviction(Enum):
-    """What became of a request to evict a pod."""
+    """The result of a request to evict a pod."""
 
     ACCEPTED = "accepted"
     GONE = "gone"
@@ -191,7 +191,7 @@ class Eviction(Enum):
 
 @dataclass(frozen=True)
 class EvictionAnswer:
-    """What the API server said about an eviction; `retry_after` is what it asks to wait, in seconds."""
+    """The API server's answer to an eviction; `retry_after` is its Retry-After, in seconds."""
 
     result: Eviction
     message: str = ""
@@ -202,8 +202,8 @@ class EvictionAnswer:
 class Permission:
     """A verb on a resource ("pods", or "pods/eviction"), in one namespace or in all (None).
 
-    A resource that begins with a slash is a path of the API server ("/readyz"). `name` is that of the one
-    object meant, "" for all.
+    A resource that begins with a slash is a path of the API server ("/readyz"). `name` restricts it to one
+    object, "" for all.
     """
 
     verb: str
@@ -237,36 +237,36 @@ class Cluster(Protocol):
     ) -> ClusterNode:
         """Change a node as it was read, in one request.
 
-        None removes an annotation or a label, or leaves the field.
+        None removes an annotation or a label, and leaves `unschedulable` and `labels` unchanged.
 
-        Raises ConflictError where the node is another version now, NotFoundError where it is gone.
+        Raises ConflictError where the node has changed since, NotFoundError where it is gone.
         """
 
     def lift_taint(self, node: ClusterNode, key: str) -> ClusterNode:
-        """Remove every taint of this key from a node as it was read, and leave the others as they are.
+        """Remove every taint of this key from a node as it was read, and keep the others.
 
-        Raises ConflictError where the node is another version now, NotFoundError where it is gone.
+        Raises ConflictError where the node has changed since, NotFoundError where it is gone.
         """
 
     def pods(self, node: str) -> list[ClusterPod]:
         """Return the pods that are bound to a node."""
 
     def evict(self, pod: ClusterPod, *, dry_run: bool = False) -> EvictionAnswer:
-        """Ask for the pod's eviction, this very pod (UID) only."""
+        """Request the eviction of exactly this pod (UID)."""
 
     def delete_pod(self, pod: ClusterPod) -> None:
-        """Delete this very pod (UID); one that is gone is no error."""
+        """Delete exactly this pod (UID); no error where it is gone."""
 
     def disruption_budgets(self) -> list[DisruptionBudget]:
         """Return every PodDisruptionBudget of the cluster."""
 
     def dynamic_mig(self, node: str = "") -> list[str]:
-        """Return the nodes, or this one, whose GPUs NVIDIA's DRA driver cuts as claims come (DynamicMIG)."""
+        """Return the nodes, or this one, whose GPUs NVIDIA's DRA driver partitions on claim (DynamicMIG)."""
 
     def api_servers(self) -> list[ControlPlaneServer]:
-        """Ask each API server of the cluster itself whether it is ready.
+        """Ask each API server of the cluster, at its own address, whether it is ready.
 
-        They are those that the Service kubernetes leads to; each renews its place there through its etcd.
+        These are the endpoints of the Service kubernetes; each server renews its endpoint through its etcd.
         """
 
     def leases(self) -> list[Lease]:
@@ -276,18 +276,18 @@ class Cluster(Protocol):
         """Create or replace a Lease as it was read, and renew it; raises ConflictError."""
 
     def node_heartbeat(self, node: str) -> str | None:
-        """Return the renewTime of the node's own Lease, as the API has it; None where there is none."""
+        """Return the renewTime of the node's own Lease, as the API formats it; None where there is none."""
 
     def running_config(self, node: str) -> Mapping[str, Any]:
-        """Return what the node's kubelet runs with: its /configz, through the API server (nodes/proxy)."""
+        """Return the running configuration of the node's kubelet: its /configz, by nodes/proxy."""
 
     def tell(self, node: ClusterNode, reason: str, message: str, *, warning: bool = False) -> None:
         """Record a Kubernetes Event about a node."""
 
     def may(self, permission: Permission) -> bool:
-        """Say whether this login has a permission."""
+        """Whether this login has a permission."""
 
 
 def find_lease(cluster: Cluster, name: str) -> Lease:
-    """Return one of our Leases; one that does not exist has neither version nor holder."""
+    """Return one of our Leases; without version and holder where it does not exist."""
     return next((lease for lease in cluster.leases() if lease.name == name), Lease(name))

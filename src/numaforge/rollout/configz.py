@@ -1,9 +1,9 @@
-"""What a kubelet runs with, as it says itself: asked by its own node, else through the API server.
+"""A kubelet's running configuration, its /configz: read by its own node, else through the API server.
 
-`get nodes/proxy` is no permission to read: with it a login reaches all that a kubelet serves, exec into any
-container included. A kubelet of 1.33 or later takes `nodes/configz` for its /configz as well (KEP-2862), but
-only from a client that asks it directly: the API server authorizes its own proxy as nodes/proxy. So the node
-itself asks, with the certificate by which its kubelet logs in to the API server.
+`get nodes/proxy` is more than a read permission: it gives a login all that a kubelet serves, including exec
+into any container. A kubelet of 1.33 or later also accepts `nodes/configz` for its /configz (KEP-2862), but
+only from a direct client: the API server authorizes its own proxy as nodes/proxy. So the node itself asks,
+with its kubelet's client certificate for the API server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NOT_READABLE = "neither the node nor this login may read what the kubelet runs 
 
 
 class UnreadableConfigError(HostError):
-    """A node may not read, or has no means to read, what its kubelet runs with."""
+    """A node may not, or cannot, read its kubelet's running configuration."""
 
 
 class SilentKubeletError(HostError):
@@ -59,8 +59,8 @@ OwnConfig = Callable[[], Mapping[str, Any]]
 class KubeletEndpoint:
     """Where a node's kubelet serves, and the files of its certificates.
 
-    `kubeconfig` names its client certificate, or that is `rotated`. One of the `serving` files that exist is
-    its serving certificate.
+    `kubeconfig` names its client certificate; otherwise that is `rotated`. One of the `serving` files that
+    exist is its serving certificate.
     """
 
     address: str
@@ -71,14 +71,14 @@ class KubeletEndpoint:
 
     @property
     def script(self) -> str:
-        """The script whose answer `read_answer` reads."""
+        """The script whose output `read_answer` parses."""
         probe = Path(str(configz_probe.__file__)).read_text(encoding="utf-8")
         question = json.dumps(asdict(self))
         return asking(shell.library("rollout/configz") + shell.call("ask_configz", [question], data=probe))
 
 
 def kubelet_endpoint(install: KubeletInstall | None) -> KubeletEndpoint:
-    """Return where a kubelet that is set up like this serves."""
+    """Return the endpoint of a kubelet that is installed like this."""
     flags = install.flags if install else ()
     settings = _settings(install)
     folder = flag_value(flags, "cert-dir") or _CERTIFICATES
@@ -95,7 +95,7 @@ def kubelet_endpoint(install: KubeletInstall | None) -> KubeletEndpoint:
 
 
 def _settings(install: KubeletInstall | None) -> Mapping[str, Any]:
-    """Return what the kubelet is set to run with; nothing where it could not load it."""
+    """Return the kubelet's configured settings; empty where it could not load them."""
     if install is None or install.version is None:
         return {}
     try:
@@ -105,7 +105,7 @@ def _settings(install: KubeletInstall | None) -> Mapping[str, Any]:
 
 
 def read_answer(output: Output) -> Mapping[str, Any]:
-    """Return the configuration that a kubelet has told its node.
+    """Return the configuration that a kubelet returned to its node.
 
     Raises UnreadableConfigError where the kubelet refuses, SilentKubeletError where it does not answer now.
     """
@@ -133,11 +133,11 @@ def _answer(line: str) -> Mapping[str, Any]:
 
 
 def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, Any]:
-    """Return what the node's kubelet runs with: as its node reads it, else as this login does.
+    """Return the running configuration of the node's kubelet: read by its node, else by this login.
 
-    Raises SilentKubeletError where the kubelet does not answer, which may be because the API server does not;
-    ApiUnreachableError where neither may read it now: an API server that starts permits nothing for a while,
-    and a kubelet remembers that half a minute.
+    Raises SilentKubeletError where the kubelet does not answer, possibly because the API server does not;
+    ApiUnreachableError where neither may read it now: a starting API server permits nothing for a while, and
+    a kubelet caches that for half a minute.
     """
     try:
         return own()
@@ -148,12 +148,12 @@ def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, 
     except ApiUnreachableError as unreachable:
         raise SilentKubeletError(unreachable.message) from unreachable
     except (ForbiddenError, NotFoundError) as error:
-        cluster.node(node)  # not found: the node, or only what its kubelet serves
+        cluster.node(node)  # distinguishes a missing node from a missing /configz
         raise ApiUnreachableError(f"{unreadable.message}; {error.message}", remedy=_GRANT) from error
 
 
 def why_unreadable(own: OwnConfig) -> str:
-    """Say why a node may not read what its kubelet runs with; "" where nothing speaks against it."""
+    """Return why a node may not read its kubelet's configuration; "" where it may, or got no answer."""
     try:
         own()
     except SilentKubeletError:
@@ -164,15 +164,15 @@ def why_unreadable(own: OwnConfig) -> str:
 
 
 def require_readable(cluster: Cluster, node: str, own: OwnConfig) -> None:
-    """Refuse a node whose proof could not be had, before it is drained; raises ClusterError."""
+    """Refuse a node that could not be proved, before it is drained; raises ClusterError."""
     if reason := why_unreadable(own):
         refuse_unreadable(cluster, {node: reason})
 
 
 def refuse_unreadable(cluster: Cluster, unreadable: Mapping[str, str]) -> None:
-    """Refuse hosts that may not read what their kubelets run with, unless this login may.
+    """Refuse hosts that may not read their kubelets' running configuration, unless this login may.
 
-    `unreadable` says why, by host. Raises ClusterError with what to grant.
+    `unreadable` has the reason by host. Raises ClusterError that names the permission to grant.
     """
     if refused := not_readable(cluster, unreadable):
         lines = "".join(f"\n  {host}: {reason}" for host, reason in sorted(refused.items()))
@@ -180,10 +180,10 @@ def refuse_unreadable(cluster: Cluster, unreadable: Mapping[str, str]) -> None:
 
 
 def not_readable(cluster: Cluster, unreadable: Mapping[str, str]) -> dict[str, str]:
-    """Return those of the hosts whose kubelets cannot be proved: neither they nor this login may read it."""
+    """Return the hosts whose kubelets cannot be proved: neither host nor login may read the configuration."""
     return dict(unreadable) if unreadable and not cluster.may(NODES_PROXY) else {}
 
 
 def unreadable_refusal(reason: str) -> str:
-    """Return what is reported of one such host."""
+    """Return the message for one such host."""
     return f"{_NOT_READABLE}: {reason}; {_GRANT}"

@@ -1,6 +1,6 @@
-"""Ask a node's own kubelet for its /configz, as the node; sent to hosts, where Python 3.7 is enough.
+"""Ask a node's own kubelet for its /configz, as the node; runs on hosts, with Python 3.7 or later.
 
-http.client, pathlib and typing would double the time that Python takes, on a node that starts its pods then.
+http.client, pathlib and typing would double Python's run time, on a node that is starting its pods.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE---
 def answer(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return `status` and `body` of the kubelet's answer, or why there is none: `unreadable` or `silent`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # Its serving certificate names the node, not loopback, and often only the kubelet has signed it. So it
-    # is compared with the file that the kubelet serves it from.
+    # The serving certificate names the node, not loopback, and is often self-signed by the kubelet. So it is
+    # compared with the kubelet's file.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
@@ -46,7 +46,7 @@ def answer(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _get(connection: ssl.SSLSocket) -> dict[str, Any]:
-    """Return what is answered in HTTP/1.0: the whole until the end of the connection, in one piece."""
+    """Return the answer over HTTP/1.0, which ends with the connection and is never chunked."""
     connection.sendall(b"GET /configz HTTP/1.0\r\n\r\n")
     with connection.makefile("rb") as stream:
         head, _, body = stream.read().partition(b"\r\n\r\n")
@@ -57,7 +57,7 @@ def _get(connection: ssl.SSLSocket) -> dict[str, Any]:
 
 
 def _login(question: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the files of the kubelet's client certificate and key: those that its kubeconfig names."""
+    """Return the files of the kubelet's client certificate and key, as named by its kubeconfig or rotated."""
     kubeconfig = question["kubeconfig"]
     text = _text(kubeconfig)
     certificate, key = _value_of(text, "client-certificate"), _value_of(text, "client-key")
@@ -78,7 +78,7 @@ def _value_of(kubeconfig: str, key: str) -> str:
 
 
 def _certificate(path: str) -> bytes:
-    """Return the first certificate in a file; the others of its chain follow, and its key may."""
+    """Return the first certificate in a file; the rest of its chain, and perhaps its key, follow it."""
     found = _CERTIFICATE.search(_text(path))
     if found is None:
         raise ValueError(f"{path} holds no certificate")

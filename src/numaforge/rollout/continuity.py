@@ -1,4 +1,4 @@
-"""Whether a kubelet has run without a break, but for one reboot of its node."""
+"""Whether a kubelet has run without a break, except for one reboot of its node."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from numaforge.maintenance.transaction import Process
 from numaforge.rollout.mismatch import Mismatch
 
-_STOPPED_SECONDS = 10.0  # `systemctl stop kubelet; reboot` is a reboot, too
+_STOPPED_SECONDS = 10.0  # so that `systemctl stop kubelet; reboot` counts as a reboot
 _KUBELET = "the kubelet"
 
 
 @dataclass(frozen=True)
 class Continuity:
-    """What counts of a kubelet that was observed so far.
+    """What has been observed of a kubelet so far.
 
-    `process` is None until one has been seen in the boot `boot_id`. `reboots` counts those that were seen,
+    `process` is None until one has been seen in the boot `boot_id`. `reboots` counts the reboots seen,
     `stopped_at` is when the kubelet was first seen stopped, in the caller's seconds. Until it `came_up` in a
-    new boot, it may end and be restarted, as it is while its container runtime does not answer yet.
+    new boot, it may exit and be restarted, as happens while its container runtime does not answer yet.
     """
 
     boot_id: str | None = None
@@ -27,14 +27,14 @@ class Continuity:
     came_up: bool = True
 
     def worked(self) -> Continuity:
-        """Return what counts once the process has been seen to work."""
+        """Return this state once the process has been seen to work."""
         return replace(self, came_up=True)
 
     def observe(self, now: Process, at: float, *, settled: bool = True, reported: bool = True) -> Observation:
-        """Return what follows from the kubelet as it is `now`.
+        """Return what the kubelet's process `now` shows.
 
-        While the node is not `settled`, its kubelet may restart and the node reboot. One that has `reported`
-        the boot to the cluster came up in it.
+        While the node is not `settled`, its kubelet may restart and the node reboot. A kubelet that has
+        `reported` the boot to the cluster came up in it.
         """
         if now.going_down:
             return Observation(replace(self, stopped_at=None), no_answer="the node is going down")
@@ -84,10 +84,10 @@ class Continuity:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one look at a kubelet has shown; `after` is what counts from now on.
+    """What one look at a kubelet has shown; `after` is the state from now on.
 
-    `no_answer` says why the look shows nothing. `booted`: the node runs in a boot that was not seen before.
-    `begins`: from now on another process counts. `wrong` is what is amiss, for good where it is `final`.
+    `no_answer` is why the look shows nothing. `booted`: the node runs in a boot not seen before. `begins`:
+    another process counts from now on. `wrong` is what is wrong, for good where it is `final`.
     """
 
     after: Continuity

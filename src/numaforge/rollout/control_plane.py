@@ -1,9 +1,9 @@
-"""The control plane: a pool of its own, of which one node at a time is taken, while it is healthy without it.
+"""The control plane: a separate pool, taken one node at a time, while the rest of it is healthy.
 
-A node is of it by its labels: `node-role.kubernetes.io/control-plane`, or `master`, has an API server, and
-`etcd` a member of etcd (k3s, RKE2). No kubelet can give itself these labels. Where etcd has its members
-follows from the static pods (kubeadm, RKE2, OpenShift), from the condition EtcdIsVoter (k3s, RKE2), else from
-the endpoints that the API servers were started with.
+Its nodes are known by their labels: `node-role.kubernetes.io/control-plane`, or `master`, means an API
+server, and `etcd` a member of etcd (k3s, RKE2). No kubelet can give itself these labels. The nodes of etcd's
+members are known from the static pods (kubeadm, RKE2, OpenShift), from the condition EtcdIsVoter (k3s, RKE2),
+else from the etcd endpoints in the API servers' arguments.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.
 ETCD = "node-role.kubernetes.io/etcd"
 ROLES = (*CONTROL_PLANE, ETCD)
 PERMIT = "control_plane_outage"
-"""The setting that permits to take out what the control plane cannot do without."""
+"""The setting that permits taking a node that the control plane needs."""
 _API_POD = re.compile(r"kube-apiserver(-|$)")
 _ETCD_POD = re.compile(r"etcd(-|$)")
 _ETCD_SERVERS = "--etcd-servers="
 
 
 def is_control_plane(node: ClusterNode) -> bool:
-    """Say whether a node is of the control plane, by its labels."""
+    """Whether a node belongs to the control plane, by its labels."""
     return any(role in node.labels for role in ROLES)
 
 
@@ -40,9 +40,9 @@ def control_plane_nodes(cluster: Cluster) -> dict[str, ClusterNode]:
 
 
 def beside(node: ClusterNode, nodes: Mapping[str, ClusterNode], in_work: Collection[str]) -> str | None:
-    """Say why a node of the control plane has to wait for another one; None: all others are in service.
+    """Return why a control-plane node has to wait for another one, None where all others are in service.
 
-    `nodes` are those of the control plane, `in_work` those that hold a slot.
+    `nodes` are the control plane's nodes, `in_work` the names of nodes that hold a slot.
     """
     if node.name not in nodes:
         return "the control plane is not known yet"
@@ -67,9 +67,9 @@ def _out_of_service(node: ClusterNode, in_work: bool) -> str | None:
 
 
 def not_healthy(cluster: Cluster, *, but: str = "") -> str | None:
-    """Ask each API server and look at each member of etcd; say what is not known to be healthy, if anything.
+    """Return what in the control plane is not known to be healthy: API servers and etcd; None for nothing.
 
-    What troubles the node `but` does not count.
+    Troubles of the node `but` do not count.
     """
     troubles = ControlPlane.look(cluster).troubles(cluster.api_servers())
     lines = [trouble.what for trouble in troubles if trouble.node != but]
@@ -77,13 +77,13 @@ def not_healthy(cluster: Cluster, *, but: str = "") -> str | None:
 
 
 def refused_outage(control_plane: ControlPlane, name: str) -> str | None:
-    """Say why a node that the control plane cannot do without is not taken, and what permits it."""
+    """Return why a node that the control plane needs is not taken, and what permits it; None: not needed."""
     outage = control_plane.outage(name)
     return f"{outage} (permit: {PERMIT})" if outage else None
 
 
 def unlabelled(node: ClusterNode, pods: Iterable[ClusterPod]) -> str | None:
-    """Say why a node that runs a part of the control plane does not count as one of its nodes, if so."""
+    """Return why a node that runs a part of the control plane does not count as one of its nodes, if so."""
     if is_control_plane(node):
         return None
     part = next((pod for pod in pods if _is_static(pod, _API_POD) or _is_static(pod, _ETCD_POD)), None)
@@ -97,7 +97,7 @@ def unlabelled(node: ClusterNode, pods: Iterable[ClusterPod]) -> str | None:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something of the control plane that is not known to be healthy, and its node ("" for none known)."""
+    """A part of the control plane that is not known to be healthy, and its node ("" where unknown)."""
 
     node: str
     what: str
@@ -112,7 +112,7 @@ class ControlPlane:
 
     @classmethod
     def look(cls, cluster: Cluster) -> ControlPlane:
-        """Ask the cluster for it."""
+        """Read it from the cluster."""
         nodes = control_plane_nodes(cluster)
         parts = {
             name: tuple(
@@ -123,7 +123,7 @@ class ControlPlane:
         return cls(nodes, parts)
 
     def outage(self, name: str) -> str | None:
-        """Say what is away while a node is out of service; None where the others go on without it."""
+        """Return what is unavailable while a node is out of service, None where the others suffice."""
         if self.api_nodes == {name}:
             return (
                 f"it runs the cluster's only API server: the API is away while {name} restarts, and nothing "
@@ -143,7 +143,7 @@ class ControlPlane:
         )
 
     def troubles(self, servers: Iterable[ControlPlaneServer]) -> tuple[Trouble, ...]:
-        """Return what is not known to be healthy; `servers` are the API servers, as they answered."""
+        """Return what is not known to be healthy; `servers` are the API servers with their answers."""
         listed = tuple(servers)
         found = [] if self._all_answer(listed) else [*self._api_troubles(listed)]
         for name, node in self.nodes.items():
@@ -165,7 +165,7 @@ class ControlPlane:
 
     @cached_property
     def etcd_nodes(self) -> frozenset[str]:
-        """The nodes that have a member of etcd; none where all of it is elsewhere."""
+        """The nodes with a member of etcd; none where etcd runs entirely elsewhere."""
         shown = frozenset(
             name
             for name, node in self.nodes.items()
@@ -177,7 +177,7 @@ class ControlPlane:
 
     @cached_property
     def hidden_etcd(self) -> frozenset[str]:
-        """The nodes with a member of etcd that no pod and no condition speaks for."""
+        """The nodes with a member of etcd whose health no pod and no condition shows."""
         shown = {
             name
             for name, node in self.nodes.items()
@@ -187,7 +187,7 @@ class ControlPlane:
 
     @cached_property
     def _etcd_beside(self) -> frozenset[str]:
-        """The nodes that the API servers' etcd endpoints lead to, where each asks several of them."""
+        """The nodes at the etcd endpoints of the API servers, other than an API server's own node."""
         return frozenset(
             name
             for name, node in self.nodes.items()
@@ -196,7 +196,7 @@ class ControlPlane:
 
     @cached_property
     def _etcd_servers(self) -> frozenset[str]:
-        """The hosts of etcd that API servers were started with, but for those that mean their own node."""
+        """The hosts in the API servers' --etcd-servers, without loopback."""
         return frozenset(
             host
             for pods in self.pods.values()
@@ -208,7 +208,7 @@ class ControlPlane:
         )
 
     def _all_answer(self, servers: tuple[ControlPlaneServer, ...]) -> bool:
-        """Say whether as many API servers are ready as there are nodes with one, at whatever addresses."""
+        """Whether all API servers are ready, and at least as many as nodes with one, at any addresses."""
         return len(servers) >= len(self.api_nodes) and all(server.ready for server in servers)
 
     def _api_troubles(self, servers: tuple[ControlPlaneServer, ...]) -> Iterator[Trouble]:
@@ -220,10 +220,10 @@ class ControlPlane:
                 yield Trouble("", f"the API server {server}, on no known node, {_silence(server)}")
 
     def _api_trouble(self, name: str, servers: tuple[ControlPlaneServer, ...]) -> str | None:
-        """Say why the API server of a node is not known to be ready.
+        """Return why the API server of a node is not known to be ready, None where it is.
 
-        The kubelet beside it asks its /readyz all the time: where it cannot be asked from here, or has
-        another address than the node, its static pod's readiness speaks for it.
+        Its kubelet keeps probing its /readyz: where it cannot be reached from here, or has another address
+        than the node, its static pod's readiness counts.
         """
         own = next((server for server in servers if server.address in self.nodes[name].addresses), None)
         if own is not None and own.ready is not None:
