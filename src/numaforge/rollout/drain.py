@@ -1,7 +1,7 @@
-"""Empty a cordoned node: look at the world again on every pass, until no pod that has to go is left.
+"""Drain a cordoned node: list its pods again on every pass, until no pod is left that has to go.
 
-Done is when the pods are gone, not when their evictions were accepted. What does not terminate is a result
-with a name and a cause, never an endless wait, and never a reason to ignore a PodDisruptionBudget.
+A drain is done when the pods are gone, not when their evictions are accepted. A pod that does not terminate
+is reported with its name and cause: never an endless wait, never a reason to ignore a PodDisruptionBudget.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FIRST_RETRY_SECONDS = 5.0
 _LAST_RETRY_SECONDS = 30.0
 _MARGIN_SECONDS = 60.0
 _GENERATIONS = 3
-"""A pod whose successors have come back to the cordoned node so often comes back for ever."""
+"""After this many successors on the cordoned node, a pod is considered to come back for ever."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DrainSettings:
 
 @dataclass(frozen=True)
 class Blocker:
-    """What keeps a node from being empty: the pod ("namespace/name") and the cause."""
+    """A pod ("namespace/name") that keeps a node from being empty, and the cause."""
 
     pod: str
     cause: str
@@ -60,9 +60,9 @@ class Blocker:
 
 @dataclass(frozen=True)
 class SortedPods:
-    """The pods of a node by what is to happen to them; pods that may stay are in none of the lists.
+    """The pods of a node by the action they need; pods that may stay are in none of the lists.
 
-    `forbidden` are those that a setting would have to permit to be evicted.
+    `forbidden` are pods whose eviction needs a setting that permits it.
     """
 
     evict: tuple[ClusterPod, ...]
@@ -72,12 +72,12 @@ class SortedPods:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left that has to go."""
+        """Whether no pod is left that has to go."""
         return not (self.evict or self.delete or self.wait or self.forbidden)
 
 
 def sort_pods(pods: Iterable[ClusterPod], settings: DrainSettings) -> SortedPods:
-    """Decide what is to happen to each pod of a node."""
+    """Return the pods of a node by the action they need."""
     evict: list[ClusterPod] = []
     delete: list[ClusterPod] = []
     wait: list[ClusterPod] = []
@@ -104,13 +104,13 @@ def sort_pods(pods: Iterable[ClusterPod], settings: DrainSettings) -> SortedPods
 
 
 def _stays(pod: ClusterPod) -> bool:
-    """Static pods are the kubelet's own; a DaemonSet's pods would only come back."""
+    """Whether a pod may stay: static pods are the kubelet's own, a DaemonSet's would only come back."""
     finished = pod.phase in ENDED_PHASES
     return pod.mirror or (pod.owner is not None and pod.owner.kind == "DaemonSet" and not finished)
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Say whether a LabelSelector selects these labels; an empty one selects everything, None nothing."""
+    """Whether a LabelSelector selects these labels; an empty one selects everything, None nothing."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -160,10 +160,10 @@ def drain(
     dice: random.Random,
     patience: Patience,
 ) -> Steps[tuple[Blocker, ...]]:
-    """Drain a cordoned node; return what is still in the way when time is up, () when it is empty.
+    """Drain a cordoned node; return the blockers left when time is up, () when it is empty.
 
-    `check` is called on every pass and raises when the node is not to be drained any more. The time for which
-    the API server is unreachable does not count. Raises ApiUnreachableError where that takes too long.
+    `check` is called on every pass and raises when the drain must stop. Time while the API server is
+    unreachable does not count. Raises ApiUnreachableError where that takes too long.
     """
     attempts = _Attempts()
     begun = clock()
@@ -199,7 +199,7 @@ def drain(
 
 
 def _comes_back(pods: Sequence[ClusterPod], attempts: _Attempts) -> list[Blocker]:
-    """Return the pods whose predecessors have come back to this node too often."""
+    """Return the pods that were re-created on this node too often."""
     if attempts.at_first is None:
         attempts.at_first = {pod.uid: pod.owner.uid for pod in pods if pod.owner is not None}
     hopeless = []

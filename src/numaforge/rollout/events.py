@@ -1,6 +1,6 @@
-"""What a run under pyinfra tells the program that started it: JSON lines in a file, one for each event.
+"""Events from a run under pyinfra to the program that started it: a file with one JSON line per event.
 
-A file and no pipe: a run continues when its reader has ended.
+A file rather than a pipe, so that a run continues when its reader has ended.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 EVENTS = "NUMAFORGE_EVENTS"
 """The environment variable that names the file."""
 PROCESSES = "NUMAFORGE_PROCESSES"
-"""The environment variable that says how many processes a run may divide its hosts between; 1 if not set."""
+"""The environment variable with the number of processes that may share a run's hosts; 1 if not set."""
 
 
 def heard() -> bool:
-    """Say whether `numaforge rollout` has started this run."""
+    """Whether `numaforge rollout` has started this run."""
     return bool(os.environ.get(EVENTS))
 
 
 def record(kind: str, host: str, **fields: Any) -> None:
-    """Append an event, where the run was given a file for them."""
+    """Append an event, where the run has a file for events."""
     path = os.environ.get(EVENTS)
     if path:
         append(Path(path), {"kind": kind, "host": host, **fields})
@@ -48,7 +48,7 @@ class Reader:
         self._offset = 0
 
     def new(self) -> list[dict[str, Any]]:
-        """Return the new events; a line that is still being written comes next time."""
+        """Return the new events; a line that is still being written is left for the next call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)

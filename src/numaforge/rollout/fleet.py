@@ -1,8 +1,8 @@
 """Roll out over many hosts: in a fixed order, within a budget, canaries first, and no further than is safe.
 
-The fleet decides which is next. A node that is drained then takes its own slot, so that other roll-outs in
-the same cluster at the same time, with this program or a shard of the same inventory, share the budget. What
-is changed without a drain takes none: of those, no more change together than the same budget has room for.
+The fleet decides which host is next. A node that is drained then takes its own slot, so that concurrent
+roll-outs in the same cluster, of this program or of a shard of the same inventory, share the budget. A host
+that is changed without a drain takes no slot: at most as many change together as the budget allows.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _GOOD = (Ending.DONE, Ending.UNCHANGED)
 
 @dataclass(frozen=True)
 class Member:
-    """A host of the inventory that changes, and its Node; None where it is none of the cluster.
+    """A host of the inventory that changes, and its Node; None where it is no Node of the cluster.
 
-    `drains` says whether its pods have to leave, `unfinished` whether an earlier change of it has not ended,
-    `control_plane` whether its Node is of the control plane.
+    `drains`: its pods have to leave; `unfinished`: an earlier change has not ended; `control_plane`: its Node
+    belongs to the control plane.
     """
 
     host: str
@@ -55,7 +55,7 @@ class Member:
 
     @property
     def stage(self) -> Stage:
-        """The stage to which it belongs."""
+        """The stage of this host."""
         if self.node is None:
             return Stage.OUTSIDE
         if self.control_plane:
@@ -64,12 +64,12 @@ class Member:
 
     @property
     def is_drained(self) -> bool:
-        """Whether its pods leave it."""
+        """Whether it is a Node that is drained."""
         return self.node is not None and self.drains
 
     @property
     def name(self) -> str:
-        """What it is called where nodes are named."""
+        """The Node's name, or the host's where there is no Node."""
         return self.node or self.host
 
 
@@ -77,11 +77,10 @@ class Member:
 class FleetSettings:
     """How to go through a fleet.
 
-    `canaries` hosts of each stage go first (the first ones in order, or those of it that are named); after
-    them, after each failure domain and after each node of the control plane nothing new is begun for
-    `soak_seconds`. Nothing new is begun any more once more than `max_failures` hosts were rolled back or
-    held, or more than `max_blocked` (None: any number) blocked or refused, or when the budget has had no room
-    for any for `slot_seconds`.
+    `canaries` hosts of each stage go first (the first in order, or the named ones); after them, after each
+    failure domain and after each control-plane node, nothing new begins for `soak_seconds`. The fleet stops
+    once more than `max_failures` hosts are rolled back or held, or more than `max_blocked` (None: any number)
+    are blocked or refused, or when the budget has had no room for `slot_seconds`.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -94,7 +93,7 @@ class FleetSettings:
 
 
 class Running(Protocol):
-    """A node's roll-out under way."""
+    """A host's roll-out in progress."""
 
     def outcome(self) -> Outcome | None:
         """Return how it ended, None while it is in progress."""
@@ -105,12 +104,12 @@ Launch = Callable[[Member], Running]
 
 @dataclass(frozen=True)
 class FleetReport:
-    """How a roll-out ended: the outcome of each host that was begun, the reason for each that was not.
+    """The result of a roll-out: the outcome of each host that was begun, the reason for each that was not.
 
-    `under_way` are hosts that were begun and have not ended, and why nothing waits for them any more.
-    `unreachable` did not answer when they were asked what they need, `refused` cannot be changed as they are;
-    neither was begun. `as_planned` need no change, and no run was begun on them. `undrained` are those of
-    `outcomes` and `under_way` whose pods stay.
+    `under_way` are hosts still in progress, and why the fleet no longer waits for them. `unreachable` did not
+    answer the survey, `refused` cannot be changed as they are; neither was begun. `as_planned` need no
+    change, and no run was started for them. `undrained` are those of `outcomes` and `under_way` whose pods
+    stay.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -130,13 +129,13 @@ class FleetReport:
 
     @property
     def without_restart(self) -> tuple[str, ...]:
-        """The hosts that are as planned without a drain, whether they were changed or were so before."""
+        """The hosts that are as planned without a drain, whether changed or not."""
         changed = (host for host in self.outcomes if host in self.undrained and host not in self.failed)
         return (*changed, *self.as_planned)
 
     @property
     def exit_code(self) -> ExitCode:
-        """The gravest: held (or left in progress), rolled back, blocked (or not begun), unreachable, done."""
+        """The gravest of: held (or in progress), rolled back, blocked (or not begun), unreachable, done."""
         if self.under_way:
             return ExitCode.HELD
         endings = {outcome.ending for outcome in self.outcomes.values()}
@@ -157,9 +156,9 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 class Fleet:
     """The roll-out of a fleet; `lead` is None where no other process could run it.
 
-    `tell` hears why nothing new is begun. `shards` says which part of a roll-out this is, None where it is
-    the whole. The nodes' own roll-outs share `cached_pool`. `outside` is how many hosts of the inventory are
-    no Node, whether they change or not (None: those that change), `refused` how many were refused before.
+    `tell` receives the reason why nothing new begins. `shards` is this part of a sharded roll-out, None where
+    it is the whole. The nodes' own roll-outs share `cached_pool`. `outside` counts the inventory's hosts that
+    are no Node, changed or not (None: only those that change), `refused` the hosts refused beforehand.
     """
 
     cluster: Cluster
@@ -203,7 +202,7 @@ class Fleet:
         self._cached_pool = self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock)
 
     def stop(self, reason: str) -> None:
-        """Begin nothing new; what has begun continues to its end."""
+        """Begin nothing new; hosts in progress continue to their end."""
         self.stopped = self.stopped or reason
 
     def run(self) -> Steps[FleetReport]:
@@ -223,14 +222,14 @@ class Fleet:
                     self._begin_some()
             except ApiUnreachableError as unreachable:
                 self._wait_for(unreachable.message)
-            except NumaforgeError as error:  # those that have begun continue, and meet it themselves
+            except NumaforgeError as error:  # hosts in progress continue, and handle it themselves
                 self.stop(str(error))
             if not self.running and (self.stopped or not self.waiting):
                 return self.report()
             yield _TICK_SECONDS
 
     def report(self) -> FleetReport:
-        """Return how far it is."""
+        """Return the report as of now."""
         reason = self.stopped or self.waits_for
         undrained = (host for host, member in self._member_of.items() if not member.is_drained)
         return FleetReport(
@@ -274,7 +273,7 @@ class Fleet:
             self._judge(host, outcome.ending)
 
     def _soak(self, host: str, ending: Ending) -> float:
-        """Return for how long to watch before anything new is begun."""
+        """Return how many seconds to wait before anything new begins."""
         domain, stage = self._domain_of[host], self._member_of[host].stage
         self._in_domain[domain] -= 1
         if stage is Stage.CONTROL_PLANE:
@@ -288,7 +287,7 @@ class Fleet:
         return 0.0 if more else self.settings.soak_seconds
 
     def _judge(self, host: str, ending: Ending) -> None:
-        """Decide what an ending means for those that have not begun."""
+        """Stop the fleet where this ending exceeds a limit."""
         self._count[ending] += 1
         if self._failed > self.settings.max_failures:
             self.stop(f"{host} is {ending}, and no more than {self.settings.max_failures} may fail")
@@ -309,7 +308,7 @@ class Fleet:
         return self._count[Ending.BLOCKED] + self.refused
 
     def _tell_shards(self) -> None:
-        """Say on the Lease how far this shard is."""
+        """Write this shard's progress to its Lease."""
         if self.shards is None or self.lead is None:
             return
         left = Counter(self._member_of[host].stage for host in (*self.waiting, *self.running))
@@ -321,7 +320,7 @@ class Fleet:
         self.lead.note({FAR: far.document()})
 
     def _may_begin(self, stage: Stage, shards: Shards, others: Mapping[int, ShardProgress]) -> bool:
-        """Say whether this shard may begin a host now, by what the others say; stop where they failed."""
+        """Whether this shard may begin a host now, given the others' progress; stop where too many failed."""
         failed = self._failed + sum(far.failed for far in others.values())
         blocked = self._blocked + sum(far.blocked + far.refused for far in others.values())
         if failed > self.settings.max_failures:
@@ -335,7 +334,7 @@ class Fleet:
             self.stop(f"{blocked} nodes of all shards are blocked, and no more than {limit} may be")
             return False
         if early := shards.earlier_stage(stage, others):
-            if others != self._others_were:  # they go on: to wait for them is not to wait in vain
+            if others != self._others_were:  # the other shards make progress: slot_seconds starts again
                 self._others_were, self._last_begun = others, self.clock()
             self._wait_for(early)
             return False
@@ -347,12 +346,12 @@ class Fleet:
         return True
 
     def _begin_some(self) -> None:
-        """Begin as many hosts as there is room for, when it is time to look."""
+        """Begin as many hosts as there is room for, when the next look is due."""
         if self.clock() < max(self._look_at, self._soak_until):
             return
         stage = next(iter(self.waiting.values())).stage
         if any(self._member_of[host].stage.turn < stage.turn for host in self.running):
-            return  # the stage begins when those before it have ended
+            return  # a stage begins when the earlier ones have ended
         self._look_at = self.clock() + _LOOK_SECONDS
         pool = self._cached_pool.pool(control_plane=stage is Stage.CONTROL_PLANE)
         nodes = {**pool.control_plane, **pool.nodes}
@@ -378,7 +377,7 @@ class Fleet:
         for queue in self._queues(Stage.DRAINED, nodes).values():
             for member in queue:
                 node = nodes.get(member.name)
-                if node is None:  # not of the pool, or unknown: its own roll-out says which
+                if node is None:  # outside the pool, or unknown: its own roll-out reports which
                     self._start(member, None)
                     continue
                 reason = usage.refusal(node)
@@ -387,19 +386,19 @@ class Fleet:
                     usage = usage.taking(node)
                     continue
                 self._wait_for(reason)
-                if reason != usage.ended_with(node):  # what holds this one alone does not hold the next
+                if reason != usage.ended_with(node):  # this node's own reason does not hold the next
                     break
 
     def _begin_one(
         self, usage: Usage, nodes: Mapping[str, ClusterNode], others: Mapping[int, ShardProgress]
     ) -> None:
-        """Begin the next node of the control plane; its own roll-out waits until all of that is healthy."""
+        """Begin the next control-plane node; its own roll-out waits until the control plane is healthy."""
         member = next(iter(self.waiting.values()))
         node = nodes.get(member.name)
         reason = usage.refusal(node) if node else None
         if self.shards and not self.shards.part_of(1, Stage.CONTROL_PLANE, others):
             reason = "one node of the control plane at a time, and an earlier shard has some left"
-            if others != self._others_were:  # they go on: to wait for them is not to wait in vain
+            if others != self._others_were:  # the other shards make progress: slot_seconds starts again
                 self._others_were, self._last_begun = others, self.clock()
         if reason is not None or self.running:
             self._wait_for(reason or "one node of the control plane at a time")
@@ -438,7 +437,7 @@ class Fleet:
         return [host for host in self.running if self._member_of[host].stage is stage]
 
     def _queues(self, stage: Stage, nodes: Mapping[str, ClusterNode]) -> dict[str, list[Member]]:
-        """Return which of a stage may be next, by failure domain; canaries first, and none beside them."""
+        """Return the members of a stage that may be next, by failure domain; first the canaries alone."""
         members = [member for member in self.waiting.values() if member.stage is stage]
         if self._canaries_left[stage]:
             return {"": members[: max(0, self._canaries_left[stage] - len(self._running_in(stage)))]}
@@ -451,7 +450,7 @@ class Fleet:
         return dict(sorted(queues.items(), key=lambda item: natural(item[0])))
 
     def _lost(self, nodes: Mapping[str, ClusterNode]) -> str | None:
-        """Return a host that was changed and has stopped being Ready since."""
+        """Return a changed host that is no longer Ready."""
         return next(
             (
                 host

@@ -1,7 +1,7 @@
-"""Runs of pyinfra that do not pay for its start: half a second of CPU and 50 MiB each, for what it imports.
+"""Runs of pyinfra without the cost of its imports: half a second of CPU and 50 MiB each.
 
-A process that has imported what a run needs, and has done nothing else, forks for every run. It does what it
-is asked to, one request after another, and ends when the process that asks it has ended; its runs continue.
+A process that has imported what a run needs, and has done nothing else, forks for every run. It serves one
+request after another, and ends when its client has ended; its runs continue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from numaforge.errors import NumaforgeError
 
 PROGRAM = "numaforge.pyinfra_forks"
-"""By its name: what imports pyinfra is no part of what asks it."""
+"""A module name rather than an import, so that the client does not import pyinfra."""
 _GONE = "the process that starts runs of pyinfra has ended"
 _REMEDY = (
     "what has begun goes on by itself; `numaforge rollout resume` waits for it, and changes the other nodes"
@@ -32,39 +32,39 @@ _REMEDY = (
 
 @dataclass
 class Fork:
-    """A process that was forked; `returncode` is None until a `poll` has found that it has ended."""
+    """A forked process; `returncode` is None until a `poll` has found that it has ended."""
 
     pid: int
     forks: Forks
     returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return how it ended, as `subprocess.Popen` has it; None while it has not.
+        """Return its exit code, as `subprocess.Popen` does; None while it runs.
 
-        Raises NumaforgeError where the process that forks is gone: nothing is known of a run then.
+        Raises NumaforgeError where the forking process is gone: the run's state is then unknown.
         """
         if self.returncode is None:
             self.returncode = self.forks.ask({"poll": self.pid})
         return self.returncode
 
     def kill(self) -> None:
-        """End it at once, where it has not ended."""
+        """Kill it, unless it has ended."""
         if self.returncode is None:
             self.forks.ask({"kill": self.pid})
 
 
 class Forks:
-    """The process that forks; `module` is the program that it runs, which calls `serve`."""
+    """The forking process; `module` is the program that it runs, which calls `serve`."""
 
     def __init__(self, module: str) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module],
-                env={**os.environ, "PYINFRA_PROGRESS": "off"},  # pyinfra looks at it when it is imported
+                env={**os.environ, "PYINFRA_PROGRESS": "off"},  # read by pyinfra on import
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt from the terminal is for the one that asks
+                start_new_session=True,  # an interrupt from the terminal is for the client only
             )
         with ours:
             self._end = ours.makefile("rw", encoding="utf-8")
@@ -72,20 +72,20 @@ class Forks:
 
     @property
     def pid(self) -> int:
-        """The process itself."""
+        """The process ID."""
         return self._process.pid
 
     @property
     def is_there(self) -> bool:
-        """Say whether it can be asked."""
+        """Whether the forking process is still running."""
         return self._process.poll() is None
 
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path
     ) -> Fork:
-        """Run in a folder, with what is said appended to a log. The run continues when this process ends.
+        """Start a run in a folder, its output appended to a log. The run continues when this process ends.
 
-        Raises OSError where no process can be had.
+        Raises OSError where no process can be created.
         """
         answer = self.ask(
             {
@@ -100,7 +100,7 @@ class Forks:
         return Fork(answer, self)
 
     def close(self) -> None:
-        """Have it end; its runs continue."""
+        """End the forking process; its runs continue."""
         self._end.close()
         self._process.wait()
 
@@ -119,7 +119,7 @@ class Forks:
 
 
 def forks() -> Forks:
-    """Return the process that forks for this one."""
+    """Return this process's forking process."""
     if not _forks().is_there:
         _forks.cache_clear()
     return _forks()
@@ -134,15 +134,15 @@ def _forks() -> Forks:
 
 
 def serve(run: Callable[[], int]) -> None:
-    """Answer each line of stdin, until there are no more.
+    """Answer each line of stdin, until its end.
 
-    A run is answered with the number of its process, `poll` with how that ended, null while it has not.
+    The answer to a run is its process ID, to `poll` its exit code, null while it runs.
     """
     from gevent import monkey  # type: ignore[import-untyped]
 
-    fork, waitpid = monkey.get_original("os", ["fork", "waitpid"])  # gevent's own would begin an event loop
+    fork, waitpid = monkey.get_original("os", ["fork", "waitpid"])  # gevent's own would start an event loop
     gc.collect()
-    gc.freeze()  # what is here now is shared with every run, as long as no collection touches it
+    gc.freeze()  # this memory stays shared with every run while no collection touches it
 
     def answer(request: Mapping[str, Any]) -> int | str | None:
         if "poll" in request:
@@ -164,7 +164,7 @@ def serve(run: Callable[[], int]) -> None:
 
 
 def become(run: Callable[[], int], request: Mapping[str, Any]) -> NoReturn:
-    """Be the run that is asked for: with its arguments, environment, folder and output, and no terminal."""
+    """Become the requested run: with its arguments, environment, folder and output, and no terminal."""
     os.setsid()
     output = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -26,13 +26,12 @@ NOTHING_SEEN = Continuity()
 
 @dataclass(frozen=True)
 class Expected:
-    """What the node is to be: fields of the running KubeletConfiguration, and Allocatable in quantities.
+    """The expected state: fields of the running KubeletConfiguration, and Allocatable in quantities.
 
-    With `all_gpus`, `allocatable` has all that NVIDIA's device plugin is to advertise: nothing else may be
-    there. The same holds for resources that begin with one of `prefixes`. `memory_bytes` is the MemTotal for
-    which its memory was worked out; None where that is not known. `labels` are those that the Node is
-    to have of ours; a value of None is for one that it is to lose, None for all says nothing of labels. With
-    `fixed_mig` its GPUs are to be cut in one way for good.
+    With `all_gpus`, `allocatable` lists all that NVIDIA's device plugin may advertise. The same holds for
+    resources that begin with one of `prefixes`. `memory_bytes` is the MemTotal from which its memory was
+    computed; None where unknown. `labels` are our labels for the Node; a value of None removes one, and None
+    in place of the mapping leaves labels open. With `fixed_mig`, its GPUs have one fixed MIG geometry.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +44,7 @@ class Expected:
     fixed_partitions: bool = False  # AMD's: set by the node itself, and by no manager
 
     def decides(self, resource: str) -> bool:
-        """Say whether a resource that is not in `allocatable` should not be advertised."""
+        """Whether a resource that is missing in `allocatable` must not be advertised."""
         return (self.all_gpus and bool(GPU_RESOURCE.fullmatch(resource))) or resource.startswith(
             self.prefixes
         )
@@ -53,7 +52,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class GateSettings:
-    """How long a node may take to be as expected, and how long it then has to stay so without a break."""
+    """How long a node may take to be as expected, and how long it must then stay so without a break."""
 
     ready_seconds: float = 300.0
     stable_seconds: float = 30.0
@@ -61,7 +60,7 @@ class GateSettings:
 
 @dataclass(frozen=True)
 class Proof:
-    """How a proof ended: what was `wrong` when time was up, and what counts of the kubelet from now on."""
+    """The result of a proof: what was `wrong` when time was up, and the kubelet's state from now on."""
 
     wrong: tuple[Mismatch, ...]
     continuity: Continuity
@@ -73,10 +72,10 @@ def extended_resources(node: ClusterNode) -> dict[str, str]:
 
 
 def stale_resources(node: ClusterNode, expected: Expected) -> dict[str, str]:
-    """Return what a node still advertises and should not, with the quantities: "0" is harmless.
+    """Return the resources that a node should no longer advertise, with their quantities: "0" is harmless.
 
-    A kubelet that starts anew turns resources that no plugin registers into 0 and keeps their names
-    (k8s-device-plugin#240); without that they keep their counts, and pods are sent to them.
+    On a restart, a kubelet sets resources that no plugin registers to 0 and keeps their names
+    (k8s-device-plugin#240); without a restart they keep their counts, and pods are scheduled for them.
     """
     return {
         name: quantity
@@ -102,19 +101,19 @@ def prove(
 ) -> Steps[Proof]:
     """Prove that a node is as expected for a while, or return what was not when time was up.
 
-    `process` returns the kubelet's process; another one than at the beginning ends the proof at once,
-    unless the node has rebooted: then the proof begins anew, once, `continuity` included. A kubelet that is
-    down because its node goes down or comes up is no answer, and after a boot it may be restarted until it
-    has come up. `own_config` returns what the kubelet tells its own node that it runs with; else the
-    cluster is asked. The heartbeat counts from the first one after the beginning, so that no clock has to
-    agree with another. `check` returns the node, and raises when it is not ours any more. While a manager
-    of the node's GPUs is at work, the kubelet may restart and the node reboot. The time for which there is
-    no answer does not count. Raises ApiUnreachableError or HostUnreachableError where that is too long for
-    `patience` or `host_patience`.
+    `process` returns the kubelet's process; a changed process ends the proof at once, unless the node has
+    rebooted: then the proof starts again, once, `continuity` included. A kubelet that is down because its
+    node is going down or coming up counts as no answer, and after a boot it may be restarted until it has
+    come up. `own_config` returns the running configuration that the kubelet reports to its own node; where
+    the node may not read it, the cluster is asked. A heartbeat counts once it differs from the first one
+    seen, so that no two clocks have to agree. `check` returns the node, and raises when it is no longer ours.
+    While a manager of the node's GPUs is at work, the kubelet may restart and the node reboot. Time without
+    an answer does not count. Raises ApiUnreachableError or HostUnreachableError where that exceeds `patience`
+    or `host_patience`.
     """
     deadline = clock() + settings.ready_seconds
     first_heartbeat: str | None = None
-    counts = heard = False  # whether there is a first heartbeat, and a later one
+    counts = heard = False  # whether a first heartbeat was seen, and a later one
     good_since: float | None = None
     wrong_since: float | None = None
     runs_with = _RunsWith(cluster, node, own_config, expected.settings)
@@ -133,7 +132,7 @@ def prove(
                 deadline = clock() + settings.ready_seconds
             if seen.no_answer:
                 raise HostUnreachableError(seen.no_answer, where=node)
-            # After the process: what was renewed before it started is not from it.
+            # Read after the process: a renewal from before its start is not its own.
             heartbeat = cluster.node_heartbeat(node)
             looked = clock()
             if not counts:
@@ -148,7 +147,7 @@ def prove(
             of_host = isinstance(unreachable, HostUnreachableError)
             seconds = (host_patience if of_host else patience).wait(unreachable, clock() - begun)
             tell((Mismatch("an answer", "one", unreachable.message),))
-            begun = begun if good_since is None else good_since  # all that has to be seen again
+            begun = begun if good_since is None else good_since  # the stable time starts again
             good_since = wrong_since = None
             yield seconds
             deadline += clock() - begun
@@ -166,7 +165,7 @@ def prove(
         flickers = wrong_since is None or clock() - wrong_since < _NO_FLICKER_SECONDS
         if wrong and clock() >= deadline + (settings.ready_seconds if flickers else 0.0):
             return Proof(wrong, continuity)
-        # A node that is slow to answer is left alone for a while all the same.
+        # Pause even where the answers took longer than the interval.
         yield max(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS - (clock() - begun))
 
 
@@ -178,7 +177,7 @@ def follow(
     tell: Callable[[Sequence[Mismatch]], object],
     patience: Patience,
 ) -> Steps[Observation]:
-    """Return how the kubelet of a proved node is now: the same, gone for good, or in another boot.
+    """Return the state of a proved node's kubelet: the same, gone for good, or in another boot.
 
     Raises HostUnreachableError where there is no answer for too long.
     """
@@ -236,27 +235,27 @@ def _not_heard(node: ClusterNode, now: Process, heard: bool) -> Iterator[Mismatc
 
 
 def _reported(node: ClusterNode, now: Process) -> bool:
-    """Say whether the kubelet has told the cluster of the boot that it is in, as far as that is known."""
+    """Whether the kubelet has reported its present boot to the cluster; also where no boot is reported."""
     return not node.boot_id or node.boot_id.lower() == now.boot_id.lower()
 
 
 def _means(node: ClusterNode, name: str, actual: str, quantity: str, expected: Expected) -> bool:
-    """Say whether a quantity is the predicted one, in other words or with what a boot does to memory."""
+    """Whether a quantity equals the predicted one, in another notation or up to a boot's effect on memory."""
     if name == "memory" and expected.memory_bytes is not None and name in node.capacity:
         return same_memory(quantity, actual, expected.memory_bytes, node.capacity[name])
     return bool(meaning(actual) == meaning(quantity))
 
 
 def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:
-    """Say that a device plugin knows as many devices as predicted, if it does."""
+    """Return a note that the missing devices are unhealthy, where Capacity has the predicted number."""
     known = "/" in name and node.capacity.get(name) == quantity
     return f", the other devices of {quantity} are unhealthy" if known else ""
 
 
 def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch | None:
-    """Say how far a manager of GPUs is that has to do something: NVIDIA's for MIG, AMD's for partitions.
+    """Return the state of a GPU manager that has not finished: NVIDIA's for MIG, AMD's for partitions.
 
-    AMD's says "failure" also while it tries again: none of its words but the last one counts.
+    AMD's also reports "failure" while it retries: only "success" is final.
     """
     for label, state_label in MANAGER_STATES.items():
         if (expected.labels or {}).get(label) is not None:
@@ -268,7 +267,7 @@ def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch |
 
 @dataclass
 class _RunsWith:
-    """What the kubelet's process runs with, its /configz: it has read that once, so one answer lasts."""
+    """The kubelet's running configuration, its /configz: read once by its process, so one answer lasts."""
 
     cluster: Cluster
     node: str
@@ -278,9 +277,9 @@ class _RunsWith:
     _wrong: tuple[Mismatch, ...] = ()
 
     def otherwise(self, now: Process, *, anew: bool) -> tuple[Mismatch, ...]:
-        """Compare it with what was expected; a process that has answered is asked again only `anew`.
+        """Return the differences from the expected settings; `anew` asks a process that has answered again.
 
-        One that does not answer while the API server does is the node's own trouble.
+        A kubelet that is silent while the API server answers is a mismatch of the node.
         """
         if not self.settings or (now == self._answered and now.pid and not anew):
             return self._wrong

@@ -1,7 +1,7 @@
 """Change one host where it is: a node whose pods stay, or a host that is no Node of the cluster.
 
 There is no cordon, no drain and no record. The node itself carries out the change, and undoes it where it
-fails or where the host does not answer over a new connection; afterwards a Node has to be Ready still.
+fails or where the host does not answer over a new connection; afterwards a Node must still be Ready.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class NodeOfHost:
         return self.cluster.node(self.name)
 
     def is_in_rollout(self, node: ClusterNode) -> bool:
-        """Say whether there is a record on the node, or a slot with it: pods have left it, or are leaving."""
+        """Whether the node has a record or holds a slot: its pods have left, or are leaving."""
         return RECORD in node.annotations or any(
             (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
         )
 
 
 class _EndedError(Exception):
-    """The change has ended, or is not to begin."""
+    """The change has ended, or must not begin."""
 
     def __init__(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> None:
         super().__init__(reason)
@@ -69,7 +69,7 @@ class _DrainError(Exception):
 class InPlaceChange(Transacting):
     """The change of one host by one process; `node` is None for a host that is no Node of the cluster.
 
-    `may_reboot` says whether such a host may be rebooted. `veto` may say why nothing is to be begun.
+    `may_reboot` permits rebooting a host that is no Node. `veto` may return why nothing may begin.
     """
 
     host: str
@@ -89,9 +89,9 @@ class InPlaceChange(Transacting):
         self.name = self.node.name if self.node else self.host
 
     def run(self) -> Steps[Outcome | None]:
-        """Change the host; None where pods have to leave it for that, or have left it: nothing was begun.
+        """Change the host; None where that needs a drain, or one is in progress: nothing was begun.
 
-        Raises NumaforgeError for what is wrong before anything was touched.
+        Raises NumaforgeError for what is wrong before anything was changed.
         """
         try:
             outcome = yield from self._run()
@@ -129,7 +129,7 @@ class InPlaceChange(Transacting):
         return Outcome(Ending.BLOCKED, f"{MOST_VOID} times in a row {result.reason}")
 
     def _why_not(self, transaction: Transaction) -> str:
-        """Say why the change is not to be made; a host that is no Node has no drain and no budget."""
+        """Return why the change must not be made, "" where it may; only Nodes have a drain and a budget."""
         if transaction.failed_before:
             return transaction.failed_before
         if self.node is None and transaction.disturbs and transaction.pods.may_run:
@@ -139,7 +139,7 @@ class InPlaceChange(Transacting):
         return ""
 
     def _require_own_node(self, own: NodeOfHost) -> Steps[None]:
-        """Refuse a Node that is another machine; leave one that is in a roll-out to that."""
+        """Refuse a Node that is another machine; leave a Node that is in a roll-out to that roll-out."""
         node = yield from self._ask(own.look)
         if (yield from self._ask(lambda: own.is_in_rollout(node))):
             raise _DrainError
@@ -152,14 +152,14 @@ class InPlaceChange(Transacting):
             raise _EndedError(Ending.BLOCKED, reason)
 
     def _require_stays(self, own: NodeOfHost, transaction: Transaction | None) -> Steps[None]:
-        """Change nothing here that pods have to be gone for; device plugins follow labels."""
+        """Refuse a change that needs a drain; so do label changes, which device plugins follow."""
         expected = yield from self._ask(self.machine.expected)
         node = yield from self._ask(own.look)
         if to_set(node, expected.labels) or (transaction is not None and transaction.drains):
             raise _DrainError
 
     def _require_in_order(self, own: NodeOfHost) -> Steps[None]:
-        """Refuse a node that is not Ready, or that another tool works on."""
+        """Refuse a node that is not Ready, or that another tool maintains."""
         node = yield from self._ask(own.look)
         deadline = self.clock() + self.settings.maintenance_seconds
         while (other := foreign(node)) is not None and self.clock() < deadline:
@@ -180,7 +180,7 @@ class InPlaceChange(Transacting):
         return (yield from self._result(transaction.id))
 
     def _find_out(self, result: Result, planned: Transaction) -> Steps[Result]:
-        """Look at the host itself: its records do not say what became of the transaction."""
+        """Inspect the host itself, whose records do not show the transaction's outcome."""
         change = yield from self._ask(self.machine.change)
         if change is None:
             return replace(result, outcome="applied")
@@ -200,7 +200,7 @@ class InPlaceChange(Transacting):
                 return Outcome(Ending.HELD, result.reason, result.journal[-5:])
 
     def _prove(self, result: Result) -> Steps[Outcome]:
-        """Have the Node of the changed host be Ready; else undo the change."""
+        """Wait for the changed host's Node to be Ready; otherwise undo the change."""
         self._say("proves")
         if (wrong := (yield from self._not_ready())) is None:
             return Outcome(Ending.DONE, result.reason or "it is as planned")
@@ -216,7 +216,7 @@ class InPlaceChange(Transacting):
         return Outcome(Ending.ROLLED_BACK, reason)
 
     def _not_ready(self) -> Steps[str | None]:
-        """Say why the Node is not Ready, None once it is: by a heartbeat that is newer than the question.
+        """Return why the Node is not Ready, None once it is, with a heartbeat newer than the first one seen.
 
         A Node stays Ready for as long as the control plane waits for the next heartbeat.
         """

@@ -48,19 +48,19 @@ NODE_LEASES = "kube-node-lease"
 API_SERVERS = "kubernetes"
 """The Service of the API servers, its EndpointSlice, and a name that is in their certificates."""
 EVENTS = "default"
-"""Where the API keeps the Events of objects that have no namespace."""
+"""The namespace of Events about objects without a namespace."""
 LEASE_SECONDS = 60
 MESSAGE_BYTES = 1024
 """The longest message that the API takes in an Event."""
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SERVICE_ACCOUNT_TOKEN = _SERVICE_ACCOUNT / "token"
-"""Where a pod has the token of its service account."""
+"""The service account token in a pod."""
 PAGE = 500
 START_SECONDS = 10.0
 READYZ_SECONDS = 5.0
-"""How long one API server may take to say whether it is ready."""
+"""How long one API server may take to answer /readyz."""
 LOGIN_SECONDS = 10.0
-"""How long a new session asks again after 401: an API server that starts may not know the login yet."""
+"""How long a new session retries after 401: a starting API server may not know the login yet."""
 _POD = b"the pod's service account"
 _LOG_IN_AGAIN = "log in again, so that the kubeconfig has a login that this server accepts"
 _ASK_FOR_RIGHTS = "give this login the rights of docs/rollout-rbac.yaml, or use one that has them"
@@ -71,16 +71,16 @@ _DISCOVERY = "discovery.k8s.io"
 _GPU_DRIVER = "gpu.nvidia.com"
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
-# sh ends kubectl when this process has ended, however it ended: that closes the other end of its stdin.
+# sh ends kubectl when this process ends, in whatever way: that closes the other end of sh's stdin.
 _UNTIL_STDIN_ENDS = 'exec 3<&0; "$@" 3<&- & k=$!; { read -r _ <&3; kill "$k"; } 2>/dev/null & wait "$k"'
 
 _Body = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
-    """Return what every roll-out asks of the API server, with its Leases in `namespace`.
+    """Return the permissions that every roll-out needs, with its Leases in `namespace`.
 
-    Where the nodes may not read what their kubelets run with, `configz.NODES_PROXY` is needed as well.
+    Where nodes may not read their kubelets' running configuration, `configz.NODES_PROXY` is also needed.
     """
     coordination = "coordination.k8s.io"
     return (
@@ -98,7 +98,7 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
 
 @dataclass(frozen=True)
 class _Kubeconfig:
-    """What the kubeconfig says now: the server's URL, and a digest of server and login together."""
+    """The kubeconfig's present content: the server's URL, and a digest of server and login together."""
 
     server: str
     digest: bytes
@@ -106,7 +106,7 @@ class _Kubeconfig:
 
 @dataclass(frozen=True)
 class _Response:
-    """What the API server said to one request; `document` is None where it is not a JSON object."""
+    """The API server's answer to one request; `document` is None where it is not a JSON object."""
 
     status: int
     document: Mapping[str, Any] | None
@@ -115,7 +115,7 @@ class _Response:
 
     @property
     def message(self) -> str:
-        """Why, in the API server's words."""
+        """The API server's message."""
         said = self.document.get("message", "") if self.document else ""
         return str(said) or self.text.strip()[:500] or http.client.responses.get(self.status, "")
 
@@ -128,10 +128,10 @@ class _Response:
 class KubectlCluster:
     """The cluster of a kubeconfig, or of the pod that this runs in: a context manager over `kubectl proxy`.
 
-    Calls may come from several threads and greenlets. Each has a connection of its own and takes at most
-    `request_seconds`. A read is repeated once when its connection breaks, any call once when it is refused
-    with 401 or 403, which has changed nothing; nothing else ever is. `server` is the URL of one API server of
-    the cluster, which is asked in place of the one that the kubeconfig names.
+    Safe for several threads and greenlets: each call has its own connection and takes at most
+    `request_seconds`. A read is retried once when its connection breaks, any call once after 401 or 403,
+    which have changed nothing; nothing else is retried. `server` is the URL of one API server of the cluster,
+    used in place of the kubeconfig's.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class KubectlCluster:
         self._request_seconds = request_seconds
         self._server = server
         self._single: dict[str, KubectlCluster] = {}
-        """By URL: the connections to API servers by their own addresses."""
+        """Connections to single API servers at their own addresses, by URL."""
         self._folder: Path | None = None
         self._proxy: subprocess.Popen[bytes] | None = None
         self._starting = threading.Lock()
@@ -180,7 +180,7 @@ class KubectlCluster:
         self.close()
 
     def close(self) -> None:
-        """End the proxy, and those to single API servers."""
+        """End the proxy, and the proxies to single API servers."""
         for single in self._single.values():
             single.close()
         with self._starting:
@@ -304,7 +304,7 @@ class KubectlCluster:
             "metadata": {
                 "name": lease.name,
                 "namespace": self._namespace,
-                # With the UID one that was deleted is a conflict; without it, it would be created again.
+                # With the UID, a Lease deleted meanwhile is a conflict; without it, a PUT would re-create it.
                 "uid": lease.document.get("metadata", {}).get("uid"),
                 "resourceVersion": lease.resource_version or None,
                 "labels": {**lease.labels, MANAGED_BY: COMPONENT},
@@ -344,7 +344,7 @@ class KubectlCluster:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": f"{node.name}.", "namespace": EVENTS},
-            # As the kubelet does it: `kubectl describe node` looks for the name in place of the UID.
+            # Like the kubelet: `kubectl describe node` looks for the name in place of the UID.
             "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.name},
             "reason": reason,
             "message": message.encode()[:MESSAGE_BYTES].decode(errors="ignore"),
@@ -385,7 +385,7 @@ class KubectlCluster:
         return bool(answer["status"]["allowed"])
 
     def _readiness(self, server: ControlPlaneServer) -> ControlPlaneServer:
-        """Ask one API server at its own address, with this login and no other server in between."""
+        """Ask one API server at its own address for /readyz, with this login."""
         try:
             answer = self._at(f"https://{server}")._ask_at_once("GET", "/readyz?verbose")
         except ApiUnreachableError as silent:
@@ -399,7 +399,7 @@ class KubectlCluster:
         return replace(server, message=f"{answer.message} ({answer.status})")
 
     def _at(self, url: str) -> KubectlCluster:
-        """Return the connection to the API server at a URL; its proxy starts when it is first asked."""
+        """Return the connection to the API server at a URL; its proxy starts on the first request."""
         with self._starting:
             if url not in self._single:
                 single = KubectlCluster(
@@ -426,7 +426,7 @@ class KubectlCluster:
         return self._permitted(doing, self._ask(method, path, body))
 
     def _permitted(self, doing: str, answer: _Response) -> Mapping[str, Any]:
-        """Return what the API server answered; a refusal of this login names the server."""
+        """Return the API server's answer; ForbiddenError names the server."""
         try:
             return _document(doing, answer)
         except ForbiddenError as refusal:
@@ -445,7 +445,7 @@ class KubectlCluster:
                 return items
 
     def _log_in(self) -> None:
-        """Return once the API server has answered this login; raises ClusterError where it refuses it."""
+        """Return once the API server accepts this login; raises ClusterError where it refuses it."""
         deadline = time.monotonic() + LOGIN_SECONDS
         while True:
             answer = self._ask_at_once("GET", "/version")
@@ -470,8 +470,8 @@ class KubectlCluster:
     def _ask(self, method: str, path: str, body: _Body | None = None) -> _Response:
         """Return the API server's answer.
 
-        One that starts refuses for a while what it allows later: logins (401) while it cannot reach who
-        issues them, and everything (403) until it knows its roles.
+        A starting API server refuses for a while what it allows later: logins (401) while it cannot reach
+        their issuer, and everything (403) until it has loaded its roles.
         """
         answer = self._ask_at_once(method, path, body)
         match answer.status:
@@ -482,10 +482,9 @@ class KubectlCluster:
         return answer
 
     def _ask_with_new_login(self, method: str, path: str, body: _Body | None) -> _Response:
-        """Ask again after a 401: kubectl fetches a new token then, or the kubeconfig has a new login.
+        """Retry after a 401: kubectl then fetches a new token, or the kubeconfig has a new login.
 
-        A login that has worked and does not now is no answer about what was asked: raises
-        ApiUnreachableError.
+        Raises ApiUnreachableError where a login that has worked does not work now: the request is unanswered.
         """
         self._take_new_login()
         answer = self._ask_at_once(method, path, body)
@@ -533,7 +532,7 @@ class KubectlCluster:
             connection.close()
 
     def _connect(self) -> _UnixConnection:
-        """Connect to the proxy, which is started again when it has ended."""
+        """Connect to the proxy; restart it where it has ended."""
         connection = _UnixConnection(self._socket(), self._request_seconds)
         try:
             connection.connect()
@@ -548,11 +547,11 @@ class KubectlCluster:
         return str(self._folder / "api")
 
     def _take_new_login(self) -> None:
-        """Start the proxy anew where the kubeconfig has another login now: kubectl reads it only once."""
+        """Restart the proxy where the kubeconfig has a new login: kubectl reads it only once."""
         with self._starting:
             if time.monotonic() - self._login_read_at < _KUBECONFIG_AGAIN_SECONDS:
                 return
-            with contextlib.suppress(ClusterError):  # it is being written at this moment, perhaps
+            with contextlib.suppress(ClusterError):  # it may be half-written at this moment
                 login = self._read_login()
                 if login != self._login:
                     self._login = login
@@ -560,7 +559,7 @@ class KubectlCluster:
             self._login_read_at = time.monotonic()
 
     def _read_login(self) -> _Kubeconfig:
-        """Ask kubectl what the kubeconfig says; raises ClusterError where it is of no use."""
+        """Read the kubeconfig through kubectl; raises ClusterError where it is unusable."""
         if shutil.which(self._kubectl) is None:
             raise ClusterError(
                 f"there is no program {self._kubectl} here",
@@ -598,12 +597,12 @@ class KubectlCluster:
     def _command(self) -> list[str]:
         options = [f"--kubeconfig={self._kubeconfig}"] if self._kubeconfig else []
         options += [f"--context={self._context}"] if self._context else []
-        if self._server:  # its certificate has the name of the Service, whatever its address is
+        if self._server:  # its certificate has the Service's name, at any address
             options += [f"--server={self._server}", f"--tls-server-name={API_SERVERS}"]
         return [self._kubectl, *options]
 
     def _start(self) -> None:
-        """Start the proxy unless it answers, and return when it does."""
+        """Start the proxy unless it answers, and return once it does."""
         with self._starting:
             path = self._socket()
             if _answers(path):
@@ -645,14 +644,14 @@ class KubectlCluster:
 
 
 def _kind(method: str, body: _Body) -> str:
-    """Return the media type of a body: the operations of a JSON patch are a list, a merge patch is none."""
+    """Return the media type of a body: a JSON patch is a list of operations, a merge patch an object."""
     if method != "PATCH":
         return "application/json"
     return "application/merge-patch+json" if isinstance(body, Mapping) else "application/json-patch+json"
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket; the proxy serves only requests that call it localhost."""
+    """HTTP over a unix socket; the proxy serves only requests to the host name localhost."""
 
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -670,17 +669,17 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _own_cluster() -> str | None:
-    """Return the server of the cluster in whose pod this runs, None outside of one.
+    """Return the API server's URL where this runs in a pod, None elsewhere.
 
-    There kubectl logs in with the pod's service account where it finds no kubeconfig, and reads the token
-    again when it is renewed.
+    In a pod without a kubeconfig, kubectl logs in with the pod's service account, and reads the token again
+    when it is renewed.
     """
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
     return f"https://{host}:{port}" if host and port and SERVICE_ACCOUNT_TOKEN.exists() else None
 
 
 def _write_pod_kubeconfig(folder: Path) -> Path:
-    """Write the login of the pod that this runs in: with --server, kubectl would leave it out."""
+    """Write a kubeconfig with this pod's login: with --server alone, kubectl would not use it."""
     cluster = {"server": "", "certificate-authority": str(_SERVICE_ACCOUNT / "ca.crt")}
     document = {
         "apiVersion": "v1",
@@ -696,7 +695,7 @@ def _write_pod_kubeconfig(folder: Path) -> Path:
 
 
 def _server_in(text: str) -> str:
-    """Return the URL of the server in what `kubectl config view --minify` prints."""
+    """Return the server's URL in the output of `kubectl config view --minify`."""
     try:
         [cluster] = json.loads(text)["clusters"]
         return str(cluster["cluster"].get("server", ""))
@@ -725,7 +724,7 @@ def _node_path(name: str) -> str:
 
 
 def _segment(name: str) -> str:
-    """Return a name as one segment of a path; raises ClusterError for one that is none."""
+    """Return a name as one segment of a path; raises ClusterError for a name that cannot be one."""
     if name in ("", ".", ".."):
         raise ClusterError(f"{name!r} is no name of an object")
     return quote(name, safe="")

@@ -1,6 +1,6 @@
-"""Labels that a plan gives to its Node: which are to be set, and how they are put back.
+"""Labels that a plan gives to its Node: which to set, and how to restore them.
 
-What a label was before a roll-out first set it stands on the Node from then on, until it is that again.
+The Node keeps the value that a label had before a roll-out first set it, until that value is restored.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from numaforge.roles.rdma.manifests import POOLS_LABEL
 from numaforge.rollout.cluster import ClusterNode
 
 BEFORE = "numaforge.io/labels-before"
-"""The annotation of a Node that says which labels numaforge has set, and what they were before."""
+"""The Node annotation with the labels that numaforge has set, and their previous values."""
 
 OF_GPUS = frozenset({CONFIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL})
-"""By these labels the device plugin is told what to advertise."""
+"""The labels that decide what the device plugin advertises."""
 
 OURS = OF_GPUS | {MIG_LABEL, POOLS_LABEL, PROFILE_LABEL}
 """Every label that a plan may have. A kubelet can write the annotation, and may name no other label by it."""
 
 MANAGER_STATES = {OPERATOR_LABEL: OPERATOR_STATE_LABEL, PROFILE_LABEL: STATE_LABEL}
-"""By a label that a manager of GPUs obeys, the one that says how far it is: an old one says nothing."""
+"""A GPU manager's state label, by the label that it obeys; a state from before a change means nothing."""
 
 _OF_NFD = "nfd.node.kubernetes.io/feature-labels"  # the labels that node-feature-discovery sets and removes
 
@@ -44,7 +44,7 @@ Labels = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class SetLabel:
-    """The value that numaforge has given to a label, and the one before that; None where there was none."""
+    """A label's value as set by numaforge, and its value before; None where there was no label."""
 
     value: str
     before: str | None
@@ -54,11 +54,10 @@ _SET_LABELS = TypeAdapter(dict[str, SetLabel])
 
 
 def to_set(node: ClusterNode, wanted: Labels | None) -> dict[str, str | None]:
-    """Return what has to be changed for a node to have these labels, and none of ours beside them.
+    """Return the changes that give a node these labels, and no others of ours.
 
-    None wants nothing, and leaves all as they are. Those that node-feature-discovery sets are left to it:
-    the proof waits until they are as wanted. What the MIG manager said of an earlier configuration is removed
-    with a new one.
+    None changes nothing. Labels that node-feature-discovery sets are left to it: the proof waits until they
+    are as wanted. A new configuration also removes the MIG manager's state of the earlier one.
     """
     others = node.annotations.get(_OF_NFD, "").split(",")
     changes = {
@@ -70,9 +69,9 @@ def to_set(node: ClusterNode, wanted: Labels | None) -> dict[str, str | None]:
 
 
 def retired(node: ClusterNode, wanted: Labels | None) -> dict[str, str | None]:
-    """Return what those labels were before that numaforge has set and that are not wanted any more.
+    """Return the previous values of labels that numaforge has set and that are no longer wanted.
 
-    One that has another value by now is another's, and stays.
+    A label whose value has changed since belongs to another tool, and stays.
     """
     if wanted is None:
         return {}
@@ -84,41 +83,41 @@ def retired(node: ClusterNode, wanted: Labels | None) -> dict[str, str | None]:
 
 
 def returned(node: ClusterNode, changed: Iterable[str], wanted: Labels) -> dict[str, str | None]:
-    """Return what those of the `changed` labels were put back to that are not wanted any more."""
+    """Return the restored values of those `changed` labels that are no longer wanted."""
     known = read_set(node)
     names = (name for name in changed if name in known and name not in wanted)
     return {name: known[name].before for name in names if known[name].before is not None}
 
 
 def follows(resource: str, labels: Collection[str]) -> bool:
-    """Say whether a resource is advertised as one of these labels says."""
+    """Whether one of these labels decides how a resource is advertised."""
     return bool(GPU_RESOURCE.fullmatch(resource)) and not OF_GPUS.isdisjoint(labels)
 
 
 def kept(node: ClusterNode, changes: Labels) -> dict[str, str | None]:
-    """Return what these labels are before they are changed."""
+    """Return the values of these labels before the change, without those of the managers' states."""
     return {name: node.labels.get(name) for name in changes if name not in MANAGER_STATES.values()}
 
 
 def to_put_back(node: ClusterNode, before: Labels) -> dict[str, str | None]:
-    """Return what has to be changed for a node to have the labels of before."""
+    """Return the changes that restore a node's labels."""
     return _with_state({name: value for name, value in before.items() if node.labels.get(name) != value})
 
 
 def read_set(node: ClusterNode) -> dict[str, SetLabel]:
-    """Return the labels that numaforge has set on a node; none where the annotation cannot be read."""
+    """Return the labels that numaforge has set on a node; empty where the annotation cannot be read."""
     try:
         document = parse_json(node.annotations.get(BEFORE, "{}"))
         found = _SET_LABELS.validate_json(json.dumps(document), strict=True)
-    except (NotJsonError, ValueError):  # not our words; pydantic's is a ValueError
+    except (NotJsonError, ValueError):  # not written by us; pydantic's error is a ValueError
         return {}
     return {name: label for name, label in found.items() if name in OURS}
 
 
 def noted(node: ClusterNode, changes: Labels) -> dict[str, str | None]:
-    """Return the annotation that goes with a change of labels.
+    """Return the annotation that accompanies a change of labels.
 
-    One that is put back stays in it until the roll-out ends: the roll-out may be undone.
+    A restored label stays in it until the roll-out ends: the roll-out may be undone.
     """
     known = read_set(node)
     for name, value in changes.items():
@@ -130,7 +129,7 @@ def noted(node: ClusterNode, changes: Labels) -> dict[str, str | None]:
 
 
 def settled(node: ClusterNode) -> dict[str, str | None]:
-    """Return the annotation once a roll-out has ended: of the labels that have the values which it gave."""
+    """Return the annotation for after a roll-out: only labels that still have the values that we set."""
     known = read_set(node)
     return _annotation(
         node, {name: known[name] for name in known if node.labels.get(name) == known[name].value}

@@ -1,7 +1,7 @@
 """The runs of pyinfra that a roll-out of a fleet starts: one that changes nothing, then one for each host.
 
-Each is a process of its own with its own log. It continues when the process that started it dies, and what it
-says stands in a file: a node that has been begun is ended.
+Each is a separate process with its own log. It continues when the process that started it dies, and writes
+its events to a file: a node that was begun is carried to its end.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ _POLL_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class HostNeeds:
-    """What a host needs, as it said itself; `sentences` are empty where its kubelet need not restart.
+    """What a host needs, by its own account; `sentences` are empty where its kubelet need not restart.
 
-    `changes` says whether anything changes at all, `reboots` whether only a boot brings it about, and `does`
-    has a line for each thing. `unfinished` is an earlier change of it that has not ended, or is not proved.
-    `allocatable` is what its node is to offer afterwards, `labels` are those that it is to have (None says
-    nothing of them), `options` those of its inventory and of the command line, `said` the names of those that
-    one of them says. `unreadable` says why the host may not read what its kubelet runs with; "" where it may,
-    or need not. With `fixed_mig` its GPUs are to be cut in one way for good; with
-    `unpins` the kubelet's static CPU policy ends. `tray` is what it is in its rack, `tray_planned` what it is
-    afterwards.
+    `changes`: anything changes at all; `reboots`: the change needs a reboot; `does` has a line per change.
+    `unfinished`: an earlier change has not ended, or is not proved. `allocatable` is what its node should
+    offer afterwards, `labels` are the labels it should have (None leaves them open), `options` those of its
+    inventory and of the command line, `said` the names of the options set there. `unreadable` is why the host
+    may not read its kubelet's running configuration; "" where it may, or need not. With `fixed_mig` its GPUs
+    have one fixed MIG geometry; with `unpins` the kubelet's static CPU policy ends. `tray` is the host as a
+    tray of its rack, `tray_planned` the same after the change.
     """
 
     host: str
@@ -64,30 +63,30 @@ class HostNeeds:
     tray_planned: Tray | None = None
 
     def drains(self, node: ClusterNode) -> bool:
-        """Say whether its node is to be taken out of service, or is in the middle of it."""
+        """Whether its node has to be taken out of service, or is in a roll-out already."""
         return self.restarts or RECORD in node.annotations or bool(to_set(node, self.labels))
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What was found out of an inventory: what each host needs, or why there is none."""
+    """The survey of an inventory: what each host needs, or why that is unknown."""
 
     needs: tuple[HostNeeds, ...]
     without_kubelet: tuple[str, ...]
     refused: Mapping[str, str]  # a host that cannot be planned or configured, and the message
-    silent: Mapping[str, str]  # a host that did not answer, and how it did not
+    silent: Mapping[str, str]  # a host that did not answer, and the failure
     log: Path
-    shards: frozenset[int] = frozenset()  # those that have hosts, where the inventory is divided
+    shards: frozenset[int] = frozenset()  # the shards that have hosts, where the inventory is divided
 
     @property
     def is_empty(self) -> bool:
-        """Say whether there was no host to ask, as in a shard that no host belongs to."""
+        """Whether there was no host to ask, as in a shard without hosts."""
         return not (self.needs or self.without_kubelet or self.refused or self.silent)
 
 
 @dataclass
 class HostRun:
-    """A host's run under way; implements numaforge.rollout.fleet.Running."""
+    """A host's run in progress; implements numaforge.rollout.fleet.Running."""
 
     member: Member
     program: ProgramRun
@@ -99,7 +98,7 @@ class HostRun:
     _begun: bool = False
 
     def outcome(self) -> Outcome | None:
-        """Return how it ended, None while it is in progress."""
+        """Return its outcome, None while it is in progress."""
         ended = self.program.has_ended()
         events, self._read = self.program.told[self._read :], len(self.program.told)
         for event in events:
@@ -110,7 +109,7 @@ class HostRun:
                 case "outcome":
                     said = Outcome(Ending(event["ending"]), event["reason"], tuple(event["details"]))
                     if self._said is None or said.ending is not Ending.UNCHANGED:
-                        self._said = said  # one maintenance of several that changed something is enough
+                        self._said = said  # of several maintenances, one that changed something wins
                 case kind if kind in FAILURES:
                     self._refused = event["message"]
         if not ended:
@@ -125,7 +124,7 @@ class HostRun:
         return f"its run ended with {self.program.process.returncode}: see {self.program.log}"
 
     def _without_a_word(self) -> Outcome:
-        """Say what it means that a run ended without an outcome, by what it left on the node."""
+        """Return the outcome of a run that reported none, by what it left on the node."""
         reason = self._refused or self._how_it_ended()
         details = () if self._refused else tail(self.program.log)
         try:
@@ -135,7 +134,7 @@ class HostRun:
         return Outcome(Ending.HELD if left else Ending.BLOCKED, reason, details)
 
     def _may_have_changed(self) -> bool:
-        """Say whether something was begun: a record tells it of a node, nothing of a host without one."""
+        """Whether a change may have begun: a node's record shows it, without one nothing does for sure."""
         if self.member.node is not None and RECORD in self.cluster.node(self.member.node).annotations:
             return True
         return not self.member.drains and (self._begun or not self._refused)
@@ -143,12 +142,12 @@ class HostRun:
 
 @dataclass
 class Pyinfra:
-    """How to run pyinfra: inventory, deploy, pyinfra's --limit, and what was said on our command line.
+    """How to run pyinfra: inventory, deploy, pyinfra's --limit, and the options of our command line.
 
-    `folder` takes logs and events, one of each for every run. `role` is what the hosts' runs are to a
-    roll-out. Only the hosts of `shard` are looked at, where one is given. `answered` says how many hosts have
-    answered a survey in progress: `120 of 300`, `last_asked` is the run that read the inventory last.
-    `verbose` has pyinfra say what it does in its logs.
+    `folder` holds a log and an event file per run. `role` is the role of the hosts' runs in a roll-out. With
+    `shard`, only its hosts are considered. `answered` counts the hosts that have answered a survey in
+    progress: `120 of 300`; `last_asked` is the run that read the inventory last. `verbose` makes pyinfra's
+    logs verbose.
     """
 
     inventory: str
@@ -164,9 +163,9 @@ class Pyinfra:
     verbose: bool = False
 
     def settings(self) -> Steps[dict[str, object]]:
-        """Return what the inventory says of roll-outs for each host; no host is asked.
+        """Return each host's roll-out settings from the inventory, without a connection to any host.
 
-        Raises HostError where the inventory names none.
+        Raises HostError where the inventory names no host.
         """
         self.last_asked = run = self._start("inventory", "debug-inventory", self.limits)
         while not run.has_ended():
@@ -230,9 +229,9 @@ class Pyinfra:
 
 
 def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNeeds:
-    """Return what a host said that it needs, in one event for each of its maintenances.
+    """Return what a host needs, from its events, one for each of its maintenances.
 
-    `beside` are other operations of the deploy that change it.
+    `beside` are other operations of the deploy that change the host.
     """
     last = events[-1]
     tray, tray_planned = map(tray_in, last.get("trays", (None, None)))

@@ -1,4 +1,4 @@
-"""The lead of a roll-out: a Lease, so that one roll-out, known by its name, is run by one process."""
+"""The lead of a roll-out: a Lease, so that only one process runs the roll-out of a given name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Lead:
     _renewed: float = float("-inf")
 
     def keep(self) -> str | None:
-        """Renew the Lease where it is time; return why nothing new is to be begun, if so."""
+        """Renew the Lease when due; return why nothing new may begin, None where it may."""
         if self.clock() - self._renewed < RENEW_SECONDS:
             return None
         try:
@@ -57,11 +57,11 @@ class Lead:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What stands on the Lease about the roll-out."""
+        """The roll-out's state on the Lease."""
         return read_state(self.lease)
 
     def note(self, news: Mapping[str, Any]) -> None:
-        """Have the Lease say so, with a renewal that does not wait where this is new."""
+        """Add to the Lease's state; a change makes the next `keep` renew the Lease at once."""
         state = {**self.state, **news}
         if state != self.state:
             annotations = {**self.lease.annotations, STATE: json.dumps(state)}
@@ -69,9 +69,9 @@ class Lead:
             self._renewed = float("-inf")
 
     def end(self, state: Mapping[str, Any]) -> None:
-        """Give the lead back, and leave on it how the roll-out ended.
+        """Release the lead, and leave the roll-out's final state on the Lease.
 
-        Raises LedError where another process has taken it. After ApiUnreachableError it may be called again.
+        Raises LedError where another process has taken it. May be called again after ApiUnreachableError.
         """
         annotations = {STATE: json.dumps(state)}
 
@@ -109,9 +109,9 @@ def take_lead(
 ) -> Steps[Lead]:
     """Take the lead of the roll-out of that name; with `go_on`, also from a process that died.
 
-    A name that is used `once` is that of one roll-out for good, as a shard's is: how far it was is kept, and
-    it is not begun again. Raises LedError where another process leads it, or where it was left unfinished and
-    is not to be resumed.
+    A name that is used `once` belongs to one roll-out for good, as a shard's does: its progress is kept, and
+    it is not begun again without `go_on`. Raises LedError where another process leads it, or where it was
+    left unfinished and `go_on` is not set.
     """
     lease = find_lease(cluster, ROLLOUT + name)
     if lease.holder != runner:
@@ -131,7 +131,7 @@ def take_lead(
         )
     if once and FAR in before:
         state = {**state, FAR: before[FAR]}
-    try:  # the Lease as it was looked at: who has taken it since leads
+    try:  # the Lease as read: a process that has taken it since leads
         lease = cluster.put_lease(replace(lease, holder=runner, annotations={STATE: json.dumps(state)}))
     except ConflictError as conflict:
         raise LedError("another process takes the lead at this moment", where=name) from conflict
@@ -154,7 +154,7 @@ def stop_lead(cluster: Cluster, name: str, who: str) -> str:
 
 
 def end_lead(cluster: Cluster, name: str, why: str, watch: LeaseWatch) -> str:
-    """Return who leads a roll-out or its shards, "" where no process does; a dead one's lead is ended."""
+    """Return who leads a roll-out or its shards, "" where no process does; end leads of dead processes."""
     return _listed([_end(cluster, lease, why, watch) for lease in _leads(cluster, name)])
 
 
@@ -164,7 +164,7 @@ def _end(cluster: Cluster, lease: Lease, why: str, watch: LeaseWatch) -> str:
     state = {**read_state(lease), "ended": why}
     try:
         cluster.put_lease(replace(lease, holder="", annotations={STATE: json.dumps(state)}))
-    except ConflictError:  # not as dead as it seemed
+    except ConflictError:  # it is alive after all
         return lease.holder
     return ""
 
@@ -180,7 +180,7 @@ def _listed(holders: Iterable[str]) -> str:
 
 
 def states(leases: Iterable[Lease]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the names of roll-outs, with what stands on their Leases."""
+    """Return the names of roll-outs, with the states on their Leases."""
     return [
         (lease.name.removeprefix(ROLLOUT), read_state(lease))
         for lease in leases
@@ -189,10 +189,10 @@ def states(leases: Iterable[Lease]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def read_state(lease: Lease) -> dict[str, Any]:
-    """Return what stands on the Lease about its roll-out."""
+    """Return the roll-out's state on a Lease; empty where there is none that can be read."""
     try:
         state = parse_json(lease.annotations.get(STATE, "{}"))
-    except NotJsonError:  # not our words
+    except NotJsonError:  # not written by us
         return {}
     return state if isinstance(state, dict) else {}
 
