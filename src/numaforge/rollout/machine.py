@@ -1,4 +1,4 @@
-"""What a roll-out does on the node itself, over whatever connection there is."""
+"""What a roll-out does on the node itself, over any connection."""
 
 from __future__ import annotations
 
@@ -15,60 +15,60 @@ from numaforge.rollout.steps import Steps
 class Machine(Protocol):
     """A node as its administrator reaches it.
 
-    Every call may raise HostUnreachableError, whether it took effect or not. Each but `begin` is then made
-    again: `confirm`, `revert`, `settle` and `void` do nothing where it has been done.
+    Every call may raise HostUnreachableError, whether it took effect or not. Each but `begin` is then
+    retried: `confirm`, `revert`, `settle` and `void` are idempotent.
     """
 
     def identity(self) -> Identity:
-        """Return which host it is, by its own word."""
+        """Return the host's identity, as reported by itself."""
 
     def access(self) -> Access:
-        """Return how it is reached, which is not its own word."""
+        """Return how the host is reached, which it cannot choose."""
 
     def change(self) -> Transaction | None:
-        """Look at the node, and return what it needs to be as planned; None where it is."""
+        """Return the transaction that the node needs to be as planned; None where it is."""
 
     def expected(self) -> Expected:
-        """Return what the node is to be once it is as planned."""
+        """Return the expected state of the node once it is as planned."""
 
     def running_config(self) -> Mapping[str, Any]:
-        """Return what the kubelet tells its own node that it runs with: its /configz.
+        """Return the running configuration that the kubelet reports to its own node: its /configz.
 
-        Raises UnreadableConfigError where it refuses that to its node, SilentKubeletError where it is silent.
+        Raises UnreadableConfigError where it refuses its node, SilentKubeletError where it does not answer.
         """
 
     def begin(self, transaction: Transaction) -> None:
-        """Hand a transaction to the node, which carries it out by itself.
+        """Send a transaction to the node, which carries it out by itself.
 
-        One whose node is not what it was planned on any more ends as "void".
+        It ends as "void" where the node is no longer what it was planned for.
         """
 
     def confirm(self, transaction: str) -> None:
-        """Confirm a transaction whose node waits for that, over a new connection; others stay as they are."""
+        """Confirm a transaction over a new connection, where its node waits for that; else do nothing."""
 
     def void(self, transaction: str) -> None:
-        """See to it that a transaction never begins, nor a `revert` of it that was asked for before.
+        """Keep a transaction, and any earlier requested `revert` of it, from ever beginning.
 
-        Nothing happens to what has begun.
+        Whatever has begun is not affected.
         """
 
     def status(self, transaction: str | None, seen: Status | None = None) -> Status:
-        """Return how far a transaction is on the node; None: none is meant.
+        """Return the status of a transaction on the node; None stands for no transaction.
 
-        A node that was `seen` at work may answer late: a few seconds, or once there is news.
+        A node that was `seen` at work may delay its answer: a few seconds, or until there is news.
         """
 
     def process(self) -> Process:
         """Return the kubelet's process."""
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
-        """Have the node undo what was applied, and with `blames_plan` not try it again by itself."""
+        """Have the node undo the transaction, and with `blames_plan` not retry it by itself."""
 
     def settle(self) -> None:
         """End a transaction that was broken off: undo it."""
 
     def verify(self) -> Steps[tuple[str, ...]]:
-        """Hold the node to its plan, and return what is not as it says."""
+        """Compare the node with its plan, and return what is not as planned."""
 
     def held(self) -> tuple[str, ...]:
-        """Return why what was measured on the node keeps it from service; () where nothing does."""
+        """Return why measurements on the node keep it from service; () where none does."""

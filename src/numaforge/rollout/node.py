@@ -1,7 +1,7 @@
-"""Change one node of a cluster: slot, cordon, drain, transaction, proof, uncordon, slot given back.
+"""Change one node of a cluster: take a slot, cordon, drain, transaction, proof, uncordon, release the slot.
 
-Each phase stands in the node's record before the next begins, and each begins by looking at what is there.
-So a runner that resumes after another that died does what is left to do, and nothing twice.
+Each phase is in the node's record before the next begins, and each begins by reading the present state. So a
+runner that resumes after another has died does what is left to do, and nothing twice.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ CONFIG_MANAGER = (
 
 
 class _LateError(Exception):
-    """The slot went stale: the budget was looked at long ago, or the control plane is not healthy."""
+    """The slot went stale: the budget was checked too long ago, or the control plane is not healthy."""
 
 
 class _RefusedError(Exception):
-    """The node is not to be taken; it is left as it is."""
+    """The node must not be taken; it is left as it is."""
 
     def __init__(self, reason: str, details: Sequence[str] = (), *, ending: Ending = Ending.BLOCKED) -> None:
         super().__init__(reason)
@@ -80,9 +80,9 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True)
 class JustSeen:
-    """What a run has found of a node a moment ago: it needs a change that drains it, and that may be tried.
+    """A node that the run has just examined: it needs a change with a drain, which may be tried.
 
-    `unreadable` says why the node may not read what its kubelet runs with; "": it may.
+    `unreadable` is why the node may not read its kubelet's running configuration; "" where it may.
     """
 
     unreadable: str
@@ -92,10 +92,10 @@ class JustSeen:
 class NodeRollout:
     """The roll-out of one node by one runner (a name that no other process has).
 
-    `veto` may say why no further node is to be begun. Those that one process runs at the same time share a
-    `cached_pool`. `rollout` is the name of the fleet's, for the record. What was `just_seen` is not looked
-    for again before there is a slot. `beside` renews the slot while a call blocks; without it, that is done
-    between the steps.
+    `veto` may return why no further node may begin. Concurrent roll-outs of one process share a
+    `cached_pool`. `rollout` is the name of the fleet's roll-out, for the record. With `just_seen`, the node
+    is not examined again before it has a slot. `beside` renews the slot while a call blocks; without it, the
+    slot is renewed between the steps.
     """
 
     cluster: Cluster
@@ -115,9 +115,9 @@ class NodeRollout:
     _last_told: Progress | None = field(default=None, init=False)
 
     def run(self) -> Steps[Outcome]:
-        """Change the node, or go on with a change that was left.
+        """Change the node, or resume an unfinished change.
 
-        Raises NumaforgeError for what is wrong before anything was touched.
+        Raises NumaforgeError for what is wrong before anything was changed.
         """
         outcome = yield from self._run()
         self._say(outcome.ending, (outcome.reason,) if outcome.reason else ())
@@ -149,7 +149,7 @@ class NodeRollout:
             refuse_unreadable(self.cluster, {self.name: self.just_seen.unreadable})
 
     def _needs_change(self, node: ClusterNode) -> Steps[bool]:
-        """Say whether the machine is not as planned, or its node lacks a label."""
+        """Whether the machine is not as planned, or its node's labels are not."""
         change = yield from self._ask(self.machine.change)
         if change is not None and change.failed_before:
             raise _RefusedError(change.failed_before)
@@ -180,13 +180,13 @@ class NodeRollout:
                 return outcome
 
     def _unfinished(self, node: ClusterNode) -> bool:
-        """Say whether there is a record on the node, or a slot with it."""
+        """Whether the node has a record or holds a slot."""
         return read_record(node) is not None or any(
             (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
         )
 
     def _require_same_machine(self, node: ClusterNode) -> Steps[None]:
-        """Refuse a node that is not this host; one that is left in the middle stays as it is."""
+        """Refuse a node that is not this host; with an unfinished roll-out it is held."""
         record = read_record(node)
         try:
             host = yield from self._ask(self.machine.identity)
@@ -203,7 +203,7 @@ class NodeRollout:
             raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
 
     def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
-        """Return the node once no other tool works on it; refuse one that is not to be taken."""
+        """Return the node once no other tool maintains it; refuse a node that must not be taken."""
         yield from self._require_same_machine(node)
         deadline = self.clock() + self.settings.maintenance_seconds
         while (other := foreign(node)) is not None and self.clock() < deadline:
@@ -225,16 +225,16 @@ class NodeRollout:
         return node
 
     def _outage(self, node: ClusterNode) -> Steps[str | None]:
-        """Say why the control plane must not be without this node, where it is of it."""
+        """Return why the control plane needs this node, None where it does not or that is permitted."""
         if self.settings.budget.control_plane_outage or not is_control_plane(node):
             return None
         control_plane = yield from self._ask(lambda: ControlPlane.look(self.cluster))
         return refused_outage(control_plane, node.name)
 
     def _with_slot(self, slot: Slot, node: ClusterNode) -> Steps[Outcome | None]:
-        """Work on the node while its slot is held, and give the slot back when the node is free again.
+        """Work on the node while it holds its slot, and release the slot when the node is free again.
 
-        The slot stays with a node that is left in the middle. None: in vain, and it is to be taken anew.
+        A held node keeps its slot. None: the slot went stale; take another.
         """
         renewed = RenewedSlot(
             self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,))
@@ -308,14 +308,14 @@ class NodeRollout:
             except (ConflictError, ApiUnreachableError):
                 yield _CONFLICT_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
-            if read_record(node) is not None:  # the cordon is ours, and only the answer was lost
+            if read_record(node) is not None:  # the cordon is ours: only the answer was lost
                 return (yield from self._ask(lambda: take_over(self.cluster, self.name, self.runner)))[1]
 
     def _left_the_cluster(self) -> Outcome:
         return Outcome(self._ending_without_node(), "the node has left the cluster")
 
     def _ending_without_node(self) -> Ending:
-        """Say how it ended where there is nothing left to go on with."""
+        """Return the ending where the node or its record is gone."""
         return Ending.HELD if self._phases is not None and self._phases.touched else Ending.BLOCKED
 
     def _ask(self, call: Callable[[], T]) -> Steps[T]:
@@ -333,7 +333,7 @@ class NodeRollout:
 
 
 def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
-    """Say why a node is not to be taken out of service now, the gravest reason first."""
+    """Return why a node must not be taken out of service now, the gravest reason first."""
     found = []
     left = left_cordoned(node)
     if other := foreign(node):

@@ -16,16 +16,16 @@ _ATTEMPTS = 20
 
 
 class Patience:
-    """How long to go on without an answer: so many seconds, anew after each answer."""
+    """The retry budget in seconds; an answer resets it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._waited = 0.0
 
     def wait(self, error: Exception, asked_seconds: float = 0.0) -> float:
-        """Return for how many seconds to wait now; raises `error` where it was enough.
+        """Return for how many seconds to wait now; raises `error` once the budget is spent.
 
-        `asked_seconds` is how long the call took that was not answered: it counts, too.
+        `asked_seconds` is how long the unanswered call took, which counts as well.
         """
         self._waited += asked_seconds
         if self._waited >= self._seconds:
@@ -34,12 +34,12 @@ class Patience:
         return RETRY_SECONDS
 
     def answered(self) -> None:
-        """Forget how long it took."""
+        """Reset the budget."""
         self._waited = 0.0
 
 
 def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_seconds: float) -> Steps[T]:
-    """Return what `call` returns; retry while its other side is unreachable, for so long at most."""
+    """Return what `call` returns; retry while its peer is unreachable, for at most `patience_seconds`."""
     patience = Patience(patience_seconds)
     while True:
         try:
@@ -51,7 +51,7 @@ def patiently(call: Callable[[], T], *, tell: Callable[[str], object], patience_
 
 
 def retried(change: Callable[[], T], *, where: str) -> T:
-    """Return what `change` returns, which reads an object and writes it; retry after another's write.
+    """Return what `change` returns, which reads and writes an object; retry it after a conflict.
 
     Raises ConflictError where another process writes first every time.
     """

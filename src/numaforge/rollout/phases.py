@@ -61,7 +61,7 @@ class _ForeignError(Exception):
 class Phases(Transacting):
     """The roll-out of a node that is cordoned and has a record.
 
-    Every phase returns how the roll-out ended, or None where the record says what is next.
+    Every phase returns the outcome of the roll-out, or None where the record has the next phase.
     """
 
     cluster: Cluster
@@ -74,7 +74,7 @@ class Phases(Transacting):
     record: Record
     _void: int = field(default=0, init=False)
     _planned: Transaction | None = field(default=None, init=False)
-    # A node that a boot cuts off from the network is not confirmed, and goes back with a second boot.
+    # A node without a network after its reboot is not confirmed, and rolls back with a second reboot.
     away_seconds = 2 * BOOT_SECONDS + 1800.0
 
     @property
@@ -85,9 +85,8 @@ class Phases(Transacting):
     def run(self, resumed: ClusterNode | None) -> Steps[Outcome]:
         """Go through the phases; `resumed` is the node where an earlier runner has left it.
 
-        Raises TakenError where the node is not ours any more, NotFoundError where it is gone,
-        ApiUnreachableError or HostUnreachableError where there is no answer and the node cannot be handed
-        back.
+        Raises TakenError where the node is no longer ours, NotFoundError where it is gone,
+        ApiUnreachableError or HostUnreachableError where there is no answer and the node cannot be released.
         """
         try:
             if resumed is None:
@@ -108,7 +107,7 @@ class Phases(Transacting):
             return (yield from self._interfered(uncordoned.message))
 
     def _as_it_is_now(self, node: ClusterNode) -> Steps[None]:
-        """Go back where time has passed over what the record says: pods may have come, the plan changed."""
+        """Go back to the cordon where the record is outdated: pods may have arrived, or the plan changed."""
         require_ours(node, self.record)
         outdated = self.record.phase is Phase.DRAINED or (
             self.record.phase is Phase.APPLIED and (yield from self._ask(self.machine.change)) is not None
@@ -174,7 +173,7 @@ class Phases(Transacting):
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         if trouble := (yield from self._control_plane_trouble(self.cluster, seconds=0.0)):
             self._waits(trouble)
-            return None  # not begun: it is made void, and planned anew when all is healthy
+            return None  # not begun: it becomes void, and is planned again once all is healthy
         refused = yield from self._begin(replace(transaction, drained=True))
         return (yield from self._finish(Ending.BLOCKED, refused)) if refused else None
 
@@ -196,7 +195,7 @@ class Phases(Transacting):
                 return (yield from self._hold(result.reason, result.journal))
 
     def _find_out(self, reason: str) -> Steps[Outcome | None]:
-        """Look at the node itself: its records do not say what became of the transaction."""
+        """Inspect the node itself, whose records do not show the transaction's outcome."""
         change = yield from self._ask(self.machine.change)
         if change is None:
             return (yield from self._set_labels(transaction=None))
@@ -205,7 +204,7 @@ class Phases(Transacting):
         return (yield from self._hold(f"{reason}, and the node is not as planned: {_LOOK_THERE}"))
 
     def _plan_anew(self, reason: str) -> Steps[Outcome | None]:
-        """Drain and look at the node again: its transaction is void, and nothing was changed."""
+        """Drain and plan the node again: its transaction is void, and nothing was changed."""
         self._void += 1
         if self._void == MOST_VOID:
             return (yield from self._finish(Ending.BLOCKED, f"{MOST_VOID} times in a row {reason}"))
@@ -213,13 +212,13 @@ class Phases(Transacting):
         return (yield from self._advance(Phase.CORDONED, transaction=None))
 
     def _ask_to_undo(self) -> Steps[None]:
-        """Have the node undo the transaction, which stops its kubelet."""
+        """Request the undo of the transaction from the node, which stops its kubelet."""
         if trouble := (yield from self._control_plane_trouble(self.cluster, but=self.name)):
             raise _NotUndoneError(trouble)
         yield from self._ask(self._revert)
 
     def _revert(self) -> None:
-        self._check(abortable=False)  # each time while it is still ours
+        self._check(abortable=False)  # on every attempt, the node must still be ours
         reason = self.record.reason
         self.machine.revert(self.record.transaction or "", reason, blames_plan=reason != _ABORTED)
 
@@ -247,7 +246,7 @@ class Phases(Transacting):
     def _as_planned(self, expected: Expected, *, abortable: bool) -> Steps[tuple[str, ...]]:
         """Return what is not as planned: in the cluster, then by the suite, with one process of the kubelet.
 
-        A node that has rebooted since it was proved is proved anew, and what the suite said is void.
+        A node that has rebooted since its proof is proved again, and the suite's result is discarded.
         """
         proof = yield from self._proof(expected, abortable=abortable)
         patience = self._host_patience()
@@ -269,7 +268,7 @@ class Phases(Transacting):
         return tuple(str(mismatch) for mismatch in proof.wrong)
 
     def _set_labels(self, **changes: str | None) -> Steps[Outcome | None]:
-        """Give the node its labels, once it is as planned, and keep in the record what was there."""
+        """Set the node's labels once it is as planned, and keep their previous values in the record."""
         expected = yield from self._ask(self.machine.expected)
         node = yield from self._ask(lambda: self.cluster.node(self.name))
         before = kept(node, to_set(node, expected.labels))
@@ -277,16 +276,16 @@ class Phases(Transacting):
         return (yield from self._advance(Phase.APPLIED, lambda now: to_set(now, expected.labels), **changes))
 
     def _labels_afterwards(self, wanted: Labels) -> Steps[Labels]:
-        """Return the labels that are to be there: those wanted, and what others of ours were put back to."""
+        """Return the labels to expect: the wanted ones, and others of ours with their restored values."""
         if not self.record.labels:
             return wanted
         node = yield from self._ask(lambda: self.cluster.node(self.name))
         return {**returned(node, self.record.labels, wanted), **wanted}
 
     def _offered_of_others(self, expected: Expected) -> dict[str, str]:
-        """Return what the node offered before, but for what the plan decides itself, and what it leaves open.
+        """Return the resources offered before, without those that the plan decides or leaves open.
 
-        A device plugin that numaforge does not configure any more is told by others what to advertise.
+        Other tools decide what a device plugin advertises that numaforge no longer configures.
         """
         retired = self.record.labels.keys() - (expected.labels or {}).keys()
         return {
@@ -302,7 +301,7 @@ class Phases(Transacting):
             self._event("StaleResources", f"of an earlier geometry, with 0 devices: {', '.join(stale)}")
 
     def _verification(self, patience: Patience) -> Steps[tuple[str, ...] | None]:
-        """Return what the suite complains of; None where there was no answer."""
+        """Return the failures of the suite; None where there was no answer."""
         self.say("verifies")
         try:
             return (yield from self.machine.verify())
@@ -314,7 +313,7 @@ class Phases(Transacting):
 
     def _undo(self) -> Steps[Outcome | None]:
         reason = self.record.reason
-        if self.record.transaction is None:  # the labels alone were changed
+        if self.record.transaction is None:  # only labels were changed
             return (yield from self._prove_old(reason))
         try:
             result = yield from self._result(
@@ -350,9 +349,9 @@ class Phases(Transacting):
     def _proof(
         self, expected: Expected, *, abortable: bool, continuity: Continuity = NOTHING_SEEN
     ) -> Steps[Proof]:
-        """Have the node prove itself, and the control plane where the node is of it.
+        """Prove the node, and the control plane where the node belongs to it.
 
-        Only what can still be undone can be aborted.
+        `abortable` is for a change that can still be undone.
         """
         proof = yield from prove(
             self.cluster,
@@ -371,7 +370,7 @@ class Phases(Transacting):
         return proof if proof.wrong else replace(proof, wrong=(yield from self._control_plane_again()))
 
     def _control_plane_again(self) -> Steps[tuple[Mismatch, ...]]:
-        """Wait until the control plane is healthy with this node in it; () also where the node is no part."""
+        """Wait until the control plane is healthy with this node; () also where the node is outside it."""
         trouble = yield from self._control_plane_trouble(self.cluster)
         return (Mismatch("the control plane", "healthy", trouble),) if trouble else ()
 
@@ -383,12 +382,12 @@ class Phases(Transacting):
         self.say(phase, [str(mismatch) for mismatch in wrong])
 
     def _reconsider(self) -> Steps[Outcome | None]:
-        """Look again at a node that was left to a person."""
+        """Look again at a held node."""
         status = yield from self._status(self.record.transaction)
         if status.result is None and status.phase is not None:
             return (yield from self._advance(Phase.APPLYING))
         outcome = status.result.outcome if status.result is not None else ""
-        if outcome == "applied":  # a request to undo it may be under way yet
+        if outcome == "applied":  # a request to undo it may still arrive
             yield from self._ask(lambda: self.machine.void(self.record.transaction or ""))
             return (yield from self._set_labels(reason=""))
         if (yield from self._ask(self.machine.change)) is None:
@@ -398,7 +397,7 @@ class Phases(Transacting):
         return (yield from self._prove_old(self.record.reason))
 
     def _interfered(self, reason: str) -> Steps[Outcome]:
-        """End a roll-out whose node was uncordoned by another: it is not cordoned again unasked."""
+        """End a roll-out whose node was uncordoned from outside; do not cordon it again unasked."""
         if self.record.phase is Phase.VERIFIED:
             return (yield from self._finish(Ending.DONE, reason))
         if not self.touched:
@@ -407,13 +406,13 @@ class Phases(Transacting):
             status = yield from self._status(self.record.transaction)
             if status.result is not None and status.result.outcome in ("void", "refused"):
                 return (yield from self._finish(Ending.BLOCKED, reason))
-            if status.broken_off:  # its kubelet may be down: to end that hurts no pod
+            if status.broken_off:  # its kubelet may be down: settling harms no pod
                 yield from self._ask(self.machine.settle)
         self._event("RolloutHeld", reason, warning=True)
         return Outcome(Ending.HELD, f"{reason}, which was {self.record.phase}: cordon it again, and resume")
 
     def _fail(self, error: NumaforgeError) -> Steps[Outcome | None]:
-        """End where something is refused that neither waiting nor asking again would change."""
+        """End after an error that neither waiting nor a retry would resolve."""
         if not self.touched:
             return (yield from self._finish(Ending.BLOCKED, str(error)))
         if isinstance(error, HostUnreachableError):
@@ -426,7 +425,7 @@ class Phases(Transacting):
         return Outcome(Ending.HELD, reason, tuple(journal[-5:]))
 
     def _finish(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> Steps[Outcome]:
-        """Uncordon only what this roll-out has cordoned, and only where no other needs it."""
+        """Release the node; uncordon it only where this roll-out cordoned it and no other needs that."""
         node = yield from self._ask(lambda: hand_back(self.cluster, self.name, self.record, ending, reason))
         if left := left_cordoned(node):
             reason = f"{reason}; {left}"
@@ -459,7 +458,7 @@ class Phases(Transacting):
         self.say(phase or self.record.phase, reasons)
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Record an Event; the roll-out does not depend on it."""
+        """Record an Event; a failure does not affect the roll-out."""
         try:
             self.cluster.tell(self.cluster.node(self.name), reason, message, warning=warning)
         except ClusterError as error:

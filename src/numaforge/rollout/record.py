@@ -1,10 +1,10 @@
-"""What a roll-out writes on a Node about itself: who has cordoned it, how far it is, how it ended.
+"""What a roll-out writes on a Node: who has cordoned it, its phase, and how it ended.
 
-The record stands on the Node from the cordon to the uncordon, both of which are one request with it. So
-nothing else is needed to know whose cordon it is.
+The record is on the Node from the cordon to the uncordon, and is written and removed in the same requests. So
+it is enough to know whose cordon it is.
 
-A kubelet may write the annotations of its own Node, and another release may have written them: they are read
-as input from outside, and what cannot be read is the trouble of that node alone.
+A kubelet may write the annotations of its own Node, and so may another release: they are untrusted input, and
+a record that cannot be read affects only that node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORD = "numaforge.io/rollout"
 RESULT = "numaforge.io/rollout-result"
 ABORT = "numaforge.io/rollout-abort"
 VERSION = 1
-"""Of a record. A release that adds a key keeps it; one that changes what a key means counts on."""
+"""The version of a record. A new key keeps it; a changed meaning of a key increments it."""
 
 _VERSION = "version"
 _OTHERS = "others"
@@ -38,7 +38,7 @@ _TRANSACTION_ID = "^[A-Za-z0-9][A-Za-z0-9-]*$"  # it becomes part of a script fo
 
 
 class Phase(StrEnum):
-    """How far a node is. What each name says has happened; what follows from it is still to be done."""
+    """The phase of a node: what its name says has happened, and the next step has not."""
 
     CORDONED = "cordoned"
     DRAINED = "drained"
@@ -65,10 +65,10 @@ class Record:
     """A roll-out of one node.
 
     `runner` is the process that works on it. `offered` are the extended resources that the node offered
-    before, as quantities. `reason` says why it is undone or held. `left_to` says for whom an earlier roll-out
-    has left the node cordoned. `rollout` is the roll-out's name, "" where a release wrote it that kept none.
-    `labels` are those that it has changed, as they were before: None where there was none.
-    `others` are the keys of a newer release, which stay as they are.
+    before, as quantities. `reason` is why it is undone or held. `left_to` is the maintenance for which an
+    earlier roll-out left the node cordoned. `rollout` is the roll-out's name, "" in records of a release that
+    stored none. `labels` are the previous values of the labels it changed, None where there was no label.
+    `others` are keys of a newer release, which are kept.
     """
 
     runner: str
@@ -83,19 +83,19 @@ class Record:
     others: Mapping[str, Any] = field(default_factory=dict)
 
     def belongs_to(self, rollout: str) -> bool:
-        """Say whether the node is in the roll-out of that name, or in a shard of it.
+        """Whether the node is in the roll-out of that name, or in a shard of it.
 
-        One without a name may be in any.
+        A record without a name may belong to any.
         """
         return not self.rollout or is_part_of(self.rollout, rollout)
 
 
 class TakenError(ClusterError):
-    """The node is not this runner's any more."""
+    """The node is no longer this runner's."""
 
 
 class OvertakenError(TakenError):
-    """Another runner goes on with the node, and reports on it."""
+    """Another runner has taken the node over, and reports on it."""
 
 
 class UncordonedError(ClusterError):
@@ -103,7 +103,7 @@ class UncordonedError(ClusterError):
 
 
 class UnreadableError(ClusterError):
-    """What stands on the node is no record that this release can read."""
+    """The node's annotation is no record that this release can read."""
 
 
 _RECORD = TypeAdapter(Record)
@@ -113,14 +113,14 @@ _FIELDS = {each.name for each in fields(Record)} - {_OTHERS}
 def read_record(node: ClusterNode) -> Record | None:
     """Return the record on a node, or None.
 
-    Raises UnreadableError for an annotation that is not one of ours, or of a release with other records.
+    Raises UnreadableError for an annotation that is not ours, or has a newer version.
     """
     text = node.annotations.get(RECORD)
     return None if text is None else _read_record(text, node.name)
 
 
 def unreadable(node: ClusterNode) -> str | None:
-    """Say why the record on a node cannot be read, and what to do, if so."""
+    """Return why the record on a node cannot be read, and what to do; None where it can."""
     try:
         read_record(node)
     except UnreadableError as error:
@@ -151,10 +151,10 @@ def _read_record(text: str, where: str) -> Record:
 
 
 def claim(cluster: Cluster, node: ClusterNode, record: Record) -> ClusterNode:
-    """Cordon a node as it was read, and say on it whose cordon that is, in one request.
+    """Cordon a node as it was read, and write the record that names the runner, in one request.
 
-    An earlier request to abort does not mean this roll-out, which had not begun. Raises ConflictError where
-    the node has changed since.
+    Removes an earlier request to abort, which was for another roll-out. Raises ConflictError where the node
+    has changed since.
     """
     return cluster.patch_node(
         node, unschedulable=True, annotations={RECORD: _dump(record), RESULT: None, ABORT: None}
@@ -162,9 +162,9 @@ def claim(cluster: Cluster, node: ClusterNode, record: Record) -> ClusterNode:
 
 
 def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Record]:
-    """Go on with a record that another process has left.
+    """Take over a record that another process has left.
 
-    Raises TakenError where there is none any more.
+    Raises TakenError where there is no record any more.
     """
 
     def change(node: ClusterNode) -> ClusterNode:
@@ -175,7 +175,7 @@ def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Re
 
     node = _retried(cluster, name, change)
     record = read_record(node)
-    if record is None:  # the API server answers with what was written
+    if record is None:  # the API server answers with the written object
         raise ClusterError("the API server lost what was written", where=name)
     return node, record
 
@@ -183,11 +183,11 @@ def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Re
 def advance(
     cluster: Cluster, name: str, record: Record, labels: Callable[[ClusterNode], Labels] = lambda _: {}
 ) -> Record:
-    """Write down how far the node is, and in the same request change the labels that `labels` returns for it.
+    """Write the record, and in the same request make the label changes that `labels` returns for the node.
 
-    What they were before numaforge is written down with that.
+    The labels' values before numaforge go into an annotation in that request, too.
 
-    Raises TakenError where it is no longer ours.
+    Raises TakenError where the node is no longer ours.
     """
 
     def change(node: ClusterNode) -> ClusterNode:
@@ -201,23 +201,23 @@ def advance(
 
 
 def require_ours(node: ClusterNode, record: Record) -> None:
-    """Raise TakenError unless the node is still this record's runner's, UncordonedError unless cordoned."""
+    """Raise TakenError unless the node is still the record's runner's, UncordonedError unless cordoned."""
     _require_record(node, record)
     if not node.unschedulable:
         raise UncordonedError("the node was uncordoned in the middle of its roll-out", where=node.name)
 
 
 def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reason: str) -> ClusterNode:
-    """Remove the record, leave how it ended, uncordon the node, and return it as it is then.
+    """Replace the record by the result, uncordon the node, and return it.
 
-    A node that was cordoned before stays so, and one of which another maintenance is in progress by now.
-    Raises TakenError where the record is not this runner's any more.
+    A node that was cordoned before stays cordoned, as does a node in another maintenance by now. Raises
+    TakenError where the record is no longer this runner's.
     """
     result = {"ending": ending.value, "reason": reason, "runner": record.runner}
 
     def change(node: ClusterNode) -> ClusterNode:
         if RECORD not in node.annotations and result.items() <= read_result(node).items():
-            return node  # done, and only the answer was lost
+            return node  # done already: only the answer was lost
         _require_record(node, record)
         other = foreign(node)
         stays = record.was_unschedulable or other is not None
@@ -237,9 +237,9 @@ def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reaso
 
 
 def ask_to_abort(cluster: Cluster, name: str, rollout: str, who: str) -> Record | None:
-    """Write on a node that its roll-out is to be undone; return its record, None where it is in no such one.
+    """Request the undo of a node's roll-out; return its record, None where it is not in that roll-out.
 
-    Raises UnreadableError where nothing says in which it is, NotFoundError where the node is gone.
+    Raises UnreadableError where its record cannot be read, NotFoundError where the node is gone.
     """
 
     def change(node: ClusterNode) -> Record | None:
@@ -261,19 +261,19 @@ def left_to(node: ClusterNode) -> str | None:
 
 
 def left_cordoned(node: ClusterNode) -> str | None:
-    """Say why a roll-out that has ended has left its cordon on the node, if it is so."""
+    """Return why an ended roll-out has left its cordon on the node, None where it has not."""
     other = left_to(node)
     return f"left cordoned, because another maintenance was in progress: {other}" if other else None
 
 
 def read_result(node: ClusterNode) -> dict[str, str | None]:
-    """Return what the last roll-out has left on a node: its "ending", "reason" and "runner".
+    """Return the result of the last roll-out on a node: its "ending", "reason" and "runner".
 
-    Nothing where there is none, or one that cannot be read.
+    Empty where there is none, or none that can be read.
     """
     try:
         document = parse_json(node.annotations.get(RESULT, "{}"))
-    except NotJsonError:  # not our words
+    except NotJsonError:  # not written by us
         return {}
     if not isinstance(document, dict):
         return {}
@@ -292,7 +292,7 @@ def _require_record(node: ClusterNode, record: Record) -> None:
 
 
 def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], ClusterNode]) -> ClusterNode:
-    """Change a node as it is now; its kubelet writes to it too, so another version is no surprise."""
+    """Change a node in its current version, with retries: its kubelet writes to it, too."""
     return retried(lambda: change(cluster.node(name)), where=name)
 
 

@@ -1,8 +1,7 @@
 """Slots: Leases in the cluster, so that all roll-outs there share one budget.
 
-A slot belongs to a node from before its cordon until after its uncordon, whichever process works on it. A
-process that dies leaves the slot with the node: no other node gets it, and the runner that resumes takes it
-over.
+A slot belongs to a node from before its cordon until after its uncordon, whichever process works on it. When
+that process dies, the node keeps its slot: no other node gets it, and the runner that resumes takes it over.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ NODE = "numaforge.io/node"
 NODE_UID = "numaforge.io/node-uid"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 60.0
-"""A runner that has not renewed its slot for so long, watched by one clock, is taken for dead."""
+"""A runner that has not renewed its slot for this long, by the watcher's own clock, counts as dead."""
 _ASK_AGAIN_SECONDS = 10.0
-_LOOK_SECONDS = 2 * _ASK_AGAIN_SECONDS  # for how long the look at a Lease speaks, at most
+_LOOK_SECONDS = 2 * _ASK_AGAIN_SECONDS  # the most silence that one look at a Lease adds
 
 
 class NoSlotError(NumaforgeError):
@@ -47,7 +46,7 @@ class NoSlotError(NumaforgeError):
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot that a node holds; `runner` works on the node, or did when it was last heard of."""
+    """A slot that a node holds; `runner` works on the node, or did at its last renewal."""
 
     lease: Lease
 
@@ -58,7 +57,7 @@ class Slot:
 
     @property
     def node_uid(self) -> str:
-        """The UID of that node: another node of the same name is another one."""
+        """The UID of that node, which tells it from a later node of the same name."""
         return self.lease.annotations.get(NODE_UID, "")
 
     @property
@@ -68,12 +67,12 @@ class Slot:
 
 
 def held_slots(leases: Iterable[Lease]) -> list[Slot]:
-    """Return the slots that a node holds."""
+    """Return the slots that are held by a node."""
     return [Slot(lease) for lease in leases if lease.name.startswith(SLOT) and lease.annotations.get(NODE)]
 
 
 def live_slots(cluster: Cluster, pool: Pool, leases: Iterable[Lease]) -> list[Slot]:
-    """Return the slots of nodes that exist: one that has left the cluster takes no room any more."""
+    """Return the slots of nodes that exist: a node that has left the cluster no longer takes room."""
     return [
         slot
         for slot in held_slots(leases)
@@ -89,17 +88,17 @@ def _node_exists(cluster: Cluster, slot: Slot) -> bool:
 
 
 class LeaseWatch:
-    """Who has not renewed a Lease for how long, as one process sees it by its own clock."""
+    """How long each Lease has gone without a renewal, by the clock of one process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # By name: the version, for how long it has been seen, and when it was last looked at.
+        # By name: the version, how long it has been unchanged, and the time of the last look.
         self._seen: dict[str, tuple[str, float, float]] = {}
 
     def of(self, lease: Lease) -> float:
         """Return for how many seconds this Lease has been seen unchanged.
 
-        A long time without a look counts for little: while the API server is unreachable, the holder cannot
+        A long time without a look counts only in part: while the API server is unreachable, the holder cannot
         renew its Lease either.
         """
         now = self._clock()
@@ -109,7 +108,7 @@ class LeaseWatch:
         return silent
 
     def tells_dead(self, lease: Lease) -> bool:
-        """Say whether the holder of a Lease is dead, or has been silent for too long to be alive."""
+        """Whether the holder of a Lease is dead, or has been silent for too long to be alive."""
         silent = self.of(lease) >= SILENT_SECONDS
         return silent or is_gone(lease.holder)
 
@@ -128,11 +127,11 @@ def take_slot(
 ) -> Steps[tuple[Slot, ClusterNode]]:
     """Wait until the node may be taken out of service; return its slot, and the node as it was then.
 
-    A node whose roll-out is unfinished is out of service already: it gets its slot in any case, from a runner
-    that is dead. For any other `veto` is asked on every attempt, and may say why it is not to be begun any
-    more. Raises NoSlotError then, for a node outside the pool, and when it takes too long;
-    ApiUnreachableError after `unreachable_seconds` without an answer, when it is unknown whether the node
-    holds a slot.
+    A node whose roll-out is unfinished is out of service already: it gets its slot regardless of the budget,
+    once its earlier runner is dead. For other nodes, `veto` is called on every attempt and may return why the
+    node must not begin. Raises NoSlotError on a veto, for a node outside the pool, and after
+    `patience_seconds`; ApiUnreachableError after `unreachable_seconds` without an answer, when it is unknown
+    whether the node holds a slot.
     """
     deadline = clock() + patience_seconds
     watch = LeaseWatch(clock)
@@ -160,21 +159,21 @@ def take_slot(
 
 
 def renew(cluster: Cluster, slot: Slot) -> Slot:
-    """Show that the runner lives.
+    """Renew the slot, as a sign that the runner is alive.
 
     Raises ConflictError where another process has taken the slot over.
     """
     try:
         return Slot(cluster.put_lease(slot.lease))
     except ConflictError:
-        now = _unless_taken(cluster, slot)  # the answer to an earlier renewal may have been lost
+        now = _unless_taken(cluster, slot)  # an earlier renewal may have succeeded without an answer
         if now is None:
             raise
         return Slot(cluster.put_lease(now))
 
 
 def release(cluster: Cluster, slot: Slot) -> None:
-    """Give the slot back; one that is not this runner's any more is left alone."""
+    """Release the slot, unless it is no longer this runner's."""
 
     def change() -> None:
         if (now := _unless_taken(cluster, slot)) is not None:
@@ -186,10 +185,10 @@ def release(cluster: Cluster, slot: Slot) -> None:
 def _try(
     cluster: Cluster, node: ClusterNode, runner: str, cached_pool: CachedPool, watch: LeaseWatch
 ) -> tuple[Slot, ClusterNode] | str:
-    """Return the slot, or why there is none now.
+    """Return the slot and the node, or why there is no slot now.
 
-    The pool is looked at before the slots: a node that is given back between the two counts once too often,
-    never once too rarely.
+    The pool is read before the slots: a node released between the two reads counts once too often, never once
+    too rarely.
     """
     control_plane = is_control_plane(node)
     pool = cached_pool.pool(control_plane=control_plane)
@@ -210,8 +209,7 @@ def _try(
     slot = _put(cluster, own.lease if own else _free(leases, held), node, runner)
     if unfinished:
         return slot, node
-    # Another process may have taken a slot at the same moment, and the holder of this one may be alive after
-    # all.
+    # Another process may have taken a slot at the same moment, or this one's earlier holder may be alive.
     pool = cached_pool.pool(now=True, control_plane=control_plane)
     if reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node):
         release(cluster, slot)
@@ -220,7 +218,7 @@ def _try(
 
 
 def _require_in_pool(cluster: Cluster, node: ClusterNode, pool: Pool, own: Slot | None) -> None:
-    """Raise NoSlotError for a node that no budget holds for, and give back what it may hold."""
+    """Raise NoSlotError for a node that no budget covers, and release the slot that it may hold."""
     if outside := pool.outside(node):
         if own is not None:
             release(cluster, own)
@@ -228,7 +226,7 @@ def _require_in_pool(cluster: Cluster, node: ClusterNode, pool: Pool, own: Slot 
 
 
 def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:
-    """Return the slot's Lease as it is now, while it is still this runner's for this node."""
+    """Return the slot's current Lease while it is still this runner's for this node, else None."""
     now = find_lease(cluster, slot.lease.name)
     return now if (now.holder, now.annotations.get(NODE)) == (slot.runner, slot.node) else None
 
@@ -242,7 +240,7 @@ def _why_not(pool: Pool, held: Iterable[Slot], node: ClusterNode) -> str | None:
 
 
 def _free(leases: Iterable[Lease], held: Iterable[Slot]) -> Lease:
-    """Return the first slot that no node holds; it may not exist yet."""
+    """Return the first free slot, which may not exist yet."""
     known = {lease.name: lease for lease in leases}
     taken = {slot.lease.name for slot in held}
     number = next(number for number in count() if f"{SLOT}{number}" not in taken)
@@ -261,8 +259,8 @@ def _without_node(annotations: Mapping[str, str]) -> dict[str, str]:
 class RenewedSlot:
     """A slot that is renewed while work goes on.
 
-    `since` is when it was taken. `lost` says that another process has released it; a node that is cordoned
-    already goes on without: it is out of service in any case, and its record says whose it is.
+    `since` is when it was taken. `lost`: another process has released it. A node that is already cordoned
+    continues without a slot: it is out of service in any case, and its record names its runner.
     """
 
     def __init__(self, cluster: Cluster, slot: Slot, clock: Clock, tell: Callable[[str], object]) -> None:
@@ -275,9 +273,9 @@ class RenewedSlot:
         self._renewed = self.since
 
     def during(self, work: Steps[T], beside: Beside | None = None) -> Steps[T]:
-        """Do the work, and renew the slot `beside` it; without that, only where the work waits.
+        """Do the work, and renew the slot concurrently by `beside`; without it, only where the work waits.
 
-        The work may be blocked for longer than a slot may be silent, by a host that does not answer.
+        A host that does not answer may block the work for longer than a slot may go without a renewal.
         """
         if beside is None:
             return (yield from self._in_between(work))
@@ -312,5 +310,5 @@ class RenewedSlot:
         except ConflictError:
             self.lost = True
             self._tell("another process has released the node's slot")
-        except Exception as error:  # told, and tried again: without renewals a living runner counts as dead
+        except Exception as error:  # reported and retried: without renewals, a live runner counts as dead
             self._tell(str(error) or type(error).__name__)

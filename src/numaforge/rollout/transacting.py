@@ -17,17 +17,17 @@ from numaforge.rollout.steps import Clock, Steps
 
 T = TypeVar("T")
 
-BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour until it answers
+BOOT_SECONDS = 1800.0  # a server with terabytes of memory takes a quarter of an hour to boot
 MOST_VOID = 3  # transactions in a row
-_POLL_SECONDS = 1.0  # from one question to the next at least, where the node does not wait for news itself
+_POLL_SECONDS = 1.0  # the least interval between polls, where the node does not wait for news itself
 _LOOK_AGAIN_SECONDS = 2.0
-_TRANSACTION_SECONDS = 5400.0  # the node has a result long before, unless systemd itself hangs
+_TRANSACTION_SECONDS = 5400.0  # the node has a result long before that, unless systemd itself hangs
 
 
 class Transacting(ABC):
     """The change of one host by one process.
 
-    `away_seconds` is for how long a host that may be rebooting is waited for at least.
+    `away_seconds` is the least time to wait for a host that may be rebooting.
     """
 
     name: str
@@ -38,26 +38,26 @@ class Transacting(ABC):
 
     @abstractmethod
     def _waits(self, *reasons: str, phase: str | None = None) -> None:
-        """Say what the phase, the present one unless it is named, waits for."""
+        """Report what `phase` waits for; None is the present phase."""
 
     def _begin(self, transaction: Transaction) -> Steps[str | None]:
-        """Hand a transaction to the host, once; return why it has not begun, None where it may have."""
+        """Send a transaction to the host, once; return why it has not begun, None where it may have."""
         try:
             self.machine.begin(transaction)
         except HostUnreachableError as unreachable:
-            # Not sent again: it may have begun, or reach the host yet. What becomes of it is asked next.
+            # Not sent again: it may have begun, or may still reach the host. Its status is read next.
             self._waits(unreachable.message)
-        except HostError as error:  # the host has tried, and failed: nothing is under way any more
+        except HostError as error:  # the host has tried and failed: nothing is in progress
             status: Status = yield from self._ask(lambda: self.machine.status(transaction.id), reboots=True)
             if status.unknown:
                 return str(error)
         return None
 
     def _status(self, transaction: str | None, seen: Status | None = None) -> Steps[Status]:
-        """Return how far a transaction is; from now on, one that the host does not know is void.
+        """Return a transaction's status; void the transaction if the host does not know it.
 
-        It may still be on its way to the host, from a runner that is dead or was asleep. Nothing follows from
-        its absence before it can never begin any more.
+        It may still be on its way to the host, from a runner that is dead or was suspended. So its absence
+        means nothing until it can never begin.
         """
         status: Status = yield from self._ask(lambda: self.machine.status(transaction, seen), reboots=True)
         if transaction is None or not status.unknown:
@@ -68,9 +68,9 @@ class Transacting(ABC):
     def _result(
         self, transaction: str | None, what: str = "", undo: Callable[[], Steps[None]] | None = None
     ) -> Steps[Result]:
-        """Wait until a transaction has ended, and say meanwhile `what` it does.
+        """Wait until a transaction has ended, and report `what` it does meanwhile.
 
-        With `undo`, which asks for that, one that was applied has not ended until it is reverted.
+        With `undo`, which requests the undo, an applied transaction has not ended until it is reverted.
         """
         deadline = self.clock() + _TRANSACTION_SECONDS
         status: Status | None = None
@@ -94,9 +94,9 @@ class Transacting(ABC):
         )
 
     def _confirm(self, transaction: str | None) -> str:
-        """Confirm a transaction over a new connection, while its host still waits for it.
+        """Confirm a transaction over a new connection, while its host waits for the confirmation.
 
-        Returns what the host complains of, "" for nothing: without a confirmation it goes back by itself.
+        Returns the host's complaint, "" for none: without a confirmation, the host rolls back by itself.
         Raises HostUnreachableError where there is no answer.
         """
         if transaction is None or not self.machine.status(transaction).waits:
@@ -112,9 +112,9 @@ class Transacting(ABC):
     def _control_plane_trouble(
         self, cluster: Cluster, *, but: str = "", seconds: float | None = None
     ) -> Steps[str | None]:
-        """Wait until the control plane is healthy, but for one node; say what is not when time is up.
+        """Wait until the control plane is healthy, except node `but`; return what is not when time is up.
 
-        None where the node to change is no part of it.
+        None also where the node to change does not belong to it.
         """
         deadline = self.clock() + (self.settings.gate.ready_seconds if seconds is None else seconds)
         while is_control_plane((yield from self._ask(lambda: cluster.node(self.name)))):
@@ -126,7 +126,7 @@ class Transacting(ABC):
         return None
 
     def _ask(self, call: Callable[[], T], *, reboots: bool = False) -> Steps[T]:
-        """Ask until there is an answer; a host that may be rebooting has more time for it."""
+        """Retry until there is an answer; a host that may be rebooting gets more time."""
         seconds = self.settings.unreachable_seconds
         return patiently(
             call,
