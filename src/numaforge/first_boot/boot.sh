@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# What stands before each start of the kubelet on a node that plans itself: `boot` once in a boot, `guard` before
-# each start. Where everything on which the plan rests is as it was, and what was written is there, that is all;
-# else numaforge plans the node anew. PROGRAM, STATE, RUN, ISSUE and REPORT_UNIT are variables.
+# Runs before each start of the kubelet on a node that plans itself: `boot` once per boot, `guard` before each start.
+# Does nothing where the plan's inputs are unchanged and the written files intact; otherwise numaforge plans the node
+# again. PROGRAM, STATE, RUN, ISSUE and REPORT_UNIT are variables.
 
-# Prints a line "NAME TEXT" for everything on which a plan rests. Only the kernel and files are asked, no driver.
+# Prints a line "NAME TEXT" for each input of a plan. Reads only the kernel and files, asks no driver.
 inputs() {
     tell_first machine-id /etc/machine-id
     tell_first system-uuid /sys/class/dmi/id/product_uuid
@@ -21,7 +21,7 @@ inputs() {
         read -r class < "$device/class"
         case $class in
         0x0300* | 0x0302* | 0x0380* | 0x1200* | 0x0200* | 0x0207*)
-            if [ ! -e "$device/physfn" ]; then # a virtual function is made later, or not
+            if [ ! -e "$device/physfn" ]; then # virtual functions come later, or not at all
                 read -r vendor < "$device/vendor" && read -r model < "$device/device" &&
                     echo "PCI-function-${device##*/} ${vendor#0x}:${model#0x}"
             fi
@@ -41,8 +41,8 @@ inputs() {
         [ ! -f "$file" ] || cksum < "$file" | { read -r sum size && echo "file-$file $sum-$size"; }
     done
 }
-# Where the kernel takes its own memory differs from boot to boot: by 45 MiB between two NUMA nodes was seen. What has moved
-# by no more than that, or by a 64th, is as it was; the kubelet's own state is seen to before each of its starts.
+# The kernel takes its own memory from different NUMA nodes at each boot: 45 MiB have been seen to move. A difference of
+# up to 64 MiB, or a 64th, counts as unchanged; the kubelet's own state is handled before each of its starts.
 tell_memory() { # NAME KIB
     case $kept in
     *"$1 "*)
@@ -58,10 +58,10 @@ tell_first() { # NAME FILE
     if IFS= read -r text < "$2" && [ -n "$text" ]; then echo "$1 $text"; fi
 } 2> /dev/null
 
-as_planned() { # everything on which the plan rests is as it was, and what it had written is there
+as_planned() { # the plan's inputs are unchanged, and its written files are intact
     cmp -s "$RUN/inputs" "$STATE/inputs" && sha256sum -c --status "$STATE/files" 2> /dev/null
 }
-complain() { # WHY: where a person looks who has no login
+complain() { # WHY: shown where it is visible without a login
     set -- "numaforge: the kubelet is not started: $1"
     printf '%s\n' "$1" >&2
     {
@@ -69,13 +69,13 @@ complain() { # WHY: where a person looks who has no login
         printf '%s\n' "$1" > "$ISSUE"
         printf '%s\n' "$1" > /run/motd.d/numaforge
         printf '\n%s\n' "$1" > /dev/console
-        systemctl --no-block start "$REPORT_UNIT" # the cluster learns it, where the node has joined before
+        systemctl --no-block start "$REPORT_UNIT" # reports to the cluster, if the node has joined before
     } 2> /dev/null
     return 1
 }
 quiet() { rm -f "$ISSUE" /run/motd.d/numaforge; }
 
-# Power that is cut leaves what the kubelet had just written without a byte, and it never starts with that again.
+# A power cut leaves files that the kubelet had just written empty, and with those it never starts again.
 drop_empty_certificate() { # FOLDER
     for each in "$1/kubelet.crt" "$1/kubelet.key"; do
         if [ -e "$each" ] && [ ! -s "$each" ]; then

@@ -1,4 +1,4 @@
-"""Which profile a node plans itself with: who may say so, and who wins."""
+"""The profile with which a node plans itself: its sources, and their precedence."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from numaforge.profile import NodeProfile, load_profile
 
 PARAMETER = "numaforge.profile"
 WRITTEN = "etc/numaforge/profile.yaml"
-"""What cloud-init's `write_files`, Ignition or an agent of a cloud writes."""
+"""The file that cloud-init's `write_files`, Ignition or a cloud's agent writes."""
 PROFILES = "etc/numaforge/profiles"
 ON_DRIVE = "numaforge.yaml"
 LABELS = ("NUMAFORGE", "config-2", "CIDATA", "cidata")
-"""Of file systems on which a profile is looked for: ours, OpenStack's and cloud-init's config drives."""
+"""Labels of file systems that may hold a profile: ours, OpenStack's and cloud-init's config drives."""
 _OEM_STRINGS = "sys/firmware/dmi/entries"
 _MOST_BYTES = 4096
 _MOUNT_SECONDS = 20
@@ -31,7 +31,7 @@ _Source = Callable[[Path], tuple[str, str] | None]
 
 @dataclass(frozen=True)
 class NamedProfile:
-    """A profile, and who has said it."""
+    """A profile, and the source that named it."""
 
     profile: NodeProfile
     by: str
@@ -40,26 +40,26 @@ class NamedProfile:
 def chosen_profile(settings: BootSettings, root: Path = Path("/")) -> NamedProfile:
     """Return the profile of this node.
 
-    The first that says one wins: the kernel parameter numaforge.profile, /etc/numaforge/profile.yaml, a
-    config drive, an OEM string of the firmware, the image's own boot.yaml. What is said and cannot be had is
-    an error, and no reason to ask the next. Raises ProfileError with who has said it.
+    The first source that names one wins: the kernel parameter numaforge.profile, /etc/numaforge/profile.yaml,
+    a config drive, an OEM string of the firmware, the image's own boot.yaml. A named profile that cannot be
+    loaded is an error, and no reason to try the next source. Raises ProfileError with the source.
     """
     of_machine = (_of_kernel, _of_file, _of_drive, _of_firmware)
     return _first(settings, root, of_machine)
 
 
 def is_image(root: Path) -> bool:
-    """Say whether a folder is the root of an image whose nodes plan themselves."""
+    """Whether a folder is the root of an image whose nodes plan themselves."""
     return _below(root, SETTINGS).is_file()
 
 
 def image_profile(root: Path) -> NamedProfile:
-    """Return the profile of an image's nodes where nothing beside the image names one."""
+    """Return the profile of an image's nodes where only the image names one."""
     return _first(read_settings(_below(root, SETTINGS)), root, (_of_file,))
 
 
 def image_kubelet(root: Path) -> str | None:
-    """Return the version of an image's kubelet, as its manifest has it; None where it has none."""
+    """Return the kubelet's version from an image's manifest; None where it has none."""
     try:
         packages = parse_json(_below(root, Path(MANIFEST)).read_text(encoding="utf-8"))["packages"]
         return str(packages["kubelet"]).partition("-")[0]
@@ -87,7 +87,7 @@ def _first(settings: BootSettings, root: Path, sources: Iterable[_Source]) -> Na
 
 
 def _load(said: str, by: str, root: Path) -> NodeProfile:
-    if "\n" in said:  # a profile itself, which a drive had
+    if "\n" in said:  # the text of a profile, from a drive
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
             file = Path(folder, ON_DRIVE)
             file.write_text(said, encoding="utf-8")
@@ -127,7 +127,7 @@ def _of_drive(root: Path) -> tuple[str, str] | None:
 
 @contextmanager
 def _mounted(device: Path) -> Iterator[Path]:
-    """Mount a drive in a folder of its own, for reading."""
+    """Mount a drive read-only in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         options = "ro,nosuid,nodev,noexec"
         mount = ["mount", "-o", options, str(device), folder]
@@ -144,7 +144,7 @@ def _mounted(device: Path) -> Iterator[Path]:
 
 
 def _of_firmware(root: Path) -> tuple[str, str] | None:
-    """Read the OEM strings (SMBIOS type 11), which follow the formatted part and end with a NUL each."""
+    """Read the OEM strings (SMBIOS type 11): they follow the formatted part, each ending with a NUL."""
     for entry in sorted((root / _OEM_STRINGS).glob("11-*/raw")):
         try:
             raw = entry.read_bytes()[:_MOST_BYTES]

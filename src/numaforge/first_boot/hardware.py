@@ -1,4 +1,4 @@
-"""The machines that an image was made for: what is compared of a node before it plans itself."""
+"""The machines that an image was made for, compared with a node before it plans itself."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numaforge.topology.model import Accelerator, Gpu, NodeTopology
 
 MACHINES = "/etc/numaforge/image/machines"
 _NEAR_BYTES, _NEAR_PART = 64 << 20, 64
-"""So much of a NUMA node's memory may move from boot to boot, as in boot.sh."""
+"""How much of a NUMA node's memory may move from boot to boot, as in boot.sh: bytes, or one part in 64."""
 
 Hardware = Mapping[str, str | int]
-"""What a machine is made of, by name: CPUs as a cpulist, memory in bytes, GPUs by their PCI ids."""
+"""A machine's hardware by name: CPUs as a cpulist, memory in bytes, GPUs by their PCI IDs."""
 
 
 def hardware_of(machine: NodeTopology) -> dict[str, str | int]:
-    """Return what makes a machine one of its kind."""
+    """Return the hardware by which machines are compared."""
     found: dict[str, str | int] = {"CPUs": format_cpulist(machine.online | machine.offline)}
     for node in machine.numa_nodes:
         found[f"memory of NUMA node {node.id}"] = node.memory_bytes or 0
@@ -35,9 +35,9 @@ def written(machine: NodeTopology) -> str:
 
 
 def require_expected(machine: NodeTopology, folder: Path = Path(MACHINES)) -> str | None:
-    """Return which of the machines of an image this is; None where the image is for any machine.
+    """Return which of an image's machines this is; None where the image is for any machine.
 
-    Raises HostError with what differs from the one that is most like it.
+    Raises HostError with the differences from the most similar machine.
     """
     known = {file.stem: _read(file) for file in sorted(folder.glob("*.json"))}
     if not known:

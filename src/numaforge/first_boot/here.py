@@ -1,4 +1,4 @@
-"""The machine that this program runs on, asked as a node is."""
+"""Run scripts on this machine, as on a node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECONDS = 900
 def ask(script: str) -> Answer:
     """Run a script here, and return its answer.
 
-    Raises HostError with what it complains of where it fails, HostUnreachableError where it does not end.
+    Raises HostError with its complaint where it fails, HostUnreachableError where it does not end.
     """
     try:
         done = bounded.run_script(script, timeout=_SECONDS)

@@ -1,4 +1,4 @@
-"""The API server as a kubelet reaches it: by a login with which it may change its own Node alone."""
+"""The API server through the kubelet's login, which may change only its own Node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MERGE, _STRATEGIC = "application/merge-patch+json", "application/strategic-merg
 
 @dataclass(frozen=True)
 class KubeletLogin:
-    """Where the API server is, and how the kubelet logs in there; `token` is "" with a certificate."""
+    """The API server's address and the kubelet's credentials there; `token` is "" with a certificate."""
 
     host: str
     port: int
@@ -46,7 +46,7 @@ class KubeletLogin:
         self._ask("PATCH", _path(name), {"metadata": {"annotations": dict(annotations)}}, _MERGE)
 
     def set_condition(self, name: str, condition: Mapping[str, str]) -> None:
-        """Set a condition of a Node, and leave the others to who writes them."""
+        """Set a condition of a Node, and leave the others unchanged."""
         self._ask("PATCH", f"{_path(name)}/status", {"status": {"conditions": [dict(condition)]}}, _STRATEGIC)
 
     def _ask(self, method: str, path: str, patch: object = None, kind: str = "") -> dict[str, Any]:
@@ -77,7 +77,7 @@ class KubeletLogin:
 def kubelet_login(file: Path) -> KubeletLogin:
     """Read a kubelet's kubeconfig; its certificate, token and program are those of its current context.
 
-    Raises HostError with what cannot be read or used.
+    Raises HostError for what cannot be read or used.
     """
     document = _mapping(read_yaml(read_text(file, error=HostError), str(file)), file, "a kubeconfig")
     context = _named(document, "contexts", "context", document.get("current-context"), file)
@@ -100,15 +100,15 @@ def kubelet_login(file: Path) -> KubeletLogin:
 
 
 def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], folder: Path) -> ssl.SSLContext:
-    """Return what a connection is secured by; raises OSError or ValueError for what cannot be read."""
+    """Return the TLS context of a connection; raises OSError or ValueError for what cannot be read."""
     authority = _pem(cluster, "certificate-authority", folder)
     tls = ssl.create_default_context(cadata=authority.decode("ascii") if authority else None)
-    if authority:  # an API server's certificate may be of a kind that the newest default refuses
+    if authority:  # newer defaults reject certificates that API servers may have
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
     certificate = _pem(user, "client-certificate", folder)
     if certificate:
         key = _pem(user, "client-key", folder)
-        with tempfile.NamedTemporaryFile(prefix="numaforge-") as pair:  # OpenSSL reads it from a file alone
+        with tempfile.NamedTemporaryFile(prefix="numaforge-") as pair:  # OpenSSL reads it only from a file
             pair.write(certificate + b"\n" + (key or b""))
             pair.flush()
             tls.load_cert_chain(pair.name)

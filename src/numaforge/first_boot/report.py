@@ -1,4 +1,4 @@
-"""What a node says of itself to its cluster: by which profile it is planned, and whether it is as planned."""
+"""A node's report to its cluster: the profile that it is planned with, and whether it is as planned."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Tell = Callable[[str], object]
 
 
 def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
-    """Verify this node, tell its Node, and return what was told; None where it has never joined a cluster.
+    """Verify this node, report on its Node, and return the report; None where it has never joined a cluster.
 
-    `kubeconfig` is the kubelet's; by default the one that its command line names. Raises HostUnreachableError
-    where the API server does not answer, or the kubelet does not register.
+    `kubeconfig` is the kubelet's, by default that of its command line. Raises HostUnreachableError where the
+    API server does not answer, or the kubelet does not register.
     """
     machine = read_topology(from_local())
     flags = machine.kubelet.flags if machine.kubelet else ()
@@ -44,7 +44,7 @@ def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
     if held and not kubeconfig.exists():
         return None
     deadline = time.monotonic() + _JOIN_SECONDS
-    while not kubeconfig.exists():  # kubeadm joins when cloud-init is through
+    while not kubeconfig.exists():  # kubeadm joins once cloud-init has finished
         if time.monotonic() > deadline:
             raise HostUnreachableError(
                 f"the kubelet has no login after {_JOIN_SECONDS:.0f} s", where=str(kubeconfig)
@@ -71,7 +71,7 @@ def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
 
 
 def _until_joined(login: KubeletLogin, name: str, boot_id: str, tell: Tell, deadline: float) -> None:
-    """Wait until the Node is there, and its kubelet has reported this boot of it."""
+    """Wait until the Node exists, and its kubelet has reported this boot."""
     why = ""
     while True:
         try:
@@ -89,7 +89,7 @@ def _until_joined(login: KubeletLogin, name: str, boot_id: str, tell: Tell, dead
 
 
 def _shortcomings(tell: Tell) -> str:
-    """Hold this node to its plan as `numaforge verify` does; return what is not as planned, "" for nothing.
+    """Compare this node with its plan like `numaforge verify`; return what is not as planned, "" for nothing.
 
     Raises HostError where the suite could not run.
     """

@@ -1,4 +1,4 @@
-"""What a node does before its kubelet starts: it plans itself, and brings itself there by one transaction."""
+"""What a node does before its kubelet starts: it plans itself, and applies the plan in one transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 
 UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
-"""The profile of a node whose kubelet starts as the distribution has it: what was set is taken back."""
+"""The profile of a node whose kubelet starts with the distribution's settings: our changes are reverted."""
 _EVERYTHING = frozenset(role.called for role in ROLES)
 _CONFIRM_SECONDS = 120
 _PAUSE_SECONDS = 1.0
@@ -38,7 +38,7 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Change:
-    """What a node would do to itself; `changed` says what is not as it was when it planned itself last."""
+    """What a node would change on itself; `changed` has the differences since it last planned itself."""
 
     chosen: NamedProfile
     goal: Goal
@@ -48,17 +48,17 @@ class Change:
 
     @property
     def does(self) -> tuple[str, ...]:
-        """A line for each thing that it would change."""
+        """A line for each change."""
         if self.transaction is None:
             return ()
         return (*self.transaction.sentences, *self.transaction.moves, *self.transaction.writes)
 
 
 def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
-    """Bring this node to its plan, and return how; the kubelet may start then.
+    """Bring this node to its plan, and return how; then the kubelet may start.
 
-    Raises NumaforgeError where it must not: a profile that cannot be had or met, a machine that has changed
-    and is to be held, pods that are alive and would be disturbed, a change that was undone.
+    Raises NumaforgeError where it must not start: a profile that cannot be loaded or met, a changed machine
+    that must be held, live pods that would be disturbed, a change that was undone.
     """
     found = foresee(tell, replan=replan)
     if found.transaction is not None:
@@ -82,7 +82,7 @@ def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
 def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True) -> Change:
     """Return what this node needs to be as planned; raises as `prepare` does.
 
-    With `replan` a machine that has changed is planned anew also where it is to be held.
+    With `replan`, a changed machine is planned again even where it must be held.
     """
     settings = read_settings()
     was, now = Inputs.kept(), Inputs("".join(f"{each}\n" for each in ask(inputs_script()).lines if each))
@@ -139,7 +139,7 @@ def _whole(settings: BootSettings, tell: Tell) -> NodeTopology:
 
 
 def _refuse_with_pods(transaction: Transaction) -> None:
-    """Refuse a change that disturbs pods while some are alive, which outlive a kubelet that restarts."""
+    """Refuse a change that disturbs pods while some are alive: pods outlive a restart of the kubelet."""
     if transaction.disturbs and transaction.pods.may_run:
         raise HostError(
             f"the node has to change, and pods are alive: {transaction.pods.evidence}",
@@ -148,7 +148,7 @@ def _refuse_with_pods(transaction: Transaction) -> None:
 
 
 def _sums(goal: Goal) -> dict[str, str]:
-    """Return the checksums of what was written for the kubelet, by path."""
+    """Return the checksums of the files written for the kubelet, by path."""
     config = goal.machine.kubelet_config
     roles = (role for role in ROLES if role.called == "kubelet" and role.files)
     return {file.path: checksum(file.text) for role in roles for file in files_of(role, goal.plan, config)}

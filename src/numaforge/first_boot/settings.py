@@ -1,4 +1,4 @@
-"""What an image says of the boots of its nodes: /etc/numaforge/boot.yaml."""
+"""An image's settings for the boots of its nodes: /etc/numaforge/boot.yaml."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BootSettings(Section):
 
 
 def read_settings(path: Path = SETTINGS) -> BootSettings:
-    """Return what the image says, and defaults for the rest; raises NumaforgeError with each mistake."""
+    """Return the image's settings, with defaults for the rest; raises NumaforgeError with every mistake."""
     if not path.exists():
         return BootSettings()
     document = read_yaml(read_text(path), str(path))

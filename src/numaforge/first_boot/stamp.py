@@ -1,4 +1,4 @@
-"""What the node was planned on, and what came of it: /var/lib/numaforge/boot."""
+"""The inputs of the node's last plan, and its result: /var/lib/numaforge/boot."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numaforge.framing import asking
 from numaforge.given import read_text
 
 STATE = Path("/var/lib/numaforge/boot")
-"""Has what boot.sh compares with: `inputs` as it prints them, and `files` as sha256sum does."""
+"""The folder that boot.sh compares with: `inputs` as it prints them, `files` in sha256sum's format."""
 RUN = Path("/run/numaforge/boot")
 ISSUE = Path("/run/issue.d/numaforge.issue")
-"""Why the kubelet is not started, while it is not."""
+"""The file with the reason why the kubelet is not started, while it is not."""
 PROGRAM = "/opt/numaforge/numaforge"
 REPORT_UNIT = "numaforge-report.service"
 _RECORD = "record.json"
@@ -26,9 +26,9 @@ _MACHINE = ("machine-id", "system-uuid")
 
 @dataclass(frozen=True)
 class BootRecord:
-    """How a node has planned itself: by which profile, named by whom, to the plan of which digest, and when.
+    """How a node has planned itself: the profile and its source, the plan's digest, and the time.
 
-    `did` is what was changed, "" where nothing was; `changed` is what was not as before.
+    `did` is what was changed on the node, "" for nothing; `changed` is what differed from before.
     """
 
     profile: str
@@ -41,7 +41,7 @@ class BootRecord:
 
     @classmethod
     def kept(cls, folder: Path = STATE) -> BootRecord | None:
-        """Return how this node planned itself last; None where it has not, or where that cannot be read."""
+        """Return how this node last planned itself; None where it has not, or where that cannot be read."""
         try:
             document = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
             return cls(**{**document, "changed": tuple(document["changed"])})
@@ -51,13 +51,13 @@ class BootRecord:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything on which a plan rests, as `inputs` in boot.sh prints it: a line "NAME TEXT" for each."""
+    """The inputs of a plan, as `inputs` in boot.sh prints them: a line "NAME TEXT" for each."""
 
     text: str
 
     @classmethod
     def kept(cls, folder: Path = STATE) -> Inputs | None:
-        """Return what this node was planned on last; None where it has not planned itself."""
+        """Return the inputs of this node's last plan; None where it has not planned itself."""
         file = folder / "inputs"
         return cls(read_text(file)) if file.exists() else None
 
@@ -67,7 +67,7 @@ class Inputs:
         return dict(line.partition(" ")[::2] for line in self.text.splitlines())
 
     def differences(self, was: Inputs) -> tuple[str, ...]:
-        """Return a sentence for each thing that is not as it was."""
+        """Return a sentence for each input that has changed."""
         then, now = was.values, self.values
         return tuple(
             _difference(name, then.get(name), now.get(name))
@@ -76,17 +76,17 @@ class Inputs:
         )
 
     def is_of_another_machine(self, was: Inputs) -> bool:
-        """Say whether a disk was planned in another machine: it was cloned, or moved."""
+        """Whether the disk was planned in another machine: it was cloned, or moved."""
         return any(was.values.get(name) != self.values.get(name) for name in _MACHINE)
 
 
 def boot_script() -> str:
-    """Return the program that stands before each start of the kubelet."""
+    """Return the program that runs before each start of the kubelet."""
     return f"#!/bin/sh\n{_library()}before_kubelet\n"
 
 
 def inputs_script() -> str:
-    """Return the script whose answer's lines are the inputs."""
+    """Return the script that prints the inputs."""
     return asking(_library() + shell.call("inputs"))
 
 
@@ -102,10 +102,10 @@ def _library() -> str:
 
 
 def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: Path = STATE) -> None:
-    """Keep how a node has planned itself, and what each start of its kubelet compares with.
+    """Store how a node has planned itself, and what each start of its kubelet compares with.
 
-    `sums` are those of files by path. The inputs come last: without them the node plans itself again. Raises
-    NumaforgeError where it cannot be kept.
+    `sums` are checksums of files by path. The inputs are written last: without them the node plans itself
+    again. Raises NumaforgeError where it cannot be stored.
     """
     files = "".join(f"{total}  {shell.line(path)}\n" for path, total in sums.items())
     texts = {
