@@ -1,4 +1,4 @@
-"""What a run needs before it changes anything: of this machine, of the cluster, of each host."""
+"""What a run needs before it changes anything: on this machine, from the cluster, on each host."""
 
 from numaforge.preflight.checks import Check, errors
 

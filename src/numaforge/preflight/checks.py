@@ -1,4 +1,4 @@
-"""One thing that was looked at before a run, and whether the run can do with it."""
+"""The result of one check before a run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numaforge.findings import Severity
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one thing that a run needs; `severity` is None where it will do.
+    """The result for one thing that a run needs; `severity` is None where it suffices.
 
-    An error keeps the run from its end, a warning does not. `remedy` is the way out.
+    With an error, the run cannot succeed; with a warning, it can. `remedy` says what to do.
     """
 
     name: str
@@ -25,5 +25,5 @@ class Check:
 
 
 def errors(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the checks that keep a run from its end."""
+    """Return the checks with which a run cannot succeed."""
     return tuple(check for check in checks if check.severity is Severity.ERROR)

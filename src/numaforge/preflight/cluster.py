@@ -1,4 +1,4 @@
-"""What a roll-out needs of the cluster: a login, an API server that answers, permissions."""
+"""What a roll-out needs from the cluster: a login, an API server that answers, permissions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ RBAC = "docs/rollout-rbac.yaml has exactly those that a roll-out needs"
 
 
 def cluster_checks(options: RolloutOptions, *, needed: bool) -> tuple[Check, ...]:
-    """Look for a login to the cluster and at what it may do; nothing in the cluster is changed.
+    """Check the login to the cluster and its permissions, without changing anything in the cluster.
 
-    What is missing is an error where it is `needed`: where a host is a node of a cluster.
+    What is missing is an error where `needed`, that is, where a host is a node of a cluster.
     """
     severity = Severity.ERROR if needed else Severity.WARNING
     program = _kubectl(options.kubectl, severity)
@@ -41,7 +41,7 @@ def cluster_checks(options: RolloutOptions, *, needed: bool) -> tuple[Check, ...
 def permission_check(
     cluster: KubectlCluster, options: RolloutOptions, severity: Severity = Severity.ERROR
 ) -> Check:
-    """Ask for every permission that docs/rollout-rbac.yaml grants."""
+    """Check every permission that docs/rollout-rbac.yaml grants."""
     wanted = (*permissions(options.namespace), READYZ)
     missing = [str(each) for each in wanted if not cluster.may(each)]
     if missing:
@@ -50,7 +50,7 @@ def permission_check(
 
 
 def _dra_driver(cluster: KubectlCluster) -> tuple[Check, ...]:
-    """Tell of nodes that a profile with a fixed MIG geometry is not for; nothing where there are none."""
+    """Return a note on nodes that cannot have a fixed MIG geometry; nothing where there are none."""
     nodes = cluster.dynamic_mig()
     if not nodes:
         return ()

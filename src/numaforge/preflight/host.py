@@ -1,4 +1,4 @@
-"""What a maintenance needs of a host: asked by a script, judged here."""
+"""What a maintenance needs on a host: read by a script, judged here."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from numaforge.programs import CHANGED_WITH, SYSTEMD, missing
 from numaforge.quantity import format_bytes
 
 FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024}
-"""How much room a maintenance wants where it writes: its transactions, with old files, and files."""
+"""The free space that a maintenance needs where it writes: transactions, with old files, and files."""
 
 SKEW_SECONDS = 30
-"""A clock that differs more is named: certificates and Leases are judged by it."""
+"""The greatest clock difference without a warning: certificates and Leases depend on clocks."""
 
 _PART = "preflight"
 
 
 def script() -> str:
-    """Return the sh script whose answer `told` and `checks` read."""
+    """Return the sh script whose output `told` and `checks` parse."""
     programs = " ".join(name for names in CHANGED_WITH.values() for name in names)
     asked = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
     return asking(shell.library("programs", "preflight/host") + asked)
@@ -34,14 +34,14 @@ def told(answer: Answer) -> tuple[str, ...]:
 
 
 def is_joined(answer: Sequence[str]) -> bool:
-    """Say whether the host's kubelet has a login to a cluster, by the files that kubeadm and others leave."""
+    """Whether the host's kubelet has a login to a cluster, by the files that kubeadm and others create."""
     return "joined yes" in answer
 
 
 def checks(answer: Sequence[str], asked_at: float, answered_at: float) -> tuple[Check, ...]:
-    """Return what a host's answer says; what it does not say is left out, or is unknown.
+    """Return the checks of a host's answer; what the answer lacks is left out, or unknown.
 
-    The times are those of this machine, in seconds since 1970.
+    The times are by this machine's clock, in seconds since 1970.
     """
     words = [line.partition(" ")[::2] for line in answer]
     read_only = {rest for kind, rest in words if kind == "read-only"}
@@ -58,7 +58,7 @@ def checks(answer: Sequence[str], asked_at: float, answered_at: float) -> tuple[
 
 
 def refuse_unfit(answer: Sequence[str]) -> None:
-    """Raise HostError with everything that a maintenance would lack on the host."""
+    """Raise HostError with everything that the host lacks for a maintenance."""
     lacking = errors(checks(answer, 0, 0))
     if lacking:
         raise HostError(
@@ -105,7 +105,7 @@ def _in_mebibytes(count: int) -> str:
 
 
 def _clock(theirs: int, asked_at: float, answered_at: float) -> Check:
-    """Compare clocks: the host read its own somewhere between the two times, to the second."""
+    """Compare clocks: the host read its own between the two times, to the second."""
     ahead = theirs - answered_at if theirs > answered_at else min(0.0, theirs + 1 - asked_at)
     if abs(ahead) <= SKEW_SECONDS:
         return Check("clock", "as here")

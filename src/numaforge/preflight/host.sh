@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# What a maintenance needs of this host besides its capture, as lines of KIND and words.
-# Changes nothing, and leaves out what it cannot tell.
+# Prints what a maintenance needs from this host besides its capture, as lines of KIND and words.
+# Changes nothing, and leaves out what it cannot find.
 
 tell_preflight() { # PROGRAMS PROGRAMS-OF-SYSTEMD FOLDER...
     # shellcheck disable=SC2086 # words
@@ -37,7 +37,7 @@ tell_space() { # FOLDER...
     answer=$(df -P -k $asked 2> /dev/null) || return 0
     newline='
 '
-    answer=${answer#*"$newline"} # the heading
+    answer=${answer#*"$newline"} # the header
     read_only=$(grep ' ro[, ]' /proc/self/mounts 2> /dev/null)
     for folder; do
         entry=${answer%%"$newline"*}

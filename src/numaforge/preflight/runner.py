@@ -1,4 +1,4 @@
-"""What a run needs of the machine that it is started on."""
+"""What a run needs on the machine that starts it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _REINSTALL = "install numaforge again: README.md shows how"
 
 
 def runner_checks() -> tuple[Check, ...]:
-    """Look at this machine: numaforge itself, pyinfra, the verification suite and ssh."""
+    """Check this machine: numaforge itself, pyinfra, the verification suite and ssh."""
     return _numaforge(), _pyinfra(), _pyinfra_program(), verification_check(), _ssh(), _known_hosts()
 
 
 def verification_check() -> Check:
-    """Try whether the verification suite can run here: a node is not drained to find out that it cannot."""
+    """Check that the verification suite can run here, before a node is drained for nothing."""
     why = suite.why_unusable()
     if why is not None:
         return Check("verification suite", f"cannot run: {why}", Severity.ERROR, _REINSTALL)
@@ -43,7 +43,7 @@ def _pyinfra() -> Check:
 
 
 def _pyinfra_program() -> Check:
-    """Look for the program `pyinfra`: pipx and uv put numaforge's alone on the PATH, unless they are told."""
+    """Look for the program `pyinfra`: by default, pipx and uv put only numaforge's own on the PATH."""
     found = shutil.which("pyinfra")
     own = _own_programs()
     if found and any(Path(found).samefile(program) for program in own):
@@ -57,9 +57,9 @@ def _pyinfra_program() -> Check:
 
 
 def _own_programs() -> list[Path]:
-    """Return the programs of the pyinfra that is imported: beside this Python, or where pip noted them.
+    """Return the programs of the imported pyinfra: beside this Python, or where pip recorded them.
 
-    `pip install --user` puts them below the user's folder, as root on Debian below /usr/local.
+    `pip install --user` puts them below the user's folder, root's pip on Debian below /usr/local.
     """
     try:
         noted = distribution("pyinfra").files or ()
