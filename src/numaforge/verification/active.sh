@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Proofs that put traffic on a port or on GPUs. 127 says which program is missing.
+# Proofs that put traffic on a port or on GPUs. Exit code 127: stderr names the missing program.
 
 devices=${devices:-/sys/class/infiniband}
 
@@ -11,8 +11,8 @@ need() { # PROGRAM...
         }
     done
 }
-# Ethernet needs an index of the port's table of addresses, InfiniBand none. It is looked up at this moment: it may be
-# another one after a reboot.
+# Ethernet needs an index into the port's GID table, InfiniBand does not. It is looked up each time, because it may
+# change with a reboot.
 gid_index() { # DEVICE PORT
     found=
     port=$devices/$1/ports/$2
@@ -25,7 +25,7 @@ gid_index() { # DEVICE PORT
         esac
         case $(cat "$port/gids/$index") in
         0000:0000:0000:0000:0000:0000:0000:0000) ;;
-        fe80:*) found=${found:-$index} ;; # where there is no other
+        fe80:*) found=${found:-$index} ;; # only where there is no other
         *) found=$index && break ;;
         esac
     done
@@ -35,7 +35,7 @@ gid_index() { # DEVICE PORT
     }
     echo "$found"
 }
-# Runs a program as server and as client of this host; both name the same device.
+# Runs a program as server and as client on this host, both with the same device.
 with_itself() { # TCP-PORT SECONDS COMMAND...
     tcp=$1 seconds=$2
     shift 2
@@ -46,7 +46,7 @@ with_itself() { # TCP-PORT SECONDS COMMAND...
     tries=0
     until timeout "$seconds" "$@" -p "$tcp" 127.0.0.1 > "$said/client" 2>&1; do
         tries=$((tries + 1))
-        # The server needs a moment before it listens; one that has ended does not come back.
+        # Retry until the server listens, but not once it has ended.
         if [ "$tries" -ge 5 ] || ! kill -0 "$server" 2> /dev/null; then
             kill "$server" 2> /dev/null
             cat "$said/server" "$said/client" >&2

@@ -1,4 +1,4 @@
-"""What the cluster says about a node, asked through kubectl and whatever login the kubeconfig uses."""
+"""A node as its cluster shows it, read through kubectl with the kubeconfig's login."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ApiServer:
         self._get = cache(self._ask)
 
     def running_config(self, node_name: str) -> dict[str, Any]:
-        """Return the KubeletConfiguration that the node's kubelet runs with: its own /configz."""
+        """Return the running KubeletConfiguration of the node's kubelet: its own /configz."""
         config: dict[str, Any] = self._get(f"/api/v1/nodes/{node_name}/proxy/configz")["kubeletconfig"]
         return config
 
@@ -37,7 +37,7 @@ class ApiServer:
         return quantities
 
     def unschedulable(self, node_name: str) -> bool:
-        """Return whether the node is cordoned."""
+        """Whether the node is cordoned."""
         return bool(self._get(f"/api/v1/nodes/{node_name}")["spec"].get("unschedulable"))
 
     def _ask(self, path: str) -> Any:

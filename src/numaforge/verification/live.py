@@ -1,4 +1,4 @@
-"""A host as it is now: its plan, and everything the plan speaks of, read in one login."""
+"""A host as it is now: its plan, and the state of everything in the plan, read in one login."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from numaforge.verification.promise import HOSTNAME, all_promises
 
 Found = TypeVar("Found")
 
-_NOT_ROOT = 77  # as_root.sh says so
-NOT_INSTALLED = 127  # as a shell reports a program that is not there
+_NOT_ROOT = 77  # from as_root.sh
+NOT_INSTALLED = 127  # a shell's exit code for a missing program
 _AS_ROOT = shell.library("verification/as_root")
 _INTERACTIVE = (LocalBackend, SshBackend)
-"""The connections whose program takes input, and prints what a host says as it is said."""
+"""The connections whose program takes input, and passes a host's output on as it comes."""
 REPLY: ContextVar[Reply | None] = ContextVar("REPLY", default=None)
-"""What replies to the host that testinfra connects to now, as `bounded.run` takes it."""
+"""The reply function for the host that testinfra connects to now, as `bounded.run` takes it."""
 
 
 @dataclass(frozen=True)
 class Live:
-    """The host as it was when it was asked: first lines of files by path, file states by path.
+    """The host as the probe found it: first lines of files by path, file states by path.
 
-    `said` are the lines of the probe by kind: names with what is said of them; a name may come again.
+    `said` are the probe's lines by kind: pairs of a name and its value; names may repeat.
     """
 
     values: Mapping[str, str]
@@ -52,16 +52,16 @@ class Live:
     said: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
 
     def of(self, kind: str) -> Mapping[str, str]:
-        """Return what is said by name, such as {"ib_core": "loaded"} of the kind "module"."""
+        """Return the values of a kind by name, such as {"ib_core": "loaded"} for "module"."""
         return dict(self.said.get(kind, ()))
 
     def lines(self, kind: str) -> Sequence[tuple[str, str]]:
-        """Return every line of a kind whose names come again, such as "interrupt"."""
+        """Return every line of a kind whose names repeat, such as "interrupt"."""
         return self.said.get(kind, ())
 
     @property
     def changed(self) -> Mapping[str, int]:
-        """When each file was written, in seconds since 1970."""
+        """The modification time of each file, in seconds since 1970."""
         return {path: int(time) for path, time in self.lines("changed")}
 
     @property
@@ -72,13 +72,13 @@ class Live:
 
     @property
     def kubelet_started(self) -> float:
-        """When the kubelet's process started, in seconds since 1970."""
+        """The start time of the kubelet's process, in seconds since 1970."""
         kubelet = self.of("kubelet")
         uptime = float(kubelet["uptime"].split()[0])
         return int(kubelet["now"]) - uptime + int(kubelet["since"]) / 1e6
 
     def started_with(self, unit: str, file: str) -> bool:
-        """Whether a unit's process has started after a file was written; False where one of them is not."""
+        """Whether a unit's process started after a file was written; False where either does not exist."""
         since, written = self.of("host").get(f"since {unit}"), self.changed.get(file)
         return since is not None and written is not None and int(since) >= written
 
@@ -86,7 +86,7 @@ class Live:
 class VerifiedNode:
     """A host under verification. What cannot be read fails every test that needs it, with the reason.
 
-    A host that has not answered is `unreachable`: its failed tests say nothing of it.
+    A host that has not answered is `unreachable`: its failed tests mean nothing about its state.
     """
 
     def __init__(self, host: Host) -> None:
@@ -98,11 +98,11 @@ class VerifiedNode:
 
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
-        """The host's plan, or why there is none."""
+        """The host's plan, or the error that there is none."""
         return _or_reason(self._read_plan)
 
     def read(self) -> None:
-        """Ask the host for everything, so that no test has to wait for it."""
+        """Read everything from the host, so that no test has to wait."""
         if not isinstance(self.plan_or_reason, NumaforgeError):
             _ = self._live_or_reason
 
@@ -117,7 +117,7 @@ class VerifiedNode:
         return self._need(self._live_or_reason)
 
     def value(self, path: str) -> str | None:
-        """Return the first line of a file of the kernel; None where there is no such file."""
+        """Return the first line of a kernel file; None where there is no such file."""
         return self.live.values.get(path)
 
     @cached_property
@@ -125,7 +125,7 @@ class VerifiedNode:
         return _or_reason(self._read_live)
 
     def _read_plan(self) -> NodePlan:
-        """Read the plan; where a reply reaches the host, it says in the same login how it is."""
+        """Read the plan; where the connection takes input, also read the host's state in the same login."""
         ask = bundle.read_script([PLAN_PATH])
         if type(self.host.backend) not in _INTERACTIVE:
             return _plan(self._run(ask))
@@ -140,7 +140,7 @@ class VerifiedNode:
         return self._question.plan
 
     def _reply(self, said: bytearray) -> bytes | None:
-        """Return the question how a host is, once its plan has come; nothing where that cannot be used."""
+        """Return the probe's script once the host's plan has arrived; empty where the plan is unusable."""
         if not may_have_ended(said):
             return None
         text = _text(said)
@@ -148,7 +148,7 @@ class VerifiedNode:
             answer = Answer.of(text)
         except HostUnreachableError:
             return None
-        with suppress(Exception):  # who reads the answer meets it again
+        with suppress(Exception):  # the reader of the answer gets the same error
             self._question = _Question.about(_plan(answer), after=len(text))
         script = shell.on_stdin(self._question.script) if self._question else ""
         return script.encode("utf-8", "surrogateescape")
@@ -159,9 +159,9 @@ class VerifiedNode:
         return read_live(said, question.plan, question.known)
 
     def prove(self, script: str) -> str:
-        """Run something that takes its time on the host, as root, and return what it says.
+        """Run a long script on the host, as root, and return its output.
 
-        Skips the test where a program is missing, and fails it where the script does.
+        Skips the test where a program is missing, and fails it where the script fails.
         """
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
@@ -179,7 +179,7 @@ class VerifiedNode:
         except TooMuchOutputError:
             raise
         except Exception as error:
-            # Every connection backend has exceptions of its own; all of them mean the same here.
+            # Every connection backend has its own exceptions; they all mean the same here.
             self.unreachable = True
             raise HostError(
                 f"cannot be reached: {_why(error)}", remedy="check its name, port, user and key"
@@ -203,9 +203,9 @@ class VerifiedNode:
 
 @dataclass(frozen=True)
 class _Question:
-    """How a host is that has a plan; it does not send the `known` texts of files.
+    """The probe of a host with a plan; the host does not send the `known` texts of files.
 
-    What it says begins `after` so many characters of its output.
+    Its answer begins `after` this many characters of the host's output.
     """
 
     plan: NodePlan
@@ -220,7 +220,7 @@ class _Question:
 
 
 def _plan(output: Output) -> NodePlan:
-    """Read a host's plan from its answer; raises NumaforgeError where it has none that can be used."""
+    """Return a host's plan from its answer; raises NumaforgeError where it has no usable plan."""
     files = bundle.parse_states(Answer.of(output))
     if PLAN_PATH not in files:
         raise HostError(f"has no {PLAN_PATH}", remedy="run `pyinfra INVENTORY deploys/site.py` on it first")
@@ -235,28 +235,28 @@ def _text(said: bytes | bytearray) -> str:
 
 
 def _why(error: Exception) -> str:
-    """Return what ssh has said; testinfra's error is the whole result, with the script."""
+    """Return ssh's last error line; testinfra's error is the whole result, with the script."""
     result = error.args[0] if error.args else None
     if isinstance(result, CommandResult):
         lines = result.stderr.strip().splitlines()
-        said = [line for line in lines if ": terminating, " not in line]  # counts what is wrong in ssh_config
+        said = [line for line in lines if ": terminating, " not in line]  # counts the errors in ssh_config
         return said[-1].strip() if said else f"ssh ended with {result.rc}"
     return str(error)
 
 
 def planned_texts(plan: NodePlan) -> list[str]:
-    """Return the texts that files of a plan are to have, but for those that depend on what is on the host."""
+    """Return the planned texts of files, without those that depend on the host's present content."""
     texts = []
     for file in plan.files:
-        with suppress(NumaforgeError):  # its promise says why
+        with suppress(NumaforgeError):  # its promise reports the error
             texts.append(render_file(plan, file))
     return texts
 
 
 def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
-    """Return the sh script whose answer `read_live` reads: everything that the plan speaks of.
+    """Return the sh script whose output `read_live` parses: the state of everything in the plan.
 
-    The host does not send texts of files that are `known`, only that a file has them.
+    For `known` texts, the host sends only that a file has them.
     """
     promises = [promise for _, promise in all_promises()]
     patterns = dict.fromkeys(pattern for promise in promises for pattern in promise.patterns)
@@ -274,15 +274,15 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
 
 
 def _shell_of(roles: Collection[str]) -> list[str]:
-    """Return what the roles ask with: their probe.sh, and the state.sh that it shares with their parts."""
+    """Return the roles' probe scripts: their probe.sh, and the state.sh that it shares with their parts."""
     found = (f"roles/{role}/{file}" for role in sorted(roles) for file in ("state", "probe"))
     return [name for name in found if shell.exists(name)]
 
 
 def read_live(output: Output, plan: NodePlan, known: Iterable[str] = ()) -> Live:
-    """Return what the probe said, with the same `known` texts.
+    """Return the probe's result, given the same `known` texts.
 
-    Raises HostUnreachableError for an answer that is cut off.
+    Raises HostUnreachableError for a truncated answer.
     """
     answer = Answer.of(output)
     said: dict[str, list[tuple[str, str]]] = {}
@@ -294,7 +294,7 @@ def read_live(output: Output, plan: NodePlan, known: Iterable[str] = ()) -> Live
 
 
 def _values(plan: NodePlan) -> list[str]:
-    """Return the files of the kernel of which promises name the first line."""
+    """Return the kernel files whose first line the promises need."""
     return [*dict.fromkeys(path for _, promise in all_promises() for path in promise.values(plan))]
 
 

@@ -1,4 +1,4 @@
-"""How the suite reaches a host that pyinfra reaches: testinfra's name of it, and what ssh needs to know."""
+"""How the suite reaches a host that pyinfra reaches: its name for testinfra, and its settings for ssh."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SSH_OPTIONS = {
 }
 _OWN_CONFIG = "ssh_config_file"
 CONNECT_SECONDS = 30
-"""How long ssh waits for a connection, a jump host's included, and for the server's first words."""
+"""How long ssh waits for a connection, including a jump host's, and for the server's banner."""
 SIGNS_OF_LIFE = {"ConnectTimeout": CONNECT_SECONDS, "ServerAliveInterval": 15, "ServerAliveCountMax": 3}
-"""Options of ssh. A host that loses its power ends no connection: with them ssh notices within a minute."""
+"""Options of ssh, with which it notices within a minute that a host has lost power without closing TCP."""
 CONNECTION_DATA = (*_SSH_OPTIONS, _OWN_CONFIG)
-"""The host data of pyinfra that a login is made of."""
+"""The pyinfra host data that determine a login."""
 
 
 @dataclass(frozen=True)
 class Login:
-    """A host as testinfra names it, its section of an ssh_config, and the admin's own ssh_config, if any.
+    """A host's name for testinfra, its section of an ssh_config, and the admin's own ssh_config, if any.
 
     The section is empty for a host that is not reached by ssh.
     """
@@ -41,7 +41,7 @@ class Login:
 
 
 def login(name: str, connector: str, data: Mapping[str, object]) -> Login:
-    """Return how to reach a host, by the name of pyinfra's connector and the host's data.
+    """Return how to reach a host, from the name of pyinfra's connector and the host's data.
 
     Raises HostError where the suite has no way to reach it.
     """
@@ -77,7 +77,7 @@ def ssh_config(logins: Iterable[Login]) -> str:
     own = dict.fromkeys(login.own_config for login in over_ssh if login.own_config)
     includes = [f"    Include {_ssh_quoted(str(path))}" for path in own]
     alive = [f"    {option} {value}" for option, value in SIGNS_OF_LIFE.items()]
-    # For every host: a ProxyJump is looked up here as well. What comes first is obeyed.
+    # For every host, because a ProxyJump is looked up here, too. The first value of an option wins.
     return "\n".join([*(login.section for login in over_ssh), "Host *", *alive, *includes]) + "\n"
 
 

@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _run_within_the_limit(backend: Any, command: str, *arguments: str) -> CommandResult:
-    """Run a backend's program, such as ssh, in the place of testinfra's call, which keeps all output."""
+    """Run a backend's program, such as ssh, in place of testinfra's call, which has no limit on output."""
     words = backend.encode(backend.quote(command, *arguments))
     done = bounded.run(words, reply=REPLY.get())
     return backend.result(done.returncode, words, done.stdout, done.stderr)
@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _entries(node: VerifiedNode, test: str, roles: Sequence[str] | None) -> Sequence[ParameterSet]:
-    """One parameter set for each promise to a host; none without a plan, for which its own test fails."""
+    """Return a parameter set per promise to a host; none without a plan, which has a test of its own."""
     plan = node.plan_or_reason
     if isinstance(plan, NumaforgeError):
         return []
@@ -99,7 +99,7 @@ def _skipped_case(reason: str, name: str) -> ParameterSet:
 
 @pytest.hookimpl(trylast=True)  # after -k has deselected tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse a run that would not say that a host has no plan, because its own test was not selected."""
+    """Refuse a run that would not report a missing plan, because the test for it was not selected."""
     mentioned = {
         item.callspec.params.get("node")
         for item in items
@@ -112,7 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Write into a report in XML which host a test is about, and whether that has answered."""
+    """Write into the XML report which host a test is about, and whether that host has answered."""
     report = yield
     node = item.callspec.params.get("node") if hasattr(item, "callspec") else None
     if isinstance(node, VerifiedNode) and report.when == "call":
@@ -123,13 +123,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell a host that did not answer from one that is not as planned."""
+    """Distinguish a host that did not answer from one that is not as planned, by the exit code."""
     if any(node.unreachable for node in session.config.stash.get(_NODES, [])):
         session.exitstatus = ExitCode.UNREACHABLE
 
 
 def _nodes(config: pytest.Config) -> list[VerifiedNode]:
-    """The hosts of --hosts, the same objects for every test, so that each is read once."""
+    """Return the hosts of --hosts, the same objects for every test, so that each is read once."""
     if _NODES not in config.stash:
         hosts = testinfra.get_hosts(
             config.getoption("hosts").split(","),
@@ -158,13 +158,13 @@ def cluster(request: pytest.FixtureRequest) -> ApiServer:
 
 
 class Active:
-    """Which proofs by traffic were asked for, and whether a node may be disturbed by them."""
+    """Which proofs by traffic were requested, and whether they may disturb a node."""
 
     def __init__(self, asked: str | None, drained: bool, cluster: ApiServer | None) -> None:
         self.asked, self.drained, self.cluster = asked, drained, cluster
 
     def need(self, proof: str, node: VerifiedNode) -> None:
-        """Skip a test that was not asked for, or that would disturb the node's pods."""
+        """Skip a test that was not requested, or that would disturb the node's pods."""
         if self.asked is None or ACTIVE.index(self.asked) < ACTIVE.index(proof):
             pytest.skip(f"puts traffic on the node: ask for it with --active {proof}")
         if proof == "bandwidth" and not self._is_drained(node):
@@ -176,7 +176,7 @@ class Active:
 
 @pytest.fixture(scope="session")
 def active(request: pytest.FixtureRequest) -> Active:
-    """What --active and --drained say."""
+    """Return the proofs by traffic that --active and --drained select."""
     config = request.config
     kubeconfig = config.getoption("kubeconfig", None)
     cluster = ApiServer(kubeconfig) if kubeconfig else None

@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# Everything that a plan speaks of, as it is now, as lines KIND NAME<tab>VALUE.
+# Prints the present state of everything in a plan, as lines KIND NAME<tab>VALUE.
 
 tell_swap() {
     while read -r device _; do
         [ "$device" = Filename ] || printf 'swap %s\n' "$device"
     done < /proc/swaps
 }
-# Beside `unit_says`, which knows more of them, their states.
+# Prints the units' states; `unit_says` has their other properties.
 tell_units() { # PROPERTY,... UNIT...
     properties=ActiveState,$1
     shift
@@ -17,7 +17,7 @@ tell_units() { # PROPERTY,... UNIT...
     done
     tell_enabled "$@"
 }
-# Asked of the files that a boot reads: what `show` says of it may be older. One that systemd does not know ends the answer.
+# is-enabled reads the files that a boot reads; `show` may be older. A unit unknown to systemd ends the answer.
 tell_enabled() { # UNIT...
     said=$(systemctl is-enabled "$@" 2> /dev/null)
     answers=0
@@ -33,9 +33,9 @@ tell_enabled() { # UNIT...
     done
 }
 tell_ages() { # PATH...
-    stat -L -c 'changed %n	%Y' "$@" 2> /dev/null || : # of those that exist
+    stat -L -c 'changed %n	%Y' "$@" 2> /dev/null || : # only of existing files
 }
-tell_limits() { # UNIT...: those of its process, and when that started
+tell_limits() { # UNIT...: the limits of its process, and the start time
     for unit in "$@"; do
         unit_says "$unit" MainPID
         pid=${unit_value:-0}

@@ -1,4 +1,4 @@
-"""What a plan promises of its live node: one test for each entry of a promise's table."""
+"""What a plan promises about its live node: one test for each entry of a promise's table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from numaforge.verification.live import VerifiedNode
 
 HOSTNAME = "/proc/sys/kernel/hostname"
-"""What every verification reads: the kubelet registers by it."""
+"""The file with the host name, read by every verification: the kubelet registers by it."""
 
 Table = Mapping[str, Any]
-"""What is promised, by the name that a test shows."""
+"""The expected values, by the name that a test shows."""
 
 
 def _nothing(_plan: NodePlan) -> tuple[str, ...]:
@@ -30,10 +30,10 @@ def _nothing(_plan: NodePlan) -> tuple[str, ...]:
 class Promise:
     """One kind of promise: the test `test_NAME` for each entry of the `table` of a plan.
 
-    `holds` fails where the live node is otherwise; it takes the node, the entry's name and what is expected,
-    and may ask for the suite's fixtures by name. `values` are files of the kernel of which it needs the first
-    line, `patterns` such files of all CPUs or pools; systemd is asked whether `units` are active, and for
-    their `properties`; `asks` are calls of shell functions (the role's probe.sh), which know what it said.
+    `holds` fails where the live node differs; it takes the node, the entry's name and the expected value, and
+    may request the suite's fixtures by name. `values` are the kernel files whose first line it needs,
+    `patterns` such files of all CPUs or pools; systemd is asked whether `units` are active, and for their
+    `properties`; `asks` are calls of shell functions (the role's probe.sh), which know systemd's answer.
     """
 
     name: str
@@ -47,29 +47,29 @@ class Promise:
 
 
 def values_of(table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterable[str]]:
-    """Return what reads the paths of a table whose entries are a path and what it has to say."""
+    """Return the function that lists the paths of a table whose entries are a path and its expected text."""
     return lambda plan: [path for path, _ in table(plan).values()]
 
 
 def asks_names(function: str, table: Callable[[NodePlan], Table]) -> Callable[[NodePlan], Iterable[str]]:
-    """Return what asks a shell function for each name of a table; nothing where it has none."""
+    """Return the function that calls a shell function with a table's names; no call where it has none."""
     return lambda plan: [shell.call(function, [*names])] if (names := table(plan)) else []
 
 
 def value_is(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
-    """Hold a file of the kernel to its first line."""
+    """Check the first line of a kernel file."""
     path, value = expected
     assert node.value(path) == value, path
 
 
 def unit_state(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None:
-    """Hold a unit to the states that it may be in."""
+    """Check that a unit is in one of its allowed states."""
     state = node.live.of("active").get(name)
     assert state in expected, name
 
 
 def unit_starts_at_boot(node: VerifiedNode, name: str, expected: str) -> None:
-    """Hold a unit to how systemd says that it starts."""
+    """Check whether a unit is enabled, as systemd reports it."""
     state = node.live.of("enabled").get(name)
     assert state == expected, name
 
@@ -80,12 +80,12 @@ def all_promises() -> tuple[tuple[Role, Promise], ...]:
 
 
 def choices() -> tuple[str, ...]:
-    """Return the names that promises are chosen by: what deploys call, and what goes with it."""
+    """Return the names that select promises: the roles that deploys call, and those that always apply."""
     return tuple(dict.fromkeys([*ALWAYS, *(role.called for role, _ in all_promises())]))
 
 
 def entries(plan: NodePlan, name: str, roles: Sequence[str] | None = None) -> Table:
-    """Return what a plan promises under a test's name; `roles` are those that were called, None for all."""
+    """Return a plan's promises under a test's name; `roles` are the roles that were called, None for all."""
     part = of_roles(plan, roles)
     return {
         entry: expected
@@ -96,7 +96,7 @@ def entries(plan: NodePlan, name: str, roles: Sequence[str] | None = None) -> Ta
 
 
 def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
-    """Return a plan with the files that these roles have written; None: all of them."""
+    """Return a plan with only the files that these roles have written; None keeps all files."""
     if roles is None:
         return plan
     owners = {path: role for role in ROLES if role.files for path in _paths(role, plan)}
@@ -116,11 +116,11 @@ def _paths(role: Role, plan: NodePlan) -> Iterable[str]:
 
 
 def count(plan: NodePlan) -> int:
-    """Return how many promises a plan makes."""
+    """Return the number of promises in a plan."""
     tables = dict.fromkeys(promise.table for _, promise in all_promises())
     return sum(len(table(plan)) for table in tables)
 
 
 def at_least(plan: NodePlan) -> int:
-    """Return how many any plan makes: hostname, CPUs, its own file, NUMA nodes, the kubelet's settings."""
+    """Return the least number in a plan: hostname, CPUs, its own file, NUMA nodes, kubelet settings."""
     return 3 + len(plan.numa_nodes) + (len(plan.kubelet.settings) if plan.kubelet else 0)

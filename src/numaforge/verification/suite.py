@@ -1,4 +1,4 @@
-"""Run the suite as a process of its own, which nothing in the caller's folder or environment changes."""
+"""Run the suite as a separate process, independent of the caller's folder and environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMPARED = re.compile(r"assert (\S+) == (\S+)")  # two short values, as pytest 
 HOST, UNREACHABLE = "host", "unreachable"
 """The properties of a test in a report."""
 
-# pytest begins with the suite's own plugin, and every module of the suite is imported; no host is asked.
+# pytest starts with the suite's own plugin and imports every module of the suite; no host is contacted.
 _TRIAL = """
 from numaforge.verification import lean
 lean.begin()
@@ -34,8 +34,8 @@ sys.exit(pytest.main([*sys.argv[1:], "--hosts=local://", "--version"]))
 class CaseResult:
     """One test: its name with host and setting, "passed", "failed" or "skipped", and why in one line.
 
-    `host` is the one that it is about, as testinfra names it, "" where it is about none; one that has not
-    answered is `unreachable`.
+    `host` is the host that it is about, by testinfra's name, "" for none; `unreachable`: that host has not
+    answered.
     """
 
     name: str
@@ -49,10 +49,10 @@ class CaseResult:
 
 
 def command(logins: Iterable[Login], ssh_config: Path, *arguments: str) -> list[str]:
-    """Return the command that holds these hosts to their plans; `ssh_config` is a file.
+    """Return the command that compares these hosts with their plans; `ssh_config` is a file.
 
-    The caller's folder stays the working folder, for relative paths, but takes no part: `-P` keeps out its
-    modules, `-c` its settings of pytest, `--rootdir` its conftest.py.
+    The caller's folder stays the working folder, for relative paths, but has no other effect: `-P` excludes
+    its modules, `-c` its pytest settings, `--rootdir` its conftest.py.
     """
     hosts = ",".join(login.host for login in logins)
     return [
@@ -62,7 +62,7 @@ def command(logins: Iterable[Login], ssh_config: Path, *arguments: str) -> list[
 
 
 def image_command(root: Path, *arguments: str) -> list[str]:
-    """Return the command that holds the root of an image to its rules, as `command` does nodes."""
+    """Return the command that checks the root of an image against its rules, like `command` for nodes."""
     folder = FOLDER.parent / "roles" / "image"
     return [
         *(sys.executable, "-P", "-m", "pytest", "-c", str(folder / "pytest.ini"), f"--rootdir={folder}"),
@@ -71,15 +71,15 @@ def image_command(root: Path, *arguments: str) -> list[str]:
 
 
 def reporting(report: Path) -> list[str]:
-    """Return the arguments with which a run writes what `results` reads, and little for people.
+    """Return the arguments with which a run writes the report that `results` reads, and little for people.
 
-    For each test that fails in full, pytest goes through all tests of all hosts.
+    For each failure shown in full, pytest would go through all tests of all hosts.
     """
     return ["--tb=line", f"--junitxml={report}"]
 
 
 def why_unusable() -> str | None:
-    """Say why the suite cannot run on this machine, in one line; None where it can. Takes about a second."""
+    """Return why the suite cannot run on this machine, in one line, else None. Takes about a second."""
     done = subprocess.run(
         [*(sys.executable, "-P", "-c", _TRIAL, "-c", str(FOLDER / "pytest.ini")), f"--rootdir={FOLDER}"],
         env=environment(),
@@ -95,9 +95,9 @@ def why_unusable() -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without what changes pytest, and with no plugin but testinfra.
+    """Return this process's environment without pytest's variables, and with testinfra as the only plugin.
 
-    The packages are found where this process has them: an image's are in a folder of their own.
+    Packages are found where this process finds them: an image has them in a separate folder.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     packages = os.pathsep.join(filter(None, [str(FOLDER.parents[1]), kept.get("PYTHONPATH")]))
@@ -109,7 +109,7 @@ def environment() -> dict[str, str]:
 
 
 def results(report: Path) -> tuple[CaseResult, ...]:
-    """Return what a run with the arguments of `reporting` found."""
+    """Return the results of a run with the arguments of `reporting`."""
     cases = ET.parse(report).iter("testcase")  # noqa: S314 (written by our own child)
     return tuple(_result(case) for case in cases)
 
@@ -131,7 +131,7 @@ def _result(case: ET.Element) -> CaseResult:
 
 
 def _reason(message: str) -> str:
-    """Return the first line of what pytest says, with what was found where two values were compared."""
+    """Return the first line of pytest's message, with the found value where two values were compared."""
     first, *others = message.strip().splitlines()
     compared = _COMPARED.fullmatch(others[0]) if others else None
     return f"{first}: {compared[1]} where the plan says {compared[2]}" if compared else first

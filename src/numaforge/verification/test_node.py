@@ -1,4 +1,4 @@
-"""A live node against its plan: what the roles promise, a test for each kind of promise."""
+"""Compare a live node with its plan: one test for each kind of promise of the roles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_host_has_a_plan_that_promises_something(node: VerifiedNode) -> None
 
 
 def _test(promise: promises.Promise) -> Callable[..., None]:
-    """Return the promise's own test: a mark stays on its function, which may hold several promises."""
+    """Return the promise's own test function: marks stay on `holds`, which promises may share."""
 
     @wraps(promise.holds)
     def holds(**given: Any) -> None:

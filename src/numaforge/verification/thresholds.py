@@ -1,6 +1,6 @@
-"""What drained nodes reach at least, by the rate of a port or the model of the GPUs, each with its source.
+"""The least bandwidth of drained nodes, by a port's rate or the GPUs' model, each with its source.
 
-Figures of others, measured on their machines: what a row does not name is not judged.
+These are others' figures, measured on their machines: hardware without a row is not judged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numaforge.measure import outputs
 
 @dataclass(frozen=True)
 class LeastBandwidth:
-    """The least that a kind of hardware reaches, and who says so."""
+    """The least bandwidth of a kind of hardware, and the source of the figure."""
 
     of: str  # the rate of a port in Gb/s, or vendor and device of GPUs
     least: float
@@ -35,7 +35,7 @@ ALL_REDUCE_GPUS = 8
 
 
 def write_threshold(said: str) -> LeastBandwidth | None:
-    """Return the threshold for the rate in the first line of what `write_bandwidth` in active.sh says."""
+    """Return the threshold for the rate in the first line of the output of active.sh's `write_bandwidth`."""
     rate = re.match(r"(\d+) Gb/sec", said)
     return next((row for row in WRITE_BANDWIDTH if rate and row.of == rate[1]), None)
 
@@ -46,13 +46,13 @@ def write_bandwidth(said: str) -> float | None:
 
 
 def all_reduce_threshold(said: str) -> LeastBandwidth | None:
-    """Return the threshold for the GPUs in the first lines of what `all_reduce` in active.sh says."""
+    """Return the threshold for the GPUs in the first lines of the output of active.sh's `all_reduce`."""
     model = ":".join(word.removeprefix("0x") for word in said.split()[:2])
     return next((row for row in ALL_REDUCE if row.of == model), None)
 
 
 def all_reduce_bandwidth(said: str) -> float | None:
-    """Return the average bus bandwidth in GB/s that all_reduce_perf ends with; None where there is none."""
+    """Return the average bus bandwidth in GB/s at the end of all_reduce_perf's output; None without one."""
     return _read(outputs.nccl_all_reduce, said)
 
 

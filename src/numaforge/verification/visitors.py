@@ -1,4 +1,4 @@
-"""Who comes to some CPUs: interrupts that were counted there, and processes that may run there."""
+"""What disturbs some CPUs: interrupts counted there, and processes that may run there."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Visitor:
 
 @dataclass(frozen=True)
 class Visitors:
-    """Interrupts that some CPUs got while it was counted, by name, and who may run there; none is left out.
+    """The interrupts of some CPUs during the count, by name, and all processes that may run there.
 
-    The name of a device's interrupt is what the driver calls it ("mlx5_comp0@pci:0000:17:00.0"), that of the
-    kernel's own is its key ("LOC", "RES").
+    A device's interrupt has its driver's name ("mlx5_comp0@pci:0000:17:00.0"), a kernel's own interrupt its
+    key ("LOC", "RES").
     """
 
     interrupts: Mapping[str, int]
@@ -34,12 +34,12 @@ class Visitors:
 
 
 def visitors_script(seconds: int) -> str:
-    """Return the sh script, for root, that counts for so long and whose answer `read_visitors` reads."""
+    """Return the sh script, for root, that counts for `seconds` and whose output `read_visitors` parses."""
     return asking(shell.library("verification/visitors") + shell.call("tell_visitors", [str(seconds)]))
 
 
 def read_visitors(output: Output, cpus: CpuSet) -> Visitors:
-    """Return what came to these CPUs; raises HostUnreachableError for an answer that is cut off."""
+    """Return the visitors of these CPUs; raises HostUnreachableError for a truncated answer."""
     lines = Answer.of(output).lines
     before, after = (_counts(_told(lines, kind), cpus) for kind in ("before", "after"))
     came = {name: count - before.get(name, 0) for name, count in after.items()}
@@ -59,14 +59,14 @@ def _told(lines: Sequence[str], kind: str) -> list[str]:
 
 
 def _counts(table: Sequence[str], cpus: CpuSet) -> dict[str, int]:
-    """Sum up the columns of these CPUs by name; the head of the table names the CPU of each column."""
+    """Return the sums of these CPUs' columns by name; the table's header names the CPU of each column."""
     columns = [int(word.removeprefix("CPU")) for word in table[0].split()]
     counts: dict[str, int] = {}
     for line in table[1:]:
         key, _, rest = line.partition(":")
         words = rest.split(maxsplit=len(columns))
         numbers = words[: len(columns)]
-        if len(numbers) < len(columns):  # ERR and MIS are counted for the machine
+        if len(numbers) < len(columns):  # ERR and MIS are totals of the machine
             continue
         told = words[len(columns)].split() if len(words) > len(columns) else []
         name = told[-1] if key.strip().isdigit() and told else key.strip()

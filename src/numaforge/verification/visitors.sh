@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# What happens on which CPU: the kernel's counts of interrupts twice, and between them every process that it has.
+# Prints what runs on which CPU: the kernel's interrupt counts twice, and between them every process.
 
 tell_visitors() { # SECONDS
     sed 's/^/before /' /proc/interrupts
     for folder in /proc/[0-9]*; do
-        # A thread of the kernel has no memory of its own.
+        # A kernel thread has no memory of its own.
         cpus=$(sed -n -e 's/^Cpus_allowed_list:[[:space:]]*//p' -e 's/^VmSize:.*/user/p' "$folder/status" 2> /dev/null)
         case $cpus in
         user*) printf 'process %s\t%s\t%s\t%s\n' "${folder#/proc/}" "${cpus##*[!0-9,-]}" \
