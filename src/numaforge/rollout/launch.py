@@ -134,7 +134,7 @@ class HostRun:
         return Outcome(Ending.HELD if left else Ending.BLOCKED, reason, details)
 
     def _may_have_changed(self) -> bool:
-        """Whether a change may have begun: a node's record shows it, without one nothing does for sure."""
+        """Whether a change may have begun, by the node's record; a host changed without a drain has none."""
         if self.member.node is not None and RECORD in self.cluster.node(self.member.node).annotations:
             return True
         return not self.member.drains and (self._begun or not self._refused)

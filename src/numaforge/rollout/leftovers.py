@@ -10,9 +10,9 @@ from numaforge.topology.model import NodeTopology
 
 
 def left_in_cluster(machine: NodeTopology) -> tuple[Notice, ...]:
-    """Return what a removal leaves in the cluster; nothing where a node is in none, or has no plan of ours.
+    """Return what a removal leaves in the cluster; nothing where a node is in no cluster, or has no plan.
 
-    The annotation is how other runs learn that the roll-out has ended. The objects are shared by nodes.
+    From the annotation, other runs learn that the roll-out has ended. The objects are shared by nodes.
     """
     if machine.kubelet is None or flag_value(machine.kubelet.flags, "kubeconfig") is None:
         return ()

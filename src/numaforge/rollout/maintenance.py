@@ -1,4 +1,4 @@
-"""Another tool's maintenance of a node: found by the marks that the tool leaves, and named."""
+"""Another tool's maintenance of a node, detected by the marks that the tool leaves."""
 
 from __future__ import annotations
 

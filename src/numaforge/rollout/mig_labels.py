@@ -28,10 +28,10 @@ _MANAGER_COMES_BACK = timedelta(minutes=5)  # its pod is replaced, or the node r
 
 @dataclass(frozen=True)
 class MigChange:
-    """A MIG change that a node's labels say is under way.
+    """A MIG change that is in progress by a node's labels.
 
-    `paused` are the labels of operands that wait for it, `evidence` lines for people. `at_work` says that a
-    MIG manager may still be carrying it out.
+    `paused` are the labels of operands that wait for it, `evidence` lines for people. `at_work`: a MIG
+    manager may still be carrying it out.
     """
 
     node: str
@@ -42,19 +42,19 @@ class MigChange:
 
     @property
     def repair(self) -> dict[str, str | None]:
-        """The labels as the MIG manager itself leaves them when a change has failed."""
+        """The labels that the MIG manager itself sets after a failed change."""
         labels: dict[str, str | None] = dict.fromkeys(self.paused, "true")
         return {**labels, OPERATOR_STATE_LABEL: "failed"} if self.state in _UNDER_WAY else labels
 
 
 def mig_changes(cluster: Cluster, names: Sequence[str], now: datetime) -> list[MigChange]:
-    """Return the MIG changes that are under way by the labels of some nodes, or of all."""
+    """Return the MIG changes in progress by the labels of these nodes; no names: of all nodes."""
     nodes = [cluster.node(name) for name in names] if names else cluster.nodes()
     return [change for node in nodes if (change := _change(cluster, node, now))]
 
 
 def repair_labels(cluster: Cluster, name: str, now: datetime) -> MigChange | None:
-    """Put a node's labels right, and return what was wrong; None where nothing is any more.
+    """Repair a node's labels, and return what was wrong; None where nothing is wrong any more.
 
     Raises NumaforgeError while a MIG manager may be at work.
     """
@@ -119,7 +119,7 @@ def _is_manager(pod: ClusterPod) -> bool:
 
 
 def _last_write(node: ClusterNode, names: Sequence[str]) -> tuple[str, datetime] | None:
-    """Return who wrote one of these labels last, and when."""
+    """Return the last writer of any of these labels, and the time."""
     writes = [
         (write.manager, datetime.fromisoformat(write.time).astimezone(UTC))
         for name in names

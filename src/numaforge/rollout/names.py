@@ -7,7 +7,7 @@ import re
 from numaforge.errors import NumaforgeError
 
 DEFAULT_NAME = "default"
-"""The roll-out that no name was given."""
+"""The default name of a roll-out."""
 
 DEFAULT_POOL = "!node-role.kubernetes.io/control-plane"
 """The label selector of the nodes that share a budget."""
@@ -16,10 +16,10 @@ LEASE_NAMESPACE = "kube-system"
 """Where the Leases are kept."""
 
 PLACE = "numaforge_rollout"
-"""The host data that says how an admin wants nodes rolled out."""
+"""The host data with an admin's roll-out options."""
 
 ANSWER_SECONDS = "numaforge_answer_seconds"
-"""The host data that says how long a host may take to say what it is."""
+"""The host data with the time that a host may take to report what it is."""
 
 _LONGEST = 253
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -28,11 +28,11 @@ _SHOWN = 80
 
 
 class NodeNameError(NumaforgeError):
-    """A name that no Node can have."""
+    """The name is not valid for a Node."""
 
 
 def node_name(text: str) -> str:
-    """Return a Node's name as it is; raises NodeNameError unless it is a DNS subdomain (RFC 1123)."""
+    """Return a Node's name unchanged; raises NodeNameError unless it is a DNS subdomain (RFC 1123)."""
     if len(text) <= _LONGEST and _SUBDOMAIN.fullmatch(text):
         return text
     shown = ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

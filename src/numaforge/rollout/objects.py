@@ -1,4 +1,4 @@
-"""Objects as the Kubernetes API has them in JSON, read into what a roll-out sees of them."""
+"""Parse the Kubernetes API's JSON objects into what a roll-out reads of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Held = TypeVar("Held")
 
 
 def _reads(kind: str) -> Callable[[Callable[[Document], Held]], Callable[[Document], Held]]:
-    """Have a reader refuse an answer that is no such object, as a proxy or a broken webhook may give."""
+    """Make a reader refuse an answer that is no such object, as from a proxy or a broken webhook."""
 
     def decorate(read: Callable[[Document], Held]) -> Callable[[Document], Held]:
         @wraps(read)
@@ -118,7 +118,7 @@ def endpoints(document: Document) -> list[tuple[str, int]]:
 
 @_reads("PodDisruptionBudget")
 def disruption_budget(document: Document) -> DisruptionBudget:
-    """Return a PodDisruptionBudget; one that no controller has looked at yet allows nothing."""
+    """Return a PodDisruptionBudget; before its controller has processed it, it allows no disruption."""
     metadata, spec, status = _parts(document)
     return DisruptionBudget(
         namespace=metadata["namespace"],
@@ -160,7 +160,7 @@ def _arguments(spec: Document) -> tuple[str, ...]:
 
 
 def _whole_cpus(spec: Document) -> int:
-    """Count the CPUs of containers that ask for whole ones; of init containers those that go on running."""
+    """Return the CPUs of containers that request whole CPUs, including restartable init containers."""
     lasting = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
     asked = (
         _cpus((each.get("resources") or {}).get("requests") or {})
@@ -173,11 +173,11 @@ def _cpus(requests: Document) -> Fraction:
     try:
         return parse_quantity(str(requests.get("cpu", 0)))
     except NumaforgeError:
-        return Fraction(0)  # of a newer API: the kubelet's own word on it is not ours to guess
+        return Fraction(0)  # a quantity of a newer API: unknown, so not counted
 
 
 def _label_writes(metadata: Document) -> dict[str, LabelWrite]:
-    """Return who wrote NVIDIA's labels last, by name, as the API server keeps it for server-side apply."""
+    """Return the last writers of NVIDIA's labels by name, from the managedFields of server-side apply."""
     return {
         name: LabelWrite(entry.get("manager", ""), entry.get("time", ""))
         for entry in metadata.get("managedFields") or ()
@@ -204,7 +204,7 @@ def _toleration(document: Document) -> Toleration:
 
 @_reads("ResourceSlice")
 def partitioned_node(document: Document) -> str | None:
-    """Return the node of a ResourceSlice whose driver cuts devices as claims come (KEP-4815), else None."""
+    """Return the node of a ResourceSlice whose driver partitions devices on claim (KEP-4815), else None."""
     spec = document["spec"]
     name: str = spec.get("nodeName") or spec["pool"]["name"]
     return name if spec.get("sharedCounters") else None

@@ -13,7 +13,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE, PLACE
 from numaforge.sections.section import Section, validated
 
-# Every run reads the options; what carries a roll-out out is imported where one is.
+# Every run reads the options; the modules that carry a roll-out out are imported only where needed.
 if TYPE_CHECKING:
     from numaforge.rollout.budget import Budget
     from numaforge.rollout.fleet import FleetSettings
@@ -29,7 +29,7 @@ START_KUBELET = (
 
 @dataclass(frozen=True)
 class RunRole:
-    """What a run of pyinfra is to the roll-out of that name, and whether it may begin a node's."""
+    """The role of a pyinfra run in the roll-out of that name, and whether it may begin a node."""
 
     name: str = DEFAULT_NAME
     begins: bool = True
@@ -179,11 +179,11 @@ class RolloutOptions(Section):
 
     @property
     def says_how_many(self) -> bool:
-        """Whether the command line or the inventory says how many may be out of service together."""
+        """Whether max_unavailable is set on the command line or in the inventory."""
         return "max_unavailable" in self.model_fields_set
 
     def cluster(self) -> KubectlCluster:
-        """Return the cluster, to be entered as a context."""
+        """Return the cluster, a context manager."""
         from numaforge.rollout.kubectl import KubectlCluster
 
         return KubectlCluster(
@@ -194,7 +194,7 @@ class RolloutOptions(Section):
         )
 
     def budget(self) -> Budget:
-        """Return what may be out of service together."""
+        """Return the budget."""
         from numaforge.rollout.budget import Budget, Share
 
         per_domain = self.max_unavailable_per_domain
@@ -209,7 +209,7 @@ class RolloutOptions(Section):
         )
 
     def for_node(self) -> NodeSettings:
-        """Return how one node is changed."""
+        """Return the settings for one node."""
         from numaforge.rollout.drain import DrainSettings
         from numaforge.rollout.gate import GateSettings
         from numaforge.rollout.outcome import NodeSettings
@@ -225,7 +225,7 @@ class RolloutOptions(Section):
         )
 
     def for_fleet(self) -> FleetSettings:
-        """Return how to go through a fleet."""
+        """Return the settings for a fleet."""
         from numaforge.rollout.fleet import FleetSettings
 
         return FleetSettings(
@@ -240,7 +240,7 @@ class RolloutOptions(Section):
 
 
 def read_options(*documents: Mapping[str, Any] | None, where: str = PLACE) -> RolloutOptions:
-    """Return the options of several mappings, of which later ones win key by key.
+    """Return the options of several mappings, where later ones win key by key.
 
     Raises NumaforgeError with every mistake.
     """

@@ -1,4 +1,4 @@
-"""What an admin asks beside a roll-out: where nodes stand, that a lock be broken."""
+"""An admin's requests beside a roll-out: the status of nodes, the release of a lock."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RENEWAL_SEEN_SECONDS = 15.0  # a live runner renews every 10 s
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node as the cluster has it: its roll-out under way, or how the last one ended.
+    """A node as the cluster has it: its roll-out in progress, or the result of the last one.
 
-    `trouble` says why neither can be read, and what to do. `own` is what a node says that plans itself;
-    `tainted` says that no pod gets onto it yet.
+    `trouble` is why neither can be read, and what to do. `own` is the report of a node that plans itself;
+    `tainted`: it does not accept pods yet.
     """
 
     node: str
@@ -50,7 +50,7 @@ class NamedRollout:
 
 @dataclass(frozen=True)
 class RolloutStatus:
-    """Everything that the cluster says of roll-outs; `troubles` are Leases that cannot be read."""
+    """The roll-outs, slots and nodes of a cluster; `troubles` are Leases that cannot be read."""
 
     rollouts: tuple[NamedRollout, ...]
     slots: tuple[Slot, ...]
@@ -59,7 +59,7 @@ class RolloutStatus:
 
 
 def situation(cluster: Cluster) -> RolloutStatus:
-    """Read it, from nothing but the cluster."""
+    """Return the status of roll-outs, read only from the cluster."""
     leases = cluster.leases()
     nodes = [_standing(node) for node in cluster.nodes() if _concerned(node)]
     rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
@@ -67,7 +67,7 @@ def situation(cluster: Cluster) -> RolloutStatus:
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
-    """Release a node's slot, and return what it was.
+    """Release a node's slot, and return that slot.
 
     Raises NumaforgeError where the node holds none, where work on it is in progress, and, without `force`,
     where its roll-out is unfinished.
@@ -147,5 +147,5 @@ def _standing(node: ClusterNode) -> NodeStatus:
 
 
 def working(standing: NodeStatus) -> str:
-    """Return who works on a node, for people."""
+    """Return who works on a node, as text for people."""
     return owner_of(standing.record.runner) if standing.record else ""

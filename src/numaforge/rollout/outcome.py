@@ -1,4 +1,4 @@
-"""How one node is to be changed, how far it is, and how it ended."""
+"""The settings, progress and outcome of one node's roll-out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from numaforge.rollout.record import Ending
 class NodeSettings:
     """How one node is changed.
 
-    `include_cordoned` also takes nodes that are cordoned already, and leaves them so. The others say for how
-    many seconds to wait: for a slot, for another maintenance to end, and for an unreachable API server or
-    host.
+    `include_cordoned` also takes nodes that are cordoned already, and leaves them cordoned. The other fields
+    in seconds are how long to wait: for a slot, for another maintenance to end, and for an unreachable API
+    server or host.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -30,7 +30,7 @@ class NodeSettings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a node's roll-out ended, and why; `details` are lines such as blockers or mismatches."""
+    """The ending of a node's roll-out, and the reason; `details` are lines such as blockers or mismatches."""
 
     ending: Ending
     reason: str = ""
@@ -39,7 +39,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a node is, for people and programs: its phase, and what it waits for."""
+    """A node's progress, for people and programs: its phase, and what it waits for."""
 
     node: str
     phase: str

@@ -1,4 +1,4 @@
-"""What a roll-out would meet: each host's turn, the pods that would go, and what is in the way."""
+"""A preview of a roll-out: each host's turn, the pods that would go, and what is in the way."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from numaforge.rollout.stages import Stage
 
 @dataclass(frozen=True)
 class NodeOutlook:
-    """One node that would be taken out of service, or stands in the middle of a roll-out.
+    """One node that would be taken out of service, or is in a roll-out already.
 
     `evicted` counts the pods that would go, `waits_for` names what the drain would have to wait for, and
-    `in_the_way` what would block the node now. `unpinned` names the pods that have whole CPUs to themselves
-    and would share them when they come back, with how many.
+    `in_the_way` what would block the node now. `unpinned` has the number of exclusive CPUs by pod, for pods
+    that would share CPUs when they come back.
     """
 
     needs: HostNeeds
@@ -31,7 +31,7 @@ class NodeOutlook:
     evicted: int
     waits_for: tuple[str, ...]
     in_the_way: tuple[str, ...]
-    allocatable: dict[str, tuple[str, str]]  # what changes: the quantity now, and the one predicted
+    allocatable: dict[str, tuple[str, str]]  # changes: the present quantity, and the predicted one
     labels: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)  # the same of labels
     unpinned: dict[str, int] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ def look_ahead(
     options: RolloutOptions,
     refused: Collection[str] = (),
 ) -> list[NodeOutlook]:
-    """Return the nodes that are drained, in the order of the roll-out; asks the cluster once for each's pods.
+    """Return the nodes that would be drained, in order; lists the pods of each node once.
 
     `nodes` are the cluster's, by name; hosts that are `refused` are left out.
     """
@@ -80,7 +80,7 @@ def look_ahead(
 def look_further(
     nodes: Mapping[str, ClusterNode], survey: Survey, options: RolloutOptions, refused: Collection[str] = ()
 ) -> list[UndrainedOutlook]:
-    """Return the hosts that are changed without a drain, in the order of the roll-out."""
+    """Return the hosts that would be changed without a drain, in order."""
     by_host = {each.host: each for each in survey.needs}
     undrained = [
         each

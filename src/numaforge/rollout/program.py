@@ -1,4 +1,4 @@
-"""A run of pyinfra that numaforge starts: its process, its log, and what it tells while it runs."""
+"""A run of pyinfra that numaforge starts: its process, its log, and its events."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from numaforge.rollout.forks import Fork, forks
 from numaforge.rollout.shards import SHARD, Shard
 
 FAILURES = ("refused", "unreachable")
-"""The events that say why a host does not answer."""
+"""The kinds of events about a host that fails or does not answer."""
 _LAST_LINES = 5
 _PYINFRAS_OWN = "pyinfra error: "
 
 
 @dataclass(frozen=True)
 class Command:
-    """What pyinfra is to run: an inventory, its hosts, a deploy or a function; `arguments` are pyinfra's.
+    """What pyinfra runs: an inventory, its hosts, a deploy or a function; `arguments` are pyinfra's.
 
-    Hosts are divided between `processes`, those of other shards than `shard` left out.
+    Hosts are divided between `processes`, without the hosts of other shards than `shard`.
     """
 
     inventory: str
@@ -39,16 +39,16 @@ class Command:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What a person would type after `pyinfra` for it."""
+        """The command line after `pyinfra`."""
         limits = (part for limit in self.limits for part in ("--limit", limit))
         return (*self.arguments, *limits, self.inventory, self.what)
 
 
 @dataclass
 class ProgramRun:
-    """A run in progress, or one that has ended; `told` is what it has told so far.
+    """A run in progress, or one that has ended; `told` are its events so far.
 
-    `outlives_us` says whether it continues, and its log stays, when this process ends.
+    `outlives_us`: it continues, and its log stays, when this process ends.
     """
 
     command: Command
@@ -59,7 +59,7 @@ class ProgramRun:
     told: list[dict[str, Any]] = field(default_factory=list)
 
     def has_ended(self) -> bool:
-        """Take in what was told, and say whether no more will be."""
+        """Read the new events, and return whether the run has ended."""
         ended = self.process.poll() is not None
         self.told += self.reader.new()
         return ended
@@ -73,7 +73,7 @@ class ProgramRun:
         return grouped((event["host"], event) for event in self.told if event["kind"] == kind)
 
     def answered_after(self) -> dict[str, float]:
-        """Return how many seconds after the first event each host told its last, by host."""
+        """Return the time of each host's last event, in seconds after the first event, by host."""
         times = [(event["host"], datetime.fromisoformat(event["time"])) for event in self.told]
         return {host: (time - times[0][1]).total_seconds() for host, time in times if host}
 
@@ -85,7 +85,7 @@ class ProgramRun:
 
     @property
     def answered(self) -> str:
-        """How many hosts have answered, or cannot be reached: `120 of 300`; "" while that is not known."""
+        """How many hosts have answered or are unreachable: `120 of 300`; "" while that is unknown."""
         hosts = self._introduced("hosts") or ()
         heard_of = {event["host"] for event in self.told if event["host"]}
         return f"{len(heard_of)} of {len(hosts)}" if hosts else ""
@@ -97,11 +97,11 @@ class ProgramRun:
 
     @property
     def notices(self) -> list[str]:
-        """What is said of the inventory beside the hosts' answers."""
+        """The notices about the inventory."""
         return list(self._introduced("notices") or ())
 
     def hosts(self) -> dict[str, object]:
-        """Return every host with what its inventory says of roll-outs; none only where a shard has none.
+        """Return each host's roll-out settings from the inventory; empty only for a shard without hosts.
 
         Raises HostError where the inventory cannot be read, and where it names no host.
         """
@@ -117,7 +117,7 @@ class ProgramRun:
         return dict(hosts)
 
     def broken_off(self, what: str) -> HostError:
-        """Return what is said of a run that pyinfra broke off: its own words, else the end of its log."""
+        """Return the error of a run that pyinfra broke off: pyinfra's message, else the end of its log."""
         why = [line.partition(_PYINFRAS_OWN)[2] for line in _lines(self.log) if _PYINFRAS_OWN in line]
         code = self.process.returncode
         lines = tail(self.log) or [f"pyinfra ended with {code} and said nothing; is there room for its log?"]
@@ -139,7 +139,7 @@ def none_chosen(inventory: str, limits: Sequence[str]) -> HostError:
 
 
 def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
-    """Start pyinfra, with a log and beside it what it tells.
+    """Start pyinfra, with a log and a file for its events beside it.
 
     Raises NumaforgeError where it cannot be started.
     """
@@ -172,7 +172,7 @@ def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
 
 
 def _with_us(arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a run that an interrupt from the terminal ends, too."""
+    """Start a run that an interrupt from the terminal also ends."""
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "numaforge.pyinfra_cli", *arguments],
@@ -194,7 +194,7 @@ def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
 
 
 def inventory_file(named: str) -> str:
-    """Return the inventory that is named as pyinfra takes it; a folder stands for its inventory.py.
+    """Return the named inventory as pyinfra accepts it; a folder stands for its inventory.py.
 
     Raises NumaforgeError where there is no such file.
     """

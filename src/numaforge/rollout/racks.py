@@ -1,4 +1,4 @@
-"""Racks as a roll-out would leave them: what their trays would not agree in, and which it leaves alone."""
+"""Racks after a roll-out: what their trays would disagree in, and which hosts are held back for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMEDY = (
 
 
 def disagreeing(survey: Survey, refused: Collection[str] = ()) -> tuple[Disagreement, ...]:
-    """Return what trays of one rack would not agree in; hosts that are refused stay as they are."""
+    """Return what the trays of one rack would disagree in; `refused` hosts stay as they are."""
     trays = {each.host: each.tray if each.host in refused else each.tray_planned for each in survey.needs}
     return disagreements({host: tray for host, tray in trays.items() if tray is not None})
 
@@ -23,9 +23,9 @@ def disagreeing(survey: Survey, refused: Collection[str] = ()) -> tuple[Disagree
 def held_back(
     found: Iterable[Disagreement], survey: Survey, nodes: Mapping[str, ClusterNode]
 ) -> dict[str, Disagreement]:
-    """Return the hosts that are not begun: those that change of a clique with several lists of IMEX nodes.
+    """Return the hosts not to begin: changing hosts of a clique whose lists of IMEX nodes differ.
 
-    A node that is in the middle of a roll-out is ended all the same.
+    A node that is already in a roll-out is finished nevertheless.
     """
     begun = {name for name, node in nodes.items() if RECORD in node.annotations}
     changing = {

@@ -1,4 +1,4 @@
-"""Which hosts a roll-out leaves as they are from the beginning, and why; the others go on."""
+"""The hosts that a roll-out refuses from the beginning, and why; it continues with the others."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def refusals(
 ) -> dict[str, str]:
     """Return why hosts cannot be changed, by host; `nodes` are the cluster's, by name.
 
-    Those of the survey come first: what a host itself refuses is nearer to its cause. Whether a host is the
-    Node that it names comes before what that Node is.
+    A host's own refusal, from the survey, takes precedence: it is nearer to the cause. Next comes whether a
+    host is the Node that it names, then the state of that Node.
     """
     joined = [each for each in survey.needs if each.joined]
     unreadable = {each.host: each.unreadable for each in survey.needs if each.unreadable}
@@ -36,9 +36,9 @@ def refusals(
 def _of_no_pool(
     cluster: Cluster, nodes: Mapping[str, ClusterNode], joined: Sequence[HostNeeds], budget: Budget
 ) -> dict[str, str]:
-    """Return the hosts whose nodes no budget holds for, or that the control plane cannot do without.
+    """Return the hosts whose nodes no budget covers, or that the control plane needs.
 
-    A node that is in the middle of a roll-out is ended all the same.
+    A node that is already in a roll-out is finished nevertheless.
     """
     changing = {
         each.host: nodes[each.node]
@@ -64,7 +64,7 @@ def _of_no_pool(
 
 
 def unknown_node(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str:
-    """Return what is said of a host whose Node is not in the cluster."""
+    """Return the message for a host whose Node is not in the cluster."""
     return (
         f"the cluster knows no node {needs.node}; it has {len(nodes)} others: check kubeconfig and context; "
         "the node has the host's name, or what the kubelet's --hostname-override says"

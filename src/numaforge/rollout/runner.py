@@ -1,4 +1,4 @@
-"""Who rolls out: a name for this process that no other process anywhere has."""
+"""The runner: a name for this process that is unique everywhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MACHINE_CHARACTERS = 8
 def this_runner() -> str:
     """Return the name of this process: user@host/machine/boot/PID namespace/PID.start.
 
-    A part that is not known is empty.
+    An unknown part is empty.
     """
     pid = os.getpid()
     start = _start(pid) or ""
@@ -30,10 +30,10 @@ def owner_of(runner: str) -> str:
 
 
 def is_gone(runner: str) -> bool:
-    """Say whether a runner is certainly dead.
+    """Whether a runner is certainly dead.
 
-    Only of a process of this boot and this PID namespace can that be seen from here: hosts may share a
-    hostname, and containers their host's. Any other runner is dead only once it has been silent.
+    This can be seen only for a process of this boot and this PID namespace: hosts may share a hostname, and
+    containers have their host's. Any other runner counts as dead only by its silence.
     """
     found = _NAME.fullmatch(runner)
     if not found or (found["boot"], found["namespace"]) != (_boot(), _namespace()):
@@ -66,7 +66,7 @@ def _text(path: str) -> str:
 
 
 def _namespace() -> str:
-    """Return the inode of this process's PID namespace; "" where /proc is that of another one."""
+    """Return the inode of this process's PID namespace; "" where /proc belongs to another namespace."""
     try:
         if Path("/proc/self").readlink() != Path(str(os.getpid())):
             return ""
@@ -76,7 +76,7 @@ def _namespace() -> str:
 
 
 def _start(pid: int) -> str | None:
-    """Return when a process started, in the kernel's ticks: "" for a zombie, None where it is not seen."""
+    """Return a process's start time in the kernel's ticks: "" for a zombie, None where it is not visible."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -86,7 +86,7 @@ def _start(pid: int) -> str | None:
 
 
 def _process_exists(pid: int) -> bool:
-    """Say whether there is such a process: /proc may hide those of other users (hidepid)."""
+    """Whether there is such a process: /proc may hide other users' processes (hidepid)."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

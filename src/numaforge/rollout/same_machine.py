@@ -1,8 +1,8 @@
-"""Whether a host is the machine of a Node: by what both say of it, and by what the host has no say in.
+"""Whether a host is the machine of a Node: by the IDs of both, and by evidence from outside the host.
 
-A host names its Node itself, and could name another one and copy its IDs: that one would be drained. So the
-IDs of both sides have to agree, and besides one thing that is not the host's word: the address at which it is
-reached, the names that the inventory has for it, or the Node that the inventory says it is.
+A host names its Node itself, and could name another Node and copy its IDs: that Node would be drained. So the
+IDs of both sides must agree, and in addition one thing that does not come from the host: the address at which
+it is reached, the inventory's names for it, or the Node that the inventory pins it to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numaforge.rollout.cluster import ClusterNode
 
 PIN = "numaforge_node"
-"""The host data that says which Node a host is, by its name or its provider ID."""
+"""The host data that pins a host to a Node, by the Node's name or provider ID."""
 _WRONG_CLUSTER = "check the kubeconfig, its context, and the inventory"
 _CHECK_MACHINE = {
     "system UUID": _WRONG_CLUSTER,
@@ -29,11 +29,11 @@ _CHECK_MACHINE = {
 
 @dataclass(frozen=True)
 class Access:
-    """How a host is reached, which it has no say in.
+    """How a host is reached, which the host cannot choose.
 
-    `host` is its name in the inventory, `pin` the Node that the inventory says it is, "" where it says
-    nothing. `addresses` are those of the connection's other end, `names` what was dialled for it. `here` says
-    that it is the machine that numaforge runs on.
+    `host` is its name in the inventory, `pin` the Node that the inventory pins it to, "" for none.
+    `addresses` are the peer addresses of the connection, `names` the names or addresses that were dialled.
+    `here`: it is the machine that numaforge runs on.
     """
 
     host: str
@@ -44,10 +44,10 @@ class Access:
 
 
 def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) -> str | None:
-    """Say why a host is not the machine that a node's kubelet runs on, if so; their names prove nothing.
+    """Return why a host is not the machine of a node's kubelet, None where it is; names prove nothing.
 
-    Only what both sides know is compared, and the boot ID has to be, unless the host may have `rebooted` and
-    its kubelet not have reported since.
+    Only IDs that both sides know are compared. The boot ID must be known, unless the host may have `rebooted`
+    without a report from its kubelet since.
     """
     known = {
         "system UUID": (host.system_uuid, node.system_uuid),
@@ -72,11 +72,11 @@ def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) 
 def other_address(
     node: ClusterNode, access: Access, nodes: Callable[[], Iterable[ClusterNode]]
 ) -> str | None:
-    """Say why what the host has no say in does not lead to a node; None where it does.
+    """Return why the way the host is reached does not lead to the node, None where it does.
 
-    The address has to be one of the node's. Behind a forwarded port, address translation or a network of its
-    own for management it cannot be: then the inventory's name of the host, or what was dialled, has to be the
-    node's, and the address none of another one of `nodes`. A pin decides alone.
+    The address must be one of the node's. Behind a forwarded port, address translation or a management
+    network it cannot be: then the host's name in the inventory, or a dialled name, must be the node's, and
+    the address must not belong to another of `nodes`. A pin alone decides.
     """
     if access.here:
         return None
@@ -105,7 +105,7 @@ def other_address(
 
 
 def claimed_twice(claims: Mapping[str, str]) -> dict[str, str]:
-    """Return the hosts that say that they are the same node as another one, and why none of them is taken.
+    """Return the hosts that claim the same node as another host, and why none of them is taken.
 
     `claims` has the node of each host.
     """

@@ -1,4 +1,4 @@
-"""Nodes that plan themselves, as they say it on their Node: an annotation that the kubelet's login writes."""
+"""Nodes that plan themselves, by the report on their Node: an annotation written with the kubelet's login."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numaforge.rollout.cluster import Cluster, ClusterNode, ConflictError
 ANNOTATION = "numaforge.io/boot"
 CONDITION = "numaforge.io/Verified"
 UNVERIFIED = "numaforge.io/unverified"
-"""The key of the taint with which such a node joins, where its profile says so."""
+"""The key of the taint with which such a node joins, if its profile sets it."""
 MOST_SAID = 1000
 
 
 @dataclass(frozen=True)
 class SelfPlanned:
-    """What a node says of itself: its profile, who named it, the plan's digest, and whether it is as planned.
+    """A node's report: its profile and who named that, the plan's digest, and whether it is as planned.
 
-    `says` is why it is not, `boot_id` the boot in which it was `checked_at`. It is the node's own word.
+    `says` is why it is not, `boot_id` the boot in which it was `checked_at`. All of it is self-reported.
     """
 
     profile: str
@@ -34,7 +34,7 @@ class SelfPlanned:
 
     @property
     def verdict(self) -> str:
-        """How it is, in words."""
+        """The result as text."""
         return "as planned" if self.verified else self.says or "not as planned"
 
 
@@ -42,7 +42,7 @@ _READ = TypeAdapter(SelfPlanned)
 
 
 def self_planned(node: ClusterNode) -> SelfPlanned | None:
-    """Return what a node says of itself; None where it says nothing, or what cannot be read."""
+    """Return a node's report; None where there is none, or none that can be read."""
     text = node.annotations.get(ANNOTATION)
     if text is None:
         return None
@@ -53,18 +53,18 @@ def self_planned(node: ClusterNode) -> SelfPlanned | None:
 
 
 def plan_themselves(nodes: Iterable[ClusterNode], changed: Collection[str]) -> dict[str, SelfPlanned]:
-    """Return what nodes say that plan themselves and are not among those that a roll-out sees to, by name."""
+    """Return the reports of nodes that plan themselves and are not `changed` by a roll-out, by name."""
     found = {node.name: self_planned(node) for node in nodes if node.name not in changed}
     return {name: said for name, said in found.items() if said is not None}
 
 
 def is_tainted(node: ClusterNode) -> bool:
-    """Say whether a node still has the taint with which it has joined."""
+    """Whether a node still has the taint with which it joined."""
     return any(taint.key == UNVERIFIED for taint in node.taints)
 
 
 def why_not_released(node: ClusterNode) -> str | None:
-    """Say why a tainted node is to keep its taint; None where it has verified itself in this very boot."""
+    """Return why a tainted node must keep its taint; None where it has verified itself in this boot."""
     said = self_planned(node)
     if said is None:
         return "it has not said how it is"
@@ -74,7 +74,7 @@ def why_not_released(node: ClusterNode) -> str | None:
 
 
 def release_verified(cluster: Cluster) -> tuple[list[str], dict[str, str]]:
-    """Lift the taint of every node that has verified itself; return whose, and why others keep theirs."""
+    """Remove the taint of every node that has verified itself; return those, and why others keep theirs."""
     released: list[str] = []
     kept: dict[str, str] = {}
     for node in cluster.nodes():

@@ -1,7 +1,7 @@
 """Shards: an inventory divided among several processes, which go through it as one roll-out.
 
-Each shard is a roll-out of its own, with its own Lease, on which it says how far it is. From the Leases of
-the others it learns whether the canaries have succeeded, and how many nodes have failed. All share the slots.
+Each shard is a separate roll-out with its own Lease, which has its progress. From the Leases of the others it
+learns whether the canaries have succeeded, and how many nodes have failed. All share the slots.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numaforge.errors import NumaforgeError
 from numaforge.rollout.stages import Stage
 
 SHARD = "NUMAFORGE_SHARD"
-"""The environment variable that says which shard a run of pyinfra takes."""
+"""The environment variable with the shard of a pyinfra run."""
 FAR = "shard"
-"""The key of a roll-out's state under which a shard says how far it is."""
+"""The key of a shard's progress in a roll-out's state."""
 
 _TEXT = re.compile(r"(?:(?P<index>\d+)|\$\{?(?P<variable>\w+)\}?)/(?P<count>\d+)", re.ASCII)
 _PART = re.compile(r"(?P<rollout>.+)\.(?P<index>\d+)-of-(?P<count>\d+)", re.ASCII)
@@ -35,9 +35,9 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str, environment: Mapping[str, str] = os.environ, *, where: str = "--shard") -> Self:
-        """Return the shard that is written I/N; I may be the name of a variable: `$JOB_COMPLETION_INDEX/4`.
+        """Return the shard that is written I/N; I may be a variable: `$JOB_COMPLETION_INDEX/4`.
 
-        Raises NumaforgeError for anything else, which names `where` it was written.
+        Raises NumaforgeError, with `where` it was written, for anything else.
         """
         found = _TEXT.fullmatch(text.strip())
         if found is None:
@@ -62,42 +62,42 @@ class Shard:
 
     @property
     def suffix(self) -> str:
-        """The end of the names of all roll-outs that this shard is a part of."""
+        """The suffix of this shard in the name of any roll-out."""
         return f".{self.index}-of-{self.count}"
 
     def of(self, host: str, canaries: Collection[str] = ()) -> int:
-        """Return which shard takes a host; those named as canaries go first, and belong to shard 0."""
+        """Return which shard takes a host; hosts named as canaries go first, and belong to shard 0."""
         return 0 if host in canaries else shard_of(host, self.count)
 
 
 def shard_here(environment: Mapping[str, str] = os.environ) -> Shard | None:
-    """Return the shard that the environment names, None where it names none."""
+    """Return the shard from the environment, None where there is none."""
     text = environment.get(SHARD)
     return Shard.parse(text, environment, where=SHARD) if text else None
 
 
 def shard_of(host: str, count: int) -> int:
-    """Return which of so many shards takes a host.
+    """Return which of `count` shards takes a host.
 
-    By a hash of its name and not by its position: a host that joins or leaves moves no other one, so that a
-    killed shard that is started again finds the hosts that it had. The highest hash wins (rendezvous), which
-    moves as few hosts as can be when the number of shards changes.
+    The choice is by a hash of its name rather than by its position: a host that joins or leaves moves no
+    other host, so that a restarted shard finds its hosts again. The highest hash wins (rendezvous hashing),
+    which moves the fewest hosts when the number of shards changes.
     """
     return max(range(count), key=lambda index: hashlib.sha256(f"{index}/{host}".encode()).digest())
 
 
 def is_part_of(name: str, rollout: str) -> bool:
-    """Say whether a name is that of a roll-out, or of one of its shards."""
+    """Whether a name is that of a roll-out, or of one of its shards."""
     part = _PART.fullmatch(name)
     return name == rollout or (part is not None and part["rollout"] == rollout)
 
 
 @dataclass(frozen=True)
 class StageProgress:
-    """How far a shard is with one stage.
+    """A shard's progress in one stage.
 
-    `canaries_left` have to succeed still, `hosts_left` have not ended. `hosts` is how many of the shard are
-    of this stage's kind, whether they change or not.
+    `canaries_left` have yet to succeed, `hosts_left` have not ended. `hosts` counts the shard's hosts of this
+    stage's kind, whether they change or not.
     """
 
     canaries_left: int
@@ -107,7 +107,7 @@ class StageProgress:
 
 @dataclass(frozen=True)
 class ShardProgress:
-    """How far a shard is with each stage, and how many of its hosts failed, are blocked, or were refused."""
+    """A shard's progress in each stage, and how many of its hosts failed, are blocked, or were refused."""
 
     stages: Mapping[Stage, StageProgress]
     failed: int = 0
@@ -115,13 +115,13 @@ class ShardProgress:
     refused: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return it as it stands on the Lease."""
+        """Return the progress as written on the Lease."""
         return asdict(self)
 
     @classmethod
     def read(cls, state: Mapping[str, Any]) -> ShardProgress | None:
-        """Return what a shard says of itself, None where it says nothing that can be read."""
-        from pydantic import TypeAdapter, ValidationError  # here: `--help` does without it
+        """Return a shard's progress from its Lease's state, None where it cannot be read."""
+        from pydantic import TypeAdapter, ValidationError  # imported here, because `--help` does not need it
 
         try:
             return TypeAdapter(cls).validate_json(json.dumps(state.get(FAR)), strict=True)
@@ -131,14 +131,14 @@ class ShardProgress:
 
 @dataclass(frozen=True)
 class Shards:
-    """This shard and the others of a roll-out; `present` are those that have hosts."""
+    """This shard and the others of a roll-out; `present` are the shards that have hosts."""
 
     rollout: str
     shard: Shard
     present: frozenset[int]
 
     def others(self, states: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[int, ShardProgress]:
-        """Return how far the others are, by the states of roll-outs and their names."""
+        """Return the other shards' progress, from the names and states of roll-outs."""
         found = {}
         for name, state in states:
             part = _PART.fullmatch(name)
@@ -150,7 +150,7 @@ class Shards:
         return found
 
     def earlier_stage(self, stage: Stage, others: Mapping[int, ShardProgress]) -> str | None:
-        """Say which shard has not ended the stages before this one, if so."""
+        """Return why an earlier stage is not finished in another shard, None where all are."""
         for index in sorted(self.present - {self.shard.index}) if stage.turn else ():
             if index not in others:
                 return f"shard {index}/{self.shard.count} has not begun"
@@ -162,7 +162,7 @@ class Shards:
     def canaries_left(self, own: int, stage: Stage, others: Mapping[int, ShardProgress]) -> int | str:
         """Return how many canaries of a stage are this shard's, or which shard it has to wait for.
 
-        The shards do them in their order: one that has too few hosts leaves the rest to the next.
+        Shards take the canaries in order: a shard with too few hosts leaves the rest to the next.
         """
         if not own:
             return 0
@@ -176,11 +176,11 @@ class Shards:
         return min([own, *(found[index].canaries_left for index in lower)])
 
     def part_of(self, limit: int, stage: Stage, others: Mapping[int, ShardProgress]) -> int:
-        """Return this shard's part of a limit that no Lease counts: 0 where there are more shards than that.
+        """Return this shard's part of a limit without slots; may be 0 where there are more shards than that.
 
-        A shard whose hosts of the stage have all ended leaves its part to the others. The set of those that
-        have any left only shrinks, and a shard that looks at an older one takes no more than by a newer: the
-        parts never exceed the limit together.
+        A shard whose hosts of the stage have all ended leaves its part to the others. The set of shards with
+        hosts left only shrinks, and a shard that sees an older set takes no more than with a newer one: the
+        parts together never exceed the limit.
         """
         ended = {index for index, far in others.items() if _hosts_left(far, stage) == 0}
         at_work = sorted((self.present | {self.shard.index}) - ended)

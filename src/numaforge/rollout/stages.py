@@ -1,8 +1,8 @@
 """The stages of a roll-out: which changes come first, and which share a limit.
 
-A change is first made where no pod runs: on nodes that are drained for it. Then come nodes whose pods stay,
-then hosts that are no Node of the cluster, which no budget of the cluster protects. The nodes of the control
-plane are the last: a change that fails on a worker costs its pods, one that fails there the whole cluster.
+A change is made first where no pod runs: on nodes that are drained for it. Next come nodes whose pods stay,
+then hosts that are no Node of the cluster, which no budget of the cluster protects. Control-plane nodes come
+last: a failed change costs a worker's pods, but the whole cluster on a control-plane node.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """What a change asks of a host's pods; in the order of the stages."""
+    """What a change requires of a host's pods, in the order of the stages."""
 
     DRAINED = "drained"  # pods leave the node: it takes a slot of the budget
     IN_PLACE = "in-place"  # a node of the cluster whose pods stay

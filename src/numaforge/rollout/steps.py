@@ -1,7 +1,7 @@
-"""Work that waits: a generator that yields how long it wants to wait, in seconds, and does all else by calls.
+"""Work that waits: a generator that yields how many seconds to wait, and does everything else by calls.
 
-So the same code runs against a real cluster, where the caller sleeps, and in virtual time, where thousands
-of such pieces of work take turns.
+So the same code runs against a real cluster, where the caller sleeps, and in virtual time, where thousands of
+generators take turns.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 Steps = Generator[float, None, T]
 Clock = Callable[[], float]
-"""Seconds that only ever grow. No decision compares the clocks of two machines."""
+"""A monotonic clock, in seconds. No decision compares the clocks of two machines."""
 Beside = Callable[[Steps[None]], AbstractContextManager[None]]
-"""Does some work at the same time as what is done while it is entered, and ends it with that."""
+"""A context manager that does some work concurrently with its block, and ends it with the block."""
 
 
 def run(steps: Steps[T], sleep: Callable[[float], object] = time.sleep) -> T:
-    """Do the work to its end, sleeping where it waits."""
+    """Run the work to its end, sleeping where it waits."""
     while True:
         try:
             seconds = next(steps)
@@ -34,9 +34,9 @@ def run(steps: Steps[T], sleep: Callable[[float], object] = time.sleep) -> T:
 
 @contextmanager
 def in_thread(steps: Steps[None]) -> Iterator[None]:
-    """Do the work in a thread of its own (a greenlet where gevent patches them) while this is entered.
+    """Do the work in a separate thread (a greenlet where gevent patches threads) for the block's duration.
 
-    So it goes on where the caller is blocked. On the way out it is ended where it next waits, and awaited.
+    So it continues while the caller is blocked. On exit, it is ended where it next waits, and joined.
     """
     over = threading.Event()
 
