@@ -277,7 +277,7 @@ class _RunsWith:
     _wrong: tuple[Mismatch, ...] = ()
 
     def otherwise(self, now: Process, *, anew: bool) -> tuple[Mismatch, ...]:
-        """Return the differences from the expected settings; `anew` asks a process that has answered again.
+        """Return the differences from the expected settings; `anew` asks again after an answer.
 
         A kubelet that is silent while the API server answers is a mismatch of the node.
         """

@@ -1,7 +1,7 @@
 """What a roll-out writes on a Node: who has cordoned it, its phase, and how it ended.
 
 The record is on the Node from the cordon to the uncordon, and is written and removed in the same requests. So
-it is enough to know whose cordon it is.
+the record alone shows whose cordon it is.
 
 A kubelet may write the annotations of its own Node, and so may another release: they are untrusted input, and
 a record that cannot be read affects only that node.
