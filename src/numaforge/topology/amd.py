@@ -24,18 +24,19 @@ _ERRORS = re.compile(r"(ue|ce): ([0-9]{1,12})$", re.MULTILINE)
 
 
 def partition_names(present: str) -> str | None:
-    """Return the form in which the kernel names the devices of partitions; None where there are none.
+    """Return the prefix of the kernel's names for partition devices; None where there are none.
 
-    `present` are paths that are there. It is "amdgpu_xcp_", or "amdgpu_xcp." (ROCm/k8s-device-plugin#157).
+    `present` lists existing paths. The prefix is "amdgpu_xcp_", or "amdgpu_xcp."
+    (ROCm/k8s-device-plugin#157).
     """
     forms = {match[1] for path in present.split() if (match := PARTITION_DEVICE.fullmatch(path))}
     return forms.pop() if len(forms) == 1 else None
 
 
 def with_amdgpu(gpu: Gpu, files: Mapping[str, str], named: str | None = None) -> Gpu:
-    """Return the GPU with what its driver says; where amdgpu has not bound it, as it was.
+    """Return the GPU with its driver's answers; unchanged where amdgpu has not bound it.
 
-    `named` is the form of the names of partitions' devices.
+    `named` is the prefix of the partition devices' names.
     """
     if gpu.vendor != AMD:
         return gpu
@@ -71,15 +72,15 @@ def _named(partition: GpuPartition | None, named: str | None) -> GpuPartition | 
 
 
 def _errors(block: str, text: str) -> RasErrors:
-    """Return what the driver has counted: a line "ue: 0" and one "ce: 0"."""
+    """Return the error counts in the driver's lines "ue: 0" and "ce: 0"."""
     found = {kind: int(count) for kind, count in _ERRORS.findall(text)}
     return RasErrors(block, found.get("ue", 0), found.get("ce", 0))
 
 
 def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartition | None:
-    """Return what the driver says with what its compute nodes are; None for a GPU that cannot be partitioned.
+    """Return the partition with its compute nodes' count and memory; None for a GPU that has no partitions.
 
-    Where both do not agree, as while the mode changes, the nodes count for nothing.
+    Where the mode and the number of nodes disagree, as during a mode change, the nodes are ignored.
     """
     if partition == GpuPartition(None, None) and len(nodes) < 2:
         return None
@@ -90,13 +91,14 @@ def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartiti
 
 
 def _compute_nodes(address: str, files: Mapping[str, str]) -> list[int | None]:
-    """Return the memory of each compute node that is (a part of) this GPU."""
+    """Return the memory of each compute node that belongs to this GPU."""
     domain, bus, device = (int(part, 16) for part in address.partition(".")[0].split(":"))
     place = domain, bus << 8 | device << 3
     found = []
     for number in range(MOST_NODES):
         said = _properties(files.get(f"{KFD}/{number}/properties", ""))
-        # A partition's number is in the bits of the function, or the highest ones, by the kernel's release.
+        # A partition's number is in the function bits or in the highest ones, depending on the kernel's
+        # release.
         if said.get("simd_count") and (said.get("domain"), said.get("location_id", -1) & 0xFFF8) == place:
             found.append(
                 _properties(files.get(f"{KFD}/{number}/mem_banks/0/properties", "")).get("size_in_bytes")
@@ -110,5 +112,5 @@ def _properties(text: str) -> dict[str, int]:
 
 
 def _one(form: re.Pattern[str], text: str) -> str | None:
-    """The mode that a file names; None for UNKNOWN and whatever else is no mode."""
+    """Return the mode that a file names; None for UNKNOWN and other words."""
     return text if form.fullmatch(text) else None

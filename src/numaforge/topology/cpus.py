@@ -1,7 +1,7 @@
 """CPUs, cores, packages and caches, from the masks that the kernel exports.
 
-Masks decide, ids do not: core ids repeat across dies and clusters, package ids repeat on ia64 and are -1 on
-POWER and s390. Masks may name CPUs that are offline, so they are always cut to the online set.
+Masks decide, not ids: core ids repeat across dies and clusters, package ids repeat on ia64 and are -1 on
+POWER and s390. Masks may name offline CPUs, so they are always restricted to the online set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CpuFiles = Mapping[int, Mapping[str, str]]  # CPU -> path below its folder -> te
 
 @dataclass(frozen=True)
 class Inventory:
-    """Which CPUs there are, and what sysfs (`files`) or else /proc/cpuinfo (`stanzas`) says of each."""
+    """All CPUs, and what sysfs (`files`) or else /proc/cpuinfo (`stanzas`) says of each."""
 
     files: CpuFiles
     stanzas: CpuFiles
@@ -40,12 +40,12 @@ class Inventory:
 
     @cached_property
     def caches(self) -> dict[int, list[tuple[str, L3Cache]]]:
-        """The caches of each CPU that is online, whatever their level, with their kinds."""
+        """The caches of each online CPU, at every level, with their kinds."""
         return {cpu: _caches(self.files.get(cpu, {})) for cpu in self.online}
 
 
 def read_inventory(files: Mapping[str, str]) -> Inventory:
-    """Find the CPUs.
+    """Return the CPUs.
 
     Raises TopologyError when neither sysfs nor /proc/cpuinfo names one.
     """
@@ -78,7 +78,7 @@ def _online(files: Mapping[str, str], by_cpu: CpuFiles) -> CpuSet:
 
 
 def read_switchable(inventory: Inventory) -> CpuSet | None:
-    """Return the CPUs that the kernel takes offline and online: those with a file `online`."""
+    """Return the CPUs that can be taken offline: those with a file `online`; None where none has one."""
     return frozenset(cpu for cpu, held in inventory.files.items() if "online" in held) or None
 
 
@@ -105,7 +105,7 @@ def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
 
 
 def read_packages(inventory: Inventory) -> tuple[Package, ...]:
-    """Return the sockets; ids are the kernel's where they tell the packages apart, else running numbers."""
+    """Return the sockets; ids are the kernel's where they are unique, else running numbers."""
 
     def siblings(cpu: int) -> CpuSet | None:
         held = inventory.files.get(cpu, {})
@@ -122,7 +122,7 @@ def read_packages(inventory: Inventory) -> tuple[Package, ...]:
 
 
 def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
-    """Return the groups of CPUs that share the deepest cache that each of them has."""
+    """Return the groups of CPUs that share a last-level cache."""
     deepest = {cpu: _deepest(held) for cpu, held in inventory.caches.items()}
     cached = frozenset(cpu for cpu, cache in deepest.items() if cache is not None)
     groups = _partition(
@@ -138,7 +138,7 @@ def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
 
 
 def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
-    """Return the caches of every kind and size above the last level that each CPU has, the deepest first."""
+    """Return the caches below each CPU's last level, one entry per kind and size, the deepest first."""
     found: dict[tuple[int, str, int | None], set[CpuSet]] = {}
     for held in inventory.caches.values():
         last = max((cache.level for kind, cache in held if kind != _INSTRUCTION), default=0)
@@ -157,7 +157,7 @@ def _deepest(held: Iterable[tuple[str, L3Cache]]) -> L3Cache | None:
 
 
 def _caches(held: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
-    """Return each cache of a CPU, whatever its level, with its kind."""
+    """Return each cache of a CPU, at every level, with its kind."""
     caches: dict[str, dict[str, str]] = {}
     for name, text in held.items():
         if match := _CACHE_FILE.fullmatch(name):
@@ -175,7 +175,7 @@ def _caches(held: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
 
 def _bytes(text: str) -> int | None:
     match = _SIZE.fullmatch(text.strip())
-    # Virtual machines say "0K" for a cache whose size the hypervisor hides.
+    # Virtual machines show "0K" for a cache whose size the hypervisor hides.
     return (int(match[1]) * _UNITS[match[2]] or None) if match else None
 
 
@@ -207,7 +207,7 @@ def _same_in_cpuinfo(inventory: Inventory, *keys: str) -> Callable[[int], CpuSet
 def _partition(
     cpus: CpuSet, share: Callable[[int], CpuSet | None], otherwise: Callable[[int], CpuSet]
 ) -> tuple[CpuSet, ...]:
-    """Group CPUs by what each shares with others, ordered by the lowest CPU; every CPU is in one group."""
+    """Group CPUs by `share`, else by `otherwise`, ordered by the lowest CPU; every CPU is in one group."""
     groups: list[CpuSet] = []
     left = set(cpus)
     for cpu in sorted(cpus):
@@ -248,7 +248,7 @@ def _first_set(held: Mapping[str, str], names: Iterable[str], folder: str = "top
 
 
 def node_cpus(held: Mapping[str, str]) -> CpuSet | None:
-    """Return the CPUs of a NUMA node's folder, offline ones included, or None where it does not say."""
+    """Return the CPUs in a NUMA node's folder, offline ones included, or None where it lists none."""
     if "cpumap" in held:
         return _parse(held["cpumap"], "cpumap", mask=True)
     return _parse(held["cpulist"], "cpulist", mask=False) if "cpulist" in held else None

@@ -20,7 +20,7 @@ _UNIT = re.compile(r"([^/\n]+\.(?:service|scope))(?=[/\n]|\Z)")
 
 
 def read_gpu_processes(snapshot: Snapshot, gpus: Iterable[Gpu]) -> dict[int, GpuProcess]:
-    """Return what the processes on the GPUs are, by process id; those that have ended are left out."""
+    """Return the processes on the GPUs, by process id; those that have ended are left out."""
     names = _pod_names(snapshot)
     pids = sorted({pid for gpu in gpus for pid in gpu.pids})
     return {pid: process for pid in pids if (process := _process(snapshot.files, pid, names)) is not None}
@@ -36,14 +36,14 @@ def read_device_holders(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder
 
 
 def read_holders_doubt(snapshot: Snapshot, root_dir: str) -> str | None:
-    """Return why the kubelet has not said itself who holds devices; None where it has."""
+    """Return why the kubelet itself has not reported who holds devices; None where it has."""
     if _told(snapshot, root_dir) is not None:
         return None
     return snapshot.commands.get("pod resources") or "it was not asked"
 
 
 def _told(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
-    """Return what the kubelet's pod-resources API has answered."""
+    """Return the answer of the kubelet's pod-resources API; None without one."""
     try:
         listed = parse_json(snapshot.files.get(posixpath.join(root_dir, catalogue.POD_RESOURCES), ""))
     except NotJsonError:
@@ -67,7 +67,7 @@ def _kept(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
     try:
         held = read_device_state(text)
     except KubeletConfigError:
-        return None  # the kubelet itself begins anew with such a file
+        return None  # the kubelet, too, discards such a file
     names = _pod_names(snapshot)
     return tuple(
         DeviceHolder(device, resource, names.get(uid, uid), container, present=uid in names)
@@ -86,7 +86,7 @@ def pods_on(holders: Iterable[DeviceHolder], uuids: Iterable[str]) -> tuple[str,
 
 
 def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
-    """Return NVIDIA's daemons that run, None in a snapshot that did not look for them."""
+    """Return NVIDIA's running daemons; None in a snapshot that did not look for them."""
     pids = snapshot.commands.get("daemons")
     if pids is None:
         return None
@@ -95,7 +95,7 @@ def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
 
 
 def uuids_of(gpu: Gpu) -> Iterator[str]:
-    """Yield the UUIDs under which a GPU is given to containers: its own, and those of its MIG devices."""
+    """Yield the UUIDs under which containers get a GPU: its own, and those of its MIG devices."""
     yield from (uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuid)
 
 
@@ -112,7 +112,7 @@ def _process(files: Mapping[str, str], pid: int, names: Mapping[str, str]) -> Gp
 
 
 def _pod_names(snapshot: Snapshot) -> dict[str, str]:
-    """Return "namespace/name" by UID; a pod that has written no log yet is known by its UID alone."""
+    """Return "namespace/name" by UID; for a pod without a log yet, only its UID is known."""
     names: dict[str, str] = {}
     for folder in snapshot.commands.get("pods", "").split():
         namespace, _, rest = folder.partition("_")

@@ -19,15 +19,15 @@ from numaforge.topology.model import KubeletInstall
 
 _VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
 _NO_ANSWER = ("0", "124", "137", "143")
-"""Exit codes of what `timeout` has ended, coreutils' or busybox'; 0 where even that did not help."""
+"""Exit codes after `timeout`, coreutils' or busybox', ended the command; 0 where even that failed."""
 _IN_A_CONTAINER = re.compile("kubepods|docker|libpod|lxc")
-"""Control groups of containers: a k3s in one (k3d) runs no pods of this host's."""
+"""Control groups of containers: a k3s in a container (k3d) runs none of this host's pods."""
 _PROCESS = re.compile(r"/proc/([0-9]+)/cmdline")
 
 
 @dataclass
 class _ServiceUnit:
-    """What the [Service] sections of a unit and its drop-ins add up to."""
+    """The merged [Service] sections of a unit and its drop-ins."""
 
     exec_start: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
@@ -78,9 +78,9 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
 
 
 def _distribution(snapshot: Snapshot, *, has_unit: bool) -> str | None:
-    """Return the distribution that runs the kubelet: by its process, else by what it has on the host.
+    """Return the distribution that runs the kubelet: by its process, else by its files on the host.
 
-    What is only left over says nothing where the kubelet has a unit of its own.
+    Leftover files count for nothing where the kubelet has a unit of its own.
     """
     there = frozenset(snapshot.commands.get("present", "").split())
     pids = snapshot.commands.get("host daemons", "").split()
@@ -105,7 +105,7 @@ def _login(snapshot: Snapshot, distribution: str | None) -> str | None:
 
 
 def _version(snapshot: Snapshot, binary: str | None) -> str | None:
-    """Return what the kubelet says of itself; a host that was not asked has said it of this binary before."""
+    """Return the version that the kubelet printed, else the last plan's for the same binary."""
     if answer := _VERSION.search(snapshot.commands.get("kubelet --version", "")):
         return answer[1]
     try:
@@ -117,7 +117,7 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
 
 
 def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
-    """Return why a kubelet that is there did not say its version; None where there is none."""
+    """Return why the version of an installed kubelet is unknown; None where no kubelet is installed."""
     if (said := commands.get("kubelet --version")) is not None:
         return f"kubelet --version says {said[:60]!r}, which names no version"
     status, _, program = commands.get("kubelet failed", "").partition(" ")
@@ -129,7 +129,7 @@ def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
 
 
 def _arguments(words: list[str]) -> tuple[str, ...]:
-    """Return what follows the kubelet's name; OpenShift's unit starts it through `kubenswrapper`."""
+    """Return the arguments after the kubelet's name; OpenShift's unit starts it through `kubenswrapper`."""
     programs = list(takewhile(lambda word: not word.startswith("-"), words))
     names = [place for place, word in enumerate(programs) if posixpath.basename(word) == "kubelet"]
     return tuple(words[names[0] + 1 if names else 1 :])
@@ -142,7 +142,7 @@ def _drop_ins_below(files: Mapping[str, str], folder: str) -> dict[str, str]:
 
 
 def _running_command_line(files: Mapping[str, str]) -> list[str] | None:
-    """Return the arguments of the kubelet that the unit runs; one inside a container is not the host's."""
+    """Return the arguments of the kubelet that the unit runs; a kubelet in a container is not the host's."""
     lines = {
         match[1]: text.rstrip("\0").split("\0")
         for path, text in files.items()
@@ -161,7 +161,7 @@ def _running_command_line(files: Mapping[str, str]) -> list[str] | None:
 
 
 def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
-    """Yield the unit and its drop-ins in the order in which systemd reads them."""
+    """Yield the unit and its drop-ins in systemd's order."""
     main = next(
         (files[path] for folder in catalogue.UNIT_FOLDERS if (path := f"{folder}/{catalogue.UNIT}") in files),
         None,
@@ -172,7 +172,7 @@ def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
     drop_ins: dict[str, str] = {}
     for folder in reversed(
         catalogue.UNIT_FOLDERS
-    ):  # the same name in an earlier folder replaces a later one's
+    ):  # an earlier folder's file overrides a later one's
         for path, text in _drop_ins_below(files, f"{folder}/{catalogue.UNIT}.d").items():
             drop_ins[posixpath.basename(path)] = text
     for name in sorted(drop_ins):
@@ -207,7 +207,7 @@ def _assignments(text: str) -> dict[str, str]:
 def _shell_words(text: str) -> list[str]:
     try:
         return shlex.split(text)
-    except ValueError:  # an unbalanced quote: systemd ignores the line, and so is nothing known of it
+    except ValueError:  # an unbalanced quote: systemd ignores the line, too
         return []
 
 
@@ -222,7 +222,7 @@ def _expanded(unit: _ServiceUnit, files: Mapping[str, str]) -> list[str]:
     words: list[str] = []
     for word in _shell_words((unit.exec_start or "").lstrip("-@:+!")):
         alone = re.fullmatch(r"\$(\w+)", word)
-        if alone:  # $NAME as a word of its own becomes as many words as its value has
+        if alone:  # a word that is only $NAME splits into the words of its value
             words += _shell_words(environment.get(alone[1], ""))
         else:
             words.append(re.sub(r"\$\{(\w+)\}", lambda match: environment.get(match[1], ""), word))

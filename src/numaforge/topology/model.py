@@ -1,7 +1,7 @@
-"""What is there: one machine as frozen data, with everything unknown kept as None.
+"""The model: one machine as frozen data, with everything unknown kept as None.
 
-A class whose name ends in Shape has what machines of one kind have in common. Its subclass adds the state:
-what is this machine's own, and what changes by itself. Planning for a kind takes shapes, so that a decision
+A class whose name ends in Shape holds what machines of one kind have in common. Its subclass adds the state:
+what differs between machines, or changes at runtime. Planning for a kind takes shapes, so that a decision
 which reads state is a type error.
 """
 
@@ -25,7 +25,7 @@ class Package:
 
 @dataclass(frozen=True)
 class HugepagePoolShape:
-    """Of a `HugepagePool`, how large it is."""
+    """The size of a `HugepagePool`."""
 
     total: int
 
@@ -47,7 +47,7 @@ class HugepagePool(HugepagePoolShape):
 
 @dataclass(frozen=True)
 class NumaNodeShape:
-    """Of a `NumaNode`, all but which pages are free."""
+    """A `NumaNode` without its counts of free pages."""
 
     id: int
     cpus: CpuSet
@@ -165,7 +165,7 @@ class GpuPartition:
 
 @dataclass(frozen=True)
 class ComputeInstanceShape:
-    """Of a `ComputeInstance`, what it is cut to."""
+    """The size of a `ComputeInstance`."""
 
     id: int
     slices: int | None
@@ -182,7 +182,7 @@ class ComputeInstance(ComputeInstanceShape):
 
 @dataclass(frozen=True)
 class GpuInstanceShape:
-    """Of a `GpuInstance`, where it lies and how it is cut."""
+    """The placement and compute instances of a `GpuInstance`."""
 
     id: int
     profile_id: int  # as `nvidia-smi mig -lgip` shows it: 19, not NVML's enumeration
@@ -278,7 +278,7 @@ class FabricState:
 
 @dataclass(frozen=True)
 class GpuShape:
-    """Of a `Gpu`, its model, its place, its MIG mode and where its instances lie."""
+    """The model, place, MIG mode and instance placements of a `Gpu`."""
 
     pci_address: str
     vendor: str
@@ -289,17 +289,17 @@ class GpuShape:
     mig_capable: bool | None = None
     mig_mode: str | None = None  # "enabled", "disabled"
     nvlinks: int | None = None  # active links
-    driver: str | None = None  # the kernel driver that has it: "nvidia", "vfio-pci"
+    driver: str | None = None  # the kernel driver bound to it: "nvidia", "vfio-pci"
     partition: GpuPartition | None = None  # AMD's
     index: int | None = None
-    mig_pending: str | None = None  # what a reset or a reboot brings, as `mig_mode`
+    mig_pending: str | None = None  # `mig_mode` after a reset or a reboot
     gpu_instances: tuple[GpuInstanceShape, ...] | None = None
     mig_profiles: tuple[MigProfileOffer, ...] = ()
     # Active links by the PCI address of the GPU at the other end, or "switch", "npu", "unknown".
     nvlink_peers: Mapping[str, int] = field(default_factory=dict)
     memory_numa_node: int | None = None  # where its own memory is a NUMA node (Grace)
     virtualization: str | None = None  # "none", "passthrough", "vgpu", "host-vgpu", "host-vsga"
-    unanswered: str | None = None  # why NVML had no answer for it: "GPU is lost"
+    unanswered: str | None = None  # why NVML gave no answer: "GPU is lost"
     subsystem: str | None = None  # vendor and device of the board, "10de:16c1"
     architecture: str | None = None  # "ampere", "hopper"
     compute_capability: str | None = None  # "9.0"
@@ -324,7 +324,7 @@ class Gpu(InPlace, GpuShape):
     fabric: Annotated[str | None, After("nvlinks")] = None  # "<cluster uuid>.<clique id>"
     xgmi_hive: Annotated[str | None, After("partition")] = None  # AMD's name for the GPUs that XGMI joins
     minor: Annotated[int | None, After("index")] = None  # follows the order of an earlier probe
-    # processes that use it, those in GPU instances among them
+    # processes that use it, including those in its GPU instances
     pids: Annotated[tuple[int, ...], After("mig_profiles")] = ()
     persistence: Annotated[bool | None, After("compute_capability")] = None
     ecc: Annotated[Ecc | None, After("persistence")] = None
@@ -334,10 +334,10 @@ class Gpu(InPlace, GpuShape):
     fabric_state: Annotated[FabricState | None, After("recovery_action")] = None
     # as NVML sees it: the maximum is what GPU and slot reach together
     driver_link: Annotated[PciLink | None, After("fabric_state")] = None
-    bar1_bytes: int | None = None  # what peers on PCIe see of its memory at once
+    bar1_bytes: int | None = None  # the window through which PCIe peers reach its memory
     mig_devices: tuple[MigDevice, ...] = ()  # in NVML's order, without its holes
     vbios: str | None = None  # version of the board's firmware: "96.00.5E.00.01"
-    ras: tuple[RasErrors, ...] = ()  # AMD's; without those blocks of which the driver tells nothing
+    ras: tuple[RasErrors, ...] = ()  # AMD's; only the blocks that the driver reports
 
 
 @dataclass(frozen=True)
@@ -425,7 +425,7 @@ class RdmaDevice:
     bond_interfaces: tuple[str, ...] = ()
     mtu: int | None = None  # of the interface, in bytes
     operstate: str | None = None  # of the interface: "up", "down"
-    # PCI address of the function by which a ConnectX-8 beside Grace writes into a GPU's memory
+    # PCI address of the function through which a ConnectX-8 beside Grace writes into a GPU's memory
     data_direct: str | None = None
 
 
@@ -476,8 +476,8 @@ class PciFunction:
     iommu_domain: str | None = None  # "identity", "DMA", "DMA-FQ"
     card: str | None = None
     path: tuple[str, ...] = ()
-    max_read_request: int | None = None  # in bytes, as the function is set: what one read asks for at most
-    max_payload: int | None = None  # in bytes, likewise: what one packet carries
+    max_read_request: int | None = None  # in bytes, as configured: the largest read request
+    max_payload: int | None = None  # in bytes, as configured: the largest packet
 
 
 @dataclass(frozen=True)
@@ -493,7 +493,7 @@ class PeerMemory:
     clients: tuple[str, ...] = ()
     topology_check_off: bool | None = None
     config_acs: bool | None = None
-    virtual_machine: bool = False  # a hypervisor shows itself in the flags of x86 processors; no other tells
+    virtual_machine: bool = False  # from the hypervisor flag of x86 processors; unknown elsewhere
 
 
 @dataclass(frozen=True)
@@ -533,8 +533,8 @@ class NvidiaDriver:
     __pydantic_config__ = NOTHING_ELSE
 
     version: str | None  # "580.95.05"
-    nvml_version: str | None = None  # of the library, which may be another one than the kernel's
-    cuda_version: str | None = None  # the newest that the driver runs: "13.0"
+    nvml_version: str | None = None  # of the library, which may differ from the kernel module's
+    cuda_version: str | None = None  # the newest that the driver supports: "13.0"
     confidential_computing: str | None = None  # "off", "on", "devtools"
     error: str | None = None  # why NVML did not start: "Driver Not Loaded"
 
@@ -564,9 +564,9 @@ class NvidiaInstall:
 
     __pydantic_config__ = NOTHING_ELSE
 
-    loaded: str | None = None  # version of the kernel module that runs: "580.95.05"
-    open_module: bool | None = None  # which of the two kinds of module runs
-    on_disk: str | None = None  # version of the module that is loaded next
+    loaded: str | None = None  # version of the loaded kernel module: "580.95.05"
+    open_module: bool | None = None  # whether the loaded module is the open one
+    on_disk: str | None = None  # version of the module that the next load takes
     library: str | None = None  # version in the file name of libnvidia-ml
     packages: Mapping[str, str] | None = None
     kernel_modules: tuple[str, ...] | None = None
@@ -579,8 +579,8 @@ class NvidiaInstall:
     imex_service: str | None = None  # "enabled", "disabled", "masked"
     imex_nodes: int | None = None  # addresses in the list of nodes of the host's IMEX service
     imex_channel: bool | None = None  # /dev has IMEX channel 0
-    # NVreg_CoherentGPUMemoryMode of the module that runs, and as modprobe.d asks for: "driver", "numa"; "" is
-    # the branch's default
+    # NVreg_CoherentGPUMemoryMode of the loaded module, and as modprobe.d sets it: "driver", "numa"; "" is the
+    # branch's default
     gpu_memory_mode: str | None = None
     gpu_memory_mode_next: str | None = None
     imex_list: str | None = None  # SHA-256 of that list, a node on each line
@@ -608,7 +608,7 @@ class DeviceHolder:
 
 @dataclass(frozen=True)
 class KubeletInstallShape:
-    """Of a `KubeletInstall`, how it is set up."""
+    """The configuration of a `KubeletInstall`."""
 
     version: str | None  # "1.36.3"
     unit: str | None  # "kubelet.service"
@@ -619,10 +619,10 @@ class KubeletInstallShape:
     config_text: str | None = None
     drop_ins: Mapping[str, str] = field(default_factory=dict)
     root_dir: str = ROOT_DIR
-    running: bool = False  # `flags` are those of the running process, not of the unit
-    problem: str | None = None  # why a kubelet that is there did not say its version
+    running: bool = False  # `flags` come from the running process, not from the unit
+    problem: str | None = None  # why the version of an installed kubelet is unknown
     distribution: str | None = None  # "k3s", "RKE2" or "MicroK8s", where one of them runs the kubelet
-    login: str | None = None  # the kubeconfig that the kubelet was given or got when it joined, by path
+    login: str | None = None  # path of the kubeconfig that the kubelet was given, or got when it joined
 
 
 @dataclass(frozen=True)
@@ -638,14 +638,14 @@ class KubeletInstall(InPlace, KubeletInstallShape):
 
     # "cpu_manager_state" -> text
     state_files: Annotated[Mapping[str, str], After("root_dir")] = field(default_factory=dict)
-    # "INODE SIZE MTIME PATH" of the program, another one after every upgrade
+    # "INODE SIZE MTIME PATH" of the program; differs after every upgrade
     binary: Annotated[str | None, After("running")] = None
-    # extended resources of which device plugins have devices, by its checkpoint; None: not known
+    # extended resources with devices from device plugins, from its checkpoint; None: not known
     plugin_resources: tuple[str, ...] | None = None
 
 
 def why_no_version(kubelet: KubeletInstallShape | None) -> str:
-    """Say why no version of a kubelet is known, in the words of tables, plans and checks; "" where one is."""
+    """Return why a kubelet's version is unknown, in the words of tables and plans; "" where it is known."""
     if kubelet is None:
         return "no kubelet is installed"
     if kubelet.version is not None:
@@ -715,11 +715,11 @@ class Userland:
     clock_synchronised: bool | None = None
     swaps: tuple[str, ...] | None = None
     swap_units: tuple[str, ...] | None = None
-    swap_kept_off: bool = False  # by our drop-in for all units of swap
+    swap_kept_off: bool = False  # by our drop-in for all swap units
     tuned_profiles: tuple[str, ...] = ()
     tuned: Mapping[str, str] = field(default_factory=dict)
     sysctl_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    driver_tuning: tuple[str, ...] = ()  # switches of /etc/infiniband/openib.conf that are on
+    driver_tuning: tuple[str, ...] = ()  # enabled switches of /etc/infiniband/openib.conf
     # drivers of dynamic resource allocation that have registered with the kubelet: "dra.cpu"
     claim_drivers: tuple[str, ...] | None = None
     rdma_plugin: bool | None = None  # a pod of the shared RDMA device plugin is on the host
@@ -745,24 +745,24 @@ class MachineShape:
     numa_nodes: tuple[NumaNodeShape, ...]
     cores: tuple[Core, ...]
     l3_caches: tuple[L3Cache, ...]
-    kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet tells cores, by ids; None: as `cores` says
-    # as the kubelet counts sockets, by ids; None: as `packages` says
+    kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet counts cores, by ids; None: as `cores`
+    # as the kubelet counts sockets, by ids; None: as `packages`
     kubelet_packages: tuple[Package, ...] | None = None
     cpu_vendor: str | None = None  # x86's: "GenuineIntel", "AuthenticAMD"
     os_release: Mapping[str, str] = field(default_factory=dict)
     kubelet: KubeletInstallShape | None = None
     smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
-    nohz_full: CpuSet | None = None  # None: the kernel cannot
-    # machine-wide, NUMA nodes together
+    nohz_full: CpuSet | None = None  # None: the kernel does not support it
+    # machine-wide, over all NUMA nodes
     hugepages: Mapping[str, HugepagePoolShape] = field(default_factory=dict)
     cpufreq: Cpufreq | None = None
     idle_states: tuple[IdleState, ...] | None = None  # None: the kernel manages none, as in most guests
     kernel_values: Collection[str] = ()  # the files of KNOBS that exist, by path
-    sysctls: Collection[str] = ()  # names of those that exist: "kernel.numa_balancing"
-    loadable_modules: tuple[str, ...] = ()  # for the kernel that runs, of the few that sysctls load
+    sysctls: Collection[str] = ()  # names of the existing ones: "kernel.numa_balancing"
+    loadable_modules: tuple[str, ...] = ()  # for the running kernel: those that sysctls may load
     gpus: tuple[GpuShape, ...] = ()
     nvidia: NvidiaDriver | None = None
-    nvswitches: tuple[str, ...] = ()  # PCI addresses; those of the fourth generation are no PCI functions
+    nvswitches: tuple[str, ...] = ()  # PCI addresses; fourth-generation ones are no PCI functions
     accelerators: tuple[Accelerator, ...] = ()
     nics: tuple[Nic, ...] = ()
     rdma_devices: tuple[RdmaDevice, ...] = ()
@@ -782,20 +782,20 @@ class NodeTopology(MachineShape):
     product: str | None = None  # what the maker calls the machine: "NVIDIA DGXH100"
     firmware: str | None = None  # version of the machine's firmware (BIOS)
     kubelet: KubeletInstall | None = None
-    switchable: CpuSet | None = None  # CPUs, offline ones too, that the kernel takes offline; None: not known
+    switchable: CpuSet | None = None  # CPUs, offline ones too, that can be taken offline; None: not known
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
-    kernel_values: Mapping[str, str] = field(default_factory=dict)  # the word that counts, by path
+    kernel_values: Mapping[str, str] = field(default_factory=dict)  # the effective word, by path
     sysctls: Mapping[str, str] = field(default_factory=dict)  # "kernel.numa_balancing" -> "1"
     gpus: tuple[Gpu, ...] = ()
     nvidia_install: NvidiaInstall | None = None
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
     # None: neither the kubelet nor its checkpoint says
     device_holders: tuple[DeviceHolder, ...] | None = None
-    holders_doubt: str | None = None  # why the kubelet did not say itself who holds devices
+    holders_doubt: str | None = None  # why the kubelet itself did not report who holds devices
     networks: tuple[Network, ...] = ()
-    nccl_conf: str | None = None  # text of /etc/nccl.conf, where all GPUs are AMD's of /etc/rccl.conf
+    nccl_conf: str | None = None  # text of /etc/nccl.conf; of /etc/rccl.conf where all GPUs are AMD's
     peer_memory: PeerMemory = PeerMemory()
-    core_caches: tuple[CoreCaches, ...] = ()  # of levels that are nearer to the cores than `l3_caches`
+    core_caches: tuple[CoreCaches, ...] = ()  # levels closer to the cores than `l3_caches`
     other_devices: tuple[PciDevice, ...] = ()
     pci_functions: tuple[PciFunction, ...] = ()  # of GPUs, NICs and the bridges above them
     userland: Userland | None = None

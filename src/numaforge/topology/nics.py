@@ -16,7 +16,7 @@ _ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 def read_nics(snapshot: Snapshot, rdma: Iterable[RdmaDevice]) -> tuple[Nic, ...]:
     """Return one entry per network interface of a PCI function, and one for a function that has none."""
     interfaces = grouped((address, name) for name, address in addresses_of(snapshot, NETWORK))
-    # A device of the function itself stands before software on its interface.
+    # The function's own device comes before a software device on its interface.
     devices = sorted(rdma, key=lambda device: device.pci_address is None)
     with_rdma = {device.pci_address for device in devices}
     return tuple(
@@ -43,7 +43,7 @@ def _nic(snapshot: Snapshot, function: Function, interface: str | None, rdma: Rd
 
 
 def _rdma_of(function: Function, interface: str | None, devices: list[RdmaDevice]) -> RdmaDevice | None:
-    """Return the RDMA device of one interface: the one that names it, else the one of its PCI function."""
+    """Return the RDMA device that names an interface, else the one of its PCI function."""
     named = next((d for d in devices if interface is not None and d.interface == interface), None)
     return named or next(
         (d for d in devices if d.pci_address == function.address and d.interface is None), None

@@ -16,7 +16,7 @@ _POOL_FILE = re.compile(r"(?:/sys/kernel/mm/)?hugepages/hugepages-([0-9]{1,15})k
 
 
 def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode, ...]:
-    """Return the NUMA nodes that sysfs shows, none where the kernel was built without NUMA."""
+    """Return the NUMA nodes in sysfs; none where the kernel was built without NUMA."""
     by_node: dict[int, dict[str, str]] = {}
     for path, text in files.items():
         if match := _NODE_FILE.fullmatch(path):
@@ -37,9 +37,9 @@ def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode,
 
 
 def _distances(text: str, shown: CpuSet, listed: list[CpuSet | None]) -> dict[int, int]:
-    """Return the distance to each NUMA node that is shown.
+    """Return the distance to each NUMA node in sysfs.
 
-    A row has one number per online node in order of their ids; some kernels count nodes gone offline too.
+    A row has one number per online node in the order of their ids; some kernels include offline nodes.
     """
     row = [number for word in text.split() if (number := digits(word)) is not None]
     nodes = next((ids for ids in (shown, *listed) if ids is not None and len(ids) == len(row)), frozenset())
@@ -60,6 +60,6 @@ def read_pools(files: Mapping[str, str]) -> dict[str, HugepagePool]:
 
 
 def meminfo_bytes(text: str, key: str) -> int | None:
-    """Return one line of a meminfo file in bytes; /proc and the NUMA nodes write it alike."""
+    """Return the bytes of one line of a meminfo file, of /proc or of a NUMA node."""
     match = re.search(rf"^(?:Node [0-9]+ )?{key}:\s*([0-9]{{1,17}}) kB$", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else None

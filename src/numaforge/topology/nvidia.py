@@ -1,4 +1,4 @@
-"""NVIDIA's GPUs as sysfs shows them, together with what NVML or nvidia-smi says of each."""
+"""NVIDIA's GPUs as sysfs shows them, merged with NVML's or nvidia-smi's answers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NVSWITCH_CLASS = "0x0680"  # "other bridge": NVSwitches before NVLink 4 are PCI
 
 
 def read_driver(snapshot: Snapshot) -> NvidiaDriver | None:
-    """Return NVIDIA's driver, None on a host that was not asked or has none."""
+    """Return NVIDIA's driver; None where there is none, or neither NVML nor nvidia-smi was asked."""
     if snapshot.nvml is not None:
         return read_nvml_driver(snapshot.nvml)
     return read_smi_driver(snapshot.nvidia_smi) if snapshot.nvidia_smi else None
 
 
 def read_gpu_answers(snapshot: Snapshot) -> Iterator[Gpu]:
-    """Yield what the driver says of each GPU, from NVML where it was asked, else from `nvidia-smi -q -x`."""
+    """Yield the driver's answers for each GPU, from NVML where it was asked, else from `nvidia-smi -q -x`."""
     if snapshot.nvml is not None:
         yield from read_nvml_gpus(snapshot.nvml)
     elif snapshot.nvidia_smi:
@@ -32,7 +32,7 @@ def read_gpu_answers(snapshot: Snapshot) -> Iterator[Gpu]:
 def with_answers(gpus: Sequence[Gpu], snapshot: Snapshot) -> tuple[Gpu, ...]:
     """Return the GPUs of sysfs with the driver's answers: place and PCI ids are sysfs', the rest is NVML's.
 
-    A GPU that its driver should answer for, and does not, says why in `unanswered`.
+    `unanswered` is why a GPU that belongs to the driver has no answer.
     """
     asked = [gpu for gpu in gpus if listed_by_nvml(gpu)]
     answers = _by_address(asked, list(read_gpu_answers(snapshot)))
@@ -48,9 +48,9 @@ def with_answers(gpus: Sequence[Gpu], snapshot: Snapshot) -> tuple[Gpu, ...]:
 
 
 def _by_address(asked: Sequence[Gpu], answers: Sequence[Gpu]) -> dict[str, Gpu]:
-    """Return the answers by address. GPUs that NVML could not even name are told by what is left of both.
+    """Return the answers by address; those without one are matched to the remaining GPUs.
 
-    Both lists are in PCI order, so that as many of each are the same ones.
+    Both lists are in PCI order, so they match where their lengths are equal.
     """
     found = {answer.pci_address: answer for answer in answers if answer.pci_address}
     nameless = [answer for answer in answers if not answer.pci_address]
@@ -76,5 +76,5 @@ def _merged(gpu: Gpu, answer: Gpu, answers: Mapping[str, Gpu], snapshot: Snapsho
 
 
 def _is_nvswitch(peer: str, snapshot: Snapshot) -> bool:
-    """A driver that does not tell what is at the other end gives the address of the switch there."""
+    """Whether a peer is an NVSwitch: a driver that does not report the remote type gives its address."""
     return snapshot.files.get(f"/sys/bus/pci/devices/{peer}/class", "").startswith(_NVSWITCH_CLASS)

@@ -21,7 +21,7 @@ _ACCESS_CONTROL, _ADDRESS_TRANSLATION = (
 )  # ids of extended capabilities, PCIe base specification
 _EXPRESS, _DEVICE_CONTROL = 0x10, 8  # the PCI Express capability, and the register within
 _SMALLEST = 128  # bytes of a payload and of a read request whose field is 0
-_EXTENDED_BYTES = 0x1000  # less is what was read without root rights, or a function of conventional PCI
+_EXTENDED_BYTES = 0x1000  # shorter: read without root rights, or a conventional PCI function
 _HYPERVISOR = re.compile(r"^flags\s*:.*\bhypervisor\b", re.MULTILINE)
 _PEER_CLIENTS = re.compile(r"/sys/kernel/mm/memory_peers/(nv_mem|nv_mem_nc|amdkfd)/version")
 
@@ -29,7 +29,7 @@ _PEER_CLIENTS = re.compile(r"/sys/kernel/mm/memory_peers/(nv_mem|nv_mem_nc|amdkf
 def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
     """Return the functions whose configuration space, IOMMU group or link was captured for GPUDirect.
 
-    They are GPUs, network functions and the bridges above them; without RDMA devices there are none.
+    They are GPUs, network functions and the bridges above them; empty without RDMA devices.
     """
     return tuple(
         PciFunction(
@@ -61,16 +61,16 @@ def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
 
 
 def _space(text: str | None) -> bytes | None:
-    """Return a whole configuration space; None where it is not known."""
+    """Return a whole configuration space; None where it is unknown."""
     space = from_text(text or "")
-    # A function that has fallen off the bus answers with ones.
+    # A function that has fallen off the bus reads as all ones.
     return space if len(space) >= _EXTENDED_BYTES and space[:4] != b"\xff\xff\xff\xff" else None
 
 
 def access_control(space: bytes | None) -> AccessControl | None:
-    """Return what a function can control of traffic between its peers, and what of it is on.
+    """Return which kinds of peer traffic a function can control, and which controls are on.
 
-    Nothing of both where it has no such capability (ACS), None where that is not known.
+    Both are None where it has no such capability (ACS); the result is None where that is unknown.
     """
     if space is None:
         return None
@@ -93,7 +93,7 @@ def device_control(space: bytes | None) -> int | None:
 
 
 def read_peer_memory(snapshot: Snapshot) -> PeerMemory:
-    """Return by which ways the kernel lets a NIC reach a GPU's memory, and what could be told of both."""
+    """Return how the kernel lets a NIC reach a GPU's memory, as far as is known."""
     files = snapshot.files
     override = read_parameters(files).get("GrdmaPciTopoCheckOverride")
     config_acs = snapshot.commands.get("config_acs")
@@ -106,7 +106,7 @@ def read_peer_memory(snapshot: Snapshot) -> PeerMemory:
 
 
 def bar1_bytes(gpu: Gpu, files: Mapping[str, str]) -> int | None:
-    """Return the size of the window through which peers see an NVIDIA GPU's memory."""
+    """Return the size of the window through which peers reach an NVIDIA GPU's memory."""
     lines = files.get(f"/sys/bus/pci/drivers/nvidia/{gpu.pci_address}/resource", "").splitlines()
     found = (
         re.match(r"0x([0-9a-f]{1,16}) 0x([0-9a-f]{1,16}) 0x[0-9a-f]+$", lines[1]) if len(lines) > 1 else None
@@ -118,16 +118,16 @@ def bar1_bytes(gpu: Gpu, files: Mapping[str, str]) -> int | None:
 
 
 def is_direct_nic(function: PciFunction) -> bool:
-    """Say whether this is the function of a ConnectX-8 that writes into a GPU's memory on its own way."""
+    """Say whether this is the ConnectX-8 function that writes into a GPU's memory over its own path."""
     return (function.vendor, function.device) == ("15b3", DIRECT_NIC)
 
 
 def with_direct_functions(
     devices: Iterable[RdmaDevice], functions: Sequence[PciFunction]
 ) -> tuple[RdmaDevice, ...]:
-    """Return RDMA devices, each with the function of its card that writes into a GPU's memory.
+    """Return RDMA devices, each with its card's function that writes into a GPU's memory.
 
-    The kernel does not join the two: the VPD of both names one card, as rdma-core's rdma_topo has it. The
+    The kernel does not link the two: their VPD names the same card, as rdma-core's rdma_topo uses it. The
     devices of a card take its functions in the order of their addresses.
     """
     direct = grouped(

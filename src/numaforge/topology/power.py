@@ -1,4 +1,4 @@
-"""What CPUs do when they idle: sleep states."""
+"""The sleep states of idle CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which container runtime a host has, and the units from which pods inherit their limits."""
+"""A host's container runtime, and the units whose limits pods inherit."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _VERSION = re.compile(r"(?:[0-9]{1,9}:)?1\.([0-9]{1,9})\b")
 
 
 def runtime_unit(topology: NodeTopology) -> str | None:
-    """Return the unit of the runtime that the kubelet asks, without a kubelet that of the one that runs.
+    """Return the unit of the kubelet's runtime; without a kubelet, of the running one.
 
-    None where it is part of the kubelet's (k3s).
+    None where the runtime is part of the kubelet's unit (k3s).
     """
     return _asked_by(topology.kubelet) if topology.kubelet else _running(topology)
 
 
 def pod_units(topology: NodeTopology) -> tuple[str, ...]:
-    """Return the runtime's unit and the kubelet's, as far as they are there; k3s and its kin are one unit."""
+    """Return the runtime's unit and the kubelet's, where they exist; k3s and the like have one unit."""
     kubelet = topology.kubelet.unit if topology.kubelet else None
     return tuple(unit for unit in (runtime_unit(topology), kubelet) if unit)
 
 
 def may_be_limited(install: KubeletInstall | None) -> tuple[str, ...]:
-    """Return every unit that a plan for this host may ever have named: what is not planned has no drop-in."""
+    """Return every unit that any plan for this host may name: a unit outside the plan has no drop-in."""
     units = (*RUNTIMES.values(), "kubelet.service", install.unit if install else None)
     return tuple(dict.fromkeys(unit for unit in units if unit))
 
@@ -44,7 +44,7 @@ def crio_minor(topology: NodeTopology) -> int | None:
 
 
 def _asked_by(install: KubeletInstall) -> str | None:
-    """Return the unit of the runtime that the kubelet asks: by default containerd, wherever its socket is."""
+    """Return the unit of the runtime at the kubelet's endpoint: by default containerd, at any socket."""
     endpoint = flag_value(install.flags, "container-runtime-endpoint") or ""
     if not endpoint:
         texts = (install.config_text or "", *(text for _, text in sorted(install.drop_ins.items())))
@@ -55,7 +55,7 @@ def _asked_by(install: KubeletInstall) -> str | None:
 
 
 def _running(topology: NodeTopology) -> str:
-    """Return the unit of the runtime that runs; containerd's where none does (an image)."""
+    """Return the unit of the running runtime; containerd's where none runs (an image)."""
     processes = (topology.userland and topology.userland.processes) or ()
     running = {process.name for process in processes if not process.in_pod}
     return next((unit for name, unit in RUNTIMES.items() if name in running), CONTAINERD)

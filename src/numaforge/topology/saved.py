@@ -1,4 +1,4 @@
-"""Machines that were saved: a snapshot, or the topology document that was made of one."""
+"""Saved machines: a snapshot, or the topology document made from one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numaforge.topology.document import from_document
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology
 
-_OF_PLANS = {"cpus", "numa_nodes", "decisions"}  # keys that stand together in plans alone
+_OF_PLANS = {"cpus", "numa_nodes", "decisions"}  # keys that only plans have together
 
 
 def saved_machine(document: object) -> NodeTopology:

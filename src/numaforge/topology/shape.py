@@ -1,4 +1,4 @@
-"""The shape of a machine: what it has in common with the others of its kind."""
+"""The shape of a machine: what machines of its kind have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shape_of(machine: MachineShape) -> MachineShape:
 
 @cache
 def _narrowing(hint: Any) -> _Narrow:
-    """Return what makes a value of a type of one that may be of a subclass; `_as_it_is` where none is."""
+    """Return a function that narrows a subclass's value to this type; `_as_it_is` where nothing narrows."""
     origin, arguments = get_origin(hint), get_args(hint)
     if is_dataclass(hint):
         return _narrowing_fields(cast(type, hint))

@@ -1,4 +1,4 @@
-"""Trays of a rack: what those that NVLink joins have to agree in, and where they do not."""
+"""Trays of a rack: what trays joined by NVLink must agree on, and where they differ."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from numaforge.topology.memory_mode import driver_branch, gpu_memory_mode
 from numaforge.topology.model import NodeTopology
 
 NODE_LISTS = "list of IMEX nodes"
-"""What disagrees where trays of one clique would find other nodes than their peers: no memory is shared."""
+"""What differs where trays of a clique list different nodes than their peers: no memory is shared."""
 
 BY_HOST, NOT_BY_HOST = "the host's unit", "no unit of the host"
 """Who runs the IMEX daemon of a tray."""
 
-_SHOWN = 8  # of a checksum's letters
+_SHOWN = 8  # leading characters of a checksum
 
 
 @dataclass(frozen=True)
 class Tray:
-    """What the trays of a rack have to agree in; None is what is not known, or does not count.
+    """What the trays of a rack must agree on; None is unknown, or irrelevant.
 
     `cliques` are those of its GPUs, "CLUSTER.CLIQUE". `imex` says who runs IMEX, `nodes` is the checksum of
-    the list that a daemon of the host has, and `nodes_count` how many it names.
+    the node list of a daemon on the host, and `nodes_count` its length.
     """
 
     cliques: tuple[str, ...]
@@ -36,7 +36,7 @@ class Tray:
 
     @property
     def cluster(self) -> str:
-        """The UUID of its NVLink domain, which is its rack."""
+        """The UUID of its NVLink domain, the rack."""
         return cluster_of(self.cliques[0])
 
     @property
@@ -47,7 +47,7 @@ class Tray:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """What trays of a rack differ in: those that share a value together, the value of most of them first."""
+    """A difference between trays of a rack: the hosts by value, the most common value first."""
 
     rack: str  # "NVLink clique 0011.7", "NVLink domain 0011"
     what: str
@@ -55,12 +55,12 @@ class Disagreement:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All trays that were compared."""
+        """All compared trays."""
         return tuple(host for hosts in self.groups.values() for host in hosts)
 
 
 def tray_of(machine: NodeTopology) -> Tray | None:
-    """Return the machine as a tray of its rack; None where no GPU of it is in an NVLink domain."""
+    """Return the machine as a tray of its rack; None where none of its GPUs is in an NVLink domain."""
     cliques = cliques_of(machine)
     if not cliques:
         return None
@@ -78,7 +78,7 @@ def tray_of(machine: NodeTopology) -> Tray | None:
 
 
 def tray_in(said: Mapping[str, Any] | None) -> Tray | None:
-    """Return a tray that was written as a mapping."""
+    """Return the tray in a mapping; None for None."""
     return None if said is None else Tray(**{**said, "cliques": tuple(said["cliques"])})
 
 
@@ -88,15 +88,15 @@ def cliques_of(machine: NodeTopology) -> tuple[str, ...]:
 
 
 def cluster_of(clique: str) -> str:
-    """Return the NVLink domain, a rack, of a clique."""
+    """Return the NVLink domain (the rack) of a clique."""
     return clique.rpartition(".")[0] or clique
 
 
 def disagreements(trays: Mapping[str, Tray]) -> tuple[Disagreement, ...]:
-    """Return what trays do not agree in, by host; what is not known of a tray is not compared.
+    """Return what trays, by host, differ in; what is unknown of a tray is not compared.
 
-    The whole rack is to have one clique and one mode of the GPUs' memory, a clique one branch of the driver,
-    one way to run IMEX, and one list of its nodes.
+    A rack must have one clique and one mode of the GPUs' memory; a clique one driver branch, one way to run
+    IMEX and one list of IMEX nodes.
     """
     racks: dict[str, dict[str, Tray]] = {}
     cliques: dict[str, dict[str, Tray]] = {}
@@ -119,7 +119,7 @@ def disagreements(trays: Mapping[str, Tray]) -> tuple[Disagreement, ...]:
 
 
 def by_value(values: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return who has each value, the value that most have first."""
+    """Return the hosts with each value, the most common value first."""
     groups = grouped((value, host) for host, value in values.items())
     return {value: tuple(hosts) for value, hosts in sorted(groups.items(), key=lambda each: -len(each[1]))}
 

@@ -1,4 +1,4 @@
-"""The makers of devices by their PCI vendor ids, and which GPUs are NVIDIA's driver's."""
+"""Device makers by PCI vendor id, and which GPUs belong to NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numaforge.topology.model import GpuShape
 NVIDIA, AMD, INTEL, HABANA = "10de", "1002", "8086", "1da3"
 
 NOT_LISTED = "the driver does not list it"
-"""Why a GPU that the kernel shows has no answer: NVML does not count it."""
+"""Why a GPU that the kernel shows has no answer."""
 
 
 def only_amd(gpus: Sequence[GpuShape]) -> bool:
-    """Say whether all GPUs of a machine are AMD's: collectives are RCCL's there, and else NCCL's."""
+    """Say whether all GPUs of a machine are AMD's: collectives use RCCL there, else NCCL."""
     return bool(gpus) and all(gpu.vendor == AMD for gpu in gpus)
 
 
 def listed_by_nvml(gpu: GpuShape) -> bool:
-    """Say whether NVML lists a GPU: one of NVIDIA's that no other driver has, such as vfio-pci."""
+    """Say whether NVML lists a GPU: one of NVIDIA's, not bound to another driver such as vfio-pci."""
     return gpu.vendor == NVIDIA and gpu.driver in (None, "nvidia")
