@@ -170,9 +170,7 @@ def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:
         return
     yield main
     drop_ins: dict[str, str] = {}
-    for folder in reversed(
-        catalogue.UNIT_FOLDERS
-    ):  # an earlier folder's file overrides a later one's
+    for folder in reversed(catalogue.UNIT_FOLDERS):  # an earlier folder's file overrides a later one's
         for path, text in _drop_ins_below(files, f"{folder}/{catalogue.UNIT}.d").items():
             drop_ins[posixpath.basename(path)] = text
     for name in sorted(drop_ins):
