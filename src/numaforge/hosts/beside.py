@@ -16,7 +16,7 @@ from numaforge.rollout import events
 
 
 def told(show: Callable[[State], None]) -> Callable[[State], None]:
-    """Have what shows the changes of a dry run also record them, host by host."""
+    """Make the display of a dry run's changes also record them, host by host."""
 
     @wraps(show)
     def show_and_tell(state: State) -> None:

@@ -1,4 +1,4 @@
-"""A connection to a host: sent at once, limited in time, and made anew where it broke."""
+"""Connections to a host: without delays, limited in time, and reopened after a break."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _AtOnce(Packetizer):
 
 
 def transport(sock: Any, **options: Any) -> Transport:
-    """Return what SSH goes over: what is said on either side is sent at once, and a death is noticed.
+    """Return the transport of SSH: both sides send at once, and a dead connection is noticed.
 
     Both sides' small messages would wait for acknowledgements, 40 ms in each command and twice in a login.
     Signs of life are sent for connections that have silently died: paramiko asks for no answer to them, but
@@ -76,13 +76,13 @@ def transport(sock: Any, **options: Any) -> Transport:
 
 
 def is_open(host: Host) -> bool:
-    """Say whether the host's SSH connection is still there, as far as this side knows."""
+    """Say whether the host's SSH connection is still open, as far as this side knows."""
     transport = _transport(host)
     return transport is not None and transport.is_active()
 
 
 def access_to(host: Host) -> Access:
-    """Return how a host is reached: where its connection leads, and what was dialled for it.
+    """Return how a host is reached: the address of its connection, and the dialled name.
 
     Behind a ProxyJump or a ProxyCommand no socket of ours leads to it: then it is what the dialled name
     resolves to here, if it does.
@@ -126,7 +126,7 @@ def _transport(host: Host) -> Transport | None:
 
 @contextmanager
 def within(host: Host, seconds: int) -> Iterator[None]:
-    """Limit a call of a host, whatever it waits for; raises HostUnreachableError after so many seconds."""
+    """Limit a call of a host, whatever it waits for, to `seconds`; raises HostUnreachableError after them."""
     limit = Timeout(seconds)  # interrupts what is patched by gevent, as all of a run of pyinfra is
     try:
         with limit:
@@ -141,7 +141,7 @@ def within(host: Host, seconds: int) -> Iterator[None]:
 
 
 def hang_up(host: Host) -> None:
-    """Forget a connection that broke, so that the next call makes a new one; wait for no host to agree."""
+    """Drop a broken connection without waiting for the host, so that the next call opens a new one."""
     _close(host.connector)  # first: pyinfra cleans up over a connection that still seems to be there
     with Timeout(_HANG_UP_SECONDS, False), suppress(SSHException, OSError, EOFError):
         host.disconnect()
@@ -150,9 +150,9 @@ def hang_up(host: Host) -> None:
 
 @contextmanager
 def new_connection(host: Host) -> Iterator[BaseConnector]:
-    """Connect to a host beside the connection that there is, with the same data, and hang up afterwards.
+    """Open a second connection to a host, with the same data, and hang up afterwards.
 
-    Only SSH has connections: of any other connector it is the one that there is.
+    Only SSH has connections: any other connector is used as it is.
     """
     if not isinstance(host.connector, SSHConnector):
         yield host.connector

@@ -1,4 +1,4 @@
-"""What a run prints about a host, each thing once."""
+"""What a run prints about a host, without repeats."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def show_beside(host: Host, sentence: str) -> None:
 
 
 def show_unfinished(host: Host, sentence: str) -> None:
-    """Say that a host's earlier change is to be ended, which a roll-out does."""
+    """Say that a roll-out ends a host's earlier, unfinished change."""
     if (together := overview()) is not None:
         together.change(host, HostSummary(host.name, state="to change", sentences=(sentence,), drains=True))
 

@@ -1,4 +1,4 @@
-"""Facts of a host: what it is, and what a script prints on it."""
+"""Facts of a host: its snapshot, and the output of a script."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def detect_for_change(host: Host) -> Snapshot:
 def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
     """Run a script that changes nothing as root, and learn whether the host's commands need sudo.
 
-    It may take so many seconds, else what the host's data say.
+    It may take `seconds`, else the limit in the host's data.
 
     Raises HostError for a host without root rights, HostUnreachableError for one that does not answer.
     """
@@ -82,7 +82,7 @@ def as_root(host: Host, script_text: str, seconds: int | None = None) -> Answer:
 
 
 def right(answer: Answer) -> str:
-    """Return by which right a script ran that was to run as root: "root", "sudo", or why it did not."""
+    """Return how a script got root rights: "root", "sudo", or why it did not get them."""
     return "".join(answer.part("right"))
 
 

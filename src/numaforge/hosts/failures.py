@@ -1,4 +1,4 @@
-"""A host that fails, fails alone."""
+"""A host's failure affects that host alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fail_host(host: Host, error: NumaforgeError) -> None:
 
 
 def fault(error: Exception) -> NumaforgeError:
-    """Return what is printed of an error that is none of ours: it is a fault of numaforge's, on this host.
+    """Return the message for an unexpected error: a bug in numaforge, on this host.
 
     Raises what pyinfra steers its runs with, and everything with NUMAFORGE_TRACEBACK=1.
     """

@@ -1,4 +1,4 @@
-"""What an inventory may say of a host: a table of every datum that is read, checked before any is asked."""
+"""Host data in an inventory: a table of every datum, checked before any host is asked."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def datum(host: Host, name: str) -> Any:
 
 
 def mistakes_in(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is wrong with a host's data, by key; None is as good as not said."""
+    """Return what is wrong with a host's data, by key; None counts as not set."""
     found = {name: _mistake(_BY_NAME[name], value) for name, value in data.items() if name in _BY_NAME}
     known = (*_BY_NAME, *_IN_A_RUN)
     unknown = [name for name in data if name.startswith(OURS) and name not in known]
@@ -290,7 +290,7 @@ def _turned_on(data: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def _switches() -> frozenset[str]:
-    """Return the arguments of pyinfra that are true or false."""
+    """Return pyinfra's boolean arguments."""
     return frozenset(name for name, kind in get_type_hints(AllArguments).items() if kind is bool)
 
 
@@ -340,7 +340,7 @@ def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
 
 
 def set_aside(hosts: Iterable[Host]) -> None:
-    """Note the hosts with data that are not accepted, and have pyinfra go on with the others.
+    """Note the hosts whose data are not accepted, and let pyinfra continue with the others.
 
     pyinfra would end the run for all of them: it reads the data of every host before it connects to any.
     """
@@ -384,7 +384,7 @@ def _odd_name(host: Host) -> str:
 
 
 def say_refused(state: State) -> None:
-    """Say of each host that was set aside why, in a run that connects to none."""
+    """Say why each host was set aside, in a run that connects to none."""
     for host in hosts_of(state):
         if host in _refused:
             tell_refused(host, _refused[host])
@@ -392,7 +392,7 @@ def say_refused(state: State) -> None:
 
 
 def refuse(state: State) -> None:
-    """Say of each host that was set aside why, and connect to none of them.
+    """Say why each host was set aside, and connect to none of them.
 
     Of the others one that pyinfra cannot use fails alone.
     """

@@ -1,4 +1,4 @@
-"""SSH host keys, strictly: pyinfra takes and stores any key that is not known, unless it is told otherwise.
+"""Strict SSH host keys: by default pyinfra accepts and stores any unknown key.
 
 OpenSSH asks there. A run over a fleet asks nothing: an unknown key is refused with what accepts it.
 """
@@ -35,7 +35,7 @@ _append_host_key: Any = client.append_hostkey
 
 
 def why_refused(said: str) -> str:
-    """Return what pyinfra says of a connection that failed, without its word for every error of SSH.
+    """Return pyinfra's message for a failed connection, without its prefix for every SSH error.
 
     The number of an error goes, too, and so does the text for one that has none.
     """
@@ -91,7 +91,7 @@ class KeysByName(HostKeys):
                         lines[name].append(f"{names} {kind} {key}")
 
     def lookup(self, hostname: str) -> Any:
-        """Return the keys of a host by their types, None where it has none."""
+        """Return the keys of a host by type; None where it has none."""
         lines = [*self._named.get(hostname, ())]
         for name, of_name in self._hashed.items():
             if _is_hash_of(name, hostname):
@@ -154,7 +154,7 @@ def known(files: Iterable[str]) -> Any:
 
 
 def append(client: Any, hostname: str, key: PKey) -> None:
-    """Store a key that is accepted, also where no key was ever stored."""
+    """Store an accepted key, also where no key was stored before."""
     if client._host_keys_filename:
         Path(client._host_keys_filename).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _append_host_key(client, hostname, key)

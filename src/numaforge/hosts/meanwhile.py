@@ -1,4 +1,4 @@
-"""What a run needs once its hosts have answered, imported and made while it waits for them."""
+"""Import and build, while a run waits for its hosts, what it needs after their answers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class InUseError(HostError):
-    """A host on which something works is not measured."""
+    """A host in use is not measured."""
 
     exit_code = ExitCode.NO
 
@@ -101,7 +101,7 @@ def _order(said: Mapping[str, Any]) -> MeasureOrder:
 
 
 def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Measurement:
-    """Connect to one host, measure it, and return what it came to; it is kept there, too.
+    """Connect to one host, measure it, and return the result, which is also kept there.
 
     Raises HostError where the host cannot be reached, lacks the rights, or is in use.
     """
@@ -109,7 +109,7 @@ def measure_host(name: str, data: Mapping[str, Any], order: MeasureOrder) -> Mea
 
 
 def kept_of_host(name: str, data: Mapping[str, Any]) -> Measurement | None:
-    """Connect to one host, and return what it keeps of its last measurement; None where it keeps nothing."""
+    """Connect to one host and return its saved last measurement; None where there is none."""
     return asked(name, data, kept_on)
 
 
@@ -131,7 +131,7 @@ def measured_on(host: Host, order: MeasureOrder) -> Measurement:
 
 
 def refuse_in_use(readiness: Readiness, *, drained: bool) -> None:
-    """Refuse to measure a node on which something works.
+    """Refuse to measure a node in use.
 
     A drained node keeps the pods of DaemonSets: their processes count where its cluster does not say that it
     is drained. Raises InUseError with the evidence.
@@ -163,5 +163,5 @@ def _keep(host: Host, found: Measurement) -> Measurement:
 
 
 def kept_on(host: Host) -> Measurement | None:
-    """Return what a host that is connected keeps of its last measurement; None where it keeps nothing."""
+    """Return the saved last measurement of a connected host; None where there is none."""
     return read_kept(facts.as_root(host, kept_script()))

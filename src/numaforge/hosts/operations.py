@@ -23,7 +23,7 @@ COMMAND_SECONDS = 3600
 
 
 def host_operation(function: Callable[P, Commands]) -> PyinfraOperation[P]:
-    """Make an operation whose errors fail their own host only, while preparing as while executing."""
+    """Make an operation whose errors fail their own host only, while preparing and executing."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> Commands:

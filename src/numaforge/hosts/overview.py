@@ -1,4 +1,4 @@
-"""What a run says of its hosts, together: before it changes them, and at its end.
+"""The overview of a run's hosts: before it changes them, and at its end.
 
 pyinfra prints a table of operations there, and whatever a host says between those of the others.
 """
@@ -52,7 +52,7 @@ _EVERY_HOST_SAYS = re.compile(r"\] (\x1b\[[\d;]*m)*(Connected|Ready:)")
 
 
 class Overview:
-    """What is known of each host of a run, by its name."""
+    """What is known of each host of a run, by name."""
 
     def __init__(self) -> None:
         self._known: dict[str, HostSummary] = {}
@@ -82,12 +82,12 @@ class Overview:
         self.note(host, state=state, reason=str(error))
 
     def unreachable(self, host: Host, why: str) -> None:
-        """Keep why a host cannot be reached, where it has not left the run before."""
+        """Keep why a host is unreachable, unless it has already left the run."""
         if (summary := self._of(host)).state not in FAILED:
             self._known[host.name] = replace(summary, state="unreachable", reason=why)
 
     def begin(self, host: Host) -> None:
-        """Begin to count a host's time."""
+        """Start a host's clock."""
         self._begun.setdefault(host.name, time.monotonic())
 
     def end_host(self, host: Host, *, well: bool) -> None:

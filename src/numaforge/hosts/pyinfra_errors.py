@@ -19,7 +19,7 @@ _PYINFRAS_WORDS = "No hosts remaining!"
 
 
 def say_in_one_line() -> None:
-    """Have pyinfra's command line say what ended it as one message."""
+    """Make pyinfra's command line print what ended it as one message."""
     for error, words in (
         (exceptions.WrappedError, _of_pyinfra),
         (exceptions.UnexpectedExternalError, of_file),

@@ -1,4 +1,4 @@
-"""Roles on a host: which were called in this run, and what they know of the host."""
+"""Roles on a host: those called in this run, and what they know of the host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def role(title: str, name: str | None = None) -> Callable[[Callable[[], None]], 
 
 
 def guarded(function: Callable[[], None], name: str) -> Callable[[], None]:
-    """Return what carries out a role of this name on the host of the deploy; see `role`."""
+    """Return the function that runs a role of this name on the deploy's host; see `role`."""
 
     @wraps(function)
     def on_host() -> None:

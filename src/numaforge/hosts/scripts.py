@@ -1,4 +1,4 @@
-"""Scripts on a host that may be unreachable: one that was cut off is not taken for one that failed."""
+"""Scripts on a host that may be unreachable: a script that was cut off is not one that failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numaforge.hosts.connection import CUT, hang_up, is_open, new_connection, wi
 
 
 def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
-    """Run a script on a host that may be unreachable for a while, and return its answer.
+    """Run a script on a host, retrying while it is unreachable, and return its answer.
 
     A connection that broke is made anew. The limit is for all of it: to connect, to open a channel, which
     paramiko would await for an hour, to write the script and to read the answer. Raises HostUnreachableError
@@ -37,7 +37,7 @@ def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
 
 
 def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
-    """Run a script as `reached` does, over an SSH connection that is made for it alone.
+    """Run a script as `reached` does, over a new SSH connection of its own.
 
     It shows that the host lets a runner in now. The connection that there is stays as it is.
     """

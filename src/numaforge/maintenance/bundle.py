@@ -23,7 +23,7 @@ _GONE = "-"  # no character of base64
 
 @dataclass(frozen=True)
 class FileState:
-    """A file as it is now; bytes that are not UTF-8 are kept as surrogates."""
+    """The current state of a file; bytes that are not UTF-8 are kept as surrogates."""
 
     text: str
     mode: str
@@ -33,7 +33,7 @@ class FileState:
 
 @dataclass(frozen=True)
 class FileChange:
-    """One file that differs: `old` is None for a new file, `new` for one that is to go."""
+    """One file that differs: `old` is None for a new file, `new` for a file to remove."""
 
     path: str
     old: FileState | None
@@ -46,7 +46,7 @@ def read_script(paths: Sequence[str]) -> str:
 
 
 def reading(paths: Sequence[str], known: Iterable[str] = ()) -> str:
-    """Return what reads files in a script that has other parts.
+    """Return the part of a larger script that reads files.
 
     A file whose text is among the `known` ones is not sent.
     """

@@ -1,4 +1,4 @@
-"""A transaction taken to its end: asked over a connection, or on the node itself."""
+"""Carry a transaction to its end, over a connection or on the node itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXIT_CODES = {"rolled-back": ExitCode.ROLLED_BACK, "failed": ExitCode.HELD}
 
 
 def settle(ask: Ask, ask_anew: Ask) -> None:
-    """End a transaction that was left: one that waits for its confirmation gets it, a broken one is undone.
+    """End an abandoned transaction: confirm one that waits for its confirmation, undo a broken one.
 
     Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
     """
@@ -67,7 +67,7 @@ def carry_out(transaction: Transaction, ask: Ask, ask_anew: Ask, tell: Callable[
 
 
 def _clear_status(how_far: Callable[[], Answer]) -> Status:
-    """Return how far a transaction is: a node that does not say everything is asked again.
+    """Return how far a transaction is; a node with an incomplete answer is asked again.
 
     Raises HostUnreachableError where that goes on, and as the question does.
     """
@@ -80,7 +80,7 @@ def _clear_status(how_far: Callable[[], Answer]) -> Status:
 
 
 def _confirm(transaction: Transaction, status: Status, ask_anew: Ask, tell: Callable[[str], object]) -> None:
-    """Confirm a transaction whose node waits for it; without a new connection it goes back by itself."""
+    """Confirm a transaction whose node waits for it; without a new connection the node rolls it back."""
     try:
         ask_anew(confirm_script(transaction.id, status.token))
     except HostError as error:

@@ -1,4 +1,4 @@
-"""What a change was planned on, so that a node on which it is not true any more refuses it.
+"""The state that a change was planned on, so that a node in another state refuses it.
 
 The look finds it (look.sh), and fence.sh has the check on it.
 """
@@ -14,7 +14,7 @@ from numaforge.shell import line
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a node was like when a change of it was planned.
+    """The state of a node when its change was planned.
 
     `uptime_seconds` is the node's own clock. `predecessor` is the last transaction that touched the node,
     with its outcome ("T1 applied"), "" for none. `contents` are the checksums of the files that the plan
@@ -41,7 +41,7 @@ def read_fingerprint(
 def settings(
     planned_on: Fingerprint | None, good_for_seconds: int, *, without_pods: bool = False
 ) -> dict[str, str]:
-    """Return the variables of fence.sh; without a fingerprint any node will do.
+    """Return the variables of fence.sh; without a fingerprint any node is accepted.
 
     `without_pods` says that the change is for a node on which no pod runs.
     """

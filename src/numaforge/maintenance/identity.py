@@ -1,4 +1,4 @@
-"""Which host a node is, as it reads it itself."""
+"""The identity of a node, as the node reads it itself."""
 
 from __future__ import annotations
 

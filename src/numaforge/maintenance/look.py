@@ -1,4 +1,4 @@
-"""The look at a node: everything that a change is decided on, in one round trip."""
+"""The look at a node: all the input of a change's decision, in one round trip."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def look(ask: Ask, asked: NodeQuery, announced: str | None = None) -> Found:
 
 
 def read_found(asked: NodeQuery, output: Output) -> Found:
-    """Read what the question's script has answered.
+    """Read the answer of the query's script.
 
     Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """

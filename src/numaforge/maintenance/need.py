@@ -1,4 +1,4 @@
-"""What a node needs to be as planned: the transaction, made of the parts that differ."""
+"""The transaction that makes a node match its plan, made of the parts that differ."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
 
 
 def _pods(needed: Sequence[Part], found: Found) -> Pods:
-    """Return the evidence of pods, with what systemd says of a kubelet that was not seen."""
+    """Return the evidence of pods, with systemd's state of a kubelet that was not seen."""
     pods = found.pods
     if pods.kubelets or not any(part.drains for part in needed):
         return pods

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a node is to be: its plan, for the roles that were called.
+    """The target state of a node: its plan, for the roles that were called.
 
     `machine` is the node as it was detected. A start of the kubelet may take `start_seconds`, and it then has
     to stay healthy for `stable_seconds`. A changed node waits `confirm_seconds` for its confirmation. With
-    `retry_failed` a plan is carried out also where it was rolled back before.
+    `retry_failed` a plan is retried even where it was rolled back before.
     """
 
     plan: NodePlan
@@ -40,7 +40,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Look:
-    """What a part has to know of a node.
+    """What a part needs to know of a node.
 
     `values` are files of the kernel, of which the first line is read; `files` are read whole, unless their
     text is among those that are `known`; systemd is asked for `properties` of `units`. `call` is a function
@@ -81,7 +81,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class FailedPlan:
-    """The plan that was rolled back last because it is at fault: its digest, in which boot, when, and why."""
+    """The plan that was at fault in the last rollback: its digest, the boot, the time and the reason."""
 
     plan: str
     boot_id: str
@@ -91,7 +91,7 @@ class FailedPlan:
 
 @dataclass(frozen=True)
 class Found:
-    """A node as it is now.
+    """The current state of a node.
 
     `values` and `files` are those that exist of the ones asked for, by path; `drop_ins` are the paths of the
     kubelet's drop-ins in the order in which it reads them. `said` are the lines of each part's own look, by
@@ -165,7 +165,7 @@ class PartModule(Protocol):
     NAME: str
 
     def look(self, goal: Goal) -> Look:
-        """Return what has to be known of the node."""
+        """Return what the part needs to know of the node."""
 
     def need(self, goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
         """Return what the node needs, given the parts below it; None where it is as planned.
@@ -175,7 +175,7 @@ class PartModule(Protocol):
 
 
 def switched(unit: str, *, enabled: bool) -> str:
-    """Return the move of a unit that becomes enabled, or is so no longer."""
+    """Return the move of a unit that is enabled or disabled."""
     return f"{unit}: disabled -> enabled" if enabled else f"{unit}: enabled -> disabled"
 
 

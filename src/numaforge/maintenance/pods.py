@@ -1,4 +1,4 @@
-"""Evidence of pods on a node: what is there, whatever its kubelet's unit says of itself."""
+"""Evidence of pods on a node, independent of the state of its kubelet's unit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Pods:
 
     @property
     def evidence(self) -> str:
-        """What speaks for pods that run."""
+        """The evidence that pods run."""
         return "; ".join((*self.alive, *self.unknown))
 
     def with_kubelet(self, why: str) -> Pods:

@@ -37,16 +37,14 @@ from numaforge.maintenance.pods import NOT_LOOKED_AT, Pods
 
 
 class IncompleteStatusError(HostUnreachableError):
-    """A node has answered, and not said everything about its change."""
+    """A node has answered incompletely about its change."""
 
 
 TRANSACTIONS = "/var/lib/numaforge/txn"
-CURRENT = (
-    f"{TRANSACTIONS}/current"  # a link to the transaction that has begun and not ended; it is also the lock
-)
-BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # there while a transaction is open
+CURRENT = f"{TRANSACTIONS}/current"  # a link to the open transaction; it is also the lock
+BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # exists while a transaction is open
 RESCUE_UNIT = "/etc/systemd/system/numaforge-rescue.service"  # there too, for a boot that does not come up
-RUN = "run.sh"  # what the node carries out; it is there once all that it needs is
+RUN = "run.sh"  # the script that the node runs; it appears once everything it needs has
 KEPT_TRANSACTIONS = 5
 CONFIRM_SECONDS = 300
 CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
@@ -99,17 +97,17 @@ class Transaction:
 
     @property
     def disturbs(self) -> bool:
-        """Whether pods that run would be disturbed by it."""
+        """Whether it would disturb running pods."""
         return any(part.drains for part in self.parts)
 
     @property
     def drains(self) -> bool:
-        """Whether it disturbs pods, and there may be some."""
+        """Whether it disturbs pods and there may be some."""
         return self.disturbs and self.pods.may_be_there
 
     @property
     def undrainable(self) -> str:
-        """Say why a drain for it would be in vain, "" where nothing speaks against one.
+        """Return why a drain for it would be pointless, "" where it would not.
 
         A node is called Ready for a while after its kubelet has stopped.
         """
@@ -119,12 +117,12 @@ class Transaction:
 
     @property
     def reboots(self) -> bool:
-        """Whether only a boot makes it true."""
+        """Whether it needs a reboot to take effect."""
         return any(part.reboots for part in self.parts)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What it does beside writing files, a sentence for each thing."""
+        """What it does besides writing files, one sentence each."""
         return tuple(sentence for part in self.parts for sentence in part.sentences)
 
     @property
@@ -144,7 +142,7 @@ class Transaction:
 
     @property
     def undo_seconds(self) -> int:
-        """How long its undoing may take."""
+        """How long undoing it may take."""
         return sum(part.undo_seconds for part in self.parts)
 
     @property
@@ -201,7 +199,7 @@ class Result:
 
     @property
     def message(self) -> str:
-        """The reason, with the kubelet's last complaints where it did not come up."""
+        """The reason, with the kubelet's last messages where it did not come up."""
         if not self.journal:
             return self.reason
         complaints = [line for line in self.journal if re.match("[EF][0-9]", line)] or self.journal
@@ -243,7 +241,7 @@ class Process:
 
     @property
     def booted(self) -> str:
-        """When the machine booted, as people write it."""
+        """When the machine booted, in readable form."""
         return f"{datetime.fromtimestamp(self.booted_at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

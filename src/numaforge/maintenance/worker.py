@@ -1,4 +1,4 @@
-"""What parts share whose worker changes GPUs on the node: the look before it, and the files that it finds."""
+"""Shared by parts whose worker changes GPUs on the node: the look before it, and the worker's files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINK_SECONDS = 30
 
 
 def units_of(found: Found, part: str) -> tuple[str, ...]:
-    """Return the units that hold a GPU by a part's look: of each control group the innermost."""
+    """Return the units that hold a GPU by a part's look: the innermost of each control group."""
     units = {
         next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")
         for group in found.every(part, "holds")
@@ -59,7 +59,7 @@ def worker_part(
         apply_seconds=most,
         undo_seconds=most + more_to_undo,
         boot_seconds=most,
-        units=(unit,),  # it would bring back what the undoing has just taken away
+        units=(unit,),  # it would bring back what the rollback has just removed
     )
 
 

@@ -1,4 +1,4 @@
-"""Capture a machine and load what was captured: the only input that the rest of numaforge has."""
+"""Capture a machine and load snapshots: the only input of the rest of numaforge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Take a snapshot: the script that a host runs, and the readers of what it prints and of a folder."""
+"""Take a snapshot: the script that a host runs, and the readers of its output and of a folder."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _capture(root: str) -> str:
 
 
 def from_local() -> Snapshot:
-    """Capture the machine that this program runs on."""
+    """Capture the local machine."""
     try:
         finished = bounded.run_script(script(), "packed", timeout=_LOCAL_LIMIT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -114,7 +114,7 @@ _ATTRIBUTE = re.compile(
 )
 
 
-_LISTED = re.compile(r"[-bcdlps][-rwxsStT]{9}[.+@]?")  # what `ls -l` calls a file's kind and rights
+_LISTED = re.compile(r"[-bcdlps][-rwxsStT]{9}[.+@]?")  # a file's type and rights as `ls -l` prints them
 
 
 def _sections(lines: Sequence[str]) -> Snapshot:
@@ -179,8 +179,8 @@ _NUMBERED = re.compile(rb"(?P<path>.+?):\d+:(?P<line>.*)")
 def _numbered(output: bytes) -> dict[str, str]:
     """Return the texts of many files from `SIZE PATH` and then `PATH:NUMBER:LINE` lines.
 
-    A text whose last line has no newline is known by its size. Of one without a size only the beginning is
-    there: what is told of the first CPU, up to the first empty line.
+    The size shows whether the last line of a text ends in a newline. A text without a size is only a
+    beginning: the first CPU's lines, up to the first empty line.
     """
     sizes: dict[bytes, int] = {}
     texts: dict[bytes, list[bytes]] = {}
@@ -217,7 +217,7 @@ def _size(text: str, line: str) -> int:
 
 
 def _legible(line: str) -> str:
-    """Return a line without the surrogates that stand for bytes which are no UTF-8."""
+    """Return a line without the surrogates of bytes that are not UTF-8."""
     return line if line.isascii() else line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -249,7 +249,7 @@ def _bytes(hex_text: str) -> bytes:
 
 
 def _resolved(targets: Mapping[str, str]) -> dict[str, str]:
-    """Return links with absolute targets; a link below another link starts from where that leads."""
+    """Return links with absolute targets; a link below another link starts from that link's target."""
     links: dict[str, str] = {}
     for link in sorted(targets):
         folder, name = posixpath.split(link)
@@ -309,7 +309,7 @@ def _unit_globs() -> Iterator[str]:
 
 @cache
 def _probe() -> str:
-    """Return a Python program that brings pynvml along: a host needs nothing but python3 and the driver."""
+    """Return a Python program that includes pynvml: a host needs only python3 and the driver."""
     # The library is tried first: a host without a driver should not pay for unpacking.
     return "\n".join(
         (
@@ -457,7 +457,7 @@ class _Tree:
                     yield path, text
 
     def _kubelet_paths(self) -> Iterator[str]:
-        """Yield the files that the kubelet reads, which its flags name wherever these are written."""
+        """Yield the files that the kubelet's flags name, wherever the flags are written."""
         processes = self._processes(("kubelet",))
         yield from (f"{process}/{name}" for process in processes for name in ("cmdline", "cgroup"))
         yield from (
@@ -499,7 +499,7 @@ class _Tree:
         return any(self._find(f"/sys/module/{name}") for name in ("nvidia", "nouveau"))
 
     def _processes(self, names: Collection[str]) -> list[str]:
-        """Return the folders of the processes that are called so."""
+        """Return the folders of the processes with these names."""
         return [
             posixpath.dirname(path) for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names
         ]
@@ -543,7 +543,7 @@ class _Tree:
         for path in self._glob(f"{folder}/*"):
             real = self._find(path)
             if real is not None and Path(real).is_dir():
-                if real not in within:  # a link to a folder around it goes in a circle
+                if real not in within:  # a link to an enclosing folder is a loop
                     yield from self._below(path, pattern, (*within, real))
             elif fnmatchcase(posixpath.basename(path), pattern):
                 yield path

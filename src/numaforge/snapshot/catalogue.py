@@ -95,7 +95,7 @@ ATTRIBUTES = (
     Attributes("/sys/module/ib_core/parameters", "netns_mode"),
     Attributes("/sys/class/infiniband/*/ports/[0-9]*", "link_layer rate state gid_attrs/ndevs/0"),
     Attributes("/sys/fs/cgroup", "cgroup.controllers"),
-    # What the maker calls the machine, and its firmware; serial numbers and asset tags are left out.
+    # The maker's name of the machine, and its firmware; serial numbers and asset tags are left out.
     Attributes("/sys/class/dmi/id", "sys_vendor product_name bios_version"),
     # hwloc-nofile-info exists only in trees that hwloc-gather-topology saved; it says the architecture.
     Attributes("/proc", "meminfo swaps version hwloc-nofile-info"),
@@ -114,10 +114,10 @@ SETTINGS = (
     "/proc/sys/net/netfilter/*",
     "/proc/sys/net/bridge/*",
 )
-"""Small files that match as they stand: the sysctls that a profile may tune."""
+"""Small files by exact path: the sysctls that a profile may tune."""
 
 UNWANTED_SETTINGS = ("*key*", "*secret*", "*stat_refresh", "*ns_last_pid", "*drop_caches", "*compact_memory")
-"""Sysctls that hold a secret, that act when they are read, or that say nothing."""
+"""Sysctls that hold a secret, have side effects when read, or carry no information."""
 
 LINKS = (
     "/sys/bus/pci/devices/*",
@@ -127,12 +127,12 @@ LINKS = (
     "/sys/class/net/*/device",
     "/sys/class/infiniband/*",
     "/sys/class/infiniband/*/device",
-    # The file behind the name has the version in its own.
+    # The link's target has the version in its name.
     *(
         f"{folder}/libnvidia-ml.so.1"
         for folder in ("/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
     ),
-    # Masked is a link to /dev/null.
+    # A masked unit is a link to /dev/null.
     "/etc/systemd/system/nvidia-imex.service",
 )
 """Symbolic links whose targets tell where a device is, and which file or unit is meant."""
@@ -160,7 +160,7 @@ KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
 
 @dataclass(frozen=True)
 class Distribution:
-    """By what a distribution with a kubelet of its own is known, while it runs and while it is down."""
+    """How to recognize a distribution with a kubelet of its own, running or stopped."""
 
     processes: tuple[str, ...]  # by the first 15 characters of their names
     logins: tuple[str, ...]
@@ -188,13 +188,13 @@ DISTRIBUTIONS = {
         units=("/etc/systemd/system/snap.microk8s.daemon-kubelite.service",),
     ),
 }
-"""Those whose kubelet is no kubelet.service: it is a part of their own process, or started by that."""
+"""Distributions whose kubelet is no kubelet.service: it runs inside their process or as its child."""
 
 IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
-"""A device by which containers share GPU memory with other hosts of a rack."""
+"""A device through which containers share GPU memory with other hosts of a rack."""
 
 LOGINS = ("/etc/kubernetes/kubelet.conf",)
-"""The kubeconfig that kubeadm leaves when a node has joined; only that it is there is taken."""
+"""The kubeconfig that kubeadm leaves when a node has joined; only its presence is captured."""
 
 CLAIM_DRIVERS = f"{ROOT_DIR}/plugins_registry"
 """Where drivers of dynamic resource allocation have a socket each while they run; other plugins, too."""
@@ -266,16 +266,16 @@ PRESENT = (
     *(path for each in DISTRIBUTIONS.values() for path in (*each.logins, *each.units)),
     *LOGINS,
 )
-"""What says enough by being there: only the names are taken."""
+"""Files whose presence is enough: only the names are captured."""
 
 DAEMONS = ("nv-fabricmanage", "nvlsm", "nvidia-imex", "nvidia-persiste")
 """NVIDIA's daemons, by what the kernel keeps of a process's name: its first 15 characters."""
 
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
-"""Addresses of the nodes that share memory over NVLink: how many is taken, and a checksum to compare them."""
+"""Addresses of the nodes that share memory over NVLink: only their count and a checksum are captured."""
 
 IMEX_CONFIG = "/etc/nvidia-imex/config.cfg"
-"""Settings of the host's IMEX daemon: only whether it takes commands is taken."""
+"""Settings of the host's IMEX daemon: only whether it takes commands is captured."""
 
 HOST_DAEMONS = (
     "containerd",
@@ -298,7 +298,7 @@ CONTAINERD_KEYS = (
 """Lines of `containerd config dump` that are taken: headers, without those of registries, and no password."""
 
 NVIDIA_PACKAGES = ("nvidia-fabric*", "nvidia-imex*", "nvlsm*")
-"""Packages that have to fit NVIDIA's driver."""
+"""Packages that must match NVIDIA's driver."""
 
 HELD_PACKAGES: dict[str, tuple[str, ...]] = {
     "kernel": (

@@ -1,7 +1,7 @@
 """Ask NVML about every GPU; sent to hosts, where it runs on the standard library and pynvml alone.
 
-Numbers stay NVML's own: the reader of a snapshot knows what they mean. Functions are named in full, because
-pynvml is cut down to the names that stand here.
+Numbers stay NVML's own; the reader of a snapshot interprets them. Functions are named in full, because pynvml
+is cut down to the names that stand here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 MOST_INSTANCES = 32
 
-# What one call answers, as it stands.
+# The answers of one call, unchanged.
 PLAIN = {
     "minor": "nvmlDeviceGetMinorNumber",
     "uuid": "nvmlDeviceGetUUID",
@@ -33,7 +33,7 @@ PLAIN = {
     "max_mig_devices": "nvmlDeviceGetMaxMigDeviceCount",
 }
 
-# The newest form first: a driver that lacks its symbol has the older one.
+# The newest version first: a driver without its symbol has the older one.
 PROCESSES = (
     ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
     ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
@@ -42,7 +42,7 @@ PROCESSES = (
 
 
 def answers(nvml: ModuleType) -> dict[str, Any]:
-    """Return what NVML says of this machine, as plain JSON data; whatever it does not answer is None.
+    """Return NVML's answers for this machine, as plain JSON data; None for each missing answer.
 
     A driver that does not start leaves its reason under "error".
     """

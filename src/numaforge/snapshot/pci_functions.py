@@ -1,4 +1,4 @@
-"""What a snapshot keeps of PCI functions: their configuration space, and which of them are one card."""
+"""What a snapshot keeps of PCI functions: their configuration space, and which share a card."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _VPD_END = (0x78, 0x79)
 
 
 def of_dump(sizes: Mapping[str, int], rows: Iterable[str]) -> dict[str, str]:
-    """Return configuration spaces by path, from what `od` printed of all of them in the order of `sizes`.
+    """Return configuration spaces by path, from the output of `od` over all of them in the order of `sizes`.
 
-    Empty where less was read than there is: the kernel shows 64 bytes to who is not root.
+    Empty where the read was short: the kernel shows only 64 bytes without root rights.
     """
     dump = _dumped(rows, sum(sizes.values()))
     if len(dump) != sum(sizes.values()):
@@ -57,7 +57,7 @@ def from_text(text: str) -> bytes:
 
 
 def capabilities(space: bytes) -> Iterator[int]:
-    """Yield the offset of each capability of conventional PCI; a chain that loops or leads astray ends."""
+    """Yield the offset of each conventional PCI capability; a looping or invalid chain ends."""
     offset, seen = space[_POINTER] & 0xFC if len(space) > _POINTER else 0, set[int]()
     while _HEADER <= offset <= min(len(space), _EXTENDED) - 2 and offset not in seen:
         seen.add(offset)
@@ -66,7 +66,7 @@ def capabilities(space: bytes) -> Iterator[int]:
 
 
 def extended_capabilities(space: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the offset and id of each extended capability; a chain that loops or leads astray ends."""
+    """Yield the offset and id of each extended capability; a looping or invalid chain ends."""
     offset, seen = _EXTENDED, set[int]()
     while _EXTENDED <= offset <= len(space) - 4 and offset not in seen:
         seen.add(offset)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 SECONDS = 5  # for the whole call: one List of a kubelet with 250 pods takes milliseconds
 MOST_BYTES = 16 * 2**20  # as much as the kubelet's own clients take
-LARGEST_FRAME = 16384  # a server may not send more where its client does not ask for more
+LARGEST_FRAME = 16384  # the default limit, which a server must keep
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
@@ -39,7 +39,7 @@ REQUEST = b"".join(
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """Return a frame as it is sent."""
+    """Return an encoded frame."""
     return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
 
 
@@ -94,7 +94,7 @@ def exchange(path: str) -> bytes:
 
 
 def received(link: socket.socket, count: int, deadline: float) -> bytes:
-    """Return so many bytes, as soon as they are there."""
+    """Return `count` bytes once they have arrived."""
     data = b""
     while len(data) < count:
         link.settimeout(max(deadline - time.monotonic(), 0.001))
@@ -106,7 +106,7 @@ def received(link: socket.socket, count: int, deadline: float) -> bytes:
 
 
 def message(data: bytes) -> bytes:
-    """Return the one message of a call; an error status comes without any."""
+    """Return the one message of a call; an error status has none."""
     if not data:
         raise ValueError("an error instead of a list")
     packed, size = struct.unpack(">BI", data[:5]) if len(data) >= 5 else (0, -1)
@@ -127,7 +127,7 @@ def devices(listed: bytes) -> set[tuple[str, ...]]:
 
 
 def text(data: bytes, field: int) -> str:
-    """Return a field that is a text; the empty one is not sent."""
+    """Return a text field; an empty one is not sent."""
     return b"".join(parts(data, field)).decode()
 
 

@@ -84,5 +84,5 @@ def redact_device_checkpoint(text: str) -> str:
 
 
 def checksum(lines: Iterable[str]) -> str:
-    """Return what stands for lines that stay on their host, to compare them with another's: their SHA-256."""
+    """Return the SHA-256 of lines that stay on their host, to compare them with another host's."""
     return sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A folder that is the root directory of a machine: its links lead as they do there, and never out of it."""
+"""A folder that is a machine's root directory: links resolve as on that machine and never lead out of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LinkLoopError(Exception):
 
 
 class RootFolder:
-    """A captured or mounted root directory; where its paths lie is found once."""
+    """A captured or mounted root directory; each path is resolved once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
