@@ -1,1 +1,1 @@
-"""What runs on a node alone: the shell of a transaction, and what the programs of roles have in common."""
+"""Code that runs only on a node: the shell of a transaction, and what the roles' programs share."""

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Says everything about all files in two processes, and sends only the texts that are not known already. Other
-# programs may be at work on them: a file that is not there all the time is not there.
+# Describes all files with two processes, and sends only the texts that are not known yet. Other programs may change
+# them meanwhile: a file that disappears counts as absent.
 
 read_files() { # KNOWN-CHECKSUMS PATH...
     known=$1
@@ -27,7 +27,7 @@ read_files() { # KNOWN-CHECKSUMS PATH...
             printf 'file %s\n' "$path"
             if ! base64 < "$path" 2> /dev/null; then
                 if [ -e "$path" ]; then return 1; fi
-                echo "-" # no character of base64
+                echo "-" # not a base64 character
             fi
             echo .
             ;;

@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# What reaches a transaction from outside: its files, the request to undo it, its withdrawal, the question how
-# far it is. ROOT and ID are variables; FOLDER is the transaction's.
+# What reaches a transaction from outside: its files, the request to undo it, its withdrawal, and status queries. ROOT
+# and ID are variables; FOLDER is the transaction's.
 
 NEWS_TURNS=8
 
-# The files are one text in base64 on stdin, run.sh the last of them. Of a text without a line there is nothing to
-# write, nor of a transaction that was delivered before: only one shell at a time does it.
+# The files are one text in base64 on stdin, run.sh last. An empty text and a transaction that was delivered before
+# write nothing; one shell at a time delivers.
 deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to it
     umask 077
     mkdir -p "$FOLDER" && cd "$FOLDER" && exec 9> "$ROOT/lock" && flock 9 || exit 1
@@ -23,7 +23,7 @@ deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to 
         echo "the transaction's files could not be written below $FOLDER: is there room?" >&2
         exit 1
     fi
-    sync -f . && mv -f run.sh.new run.sh && sync . # after a power cut, too, there is no run.sh without the rest
+    sync -f . && mv -f run.sh.new run.sh && sync . # run.sh never exists without the rest, even after a power cut
 )
 start_transaction() { deliver "$@" && sh "$FOLDER/run.sh" begin apply < /dev/null; }
 revert_transaction() { # the request as base64 on stdin: see fence.sh
@@ -38,8 +38,8 @@ revert_transaction() { # the request as base64 on stdin: see fence.sh
     rm -f "$FOLDER/request.$$"
     return "$answer"
 }
-# Only what waits is confirmed, within its time and the boot in which it began to wait. All else does nothing, and says
-# what is there.
+# Only a waiting transaction is confirmed, within its time and in the boot in which it began to wait. Otherwise the
+# state is printed and nothing changes.
 confirm_transaction() ( # the attempt's token on stdin
     umask 077
     IFS= read -r token || exit 1
@@ -69,13 +69,13 @@ why_not_confirmed() { # TOKEN: sets `why`
     why="it comes too late"
     [ "$(uptime_seconds)" -ge "$deadline" ]
 }
-# What was sent to a transaction before, and is still under way, does nothing any more; what it does by itself goes on.
+# Requests sent to the transaction before and still in transit lose their effect; what it does by itself continues.
 void_transaction() {
     umask 077
     mkdir -p "$FOLDER" || return 1
     exec 9> "$ROOT/lock" && flock 9 || return 1
     if [ -e "$FOLDER/token" ]; then
-        record token "$(noted token)." || return 1 # another one than what was sent with the last
+        record token "$(noted token)." || return 1 # differs from the token in earlier requests
     fi
     if has_begun || [ -n "$(outcome "$FOLDER")" ] || may_run "$ID"; then return; fi
     if [ "$(seen)" = announced ]; then
@@ -84,10 +84,10 @@ void_transaction() {
         finish unknown "the node's records of the transaction are gone, so it is unknown whether it has begun"
     fi
 }
-# The unit before the result: it ends after it has written that. An older version wrote any bytes into it. This is asked
-# all the time that a node works: each program that it starts takes from what it asks for, and systemd, which is busy
-# then, is asked nothing while the transaction's lock says enough.
-tell_status() { # PHASE that is known already, if one is
+# The unit before the result: it ends after it has written that. An older version wrote arbitrary bytes into it. This
+# runs repeatedly while a node works: each program that it starts takes CPU time from that work, and systemd, busy then,
+# is not asked while the transaction's lock says enough.
+tell_status() { # [KNOWN-PHASE]
     if [ -n "${1-}" ]; then await_news "$1"; fi
     if may_run "$ID"; then echo LoadState=loaded; else echo LoadState=not-found; fi
     printf Boot=
@@ -99,7 +99,7 @@ tell_status() { # PHASE that is known already, if one is
     begin_part result
     if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
 }
-await_news() { # PHASE: wait for another one, or for the end; a few seconds at most, for who works may have ended
+await_news() { # PHASE: wait until it changes or the work ends; a few seconds at most, for the worker may have died
     turns=0
     while [ "$turns" -lt "$NEWS_TURNS" ] && IFS= read -r state < "$FOLDER/state" && [ "$state" = "$1" ] &&
         [ ! -e "$FOLDER/result.json" ]; do
@@ -109,7 +109,7 @@ await_news() { # PHASE: wait for another one, or for the end; a few seconds at m
 } 2> /dev/null
 tell_process() { # KUBELET-UNIT
     if has_systemd; then
-        # The target after the kubelet: what stops that to go down has had its job before that.
+        # shutdown.target is read after the kubelet: a shutdown has queued its job before it stops the kubelet.
         systemd_says -p MainPID -p NRestarts -p ActiveState -p Job -p ExecMainStartTimestampMonotonic \
             -p ActiveEnterTimestampMonotonic "$1" shutdown.target | tell_both
     else

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Whether what a change was planned on, as look.sh found it, is still so. /proc/uptime goes on while a machine sleeps,
+# Whether the node still is as look.sh found it when the change was planned. /proc/uptime counts while a machine sleeps,
 # and no time server sets it.
 
 REQUEST_SECONDS=120
@@ -8,7 +8,7 @@ boot_id() {
     read -r this_boot < /proc/sys/kernel/random/boot_id || this_boot=unknown
     printf '%s\n' "$this_boot"
 } 2> /dev/null
-last() { # ID OUTCOME of the transaction that has ended last
+last() { # ID OUTCOME of the last transaction that ended
     outcome=
     IFS= read -r outcome < "$ROOT/last"
     printf '%s\n' "$outcome"
@@ -29,7 +29,7 @@ contents() ( # FOLDER PATH...: the checksum of each and of the drop-ins in the f
         sha256sum "$@" < /dev/null 2> /dev/null | sed -n 's/^\([0-9a-f]\{64\}\)  \//\1 \//p'
         for path; do
             case $path in
-            *\\*) printf '%s %s\n' "$(content "$path")" "$path" ;; # sha256sum would print another name
+            *\\*) printf '%s %s\n' "$(content "$path")" "$path" ;; # sha256sum would escape the name
             *) if [ ! -f "$path" ]; then printf 'absent %s\n' "$path"; fi ;;
             esac
         done
@@ -38,7 +38,7 @@ contents() ( # FOLDER PATH...: the checksum of each and of the drop-ins in the f
 
 # PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER, PLANNED_WITHOUT_PODS (empty: pods may be there) and
 # GOOD_FOR_SECONDS are settings; the lines of $FOLDER/planned have the form that `contents` prints.
-outdated() { # sets `why` where the node is not what the change was planned on
+outdated() { # sets `why` where the node no longer is what the change was planned on
     [ -n "$PLANNED_BOOT" ] || return 1
     age=$(($(uptime_seconds) - PLANNED_UPTIME))
     if [ "$(boot_id)" != "$PLANNED_BOOT" ]; then
@@ -51,9 +51,9 @@ outdated() { # sets `why` where the node is not what the change was planned on
         edited before-stop || pods_came
     fi
 }
-# A request to undo what was applied has the lines TOKEN, BOOT, UPTIME as its sender has seen them, then whether the
-# plan is at fault (yes or no), then the reason.
-outdated_request() { # FILE: sets `why` where its sender has seen another node than this
+# A request to undo an applied change has the lines TOKEN, BOOT, UPTIME as its sender saw them, then whether the plan is
+# at fault (yes or no), then the reason.
+outdated_request() { # FILE: sets `why` where its sender saw the node in another state
     { IFS= read -r token && IFS= read -r boot && IFS= read -r uptime; } < "$1"
     why="the request is older than the last withdrawal"
     if [ "$token" != "$(noted token)" ]; then return; fi
@@ -68,7 +68,7 @@ take_request() { # FILE
     sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
         mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
 }
-pods_came() { # sets `why` where the change is for a node without pods, and that is not sure any more
+pods_came() { # sets `why` where the change needs a node without pods, and there may be some now
     [ -n "$PLANNED_WITHOUT_PODS" ] || return 1
     evidence=
     while read -r kind what; do
@@ -84,7 +84,7 @@ present_contents() {
     while IFS= read -r line; do set -- "$@" "${line#* }"; done < "$FOLDER/planned"
     contents "$@"
 }
-edited() { # before-stop|after-stop: sets `why` to the files that were changed, but those that a part tolerates
+edited() { # before-stop|after-stop: sets `why` to the changed files, except those that a part tolerates
     [ -n "$PLANNED_BOOT" ] || return 1
     when=$1
     why=$({

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# What everything that replaces files is made of. `resolve` comes first, so that a file behind a symbolic link is
-# replaced and the link stays; a link among its folders leads there by itself.
+# The building blocks of all code that replaces files. `resolve` comes first, so that a file behind a symbolic link is
+# replaced and the link stays; links among its folders are followed anyway.
 
 resolve() { # PATH: sets `target`
     target=$1
@@ -29,12 +29,12 @@ discard() {                                              # NUMBER PATH
     temporary "$1" "$2"
     rm -f "$new"
 }
-place() { rename_staged "$1" "$2" && sync "${target%/*}/"; } # NUMBER PATH: let the staged file take its target's place
-rename_staged() {                                            # NUMBER PATH: what is left is to flush its folder
+place() { rename_staged "$1" "$2" && sync "${target%/*}/"; } # NUMBER PATH: replace the target with the staged file
+rename_staged() {                                            # NUMBER PATH: without flushing its folder
     temporary "$1" "$2"
     mv -f "$new" "$target"
 }
-keep() { # FOLDER PATH: copy what is there now below FOLDER
+keep() { # FOLDER PATH: copy the present file below FOLDER
     resolve "$2"
     if [ -e "$target" ]; then
         folder_of "$1$2" && cp -a "$target" "$1$2" && sync "$1$2"
@@ -48,11 +48,11 @@ remove() { # PATH, and its folder where that is one of drop-ins, or of ours, and
     /etc/systemd/system/*.d | /etc/numaforge | /usr/local/lib/numaforge) rmdir "${target%/*}" 2> /dev/null || : ;;
     esac
 }
-same() { # PATH PATH: in content, rights and age
+same() { # PATH PATH: equal in content, rights and age
     [ "$(stat -c '%a %u %g %Y' "$1")" = "$(stat -c '%a %u %g %Y' "$2" 2> /dev/null)" ] &&
         [ "$(sha256sum < "$1")" = "$(sha256sum < "$2")" ]
 }
-put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it, in a folder that `remove` may have taken away
+put_back() { # FOLDER PATH: restore PATH as `keep` saw it, in a folder that `remove` may have removed
     temporary back "$2"
     if [ ! -e "$1$2" ]; then
         remove "$2"
@@ -60,7 +60,7 @@ put_back() { # FOLDER PATH: make PATH what it was when `keep` saw it, in a folde
         folder_of "$target" && cp -a "$1$2" "$new" && sync "$new" && place back "$2"
     fi
 }
-# What was there before numaforge is told by a record on the host, of the lines in $PART/record; without one it goes.
+# A record on the host, with the lines of $PART/record, keeps the state before numaforge; without lines it is removed.
 write_record() { # RECORD WHAT-IT-HOLDS
     if [ ! -s "$PART/record" ]; then
         remove "$1"
@@ -69,8 +69,8 @@ write_record() { # RECORD WHAT-IT-HOLDS
     { echo "# Written by numaforge: $2." && cat "$PART/record"; } | base64 |
         stage new "$1" 0644 root root && place new "$1"
 }
-# How a part puts files back: `take_back` notes below $PART what cannot be, for `stuck_by_hand`.
-take_back_once() { # COMMAND...: what is edited, or written by what has started, after that is no part of the change
+# How a part puts files back: `take_back` notes below $PART the files that it cannot restore, for `stuck_by_hand`.
+take_back_once() { # COMMAND...: once only, as later edits and writes of started programs are no part of the change
     if [ -e "$PART/put-back" ]; then return; fi
     rm -f "$PART/stuck"
     "$@"
@@ -97,7 +97,7 @@ link_unit() { # LINK TARGET; without a target there is no link
     if [ -n "$2" ]; then mkdir -p "${1%/*}" && ln -sfn "$2" "$1"; else rm -f "$1"; fi
 }
 link_unit_back() { link_unit "$1" "$(cat "$PART/${1##*/}.link")"; } # LINK
-content() { # PATH: the checksum of what is in it
+content() { # PATH: the checksum of its content
     sum=$(sha256sum < "$1") || sum=absent
     printf '%s\n' "${sum%% *}"
 } 2> /dev/null

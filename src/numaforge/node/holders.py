@@ -1,4 +1,4 @@
-"""Who holds a device, who may be made to let go, and the units that are stopped for it.
+"""The holders of a device, those that may be ended, and the units that are stopped for it.
 
 Nodes run this: a role's worker has it before its own modules.
 """
@@ -41,11 +41,11 @@ FABRIC_UNIT = "nvidia-fabricmanager.service"
 
 
 class NotDoneError(Exception):
-    """What is amiss, in a sentence."""
+    """What went wrong, in a sentence."""
 
 
 class OutdatedError(NotDoneError):
-    """What has come since the node was looked at."""
+    """What has appeared since the look at the node."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def opened(pattern: str) -> set[int]:
 
 
 def sorted_holders(pids: Iterable[int]) -> list[Holder]:
-    """Return processes with what they belong to; those that have ended are left out."""
+    """Return the holder of each process; processes that have ended are left out."""
     return [found for pid in sorted(pids) if (found := holder(pid)) is not None]
 
 
@@ -111,15 +111,15 @@ def holder(pid: int) -> Holder | None:
 
 
 def is_transient(unit: str) -> bool:
-    """Say whether systemd-run has made a unit, and it is gone once it is stopped."""
+    """Say whether systemd-run made a unit, which disappears once it is stopped."""
     return unit.startswith("run-") or os.path.lexists(f"{TRANSIENT_UNITS}/{unit}")
 
 
 def refuse_others(held: Held, folder: Path, option: str) -> None:
-    """Refuse while a device is held by what may not be ended: `held` is who holds what.
+    """Refuse while a device has a holder that may not be ended: `held` are the holders by device.
 
-    Those are a person's processes, and pods that no drain has asked to go. Raises OutdatedError for a unit
-    that held none when the node was looked at; `option` is what the profile names others with.
+    Those are a person's processes, and pods on a node that was not drained. Raises OutdatedError for a unit
+    that held none at the look; `option` is the profile's key for naming further units.
     """
     seen, named = may_stop(folder)
     for what, there in held:
@@ -150,7 +150,7 @@ def may_stop(folder: Path) -> tuple[set[str], set[str]]:
 
 
 def release(held: Callable[[], Held], folder: Path, option: str) -> None:
-    """Stop the units and end the containers of pods that hold what changes; units are noted before.
+    """Stop the units and end the pods' containers that hold changing devices; units are noted first.
 
     Raises NotDoneError for any other holder, as `refuse_others` does, and for one that does not let go.
     """
@@ -181,7 +181,7 @@ def end(pid: int, number: int) -> None:
 
 
 def stop_units(units: set[str], folder: Path) -> None:
-    """Stop units; noted first are those of them, and of what systemd stops with them, that are active."""
+    """Stop units, after noting the active ones among them and among those that systemd stops with them."""
     if not units:
         return
     noted = noted_units(folder)
@@ -197,12 +197,12 @@ def stop_units(units: set[str], folder: Path) -> None:
 
 
 def noted_units(folder: Path) -> list[str]:
-    """Return the units that were stopped."""
+    """Return the stopped units."""
     return lines_of(folder / "stopped")
 
 
 def add_lines(file: Path, lines: Iterable[str]) -> None:
-    """Note lines before what they say is done."""
+    """Note lines before doing what they say."""
     with file.open("a", encoding="utf-8") as opened:
         opened.writelines(f"{each}\n" for each in lines)
         opened.flush()
@@ -210,12 +210,12 @@ def add_lines(file: Path, lines: Iterable[str]) -> None:
 
 
 def lines_of(file: Path) -> list[str]:
-    """Return what was noted, each line once; one that was cut short is none."""
+    """Return the noted lines, each once, without a truncated one."""
     return list(dict.fromkeys(file.read_text(encoding="utf-8").split("\n")[:-1])) if file.exists() else []
 
 
 def bound(units: set[str]) -> set[str]:
-    """Return units with those that systemd stops with them, and with one of those (systemd.unit(5))."""
+    """Return units with all that systemd stops with them, directly or indirectly (systemd.unit(5))."""
     found, more = set(units), sorted(units)
     properties = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo")
     options = [word for name in properties for word in ("-p", name)]
@@ -228,19 +228,19 @@ def bound(units: set[str]) -> set[str]:
 
 
 def start_units(folder: Path) -> None:
-    """Start again what was stopped. Nothing is waited for: a unit may come after the kubelet at a boot."""
+    """Start the stopped units again without waiting: at a boot a unit may be ordered after the kubelet."""
     for unit in noted_units(folder):
         systemctl("reset-failed", unit)
         systemctl("start", "--no-block", unit)
 
 
 def systemctl(*arguments: str) -> str:
-    """Return what systemctl says; what came of a unit is asked of systemd later."""
+    """Return systemctl's output; the units' states are queried later."""
     return output("systemctl", *arguments)[1].strip()
 
 
 def await_units(folder: Path) -> None:
-    """Wait until the units that were stopped are active again.
+    """Wait until the stopped units are active again.
 
     Raises NotDoneError for one that is not.
     """
@@ -254,9 +254,9 @@ def await_units(folder: Path) -> None:
 
 
 def output(*command: str, text: str = "", seconds: float = COMMAND_SECONDS) -> tuple[int, str]:
-    """Run a command on a text; return its exit status and what it said.
+    """Run a command on a text; return its exit status and output.
 
-    One that does not end in time is killed, and not waited for: it may be stuck in a driver.
+    A command that does not end in time is killed, but not awaited: it may be stuck in a driver.
     """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
         given.write(text.encode())

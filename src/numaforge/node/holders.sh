@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Who holds devices, before anything changes; on the node, holders.py asks again.
+# The holders of devices, before anything changes; holders.py looks again on the node.
 
 tell_holders() { # PATTERN [PYTHON]: python3's version, the control groups of who has such a file open, what PYTHON says
     python3 -c 'import os, re, sys

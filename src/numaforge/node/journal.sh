@@ -1,15 +1,15 @@
 # shellcheck shell=sh
-# How far a transaction is and how it ended. `state`, `last` and `result.json` are renamed into place and
-# flushed: they are read after a power cut. KEPT_TRANSACTIONS is how many finished ones stay.
+# The progress and the outcome of a transaction. `state`, `last` and `result.json` are renamed into place and flushed:
+# they are read after a power cut. KEPT_TRANSACTIONS is how many finished ones stay.
 
-valid_utf8() { # what reads it over SSH reads nothing else
+valid_utf8() { # the reader over SSH accepts only this
     if command -v iconv > /dev/null 2>&1; then
         iconv -c -f UTF-8 -t UTF-8 2> /dev/null
     else
         LC_ALL=C tr '\200-\377' '?'
     fi
 }
-record() { # NAME TEXT [NAME TEXT]...: write each to a file of the transaction, whole and flushed, in their order
+record() { # NAME TEXT [NAME TEXT]...: write each to a file of the transaction, atomically and flushed, in order
     named=
     written=
     while [ "$#" -gt 0 ]; do
@@ -53,7 +53,7 @@ finish() { # OUTCOME REASON
     result "$1" "$2" > "$FOLDER/result.new" && sync "$FOLDER/result.new" || return 1
     touched=yes
     case $1 in
-    void | refused | unknown) touched= ;; # the node is as it was: what was planned on it is still true
+    void | refused | unknown) touched= ;; # the node is unchanged: plans for it still hold
     *)
         printf '%s %s\n' "$ID" "$1" > "$ROOT/last.new" && sync "$ROOT/last.new" &&
             mv -f "$ROOT/last.new" "$ROOT/last" || return 1
@@ -61,11 +61,11 @@ finish() { # OUTCOME REASON
     esac
     remember "$1" "$2" || return 1
     mv -f "$FOLDER/result.new" "$FOLDER/result.json" && sync -f "$FOLDER" || return 1
-    # Only with a new predecessor is it certain that one whose folder goes does not begin any more.
+    # Only a new predecessor guarantees that a transaction whose folder is removed never begins.
     if [ -n "$touched" ]; then prune; fi
     release
 }
-remember() { # OUTCOME REASON: the plan that was undone last because it is at fault is not tried again by itself
+remember() { # OUTCOME REASON: a plan that was at fault in the last rollback is not retried automatically
     case $1 in
     applied) rm -f "$ROOT/failed" ;;
     rolled-back)
@@ -84,7 +84,7 @@ prune() { # the oldest finished transactions, but none that needs a person, and 
         if [ -L "$ROOT/$id" ] || [ ! -d "$ROOT/$id" ]; then continue; fi
         its_end=$(outcome "$ROOT/$id")
         case $its_end in
-        void | refused | unknown) untouched=$((untouched + 1)) number=$untouched ;; # they hold no backup that counts
+        void | refused | unknown) untouched=$((untouched + 1)) number=$untouched ;; # their backups are not needed
         *) kept=$((kept + 1)) number=$kept ;;
         esac
         if [ "$number" -gt "$KEPT_TRANSACTIONS" ] && [ "$id" != "$ID" ] && [ "$its_end" != failed ] &&

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# Which transaction is at work: $ROOT/current is a link to the one that has begun and not ended. While it is
-# there, a unit of the node's own stands before the units that the parts have stopped, and another one waits for a
-# boot that does not get so far. What works on a transaction holds a lock on its file `alive`. What systemd does not
-# say within ASK_SECONDS is unknown, after a few times.
+# The open transaction: $ROOT/current is a link to it. While the link exists, the boot unit runs before the units that
+# the parts have stopped, and the rescue unit handles a boot that does not get that far. The process working on a
+# transaction holds a lock on its file `alive`. What systemd does not answer within ASK_SECONDS is unknown, after a few
+# attempts.
 
 ASK_SECONDS=10
 BOOT_UNIT=/etc/systemd/system/numaforge-recover.service
@@ -11,7 +11,7 @@ RESCUE_UNIT=/etc/systemd/system/numaforge-rescue.service
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
 has_systemd() { [ -d /run/systemd/system ]; } # as sd_booted(3) asks
 systemd_says() { timeout "$ASK_SECONDS" systemctl show "$@" 2> /dev/null; }
-hold() { exec 8< "$FOLDER/alive" && flock 8; } # until this process and all that it has started have ended
+hold() { exec 8< "$FOLDER/alive" && flock 8; } # until this process and its children have ended
 held() { [ -e "$ROOT/$1/alive" ] && ! flock -n -s 6 6< "$ROOT/$1/alive"; }
 runs() { # ID: 1: no, 2: unknown. A unit is loaded until systemd has run its recover half too
     if held "$1"; then return 0; fi
@@ -20,7 +20,7 @@ runs() { # ID: 1: no, 2: unknown. A unit is loaded until systemd has run its rec
     loaded) return 0 ;;
     '') return 2 ;;
     esac
-    # After a boot another unit goes on with it first, and a login may come before that has ended.
+    # After a boot the boot unit continues it first, and a login may come before that has ended.
     [ "$(readlink "$ROOT/current")" = "$1" ] || return 1
     case $(systemd_says -p ActiveState --value "${BOOT_UNIT##*/}") in
     activating) return 0 ;;
@@ -32,7 +32,7 @@ may_run() { # ID
     runs "$1"
     [ "$?" -ne 1 ]
 }
-going_down() { # reboot, poweroff, halt, kexec: each of them is on its way to this target
+going_down() { # reboot, poweroff, halt and kexec all reach this target
     has_systemd || return 1
     for _ in 1 2 3; do
         case $(systemd_says -p ActiveState -p Job shutdown.target) in
@@ -71,7 +71,7 @@ settle() { # wait for a transaction that is ending, undo one that was broken off
     if [ ! -e "$ROOT/$other/run.sh" ]; then
         rm -f "$ROOT/current"
     elif [ -L "$ROOT/current" ]; then
-        # What became of it is in its result; without one it waits for a boot, or for its confirmation.
+        # Its result has the outcome; without one it waits for a boot, or for its confirmation.
         sh "$ROOT/$other/run.sh" carry_on 9>&- || :
         await_end "$other"
     fi
@@ -91,7 +91,7 @@ release() {
 take() {
     record boot "$(boot_id)" && stand_in_front && ln -s "$ID" "$ROOT/current" && sync "$ROOT"
 }
-stand_in_front() { # after a reboot nothing may start with what is half written
+stand_in_front() { # after a reboot nothing may start with half-written files
     has_systemd || return 0
     boot_unit > "$BOOT_UNIT" && rescue_unit > "$RESCUE_UNIT" && each_link stand_in &&
         sync "$BOOT_UNIT" "$RESCUE_UNIT" "${BOOT_UNIT%/*}"
@@ -125,7 +125,7 @@ ExecStart=/bin/sh $ROOT/current/run.sh boot
 TimeoutStartSec=$BOOT_SECONDS
 END
 }
-# In emergency mode little has been started, and that waits for nothing: neither does this, but for what it reads.
+# In emergency mode few units have started, and they wait for nothing; this one waits only for what it reads.
 rescue_unit() {
     cat << END
 # Written by numaforge; it is removed when the change of the node has ended.
@@ -146,11 +146,11 @@ StandardOutput=journal+console
 StandardError=journal+console
 END
 }
-hand_over() { # VERB: have systemd do it, whatever becomes of the connection over which it was asked for
+hand_over() { # VERB: have systemd run it, independently of the connection that asked for it
     if ! has_systemd; then
         sh "$FOLDER/run.sh" "$1" > /dev/null 2> "$FOLDER/said" < /dev/null 8>&- 9>&- &
         while kill -0 "$!" 2> /dev/null && ! awaits_confirmation "$ID"; do pause; done
-        if [ -e "$FOLDER/result.json" ] || awaits_confirmation "$ID"; then return; fi # one that failed has its result
+        if [ -e "$FOLDER/result.json" ] || awaits_confirmation "$ID"; then return; fi # a failed one has its result
         cat "$FOLDER/said" >&2
         return 1
     fi
@@ -177,7 +177,7 @@ begin() { # apply, or revert REQUEST
     fi
     case $1,$(outcome "$FOLDER") in
     apply,)
-        if [ -e "$FOLDER/state" ] || [ "$(seen)" = began ]; then # to begin again would take what is half written for the old
+        if [ -e "$FOLDER/state" ] || [ "$(seen)" = began ]; then # a second begin would keep half-written files
             echo "the transaction $ID has begun before, and its lock or its records are gone: see $FOLDER" >&2
             return 1
         fi
@@ -209,7 +209,7 @@ begin() { # apply, or revert REQUEST
     fi
     trim_seen
     if ! hand_over "$1"; then
-        if may_run "$ID"; then return 1; fi # systemd may have begun all the same
+        if may_run "$ID"; then return 1; fi # systemd may have begun nevertheless
         see announced "$ID"
         rm -f "$FOLDER/revert"
         release

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What a change of a node is decided on, read in one go.
+# The input of a change's decision, read in one pass.
 
 tell_transactions() {
     printf 'uptime '
@@ -16,8 +16,8 @@ tell_transactions() {
         fi
     done
 }
-# The checksums are what a change has to find again. They are taken before any text is read and before any part looks:
-# what is edited in between is edited after the look, and the change does not begin.
+# A change must find these checksums again. They are taken before any text is read and before any part looks: an edit in
+# between counts as one after the look, and the change does not begin.
 read_files_and_drop_ins() { # FOLDER KNOWN-CHECKSUMS PATH...
     found=
     if [ -d "$1" ]; then found=$(find -L "$1" -type f -name '*.conf'); fi
@@ -30,8 +30,8 @@ read_files_and_drop_ins() { # FOLDER KNOWN-CHECKSUMS PATH...
     # shellcheck disable=SC2086 # a line each
     read_files "$@" $found
 }
-# What looks of parts are made of. Each line begins with a word of the part's own; and what a file holds is printed by
-# printf, for echo makes lines of a backslash and an n.
+# Building blocks for the looks of parts. Each line begins with a word of the part's own. File contents are printed by
+# printf, since echo turns a backslash and an n into a newline.
 tell_first_line() { # WORD TEXT
     printf '%s %s\n' "$1" "${2%%
 *}"

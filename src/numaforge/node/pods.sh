@@ -4,7 +4,7 @@
 # (containerd's shim of the namespace k8s.io, CRI-O's conmon) may stand outside of them, as with Kata or
 # cgroupsPerQOS: false. A pod's folder alone is no running pod: the kubelet starts it again when it starts.
 
-POD_SAMPLES=3 # processes that are named
+POD_SAMPLES=3 # the number of processes to name
 
 # Prints lines "alive PID NAME WHY", "kubelet PID NAME", "left FOLDER" and "unknown WHY".
 tell_pods() ( # ROOT-DIR...

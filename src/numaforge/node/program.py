@@ -1,4 +1,4 @@
-"""A role's program for nodes, put together of its modules as one file."""
+"""A role's program for nodes, assembled from its modules into one file."""
 
 import re
 from collections.abc import Iterable
@@ -14,6 +14,6 @@ def worker_source(role: Path, modules: Iterable[str]) -> str:
 
 
 def program_source(modules: Iterable[Path]) -> str:
-    """Return modules as one program, which imports nothing of ours."""
+    """Return modules as one program without imports of numaforge."""
     texts = (module.read_text(encoding="utf-8") for module in modules)
     return "from __future__ import annotations\n\n" + _OURS.sub("", "\n\n".join(texts))

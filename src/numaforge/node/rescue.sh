@@ -1,10 +1,11 @@
 # shellcheck shell=sh
-# A boot that has ended in emergency or rescue mode: a file system could not be mounted, or the kernel was told to. The
-# change may be why. It is taken back, and the node boots once more; what is unclear after that is for a person.
+# A boot that ended in emergency or rescue mode: a file system could not be mounted, or the kernel command line asked
+# for it. The change may be the cause. It is undone, and the node boots once more; if that fails, too, an admin must
+# act.
 
 rescue() { # by systemd
     umask 022
-    # A mode that was asked for in a boot that had come up, or in which the change has begun, says nothing of the change.
+    # The change is not to blame where the boot had come up before, or where the change began in this boot.
     if [ "$(noted boot)" = "$(boot_id)" ]; then return; fi
     writable
     if ended || unchanged; then return; fi
@@ -21,10 +22,10 @@ rescue() { # by systemd
         return 1
     fi
     record rescued "$(boot_id)" state reboot && sync || return 1
-    # The jobs of emergency mode cannot be replaced by those of a reboot in good order.
+    # The jobs of emergency mode cannot be replaced by those of an orderly reboot.
     systemctl reboot --force
 }
-writable() { # such a boot may not have come to it
+writable() { # such a boot may not have mounted these
     mount -o remount,rw / 2> /dev/null || :
     mount -a -O no_netdev 2> /dev/null || : # /boot, and others that were not tried
 }

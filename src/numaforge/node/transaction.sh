@@ -73,7 +73,7 @@ apply() {
     fi
     go_on
 }
-keep_all() { # and room for the undoing
+keep_all() { # and reserve disk space for the undo
     mkdir -p "$FOLDER/backup" || return 1
     for part in $UPWARDS; do
         mkdir -p "$FOLDER/$part" || return 1
@@ -83,15 +83,15 @@ keep_all() { # and room for the undoing
 }
 change() {
     downwards stop new || return 1
-    # What is stopped writes until it has ended; what is kept is kept as it is now.
+    # Programs write until they have stopped: check again that the kept files are unchanged.
     if edited after-stop; then return 1; fi
     apply_all || blame
 }
-blame() { # what fails from here on is the plan's fault
+blame() { # from here on a failure is the plan's fault
     going_down || record blamed yes
     return 1
 }
-apply_all() { # also after a boot in between: what was applied is not applied again
+apply_all() { # also after a reboot in between: applied parts are skipped
     ended=
     for part in $UPWARDS; do
         if [ -e "$FOLDER/$part/applied" ]; then continue; fi
@@ -106,7 +106,7 @@ apply_all() { # also after a boot in between: what was applied is not applied ag
     # shellcheck disable=SC2086
     [ -z "$ended" ] || record $ended
 }
-go_on() { # everything is applied: the proof, and the confirmation
+go_on() { # after everything is applied: prove and await the confirmation
     umask 022
     told=
     if { upwards start new && upwards prove new && await_confirmation "$told"; } || blame; then
@@ -128,7 +128,7 @@ await_confirmation() { # WHAT IS TOLD: of a runner that has reached the node ove
     done
     decide_on_confirmation
 }
-decide_on_confirmation() ( # what comes after that is too late
+decide_on_confirmation() ( # a later confirmation is too late
     exec 7> "$FOLDER/decision" && flock 7 || return 1
     if [ -e "$FOLDER/confirmed" ]; then return; fi
     turn_back "the change was not confirmed over a new connection within $CONFIRM_SECONDS s"
@@ -137,7 +137,7 @@ decide_on_confirmation() ( # what comes after that is too late
 waited_in_this_boot() {
     read -r deadline waits < "$FOLDER/waits" && [ "$waits" = "$(boot_id)" ]
 } 2> /dev/null
-make_lasting() { # from the first step on there is a way back only where one fails
+make_lasting() { # from the first commit on, only a failing one is undone
     why="the transaction's journal could not be written"
     if { record committing yes && upwards commit; } || blame; then
         told=$(noted told)$(collect notes)
@@ -158,13 +158,13 @@ refuse() { # REASON
 
 # ---- back ----
 
-turn_back() { # REASON: from here on there is no way but back; the first reason is the one that counts
+turn_back() { # REASON: from here on the change is only undone; the first reason counts
     if [ ! -e "$FOLDER/why" ]; then record why "$1"; fi
 }
 undo() { # REASON
     # Nothing can be started or proved now. The next boot puts everything back before anything starts.
     if going_down; then return 1; fi
-    rm -f "$FOLDER/reserve" # what is written from here on may need the room
+    rm -f "$FOLDER/reserve" # the undo may need the space
     collect explain
     turn_back "$1"
     collect discard
@@ -187,7 +187,7 @@ undo() { # REASON
 }
 # What was touched, once in a boot: some of it does not outlive one. Sets `failed` (yes, fatally), `amiss` and `stuck` to
 # whether, why and in which parts it could not be.
-undo_all() { # [stop]: what is in the way comes first
+undo_all() { # [stop]: stop everything first
     failed='' amiss='' stuck=''
     if [ -n "${1-}" ]; then
         for part in $DOWNWARDS; do step "$part" stop old || complain "$part" fatally; done
@@ -262,9 +262,9 @@ rebooted_as_asked() { # for what is new
 committing() { [ -e "$FOLDER/committing" ] && ! goes_back; }
 goes_back() { [ -e "$FOLDER/why" ] || [ -e "$FOLDER/revert" ]; }
 goes_on() { committing || { [ "$(noted state)" = booted ] && ! goes_back; }; }
-after_boot() { # once in a boot, before anything that was stopped starts again
+after_boot() { # once in a boot, before any stopped unit starts again
     if ended || unchanged; then return; fi
-    if committing; then return; fi # what is lasting already need not be undone
+    if committing; then return; fi # committed changes need no undo
     if ! goes_back && rebooted_as_asked; then
         if apply_all || blame; then
             phase booted

@@ -1,4 +1,4 @@
-"""What a role's worker begins and ends with: alone, with what was there noted, and what is amiss as a status.
+"""The frame of a role's worker: it runs alone, notes the state before, and turns errors into a status.
 
 Nodes run this: a role's worker has it before its own modules, after those about holders.
 """
@@ -23,14 +23,14 @@ OUTDATED_STATUS = 3
 
 @contextmanager
 def alone(lock: str) -> Iterator[None]:
-    """Wait until no other worker of the role is at work."""
+    """Wait until no other worker of the role runs."""
     with Path(lock).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def note_earlier(folder: Path, gpus: Sequence[dict[str, Any]]) -> None:
-    """Note what is there, so that it is on the disk before anything changes."""
+    """Note the present state on the disk before anything changes."""
     with (folder / "earlier.json").open("w", encoding="utf-8") as file:
         json.dump({"gpus": gpus}, file)
         file.flush()
@@ -38,7 +38,7 @@ def note_earlier(folder: Path, gpus: Sequence[dict[str, Any]]) -> None:
 
 
 def note(folder: Path | None, text: str) -> None:
-    """Say what a reader of the transaction's result has to know; without a folder, of the journal."""
+    """Note a text for readers of the transaction's result; without a folder, of the journal."""
     if folder is None:
         print(text, file=sys.stderr)
     else:
@@ -46,7 +46,7 @@ def note(folder: Path | None, text: str) -> None:
 
 
 def run_to_status(do: Callable[..., None], *words: str) -> None:
-    """Do one thing; end with 1 and what is amiss, with 3 where `keep` finds what has come since the look."""
+    """Run one verb; exit with 1 and the error, or with 3 where `keep` finds a holder new since the look."""
     try:
         do(*words)
     except OutdatedError as error:

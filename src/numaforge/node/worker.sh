@@ -3,7 +3,7 @@
 # `apply` and within `undo`: wherever those are broken off, `undo` comes after. Without planned.json there is no work for
 # it. Processes of pods are ended in a transaction alone that says DRAINED.
 
-WORKER_OUTDATED=3 # its exit status where a GPU is held by what did not hold it at the look
+WORKER_OUTDATED=3 # its exit status where a GPU has a holder that it did not have at the look
 
 worker() { # VERB; sets `why` to what it says
     if [ ! -e "$PART/planned.json" ]; then return; fi
