@@ -1,4 +1,4 @@
-"""One host's plan: a pure function of what is there, what is wanted, and the kubelet's version."""
+"""One host's plan: a pure function of the machine, the profile and the kubelet's version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
 
 @dataclass(frozen=True)
 class _Ledger:
-    """What has been decided: the fields of all roles, with the reasons."""
+    """The decisions so far: the fields of all roles, with the reasons."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
@@ -71,7 +71,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
 
 
 def with_files(plan: NodePlan) -> NodePlan:
-    """Return a plan with the files that its decisions have written."""
+    """Return a plan with the files that follow from its decisions."""
     written = (file for role in ROLES if role.files for file in role.files.files(plan))
     return replace(plan, files=(PlannedFile(PLAN_PATH, "topology", None), *written))
 
@@ -97,7 +97,7 @@ def _of_kind(
 
 
 def _without_identity(machine: NodeTopology) -> str | None:
-    """Return the earlier plan's text with this machine's own identity blotted out, its length kept."""
+    """Return the earlier plan's text with this machine's own identity masked, at the same length."""
     text = machine.previous_plan
     identities = [
         ("hostname", machine.hostname),

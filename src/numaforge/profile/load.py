@@ -16,7 +16,7 @@ from numaforge.roles.node import NodeProfile
 from numaforge.sections.section import validated
 from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
-# A mapping of which exactly one key is given: merging two of them would give two.
+# Mappings that take exactly one key: a merge of two would have two.
 _CHOICES = (("cpus", "reserved"),)
 
 # What a value takes with it of the profile below: with this engine the kubelet's managers have nothing to do.
@@ -34,12 +34,12 @@ _REPLACES = {
 # `state` of a section that takes nothing from the profile below.
 _ABSENT = "absent"
 
-# Keys of other documents that are taken for a profile, and what these are.
+# Keys that reveal another kind of document, and its kind.
 _OTHERS = {"kind": "a {kind}", "decisions": "a plan", "packages": "a topology"}
 
 _BEGIN = "begin a profile with a key such as `extends: training` or `cpus:`"
 
-# Keys of a profile that are no wishes: what it starts from, and where an editor finds the schema.
+# Keys of a profile that are not settings: the profile it extends, and where an editor finds the schema.
 _READ_HERE = ("extends", "$schema")
 
 
@@ -59,7 +59,7 @@ def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = 
 
 @cache
 def _ready(name: str, where: str | None) -> NodeProfile:
-    """Return a ready profile, which is read once: its file is a part of this program."""
+    """Return a ready profile, read once: its file is part of the package."""
     return _load(name, where)
 
 
@@ -102,7 +102,7 @@ def _read(source: str | Path | Mapping[str, Any], where: str | None) -> tuple[st
 
 
 def _is_path(source: str) -> bool:
-    """Say whether a profile is named by its file, and not by the name of a ready one."""
+    """Say whether a profile is named by its path instead of the name of a ready one."""
     return "/" in source or source.endswith((".yaml", ".yml", ".json"))
 
 
@@ -155,7 +155,7 @@ def _read_file(path: Path, where: str | None) -> dict[str, Any]:
 
 
 def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
-    """Put what a file of mig-parted says in the place of its path, which is relative to `folder`."""
+    """Replace the path of a mig-parted file, which is relative to `folder`, with its content."""
     section = profile.get("mig")
     if not isinstance(section, Mapping) or not isinstance(path := section.get("mig_parted"), str):
         return
@@ -173,7 +173,7 @@ def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
 
 
 def _key(source: str | Path | Mapping[str, Any]) -> str:
-    """Return what is equal for two ways to name one profile."""
+    """Return a key that is equal for all names of one profile."""
     named = isinstance(source, Path) or (isinstance(source, str) and _is_path(source))
     return str(Path(str(source)).resolve()) if named else str(source)
 
@@ -206,7 +206,7 @@ def _extend(document: dict[str, Any], place: str, folder: Path, seen: tuple[str,
 
 
 def _drop_replaced(inherited: dict[str, Any], own: Mapping[str, Any]) -> None:
-    """Leave out of what is inherited that which a value of our own replaces, with its sources."""
+    """Remove inherited values that a value of our own replaces, with their sources."""
     for (section, key, value), replaced in _REPLACES.items():
         above, below = own.get(section), inherited.get(section)
         if isinstance(above, Mapping) and above.get(key) == value and isinstance(below, Mapping):
@@ -219,7 +219,7 @@ def _drop_replaced(inherited: dict[str, Any], own: Mapping[str, Any]) -> None:
 
 
 def _sources_of_inherited(sources: Mapping[str, str], own: Mapping[str, Any]) -> dict[str, str]:
-    """Leave out the sources of values that are replaced: a source speaks of one value."""
+    """Remove the sources of replaced values: a source belongs to one value."""
     choices = [".".join(choice) + "." for choice in _CHOICES]
     paths = [f"{path.removesuffix('.state') if value == _ABSENT else path}." for path, value in leaves(own)]
     replaced = {next((choice for choice in choices if path.startswith(choice)), path) for path in paths}

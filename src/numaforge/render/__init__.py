@@ -51,12 +51,12 @@ def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> File
     return FileContent(file.path, render_file(plan, file, config_text), file.mode, file.owner, file.group)
 
 
-@once_per_object  # a maintenance asks what to look at, and then what is to be written
+@once_per_object  # a maintenance asks for the paths to look at, then for the contents
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
     """Return the text of one file, checked against the plan.
 
     `config_text` is the kubelet's main config file as it is now, for kubelets that take no drop-ins: there
-    the settings are merged into it. Raises PlanError for a file that would not say what the plan says,
+    the settings are merged into it. Raises PlanError for a file that would contradict the plan,
     KubeletConfigError for a main config file that cannot be read.
     """
     if planned_file.path == PLAN_PATH:
@@ -73,7 +73,7 @@ def template_path(file: PlannedFile) -> Path | None:
 
 
 def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileContent, ...]:
-    """Return every file that a plan has on its node, also those that roles write beside the plan's.
+    """Return every file of a plan on its node, including those that roles write beside the plan's.
 
     `config_text` as for `render_file`. Raises PlanError for a file of the plan that no role writes.
     """
@@ -90,14 +90,14 @@ def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileCont
 
 
 def _for_templates(plan: NodePlan, file: PlannedFile) -> NodePlan:
-    """Return the plan with what the file's role reads, and without the machine's identity."""
+    """Return the plan with the fields that the file's role reads, without the machine's identity."""
     known = {*_reads(_owner(file))}
     left_out = {name: default for name, default in _defaults().items() if name not in known}
     return replace(_anonymous(plan), hostname="", files=(), decisions=(), notices=(), **left_out)
 
 
 def _reads(module: FilesModule) -> tuple[str, ...]:
-    """Return the fields of a plan that the files of a role say: its READS, and those that every plan has."""
+    """Return the fields of a plan that a role's files use: its READS, and those that every plan has."""
     return tuple(sorted({*_of_every_plan(), *getattr(module, "READS", ())}))
 
 

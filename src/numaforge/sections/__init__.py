@@ -1,1 +1,1 @@
-"""What sections of a profile are made of: their base, kinds of values, and YAML read strictly."""
+"""The base of profile sections, their kinds of values, and a strict YAML reader."""

@@ -34,7 +34,7 @@ class Section(BaseModel):
 
     @classmethod
     def unset(cls) -> Self:
-        """Return the section of which nothing is said; no validator is made for that."""
+        """Return the section with its defaults; no validator is built for that."""
         return cls.model_construct()
 
 
@@ -61,7 +61,7 @@ Name = TypeVar("Name", bound=str)
 
 
 def each_once(names: tuple[Name, ...]) -> tuple[Name, ...]:
-    """Refuse a name that stands twice in a list; for pydantic, which says where."""
+    """Refuse a name that a list has twice; pydantic adds the place."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"names {', '.join(twice)} twice; name each once")
@@ -69,17 +69,17 @@ def each_once(names: tuple[Name, ...]) -> tuple[Name, ...]:
 
 
 def off_is_no_boolean(value: object) -> object:
-    """Return what was meant where YAML 1.1 reads an `off` without quotes as false."""
+    """Return "off" for the false that YAML 1.1 reads from an unquoted `off`, else the value itself."""
     return "off" if value is False else value
 
 
 def exactly_one_of(*keys: str) -> dict[str, Any]:
-    """Return what the schema says of a section in which exactly one of the keys is given."""
+    """Return the schema of a section in which exactly one of the keys is given."""
     return {"oneOf": [given(key) for key in keys]}
 
 
 def at_most_one_of(*keys: str) -> dict[str, Any]:
-    """Return what the schema says of a section in which no two of the keys are given."""
+    """Return the schema of a section in which at most one of the keys is given."""
     return {"not": {"anyOf": [{"allOf": [given(one), given(other)]} for one, other in combinations(keys, 2)]}}
 
 
@@ -134,7 +134,7 @@ def _section_at(path: Sequence[str | int], section: type[Section]) -> type[Secti
 
 
 def _fields(section: type[Section]) -> dict[str, FieldInfo]:
-    """Return the fields of a section by the names under which they are written."""
+    """Return the fields of a section by their names in a profile."""
     return {field.alias or name: field for name, field in section.model_fields.items()}
 
 

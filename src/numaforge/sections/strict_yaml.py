@@ -1,4 +1,4 @@
-"""YAML as an admin means it: each key once, no tags, within limits, and every mistake with its line."""
+"""Strict YAML: each key once, no tags, within limits, and every mistake with its line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numaforge.given import DEEPEST, MOST_DIGITS
 MOST_MIB = 4
 """How large a YAML file may be, in MiB."""
 
-_MOST_NODES = 200_000  # once every alias is followed
+_MOST_NODES = 200_000  # with all aliases expanded
 _TEXT = "tag:yaml.org,2002:str"
 _INTEGER = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
@@ -26,7 +26,7 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _NotAcceptedError(Exception):
-    """What is wrong with a YAML text, and in which line, counted from 1."""
+    """A mistake in a YAML text, with its line, counted from 1."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class _NotAcceptedError(Exception):
 
 
 class _StrictLoader(_BASE):  # type: ignore[misc]
-    """A SafeLoader that refuses a key that is written twice, where YAML would drop the first.
+    """A SafeLoader that refuses a duplicate key, where YAML would drop the first.
 
     Dates and times are texts, as they are in JSON.
     """
@@ -140,12 +140,12 @@ def _line(node: yaml.Node) -> int | None:
 
 
 def _check_shape(text: str) -> None:
-    """Refuse what would take the constructor too long or too deep, event by event.
+    """Refuse, event by event, a document that is too large or too deep for the constructor.
 
     libyaml's composer calls itself for each level, and ends the interpreter where that is too many.
     """
-    sizes: dict[str | None, int] = {}  # of what an anchor names, every alias in it followed
-    opened: list[tuple[str | None, int]] = [(None, 0)]  # anchors around, with the nodes inside so far
+    sizes: dict[str | None, int] = {}  # by anchor, with all aliases expanded
+    opened: list[tuple[str | None, int]] = [(None, 0)]  # enclosing anchors, with their node counts so far
     for event in yaml.parse(text, Loader=_BASE):
         line = event.start_mark.line + 1 if event.start_mark else None
         if isinstance(event, yaml.DocumentStartEvent):

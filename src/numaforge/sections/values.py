@@ -1,4 +1,4 @@
-"""Kinds of values that several sections hold, and what the schema says of a value that is written as text."""
+"""Kinds of values that several sections share, and the schema of values written as text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def byte_count(value: object) -> int:
 def as_text(
     form: str, pattern: str = "", *, none_of: str = "", or_a: tuple[str, ...] = (), **more: Any
 ) -> WithJsonSchema:
-    """Return what the schema says of a value that is written as text of a certain form.
+    """Return the schema of a value written as text of a certain form.
 
     The text fits `pattern` and not `none_of`. `or_a` are JSON's other types that are accepted for it, `more`
     are further keywords of JSON Schema.
