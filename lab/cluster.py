@@ -1,4 +1,4 @@
-"""Bring the lab up, put it back as it was, take it down."""
+"""Bring the lab up, reset it, take it down."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 @dataclass(frozen=True)
 class Layout:
-    """What is decided once, when the lab is first brought up, and recorded in `state.json`."""
+    """The decisions of the lab's first start, recorded in `state.json`."""
 
     recipe: str
     """Hash of image, binaries, machine shapes and how they are started; another recipe makes a new lab."""
@@ -174,7 +174,7 @@ class Lab:
                 self._restore()
 
     def kubectl(self, *arguments: str, input_text: str | None = None) -> str:
-        """Return what kubectl prints; raise with its complaint when it fails."""
+        """Return kubectl's output; raise with its error when it fails."""
         done = subprocess.run(
             [str(self.control_plane.kubectl()), f"--kubeconfig={self.kubeconfig}", *arguments],
             input=input_text,
@@ -256,7 +256,7 @@ class Lab:
         if not self._has_saved(recipe):
             if boot or count != 1:
                 return False
-            # A kernel that has booted counts on the frequency that it found.
+            # A booted kernel relies on the frequency that it measured.
             key = cache.digest([recipe, self.state.name, f"{tsc.frequency_khz() or 0:.3g}"])
             stored = cache.obtain("lab", key, lambda folder: self._store(folder, image, recipe, count))
             if not self._has_saved(recipe):
@@ -395,7 +395,7 @@ class Lab:
         self._write_layout(Layout(**(asdict(self._layout()) | {"saved": True})))
 
     def _restored(self) -> bool:
-        """Bring the saved state to life; say False when that fails, and the lab has to boot."""
+        """Restore the saved state; return False when that fails and the lab must boot."""
         try:
             with step("restore the saved state"):
                 self._restore()
@@ -405,7 +405,7 @@ class Lab:
         return True
 
     def _restore(self) -> None:
-        """Start store and nodes from what was saved, and return when the nodes are heard from.
+        """Start store and nodes from the saved state, and return when the nodes send heartbeats.
 
         Each node gets a new QEMU: one that goes on would keep the connections of the time that is undone, and
         the guest, which chooses the same ports again, could not reach the API server for a while.
@@ -538,7 +538,7 @@ def build(*, baked: bool = False) -> Image:
 
 
 def _copy(saved: Path, place: Path) -> None:
-    """Copy what a saved state consists of, and last the file that says that it is there."""
+    """Copy the files of a saved state, and last the file that marks it complete."""
     passing = ("lock", "run", "log", "etcd", "*.sock", "console.log", _LAYOUT)
     shutil.copytree(saved, place, ignore=shutil.ignore_patterns(*passing), dirs_exist_ok=True)
     shutil.copy2(saved / _LAYOUT, place)

@@ -127,7 +127,7 @@ class ControlPlane:
             self._daemon(name).stop(grace_s=10 if name == "etcd" else 0)
 
     def stop_api_server(self) -> None:
-        """End the API server alone; everybody else has to live with it."""
+        """End the API server alone; the other programs keep running."""
         self._daemon("kube-apiserver").stop(grace_s=0)
 
     def save(self) -> None:

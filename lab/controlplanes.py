@@ -1,8 +1,8 @@
 """A control plane of three machines, without the machines: API servers, each with its own member of etcd.
 
 The API refuses loopback addresses as those of a Service's endpoints. So the API servers advertise addresses
-for documentation (RFC 5737), and whoever has the kubeconfig reaches them through a proxy, which dials the
-loopback address that belongs to each.
+for documentation (RFC 5737), and users of the kubeconfig reach them through a proxy, which dials the loopback
+address that belongs to each.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from lab.waiting import wait_until
 
 ROLE = "node-role.kubernetes.io/control-plane"
 ADDRESSES = {"cp-1": "192.0.2.11", "cp-2": "192.0.2.12", "cp-3": "192.0.2.13"}
-"""What each control-plane node has as its address."""
+"""The address of each control-plane node."""
 KEEPS = "cp-3"
 """Whose API server kwok and the tests ask directly."""
 START_SECONDS = 240.0
 
 
 class _Proxy(socketserver.ThreadingTCPServer):
-    """An HTTP CONNECT proxy to the loopback addresses that stand for others."""
+    """An HTTP CONNECT proxy from the advertised to the loopback addresses."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -292,7 +292,7 @@ class ControlPlanes(Api):
         except LabError as failure:
             if "has ended" in str(failure):
                 raise
-            return False  # the API is away for a moment
+            return False  # the API is briefly unavailable
 
     def _directly(self, name: str) -> _Members:
         return _Members(self._loopback[name], self._port, self._certificates)

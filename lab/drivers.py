@@ -35,7 +35,7 @@ _RULES = (
     ("resource.k8s.io", ("resourceclaims", "deviceclasses"), ("get",)),
     ("resource.k8s.io", ("resourceclaims/status",), ("patch", "update")),
 )
-"""What the charts of both drivers let them do."""
+"""The permissions in the charts of both drivers."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Driver:
     node_option: str
     selector: str
     of_class: Mapping[str, Any] = field(default_factory=dict)
-    """What its class says beside the selector."""
+    """The fields of its class besides the selector."""
 
     @property
     def unit(self) -> str:
@@ -137,7 +137,7 @@ def _install(lab: Lab, node: Node, driver: Driver) -> None:
 
 
 def _objects(driver: Driver) -> dict[str, Any]:
-    """Return what a chart installs beside the DaemonSet."""
+    """Return the objects that a chart installs besides the DaemonSet."""
     rbac, named = "rbac.authorization.k8s.io", {"name": driver.account}
     role = {"apiGroup": rbac, "kind": "ClusterRole", **named}
     rules = [

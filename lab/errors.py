@@ -1,4 +1,4 @@
-"""What the lab refuses."""
+"""The lab's errors."""
 
 from __future__ import annotations
 

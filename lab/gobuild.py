@@ -86,7 +86,7 @@ PROMTOOL = Component(
 
 COMPONENTS = (CONTAINERD, KUBERNETES, ETCD, DEVICE_PLUGIN, RDMA_PLUGIN)
 FOR_TESTS = (KWOK, PROMTOOL)
-"""What no lab needs, and tests do."""
+"""Components that only tests need."""
 
 
 @functools.cache

@@ -106,7 +106,7 @@ _BAKE = (
 
 @dataclass(frozen=True)
 class Image:
-    """What QEMU boots."""
+    """The files that QEMU boots."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""Signals that ask the lab to end, heeded also where Python has lost what the handler raised.
+"""Signals that end the lab, even where Python has lost the handler's exception.
 
 Python drops an exception that is raised in a finalizer, such as that of an answer over HTTP, without a word.
 What takes long therefore asks again.

@@ -42,7 +42,7 @@ class Judge:
         self.left_behind: dict[str, dict[str, str]] = {}
 
     def version(self) -> str:
-        """Return what the kubelet says that it is."""
+        """Return the kubelet's version."""
         return subprocess.run(
             [str(self.kubelet), "--version"], capture_output=True, text=True, check=True
         ).stdout.strip()
@@ -101,7 +101,7 @@ class Judge:
 
 
 def last_words(output: str) -> str:
-    """Return the error with which a kubelet ended, out of everything it wrote."""
+    """Return the error with which a kubelet ended, from all its output."""
     lines = output.splitlines()
     errors: list[tuple[str, str]] = []
     for number, line in enumerate(lines):
@@ -143,7 +143,7 @@ def _text_error(lines: list[str], number: int) -> tuple[str, str | None]:
 
 
 def _listen(output: int) -> tuple[str, bool]:
-    """Return what the kubelet wrote, and whether it has started and lives on."""
+    """Return the kubelet's output, and whether it has started and still runs."""
     said = b""
     started = False
     deadline = time.monotonic() + PATIENCE_S

@@ -49,7 +49,7 @@ class Trial:
     before: str | None = None
     """A configuration that the kubelet ran with before: what it left in the state files is found."""
     state: Mapping[str, str] = field(default_factory=dict)
-    """State files by name, beside or instead of what was left."""
+    """State files by name, which add to or replace those left by `before`."""
     edits: tuple[tuple[str, str, str], ...] = ()
     """Changes to state files: name, text, text in its place."""
 
@@ -60,7 +60,7 @@ class Verdict:
 
     starts: bool
     error: str
-    """What the kubelet died with; empty where it started."""
+    """The error that ended the kubelet; empty where it started."""
     state: Mapping[str, str]
     """The state files that it found."""
     took_s: float

@@ -23,12 +23,12 @@ from lab.waiting import wait_until
 
 ZONE = "topology.kubernetes.io/zone"
 MANAGED = "kwok.x-k8s.io/node"
-"""The label of the nodes that kwok plays; a node that loses it is not heard from any more."""
+"""The label of the nodes that kwok simulates; a node that loses it sends no more heartbeats."""
 ALLOCATABLE = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
 NODE_INFO = {"machineID": "kwok-machine", "bootID": "kwok-boot", "systemUUID": "KWOK-UUID"}
-"""What every node says of the machine that it has not."""
+"""The fictitious machine that every node reports."""
 EVERY_SECONDS = 0.2
-"""How often is asked for what is waited for: pods need a second each, and every question CPU time."""
+"""The polling interval: pods need a second each, and every poll costs CPU time."""
 LEASE_SECONDS = 40
 """kwok renews a Lease four times in this time."""
 
@@ -146,7 +146,7 @@ class KwokNodes(Api):
         self.wait_until(self._settled, "has Deployments that are not complete", patience_s)
 
     def wait_until(self, holds: Callable[[], bool], otherwise: str, patience_s: float = 240) -> None:
-        """Return when something holds; raise LabError when it does not in time."""
+        """Return when a condition holds; raise LabError when it does not in time."""
 
         def holds_while_kwok_lives() -> bool:
             self._kwok.require_alive()

@@ -45,7 +45,7 @@ STAGING = (
 )
 
 History = dict[int, str]
-"""What a minor has: a gate's state, a flag's type, a field's type."""
+"""An entry of a minor: a gate's state, a flag's type, a field's type."""
 
 _TOKEN = re.compile(r'("(?:\\.|[^"\\\n])*"|`[^`]*`)|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _NAME = re.compile(r'\b(\w+)\s+(?:(?:\w+\.)?Feature|string)?\s*=\s*(?:\w+\.Feature\()?"([^"]+)"')
@@ -306,7 +306,7 @@ def _plain(go_type: str) -> str:
 
 
 def history(releases: list[Release], read: Callable[[Release], Mapping[str, str]]) -> dict[str, str]:
-    """Return by name what changed and when: `28 beta on, 33 ga on locked, 36 gone`."""
+    """Return the changes of each name by minor: `28 beta on, 33 ga on locked, 36 gone`."""
     by_minor = {release.minor: read(release) for release in releases}
     names = sorted({name for states in by_minor.values() for name in states})
     return {

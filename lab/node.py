@@ -160,7 +160,7 @@ class Node:
             monitor.execute("stop")
 
     def resume(self) -> None:
-        """Let the virtual CPUs run."""
+        """Resume the virtual CPUs."""
         with self.monitor() as monitor:
             monitor.execute("cont")
 
@@ -209,7 +209,7 @@ class Node:
 
 @cache
 def emulator() -> str:
-    """Return which QEMU this is, in its own words."""
+    """Return QEMU's version string."""
     asked = [command("qemu-system-x86_64"), "--version"]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.partition("\n")[0]
 
@@ -217,7 +217,7 @@ def emulator() -> str:
 def _machine_arguments(machine: Machine) -> str:
     khz = tsc.frequency_khz()
     arguments = ["tsc=nowatchdog", *([] if khz is None else [f"tsc_early_khz={khz}"])]
-    if machine.gpu_nodes:  # NVIDIA's driver is who onlines memory of GPUs
+    if machine.gpu_nodes:  # NVIDIA's driver brings GPU memory online
         arguments.append("memhp_default_state=offline")
     return " ".join(arguments)
 

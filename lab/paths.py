@@ -1,4 +1,4 @@
-"""Where the lab keeps things: what can be rebuilt in the cache, what is running in the state directory."""
+"""The lab's folders: rebuildable files are in the cache, running labs in the state directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports of this machine's loopback interface that are ours for as long as we need them.
+"""Ports of this machine's loopback interface, reserved for as long as they are needed.
 
 They lie below the range that the kernel hands out to clients, and are reserved in blocks: a process that has
 bound the abstract unix socket of a block has its ports, and the loopback network that goes with them. The

@@ -31,7 +31,7 @@ class _Recorded:
     """The kernel's identifier of the boot."""
 
     def lives(self) -> bool:
-        """Say whether the process has not ended; collect it when it was started by this very program."""
+        """Say whether the process is alive; reap it where this program started it."""
         if self.start_time is None or self.boot != _boot_id() or self.start_time != _start_time(self.pid):
             return False
         if not _is_zombie(self.pid):
@@ -91,7 +91,7 @@ class Daemon:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        # A process that is just becoming another program has no environment for a moment.
+        # During exec a process briefly has no environment.
         while not _is_marked(process.pid, self.state) and not _is_zombie(process.pid):
             time.sleep(0.002)
         recorded = _Recorded(process.pid, _start_time(process.pid), _boot_id())
@@ -105,7 +105,7 @@ class Daemon:
         if found is None or not found.lives():
             return None
         line = _command_line(found.pid)
-        # A process that is just becoming another program has no command line for a moment.
+        # During exec a process briefly has no command line.
         return found.pid if not line or str(self.state) in line else None
 
     def stop(self, grace_s: float = 10) -> None:

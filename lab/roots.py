@@ -42,7 +42,7 @@ KEYS_FROM = "trixie"
 KERNEL_FROM = "trixie"
 """The oldest release here whose kernel knows `pci=config_acs=`: 6.12, where Debian 12 has 6.1."""
 _NOT_THERE = ("does not have a Release file", "Failed to fetch", "Could not resolve", "Unable to connect")
-"""What apt says where a mirror is not reached, or has no such suite."""
+"""apt's errors where a mirror is unreachable, or has no such suite."""
 
 
 class UnavailableError(LabError):

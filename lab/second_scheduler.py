@@ -22,7 +22,7 @@ from lab.process import Daemon
 CLONES = "NUMAFORGE_SCHEDULER_PLUGINS"
 """Names a clone of scheduler-plugins, and after colons those of modules that a module proxy does not have."""
 NAME = "scheduler-plugins-scheduler"
-"""What pods ask for, as the project's chart has it."""
+"""The schedulerName of pods, as in the project's chart."""
 PLUGINS = ("Coscheduling", "NodeResourceTopologyMatch")
 DEFINITIONS = ("manifests/coscheduling/crd.yaml", "manifests/noderesourcetopology/crd.yaml")
 _PROGRAM, _PACKAGE = "second-scheduler", "./cmd/scheduler"

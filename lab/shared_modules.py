@@ -1,4 +1,4 @@
-"""Have what the lab is built from share the modules that Kubernetes is built with: each is compiled once.
+"""Make the lab's components share the modules of Kubernetes, so that each is compiled once.
 
 Programs of other projects ask for other releases of the same modules, which are then compiled again: the
 client of Kubernetes, gRPC, OpenTelemetry. `python -m lab.shared_modules` writes `replace` lines into their
@@ -25,7 +25,7 @@ SHARING = (gobuild.CONTAINERD, gobuild.ETCD, gobuild.KWOK)
 
 
 def main() -> None:
-    """Write the module files anew."""
+    """Rewrite the module files."""
     kubernetes = dict(_built_from(gobuild.KUBERNETES.folder))
     for component in SHARING:
         align(component, kubernetes)

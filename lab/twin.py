@@ -21,7 +21,7 @@ class Twin(Node):
     original: Node
 
     def qemu_arguments(self) -> list[str]:
-        """Return QEMU's command line with a network that only leads in.
+        """Return QEMU's command line with an inbound-only network.
 
         The twin's kubelet would otherwise speak to the API server for the original.
         """

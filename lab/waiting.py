@@ -1,4 +1,4 @@
-"""Wait for what announces itself to nobody."""
+"""Wait for events that nothing announces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 def wait_until(
     holds: Callable[[], T], otherwise: str, patience_s: float = 240, *, every_s: float = 0.1, where: str = ""
 ) -> T:
-    """Return what `holds` finds, once that is something; raise LabError when it is not in time.
+    """Return the first true result of `holds`; raise LabError where there is none in time.
 
     >>> wait_until(lambda: "found", "finds nothing")
     'found'

@@ -1,4 +1,4 @@
-"""What another machine sends, up to a limit: one that sends without end costs neither memory nor time.
+"""Limits for what another machine sends: endless output costs neither memory nor time.
 
 Every place that reads from a host or from an API server counts with an `Allowance`, and raises its error.
 """
@@ -20,7 +20,7 @@ from numaforge.errors import HostError
 from numaforge.given import MOST_MIB
 
 BYTES_PER_LINE = 128
-"""What each line counts beside its text: as much as Python needs to keep one."""
+"""The bytes that each line counts besides its text: Python's overhead for one."""
 
 SILENCE_SECONDS = 60
 """For how long a program that is to be replied to may say nothing: it may wait for the end of its input."""
@@ -30,7 +30,7 @@ Reply = Callable[[bytearray], bytes | None]
 
 
 class TooMuchOutputError(HostError):
-    """A host or a server sends more than is read."""
+    """A host or a server sends more than the limit."""
 
 
 @dataclass
@@ -135,7 +135,7 @@ def run_script(script: str, *arguments: str, timeout: float) -> subprocess.Compl
 
 
 def _give(process: subprocess.Popen[bytes], data: bytes) -> None:
-    """Write a program's whole input; one that has ended reads none."""
+    """Write a program's whole input, unless the program has ended."""
     if process.stdin:
         with suppress(BrokenPipeError), process.stdin:
             process.stdin.write(data)

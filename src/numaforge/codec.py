@@ -45,7 +45,7 @@ class DocumentKind(Generic[Held]):
     gone: tuple[str, ...] = ()
 
     def prepare(self) -> None:
-        """Make what reads and writes these documents now, where a later one would wait for it."""
+        """Build the reader and writer of these documents now, before the first document needs them."""
         _ = self._adapter
 
     def encode(self, value: Held) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class DocumentKind(Generic[Held]):
         return {"schema": self.number, **self.written, **body}
 
     def decode(self, document: object) -> Held:
-        """Return what a document holds.
+        """Return the content of a document.
 
         Raises `error`, with the place of the first mistake, for another schema and for a field that is
         missing, unknown or of the wrong kind. A `$schema`, which is for editors, is accepted.
@@ -134,7 +134,7 @@ class After:
 
 
 class InPlace:
-    """For a dataclass whose document has fields of the subclass among those that it inherits."""
+    """A dataclass whose document has fields of the subclass among the inherited ones."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -152,7 +152,7 @@ class InPlace:
 
 
 class _Cpulist:
-    """A set of CPUs, which is a cpulist in a document."""
+    """A set of CPUs, written as a cpulist."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core.core_schema import (
@@ -172,7 +172,7 @@ class _Cpulist:
 
 
 class _GroupedByCpu:
-    """A mapping by CPU, in which a document puts CPUs of the same value together: {"0-7": "performance"}."""
+    """A mapping by CPU, written with CPUs of equal value grouped: {"0-7": "performance"}."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core.core_schema import (
@@ -188,7 +188,7 @@ class _GroupedByCpu:
 
 
 class _SortedByName:
-    """A mapping by name that a document has in the order of the names, at every depth."""
+    """A mapping by name, written in the order of the names at every depth."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core.core_schema import wrap_serializer_function_ser_schema

@@ -1,4 +1,4 @@
-"""The one exception family: everything that numaforge refuses, said once and clearly."""
+"""The exception family of numaforge: everything that it refuses."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class FileContent:
-    """A file as it is to be: text, mode in octal digits, owner and group by name."""
+    """The target state of a file: text, mode in octal digits, owner and group by name."""
 
     path: str
     text: str
@@ -46,7 +46,7 @@ def everywhere(*paths: str) -> Callable[[object, object], tuple[str, ...]]:
 
 
 def boot_link(unit_path: str) -> str:
-    """Return the link by which systemd starts one of our units, a service or a timer, at boot."""
+    """Return the link that makes systemd start one of our units, a service or a timer, at boot."""
     unit = PurePosixPath(unit_path)
     target = "timers" if unit.suffix == ".timer" else "multi-user"
     return f"/etc/systemd/system/{target}.target.wants/{unit.name}"

@@ -1,4 +1,4 @@
-"""What a script on a host answers: parts by name, and an end that says that nothing is missing.
+"""The answer of a script on a host: named parts, and a last line that shows that it is complete.
 
     NUMAFORGE answers TOKEN        the script begins; what was printed before is a banner of the login
     LINES                          lines of no part
@@ -27,7 +27,7 @@ _OURS = "numaforge "
 
 
 def asking(script_text: str) -> str:
-    """Return a script whose answer `Answer.of` reads, and which ends as this one does.
+    """Return a script whose answer `Answer.of` reads, with the exit status of this one.
 
     The shell reads to the closing bracket before it runs anything: half a script does nothing.
     """
@@ -40,7 +40,7 @@ def asking(script_text: str) -> str:
 
 
 def may_have_ended(said: bytes | bytearray) -> bool:
-    """Say whether an output ends as answers do, without reading all of it: that is up to `Answer.of`."""
+    """Say whether an output ends like an answer, without reading all of it as `Answer.of` does."""
     return b" ended " in said[-64:]
 
 
@@ -65,7 +65,7 @@ class Answer:
             if kind not in ("answers", "part", "ended", "packed"):
                 here.append(line)
                 continue
-            if here and not here[-1]:  # it ended a line that had no newline
+            if here and not here[-1]:  # it ends a line without a newline
                 del here[-1]
             status = rest if kind == "ended" else ""
             if kind == "packed":
@@ -97,7 +97,7 @@ class Answer:
 
 
 Output = Answer | str | Iterable[str]
-"""An answer, or what a host printed: one text, or lines without their newlines."""
+"""An answer, or other output of a host: one text, or lines without their newlines."""
 
 
 def _cut_off() -> HostUnreachableError:
@@ -105,7 +105,7 @@ def _cut_off() -> HostUnreachableError:
 
 
 def _unpacked(text: str) -> list[str]:
-    """Return the lines that a host packed; of a text that is cut off, those that can be read."""
+    """Return the lines that a host packed; of a truncated text, the readable ones."""
     try:
         raw = unpacked(base64.b64decode(text[: len(text) // 4 * 4]))
     except (ValueError, zlib.error) as error:

@@ -1,4 +1,4 @@
-"""What people and programs hand in: files read once and within a limit, and JSON read strictly."""
+"""Input from users and programs: files read once and within a limit, and JSON read strictly."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import Any
 from numaforge.errors import NumaforgeError
 
 MOST_MIB = 64
-"""How large a file may be. The largest snapshot in tests/machines has 1.3 MB."""
+"""The size limit of a file. The largest snapshot in tests/machines has 1.3 MB."""
 
 DEEPEST = 100
-"""How deeply documents may be nested; topologies and plans have fewer than ten levels."""
+"""The nesting limit of documents; topologies and plans have fewer than ten levels."""
 
 MOST_DIGITS = 20
-"""How many digits a whole number may have: those of the largest uint64."""
+"""The most digits of a whole number: those of the largest uint64."""
 
 BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
-"""What some editors write before a text."""
+"""Some editors write it before a text."""
 
 _COMPRESSED = {
     b"\xfd7zXZ\0": "xz -dk",
@@ -35,7 +35,7 @@ _COMPRESSED = {
     b"BZh": "bzip2 -dk",
     b"\x28\xb5\x2f\xfd": "zstd -d",
 }
-"""How files begin that a program has compressed, and how they are unpacked."""
+"""The first bytes of compressed files, and the command that unpacks them."""
 
 _CHUNK = 2**20
 _STANDARD_INPUT = "-"
@@ -48,7 +48,7 @@ class NotJsonError(ValueError):
 def read_text(
     path: str | Path, *, most_mib: int = MOST_MIB, error: type[NumaforgeError] = NumaforgeError
 ) -> str:
-    """Return the text of a file, of what a pipe brings, or for `-` of standard input.
+    """Return the text of a file or a pipe, or for `-` of standard input.
 
     Raises `error`, with the path, for what cannot be read, is larger than `most_mib` or is not UTF-8,
     and for a named pipe that no program writes into.
@@ -118,7 +118,7 @@ def parse_json(text: str) -> Any:
 
 
 def is_deeper_than(levels: int, document: object) -> bool:
-    """Say whether lists and mappings are nested more than so deeply."""
+    """Say whether lists and mappings are nested more deeply than `levels`."""
     inside: list[object] = [document]
     for _ in range(levels + 1):
         inside = [each for one in inside for each in _members(one) if isinstance(each, (dict, list))]
@@ -158,7 +158,7 @@ def _open(path: str | Path) -> int:
 
 
 def _all_of(descriptor: int, most: int) -> bytes | None:
-    """Return what a descriptor brings until its end, None where that is more than `most` bytes."""
+    """Return all bytes of a descriptor, None where there are more than `most`."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -175,7 +175,7 @@ def _all_of(descriptor: int, most: int) -> bytes | None:
 
 
 def _next_of(descriptor: int, signals: list[int]) -> bytes:
-    """Return what a descriptor brings next, nothing at its end; read only where that does not wait."""
+    """Return a descriptor's next bytes, none at its end; it is read only where that does not block."""
     # A pipe that no program has ever written into is at its end to a read, and never ready to select().
     ready = [] if os.get_blocking(descriptor) else [descriptor]
     while True:

@@ -11,11 +11,11 @@ find_as_text() { # to GNU grep a text with a NUL is binary, as some kernels end 
 tell_lines() ( # FILES, one a line: prints FILE:LINE for each line
     set -f
     IFS=$newline
-    if [ "${#1}" -lt 100000 ]; then # so much, and more, the kernel takes as arguments from everyone
+    if [ "${#1}" -lt 100000 ]; then # every kernel accepts this many bytes of arguments
         grep $as_text -s '' /dev/null $1
     else
         printf '%s\n' "$1" | xargs grep $as_text -s '' /dev/null
-    fi || : # a file that is not there is no failure
+    fi || : # a missing file is no failure
 )
 tell_values() ( # PATH-OR-PATTERN...
     set +f

@@ -1,4 +1,4 @@
-"""Kubernetes objects that numaforge writes: what they have in common, and their YAML for people."""
+"""Kubernetes objects that numaforge writes: their shared parts, and readable YAML."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import yaml
 Manifest = dict[str, Any]
 
 WIDTH = 120
-"""Where a line of a manifest ends."""
+"""The longest line of a manifest."""
 
 
 def metadata(name: str, namespace: str) -> Manifest:
-    """Return the metadata of an object that says who made it."""
+    """Return the metadata of an object, with numaforge as its maker."""
     return {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/managed-by": "numaforge"}}
 
 
@@ -42,10 +42,10 @@ def as_yaml(*documents: object) -> str:
 
 
 class _BlockTexts(yaml.SafeDumper):
-    """Writes YAML for people: texts of several lines as blocks, and what is said twice is written twice."""
+    """Writes readable YAML: texts of several lines as blocks, and no aliases."""
 
     def ignore_aliases(self, _data: object) -> bool:
-        """Say that nothing is written as a reference."""
+        """Return True: nothing is written as an alias."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""Classes that are made with less compiling, for a process that is to begin at once.
+"""Classes with less compilation, for a fast start of the process.
 
 Python 3.11 and 3.12 compile six methods of each dataclass one by one: 300 classes are a fifth of a second of
 CPU. Most methods of most classes are never called by a command, and most classes that a command makes objects
@@ -58,7 +58,7 @@ def _read_later(text: str, *_: Any) -> str:
 
 
 def _read_now(text: str | CodeType, *names: Any) -> Any:
-    """Return what an annotation says; raises SyntaxError, as typing does, for one that is no expression."""
+    """Return an annotation's value; raises SyntaxError, as typing does, for one that is no expression."""
     try:
         code = _compiled(text) if isinstance(text, str) else text  # the others are older than we are
     except SyntaxError:

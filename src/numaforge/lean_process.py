@@ -22,7 +22,7 @@ _OF_A_HOST = 20_000
 
 
 def begin() -> None:
-    """Have the garbage collector look seldom, and not when the process ends."""
+    """Make the garbage collector run rarely, and not when the process ends."""
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
 

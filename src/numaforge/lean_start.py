@@ -1,4 +1,4 @@
-"""What pyinfra imports, for a process that is to begin at once: without what no run of ours needs.
+"""Import pyinfra quickly, without the modules that our runs do not need.
 
 gevent reads what every installed package offers 25 times, typeguard and pyinfra four times more; paramiko
 imports invoke, with a parser of YAML, for a line `Match exec` of an ssh_config; typeguard imports
@@ -33,7 +33,7 @@ _LATER = (
 def begin() -> None:
     """Patch this process for gevent as pyinfra does, and import paramiko and pyinfra."""
     if "paramiko" in sys.modules:
-        import_module("gevent.monkey").patch_all()  # what is patched already stays as it is
+        import_module("gevent.monkey").patch_all()  # patched modules stay as they are
         return
     proceed()
     with _offers_read_once():
@@ -78,7 +78,7 @@ def _offers_read_once() -> Iterator[None]:
 
 
 class _Invoke(ModuleType):
-    """Stands for invoke until something of it is used."""
+    """A placeholder for invoke until it is used."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -87,7 +87,7 @@ class _Invoke(ModuleType):
 
 
 class _Later(ModuleType):
-    """Stands for a module until one of its classes is called."""
+    """A placeholder for a module until one of its classes is called."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -97,7 +97,7 @@ class _Later(ModuleType):
 
 @dataclass(frozen=True)
 class _Named:
-    """Stands for a class until it is called, or is given to one that is."""
+    """A placeholder for a class until it is called, or passed to one that is."""
 
     module: str
     name: str
@@ -114,10 +114,10 @@ def _real(value: Any) -> Any:
 
 
 class _Mocks(ModuleType):
-    """Stands for unittest.mock while typeguard is imported."""
+    """A placeholder for unittest.mock while typeguard is imported."""
 
     class Mock:
-        """What nothing is an instance of: no mock is made here."""
+        """A class without instances: no mock is made here."""
 
     @staticmethod
     def patch(*args: Any, **kwargs: Any) -> Any:

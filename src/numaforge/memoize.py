@@ -1,4 +1,4 @@
-"""Pure functions that remember what they returned."""
+"""Memoized pure functions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _KEPT = 256  # answers of each function; a fleet has fewer kinds than that, or g
 
 
 def once_per(content: Callable[P, bytes]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a pure function remember what it returned for arguments of the same content.
+    """Memoize a pure function by the content of its arguments.
 
-    They are compared by its digest. What the function returns is shared: nothing may change it. An error is
-    raised anew each time.
+    Digests of the content are compared. Results are shared and must not be changed. Errors are not
+    remembered.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -45,12 +45,12 @@ def once_per(content: Callable[P, bytes]) -> Callable[[Callable[P, R]], Callable
 
 
 def plain(value: object) -> bytes:
-    """Return plain data as bytes, which are the same for equal data that were made in the same way."""
+    """Return plain data as bytes, which are the same for equal data built in the same way."""
     return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
 
 def once_per_value(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a pure function of plain data remember what it returned for equal arguments: see `once_per`."""
+    """Memoize a pure function of plain data by its arguments' values: see `once_per`."""
 
     def content(*args: P.args, **kwargs: P.kwargs) -> bytes:
         return plain((args, sorted(kwargs.items())))
@@ -59,10 +59,10 @@ def once_per_value(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def once_per_object(function: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Make a pure function remember what it returned for its first argument itself, as long as that lives.
+    """Memoize a pure function by the identity of its first argument, as long as that lives.
 
-    The other arguments are compared by value. What it returns is shared: nothing may change it. It must not
-    hold the argument, which would live for ever then.
+    The other arguments are compared by value. Results are shared and must not be changed, nor refer to the
+    first argument, which would then live for ever.
     """
     answers: dict[int, dict[Hashable, R]] = {}
 

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in a sentence: one wording for everything that an admin or a program writes."""
+"""pydantic's errors as sentences: one wording for all input of admins and programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS = {
 
 
 def path_of(detail: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """Return where a mistake is: names of keys and indices of lists, from the outside in."""
+    """Return the path to a mistake: names of keys and indices of lists, from the outside in."""
     return tuple(part for part in detail["loc"] if part != "[key]")
 
 

@@ -1,6 +1,7 @@
-"""What Prometheus, Grafana and the exporters of GPUs are given, so that a planned node is watched.
+"""The files with which Prometheus, Grafana and GPU exporters monitor planned nodes.
 
-The files lie in `templates/monitoring`. A word such as `@runbooks@` stands in them for what is decided here.
+The files lie in `templates/monitoring`. A word such as `@runbooks@` in them is a placeholder that this module
+fills.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ RULES = "rules.yaml"
 PROMETHEUS_RULE = "prometheusrule.yaml"
 COUNTERS = "nvidia/counters.csv"
 RUNBOOKS = "alerts.md"
-"""The page that says what to do about each alert, where no address of it is given."""
+"""The default page with the remedy for each alert."""
 
 _WORD = re.compile(r"@[a-z-]+@")
 _OBJECT = """\

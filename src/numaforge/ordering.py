@@ -1,4 +1,4 @@
-"""Names in the order that people expect, and things together that have something in common."""
+"""Natural order of names, and grouping."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def first_of(names: Iterable[str], most: int = 3, joint: str = ", ") -> str:
 
 
 def unlike(name: str, taken: Collection[str]) -> str:
-    """Return a name that is none of those that are taken: `a`, else `a (2)`, `a (3)` and so on."""
+    """Return a name that is not taken: `a`, else `a (2)`, `a (3)` and so on."""
     names = chain([name], (f"{name} ({number})" for number in count(2)))
     return next(each for each in names if each not in taken)
 
 
 def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Return the values of each key, keys and values in the order in which they come."""
+    """Return the values of each key, both in order of appearance."""
     groups: dict[Key, list[Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

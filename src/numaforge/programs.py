@@ -1,4 +1,4 @@
-"""The programs that every host has to have, by the package that brings them; each role asks for its own."""
+"""The programs that every host needs, by package; each role adds its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _COREUTILS = (
     "sha256sum sleep sort stat sync tail tee timeout touch tr uname uniq wc"
 )
 SYSTEMD = ("systemctl", "systemd-run")
-"""Those that are used where systemd runs."""
+"""Programs that are used where systemd runs."""
 CAPTURED_WITH = ("cat", "find", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
-"""Those without which a capture would be wrong, not merely short: a host that lacks one has none."""
+"""Programs without which a capture would be wrong, not merely incomplete: without one there is none."""
 CHANGED_WITH: Mapping[str, tuple[str, ...]] = {
     "coreutils": tuple(_COREUTILS.split()),
     "awk": ("awk",),

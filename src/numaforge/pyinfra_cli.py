@@ -66,7 +66,7 @@ from numaforge.snapshot import script
 from numaforge.verification.login import CONNECTION_DATA
 
 _A_DEPLOY = "'State' object has no attribute"
-"""What Python says where a deploy's file is run as an inventory."""
+"""Python's error where a deploy's file is run as an inventory."""
 
 
 class _Unreachable(BaseStateCallback):
@@ -155,7 +155,7 @@ def _and_who_is_refused(show: Callable[[State], None]) -> Callable[[State], None
 
 
 def _say_notices(state: State) -> None:
-    """Say what is odd in the inventory, where who started the run does not."""
+    """Print the inventory's notices, unless the program that started the run prints them."""
     if not events.heard():
         for each in (*group_data_notices, *notices(hosts_of(state))):
             remark(each)
@@ -208,7 +208,7 @@ def _shard() -> Shard | None:
 
 @contextmanager
 def _without_traceback() -> Iterator[None]:
-    """Have pyinfra print an error of ours as its own, and exit with our code."""
+    """Make pyinfra print our errors like its own, and exit with our code."""
     try:
         yield
     except NumaforgeError as error:
@@ -231,7 +231,7 @@ def _connection(host: Host) -> dict[str, object]:
 
 
 def prepare() -> None:
-    """Do what is the same in every run, for those that are forked: half of what a run of one host takes."""
+    """Do the work that all forked runs share: half the time of a run of one host."""
     for role in iter_modules(roles.__path__):
         import_module(f"{roles.__name__}.{role.name}")
     import_module(f"{roles.__name__}.maintenance.rollout")

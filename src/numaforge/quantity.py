@@ -1,7 +1,7 @@
 """Kubernetes quantities (`2Gi`, `500m`, `1e3`), exact, read and printed as Kubernetes does.
 
-`Quantity` has Kubernetes' own errors and notations; `parse_quantity` is the same for people: a number, and an
-error that says what would be accepted. Source: k8s.io/apimachinery pkg/api/resource/quantity.go.
+`Quantity` has Kubernetes' own errors and notations; `parse_quantity` is for users: it returns a number, and
+its error says what would be accepted. Source: k8s.io/apimachinery pkg/api/resource/quantity.go.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNPRINTED = 10**4000
 # As many digits fit an int64 in any case.
 _SAFE_DIGITS = 18
 
-# What no quantity of a machine is, and what takes a computer as long as its exponent is large.
+# No quantity of a machine is larger, and the cost of computing grows with the exponent.
 _ABSURD = re.compile(r"^.{64}|[eE][+-]?[0-9]{4}", re.DOTALL)
 
 
@@ -61,7 +61,7 @@ class Quantity:
     big: bool = False
 
     @classmethod
-    @lru_cache(maxsize=4096)  # a fleet's machines say the same ones
+    @lru_cache(maxsize=4096)  # the machines of a fleet repeat the same texts
     def parse(cls, text: str) -> Quantity:
         """Read a quantity: rounded up to 1n, in binary notation at most 2^63-1.
 
@@ -129,7 +129,7 @@ class Quantity:
     def structure(self) -> str:
         """Return what Go's %v prints for a Quantity that is not behind a pointer."""
         if self.big:
-            # There stands a pointer, another one each time.
+            # Go prints a pointer there, which differs each time.
             return f"{{{{0 0}} {{0x...}}  {self.notation}}}"
         value = self.amount / Fraction(10) ** self.scale
         return f"{{{{{int(value)} {self.scale}}} {{<nil>}}  {self.notation}}}"
@@ -224,22 +224,22 @@ def _interpreted(suffix: str) -> tuple[str, int]:
 
 
 def _of_digits(digits: str) -> int:
-    """Read decimal digits, also more than Python reads at once."""
+    """Read decimal digits, beyond Python's limit for one conversion."""
     return int(Decimal(digits))
 
 
 def _digits_of(number: int) -> str:
-    """Return decimal digits, also more than Python prints at once."""
+    """Return decimal digits, beyond Python's limit for one conversion."""
     return str(number) if abs(number) < _UNPRINTED else f"{Decimal(number):f}"
 
 
 def _lower_bits(number: int) -> int:
-    """Return what is left of a number in an int64."""
+    """Return a number wrapped to an int64."""
     return (number + 2**63) % 2**64 - 2**63
 
 
 def _is_small(notation: str, exponent: int, whole: str, decimals: str) -> bool:
-    """Return whether Kubernetes tries an int64: the digits leave no doubt that it suffices."""
+    """Return whether Kubernetes tries an int64: by its digits the number surely fits."""
     if notation != "BinarySI":
         return len(whole) + len(decimals) <= _SAFE_DIGITS
     return not decimals and 15 - len(whole) - exponent * 3 // 10 - 1 >= 0

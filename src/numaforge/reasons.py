@@ -1,4 +1,4 @@
-"""What is decided, with its reason: decisions, notices, and values that carry both."""
+"""Decisions with their reasons, notices, and values that carry both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Decided = TypeVar("Decided")
 
 @dataclass(frozen=True)
 class Decision:
-    """One thing that was decided: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
+    """One decision: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
 
     subject: str
     value: str

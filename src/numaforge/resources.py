@@ -1,4 +1,4 @@
-"""Where in the package the templates, the ready profiles, the ready machines and the deploys lie."""
+"""The package's folders of templates, ready profiles, ready machines and deploys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def template_dir() -> Path:
 
 
 def own_template_dir() -> Path | None:
-    """Return the folder whose templates go before ours, as NUMAFORGE_TEMPLATES names it."""
+    """Return the folder whose templates override ours, as NUMAFORGE_TEMPLATES names it."""
     named = os.environ.get("NUMAFORGE_TEMPLATES")
     return Path(named).resolve() if named else None
 
@@ -33,5 +33,5 @@ def machine_dir() -> Path:
 
 
 def deploy_dir() -> Path:
-    """Return the folder that holds the deploys, one file per thing that an admin runs."""
+    """Return the folder that holds the deploys, one file each."""
     return _PACKAGE / "deploys"

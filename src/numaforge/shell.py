@@ -1,4 +1,4 @@
-"""Scripts for hosts: `.sh` files of this package, put together, with values as variables and arguments."""
+"""Scripts for hosts: `.sh` files of this package, concatenated, with values as variables and arguments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def on_stdin(script: str) -> str:
 
 
 def line(text: str) -> str:
-    """Return a text that has to be one line of a data file.
+    """Return a text that must be one line of a data file.
 
     Raises HostError for one that is not: a path or a value that was read from a host may hold anything.
     """

@@ -87,7 +87,7 @@ class SiteRun:
         (print_results if self._state.is_executing else print_meta)(self._state)
 
     def change(self) -> None:
-        """Carry out what was prepared."""
+        """Execute the prepared operations."""
         self._state.set_stage(StateStage.Execute)
         with _what_is_left():
             run_ops(self._state)
@@ -172,7 +172,7 @@ def _what_is_left() -> Iterator[None]:
 
 @contextmanager
 def _in_our_words(run: Run) -> Iterator[None]:
-    """Make errors of ours of what pyinfra says of an inventory and of a deploy."""
+    """Turn pyinfra's errors about an inventory or a deploy into ours."""
     try:
         yield
     except UnexpectedExternalError as error:
@@ -187,7 +187,7 @@ def _in_our_words(run: Run) -> Iterator[None]:
 
 
 def _log(run: Run, state: State) -> None:
-    """Print of pyinfra's log what says something of a host's change, and with -v all of it."""
+    """Print the lines of pyinfra's log about a host's change, with -v all of it."""
     handler: logging.Handler = LogHandler()
     handler.setFormatter(LogFormatter() if run.verbosity else logging.Formatter("%(message)s"))
     if not run.verbosity:
@@ -198,7 +198,7 @@ def _log(run: Run, state: State) -> None:
 
 
 def _worth_reading(state: State, *, quiet: bool) -> Callable[[logging.LogRecord], bool]:
-    """Return what says of a line whether it is printed: until hosts are changed, only what is amiss is.
+    """Return a filter for log lines: until hosts are changed, only problems are printed.
 
     Why a host cannot be connected to stands in the overview of all.
     """

@@ -1,4 +1,4 @@
-"""How texts are written and read back, whichever concern they are of."""
+"""How every role's texts are written and read back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
 
 Both = tuple[Any, Any]
-"""What a text says and what the plan means, both as plain data."""
+"""The values in a text and in the plan, both as plain data."""
 
 
 def _nothing(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
@@ -23,7 +23,7 @@ def _nothing(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Template:
-    """How a template's text is held to the plan, and the values that it takes beside the plan."""
+    """How a template's text is compared with the plan, and its values besides the plan."""
 
     read_back: Callable[[NodePlan, PlannedFile, str], Both]
     values: Callable[[NodePlan, PlannedFile], Mapping[str, Any]] = _nothing
@@ -79,7 +79,7 @@ def starts(text: str) -> list[str]:
 
 
 def program(text: str) -> str:
-    """Return what follows the header."""
+    """Return the text after the header."""
     return text.split("\n", 1)[1].rstrip("\n")
 
 

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What systemd says of units, asked once for all of them: each question starts a program, and takes systemd from its work.
+# The properties of units, queried once for all of them: each query starts a program and costs systemd time.
 
 ask_units() { # PROPERTY,... UNIT...; `unit_says` knows the answers, a block for each unit in their order
     answers=$(systemctl show -p "$@" 2> /dev/null)

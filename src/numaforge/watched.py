@@ -1,4 +1,4 @@
-"""What a node compares with its plan by itself, and what it tells of itself: each role's part of it.
+"""Each role's part of what a node compares with its plan by itself, and of its metrics.
 
 A role has them in its `watched.py`: `compared(plan)` is what a node holds itself to, `families(plan)` its
 metrics; it may have one of them. The node carries them out without numaforge, and each metric gets the label
@@ -13,10 +13,10 @@ from enum import StrEnum
 
 
 class Held(StrEnum):
-    """How a file of the kernel is held to what is planned."""
+    """How a kernel file is compared with the plan."""
 
     IS = "is"  # the words of its first line; of `always [madvise] never` the one in brackets
-    LEAST = "least"  # each of its numbers is that of the plan or more
+    LEAST = "least"  # each of its numbers is at least the plan's
     HAS = "has"  # the plan's word is one of them
     LINES = "lines"  # it has this many
 
@@ -39,7 +39,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Stated:
-    """A sample that follows from the plan alone."""
+    """A sample computed from the plan alone."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     value: int | float = 1
@@ -64,7 +64,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Stalled:
-    """Seconds for which tasks have waited, by the kernel's pressure file: a sample of each `kind` of it."""
+    """Seconds for which tasks have waited, from the kernel's pressure file: one sample per `kind`."""
 
     labels: Mapping[str, str]
     path: str

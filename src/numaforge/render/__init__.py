@@ -1,6 +1,6 @@
 """Every file of a plan as text: rendered from its template, then read back and compared with the plan.
 
-Each role has a table of its templates; what follows knows none by name.
+Each role has a table of its templates; this module names none of them.
 """
 
 from __future__ import annotations
