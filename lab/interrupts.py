@@ -1,7 +1,7 @@
 """Signals that end the lab, even where Python has lost the handler's exception.
 
-Python drops an exception that is raised in a finalizer, such as that of an answer over HTTP, without a word.
-What takes long therefore asks again.
+Python silently drops an exception raised in a finalizer, such as that of an HTTP answer. Long operations
+therefore check again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Documents: frozen dataclasses as JSON data and back, checked on the way in, and their JSON Schemas.
 
-pydantic does the work. It is imported where a document is read or written: a program that needs the
-dataclasses alone does not wait for it.
+pydantic does the work. It is imported only where a document is read or written: a program that needs just the
+dataclasses does not wait for it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from enum import StrEnum
 class Held(StrEnum):
     """How a kernel file is compared with the plan."""
 
-    IS = "is"  # the words of its first line; of `always [madvise] never` the one in brackets
+    IS = "is"  # the words of its first line; in `always [madvise] never` the bracketed one
     LEAST = "least"  # each of its numbers is at least the plan's
     HAS = "has"  # the plan's word is one of them
     LINES = "lines"  # it has this many

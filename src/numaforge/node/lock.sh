@@ -32,7 +32,7 @@ may_run() { # ID
     runs "$1"
     [ "$?" -ne 1 ]
 }
-going_down() { # reboot, poweroff, halt and kexec all reach this target
+going_down() { # reboot, poweroff, halt and kexec all start this target
     has_systemd || return 1
     for _ in 1 2 3; do
         case $(systemd_says -p ActiveState -p Job shutdown.target) in
