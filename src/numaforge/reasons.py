@@ -10,7 +10,7 @@ Decided = TypeVar("Decided")
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
+    """One thing that was decided: `subject` is a dotted path such as "kubelet.topologyManagerPolicy"."""
 
     subject: str
     value: str
