@@ -135,12 +135,12 @@ class Part:
 
     `name` is that of the folder with its part.sh, and the prefix of its functions (their contract stands in
     transaction.sh). `data` are the files that they find in $PART, `settings` their variables. `drains` says
-    whether pods would be disturbed by it and have to be gone; whether any may be there is not for the part to
-    say. `reboots` says whether only a boot makes it true, `restarts_kubelet` whether it changes what a
-    kubelet looks at when it starts. `units` must not start after a reboot before the change has been
-    continued or undone. The `sentences` say what it does beside the files that are
-    `changed` and the values that it `moves`, a line for each. The seconds are how long it may take to apply,
-    to make lasting (what PART_commit does), to undo, and at most while a boot waits for it.
+    whether it disturbs pods, so that they must leave; the part does not decide whether any may be there.
+    `reboots` says whether it needs a reboot to take effect, `restarts_kubelet` whether it changes what a
+    kubelet reads at its start. `units` must not start after a reboot before the change has been continued or
+    undone. The `sentences` say what it does besides the files that it `changed` and the values that it
+    `moves`, one line each. The seconds are how long it may take to apply, to make lasting (what PART_commit
+    does), to undo, and at most while a boot waits for it.
     """
 
     name: str

@@ -12,12 +12,12 @@ from numaforge.topology.model import KubeletInstall
 
 @dataclass(frozen=True)
 class Pods:
-    """What speaks for pods on a node, each a few words that a message can end with.
+    """Evidence of pods on a node, each a few words that a message can end with.
 
     `alive` are some of the processes of pods. `left` are folders of pods: where no process is alive, those of
     pods that the kubelet starts again when it starts. `kubelets` may start pods at any moment. `unknown` says
-    what could not be looked at: nothing follows from what is missing then. `kubelet_down` says how it is
-    known that no kubelet runs, which alone ends pods; "" where it is not.
+    what could not be examined: missing evidence then proves nothing. `kubelet_down` is the evidence that no
+    kubelet runs, which alone ends pods; "" where there is none.
     """
 
     alive: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Pods:
         return replace(self, kubelets=(*self.kubelets, why))
 
     def without_kubelet(self, why: str) -> Pods:
-        """Return the evidence with what says that no kubelet runs, unless one may have been overlooked."""
+        """Return the evidence with the reason why no kubelet runs, unless one may have been overlooked."""
         return self if self.kubelets or self.unknown else replace(self, kubelet_down=why)
 
 

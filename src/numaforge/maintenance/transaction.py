@@ -62,14 +62,14 @@ def _new_token() -> str:
 class Transaction:
     """One change of one node: its parts, the lowest first.
 
-    It begins only on the node that it was `planned_on` (None: on any): not after another boot or another
-    transaction, not when a file or a state file has another content, and not later than `good_for_seconds`
+    It begins only while the node is as `planned_on` describes it (None: always): not after a reboot or
+    another transaction, not when a file or a state file has changed, and not later than `good_for_seconds`
     after the look, by the node's own clock; nor, where it disturbs pods and `pods` says that none run, once
-    there is one. `drained` says that its node was drained for it: a roll-out says so, nothing else does. Once
-    it is proved on the node, it waits `confirm_seconds` for a confirmation that carries the `token` over a
-    new connection, and goes back without one.
+    one runs. `drained` says that its node was drained for it; only a roll-out sets it. Once it is proved on
+    the node, it waits `confirm_seconds` for a confirmation that carries the `token` over a new connection,
+    and rolls back without one.
 
-    `plan` is the digest of what it brings about; `failed_before` says why that is not tried again by itself.
+    `plan` is the digest of the target state; `failed_before` says why that is not retried automatically.
     """
 
     id: str
@@ -85,11 +85,11 @@ class Transaction:
 
     @property
     def folder(self) -> str:
-        """Where the transaction keeps its journal, its backup and its result on the node."""
+        """The folder on the node with the transaction's journal, backup and result."""
         return _folder(self.id)
 
     def begins_like(self, other: Transaction) -> bool:
-        """Say whether both were planned on the same node in the same state: nothing has changed between."""
+        """Say whether both have the same parts and were planned on the same node in the same state."""
         was, now = self.planned_on, other.planned_on
         if was is None or now is None or self.parts != other.parts:
             return False
@@ -147,7 +147,7 @@ class Transaction:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The variables of what the node carries out."""
+        """The variables of the script that the node runs."""
         own = {
             "KEPT_TRANSACTIONS": str(KEPT_TRANSACTIONS),
             "UPWARDS": " ".join(part.name for part in self.parts),
@@ -169,7 +169,7 @@ class Transaction:
 
     @property
     def files(self) -> dict[str, str]:
-        """What the node is given, by name below the transaction's folder; run.sh is what it carries out."""
+        """The files for the node, by name below the transaction's folder; the node runs run.sh."""
         settings = "".join(f"{name} {shell.line(value)}\n" for name, value in self.settings.items())
         data = {f"{part.name}/{name}": text for part in self.parts for name, text in part.data.items()}
         return {
@@ -373,7 +373,7 @@ def settle_script() -> str:
 
 
 def read_waiting(output: Output) -> tuple[str, ...]:
-    """Return the transaction that `settle_script` has left as it waits for its confirmation, if one does."""
+    """Return the transaction that `settle_script` left waiting for its confirmation, if there is one."""
     words = [line.partition(" ") for line in Answer.of(output).lines]
     return tuple(name for phase, _, name in words if phase == CONFIRMING)
 
@@ -381,8 +381,8 @@ def read_waiting(output: Output) -> tuple[str, ...]:
 def status_script(transaction_id: str, seen: Status | None = None) -> str:
     """Return the script whose output `read_status` reads.
 
-    Where a node was `seen` at work, it answers once it is in another phase or has ended, or after some four
-    seconds: to be asked time and again takes from what it works for.
+    Where a node was `seen` at work, it answers once it reaches another phase or ends, or after some four
+    seconds: polling takes CPU time from its work.
     """
     at_work = seen is not None and seen.running and seen.result is None and seen.phase
     return _script(transaction_id, "tell_status", *([at_work] if at_work else []))

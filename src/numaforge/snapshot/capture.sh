@@ -22,7 +22,7 @@ hex() {
     od -A n -v -t x1
 }
 
-# Names what to read.
+# FOLDERS NAMES: prints the paths to read
 attributes() {
     for folder in $1; do
         [ -d "$folder" ] || continue
@@ -85,7 +85,7 @@ find_pci_functions() {
     IFS=" $tab$newline"
     set +f
 }
-# Reading the VPD takes a second: it is asked only where it tells which functions are one card.
+# Reading the VPD takes a second: it is read only where it shows which functions share a card.
 pci_configuration() {
     configs=
     groups=
@@ -97,7 +97,7 @@ pci_configuration() {
             printf 't /%s\n%s\n' "$each/vpd" "$answer"
     done
     [ -n "$configs" ] || return 0
-    configs=$(ls -d $configs) # in the order in which their sizes come
+    configs=$(ls -d $configs) # in the order of their sizes in the listing
     links $groups
     ls -lnL $configs 2> /dev/null | sed -n 's/^-[^ ]* *[0-9]* *[0-9]* *[0-9]* *\([0-9]*\) .* \(sys.*\)$/p \1 \/\2/p'
     echo P
@@ -222,7 +222,7 @@ ask() {
     esac
 }
 
-# A program that asks NVML or nvidia-smi without the driver has it loaded (nvidia-modprobe), and the node is changed.
+# Asking NVML or nvidia-smi without the driver would load it (nvidia-modprobe), and change the node.
 driver_runs() { [ -e proc/driver/nvidia/version ]; }
 
 nvml_installed() {
@@ -242,8 +242,8 @@ $probe
 END_OF_PROBE
 }
 
-# A GPU that does not answer makes nvidia-smi fail, and the others are in the document none the less. The clocks
-# that a GPU supports are most of it, and command lines of processes are not ours to read.
+# A GPU that does not answer makes nvidia-smi fail, but the document still has the others. The supported clocks are most
+# of it, and command lines of processes are not captured.
 nvidia_smi() {
     ask 60 nvidia-smi -q -x < /dev/null
     case $answer in
@@ -254,8 +254,7 @@ nvidia_smi() {
         -e '/<supported_clocks>/,/<\/supported_clocks>/d' -e 's/<process_name>[^<]*<\/process_name>//g' -e '/^[[:space:]]*$/d')
 }
 
-# NVML where the host has python3 and the library, else nvidia-smi where it has that; then what the processes are
-# that they name.
+# NVML where the host has python3 and the library, else nvidia-smi where it has that; then the processes that they list.
 gpus() {
     if ! driver_runs; then
         nvml_installed || return 0
@@ -278,7 +277,7 @@ gpus() {
     done
 }
 
-# Adds a small file to $held, in which the UIDs of pods are looked for.
+# Adds a small file to $held, which is searched for pod UIDs.
 hold() {
     while IFS= read -r line; do
         held="$held $line"
@@ -310,7 +309,7 @@ END_OF_PROBE
     esac
 }
 
-# Says the folders of those pods whose UIDs are in $held; in systemd's control groups they have _ for -.
+# Prints the folders of the pods whose UIDs are in $held; systemd's control groups write _ for -.
 pods() {
     [ -n "$held" ] || return 0
     held=$(printf '%s' "$held" | tr '_' '-')
@@ -356,7 +355,7 @@ read_words() {
     done < "$1"
 }
 
-# Says which files are there of those that tell enough by that, and what IMEX of the host is told.
+# Prints which of these files exist (their presence is enough), and the host's IMEX settings.
 present() {
     found=
     for file in $present_wanted; do
@@ -394,7 +393,7 @@ packages() {
         set --
     fi
     set +f
-    # A pattern without a package is no failure here.
+    # a pattern may match no package
     [ "$#" = 0 ] || command_output packages "$(bounded 20 "$@" 2> /dev/null < /dev/null)"
 }
 
