@@ -1,4 +1,4 @@
-"""What an inventory says that names no host: pyinfra passes over it, and ends with 0.
+"""Content of an inventory that names no host: pyinfra ignores it, and ends with 0.
 
 pyinfra takes the lists at the top level of a file for groups, and everything else for nothing; it has no hook
 for what it leaves out.
@@ -30,7 +30,7 @@ _passed_over: list[str] = []
 no_host: list[str] = []
 """Why the inventory that was read names no host; `pyinfra_cli`, also a program, may be loaded twice."""
 group_data_notices: list[str] = []
-"""What is odd beside the inventory that was read."""
+"""Notices about the group data beside the inventory."""
 
 
 class InventoryError(CliError):  # type: ignore[misc]
@@ -70,7 +70,7 @@ def is_ansibles(file: Path) -> bool:
 
 
 def why_no_host(inventory: str) -> str:
-    """Return why an inventory that was just read names no host."""
+    """Return why the inventory just read names no host."""
     if not Path(inventory).exists():
         from numaforge.topology.ready import NO_HOST, ready_machines
 

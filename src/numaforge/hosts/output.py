@@ -1,4 +1,4 @@
-"""What hosts print through pyinfra: within a limit, and without what would steer the admin's terminal."""
+"""Hosts' output through pyinfra: limited, and without terminal control sequences."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def named(run_shell_command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def failing_alone(execute: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a command of an operation fail its own host; any exception would break off the whole run."""
+    """Make an operation's command fail its own host; any exception would break off the whole run."""
 
     @wraps(execute)
     def run(command: StringCommand, state: State, host: Host, arguments: Any) -> Any:
@@ -116,7 +116,7 @@ def failing_alone(execute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Host, CommandOutput], None]:
-    """Show lines without what would steer a terminal."""
+    """Show lines without terminal control sequences."""
 
     @wraps(print_lines)
     def print_text(host: Host, said: CommandOutput) -> None:

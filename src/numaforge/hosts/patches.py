@@ -38,7 +38,7 @@ _data: Any = HostData
 
 
 def command_line(**ours: Callable[[Any], Any]) -> None:
-    """Replace functions of pyinfra's command line; each of `ours` is given the one whose place it takes.
+    """Replace functions of pyinfra's command line; each of `ours` receives the one that it replaces.
 
     `make_inventory` takes no folder, `connect_all` ends the run for all hosts where one has bad data, and
     a run of many hosts is shown at `print_inventory`, `print_meta`, `print_results` and `disconnect_all`.
@@ -63,7 +63,7 @@ def inventory_groups(ours: Callable[[Any], Any]) -> None:
 
 
 def list_connectors_once() -> None:
-    """Read once what the installed packages offer as connectors.
+    """Read the connectors of the installed packages once.
 
     pyinfra reads it four times in a run, from a file of each package that is installed.
     Until pyinfra keeps the list of its connectors.
@@ -73,7 +73,7 @@ def list_connectors_once() -> None:
 
 
 def check_strictly() -> None:
-    """Have all connections of this process refuse host keys that are not known, where nothing says otherwise.
+    """Make all connections of this process refuse unknown host keys, unless configured otherwise.
 
     That is the host data `ssh_strict_host_key_checking`, else StrictHostKeyChecking in ~/.ssh/config. pyinfra
     takes and stores any key, warns for every host of files that are not there, and reads all keys for each.
@@ -90,7 +90,7 @@ def check_strictly() -> None:
 
 
 def guard_output() -> None:
-    """Have this process read a limited amount of what a host prints, and show it as text.
+    """Limit how much of a host's output this process reads, and show it as text.
 
     pyinfra keeps every line of a command, breaks off the whole run for an exception in one of them, and
     prints the lines of one that fails as they are, with what would steer the admin's terminal.
@@ -109,7 +109,7 @@ def guard_output() -> None:
 
 
 def inspect_once() -> None:
-    """Find out about our code once what pyinfra finds out for every host.
+    """Inspect our code once, where pyinfra does so for every host.
 
     It orders operations by the lines that called them, and reads the source of every frame of the stack for
     that, though it needs the frames' files and line numbers alone; and it evaluates the type hints of its
@@ -141,7 +141,7 @@ def _datum(data: Any, key: str) -> Any:
 
 @dataclass(frozen=True)
 class _Frame:
-    """A frame, as far as `pyinfra.api.util` looks at it."""
+    """The attributes of a frame that `pyinfra.api.util` reads."""
 
     filename: str
     lineno: int
@@ -162,7 +162,7 @@ def _place(frame: FrameType) -> _Frame:
 
 
 def go_on_without_failed(state: State) -> None:
-    """Have a run continue without the hosts that fail, where there is no terminal to ask "continue?" of.
+    """Continue a run without the failed hosts, where there is no terminal to ask "continue?" on.
 
     pyinfra asks all the same, and breaks off the run for every host when nothing answers.
     Until pyinfra asks a terminal only, or its command line has a flag for it.
@@ -172,7 +172,7 @@ def go_on_without_failed(state: State) -> None:
 
 
 def stay_away(host: Host) -> None:
-    """Leave a host as not connected, which takes it out of the run.
+    """Leave a host unconnected, which takes it out of the run.
 
     Until a host can be taken out of a run of pyinfra before it connects, with a reason.
     """
@@ -184,7 +184,7 @@ def stay_away(host: Host) -> None:
 
 
 def fail_alone(host: Host) -> None:
-    """Make of what pyinfra cannot do with a host's data an error of this host; it would end the whole run.
+    """Turn pyinfra's errors about a host's data into errors of this host; they would end the whole run.
 
     Until pyinfra's connectors raise ConnectError for it.
     """

@@ -1,4 +1,4 @@
-"""A run's hosts divided between processes, so that it uses every core."""
+"""Divide a run's hosts between processes, so that it uses every core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _others: list[int] = []  # the processes that have the other hosts
 
 
 def divide(state: State, processes: int) -> None:
-    """Fork, where there are hosts for more processes than this one, and keep this process's share of them."""
+    """Fork where there are hosts for several processes, and keep this process's share of them."""
     shares = shared(hosts_of(state), processes)
     for share in shares[1:]:
         process = fork()
@@ -41,5 +41,5 @@ def end_with_others(code: int) -> int:
 
 
 def hosts_of(state: State) -> list[Host]:
-    """Return the hosts that this run is about."""
+    """Return the hosts of this run."""
     return [host for host in state.inventory if state.is_host_in_limit(host)]

@@ -1,6 +1,6 @@
 """The state that a change was planned on, so that a node in another state refuses it.
 
-The look finds it (look.sh), and fence.sh has the check on it.
+The look reads it (look.sh), and fence.sh checks it.
 """
 
 from __future__ import annotations

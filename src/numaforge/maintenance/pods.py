@@ -55,7 +55,7 @@ NOT_LOOKED_AT = Pods(unknown=("the node was not looked at",))
 
 
 def root_dirs(install: KubeletInstall | None, planned: str | None) -> tuple[str, ...]:
-    """Return the folders below which kubelets keep their pods: this one's, and those that others have."""
+    """Return the folders below which kubelets keep their pods: this one's, and those of others."""
     own = (install.root_dir if install else None, planned)
     return tuple(dict.fromkeys(posixpath.normpath(root) for root in (*own, *ROOT_DIRS) if root))
 

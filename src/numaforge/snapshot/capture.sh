@@ -204,7 +204,7 @@ bounded() { # SECONDS COMMAND...: takes the place of the shell that calls it, so
     exec $timeout "$@"
 }
 
-# Runs a command for at most so many seconds, with its output in $answer, and its exit code in $ended if it fails; the standard input must be given.
+# SECONDS COMMAND...: runs it with its output in $answer, and its exit code in $ended if it fails; stdin must be given.
 # A process that hangs inside a driver survives every signal: it is left behind, only its reader is waited for.
 ask() {
     seconds=$1
