@@ -137,7 +137,7 @@ decide_on_confirmation() ( # a later confirmation is too late
 waited_in_this_boot() {
     read -r deadline waits < "$FOLDER/waits" && [ "$waits" = "$(boot_id)" ]
 } 2> /dev/null
-make_lasting() { # from the first commit on, only a failing one is undone
+make_lasting() { # once a commit has begun, only a failing commit leads back
     why="the transaction's journal could not be written"
     if { record committing yes && upwards commit; } || blame; then
         told=$(noted told)$(collect notes)

@@ -78,7 +78,7 @@ def _errors(block: str, text: str) -> RasErrors:
 
 
 def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartition | None:
-    """Return the partition with its compute nodes' count and memory; None for a GPU that has no partitions.
+    """Return the partition with its compute nodes' count and memory; None for a GPU without partitioning.
 
     Where the mode and the number of nodes disagree, as during a mode change, the nodes are ignored.
     """

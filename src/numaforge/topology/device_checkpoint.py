@@ -29,7 +29,7 @@ def read_device_state(text: str) -> dict[str, dict[str, dict[str, set[str]]]]:
 def read_plugin_resources(text: str) -> tuple[str, ...] | None:
     """Return the resources that device plugins offer with devices (RegisteredDevices); None: not known.
 
-    Of a plugin that has gone no devices are left.
+    A plugin that has gone has no devices left.
     """
     try:
         data = mapping(parse_json(text)).get("Data")

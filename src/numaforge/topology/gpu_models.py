@@ -1,4 +1,4 @@
-"""The models of GPUs by their PCI ids, for hosts without a driver that says the name."""
+"""The models of GPUs by their PCI ids, for hosts without a driver that reports the name."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def is_coherent(gpu: GpuShape) -> bool:
 
 
 def model_of(gpu: GpuShape) -> str:
-    """Return the driver's name of a GPU, else the model of its PCI ids, else these ids: `10de:2330`."""
+    """Return the driver's name of a GPU, else the model by its PCI ids, else these ids: `10de:2330`."""
     ids = f"{gpu.vendor}:{gpu.device}"
     return gpu.name or MODELS.get(ids, ids)
 

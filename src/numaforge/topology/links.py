@@ -1,4 +1,4 @@
-"""How near two devices are: the distances of `nvidia-smi topo -m`, from sysfs and the GPUs' own links."""
+"""The distance between two devices, as in `nvidia-smi topo -m`, from sysfs and the GPUs' own links."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ LEGEND: Mapping[str, str] = {
 class LinkedDevice:
     """A device as the matrix shows it.
 
-    `name` is GPU0, ACC0 or NIC0, `label` what others call it (`mlx5_0`, the model). `cpus` are those of the
-    NUMA node that it is near to. `management` marks a NIC that only manages NVSwitches.
+    `name` is GPU0, ACC0 or NIC0, `label` its common name (`mlx5_0`, the model). `cpus` are those of the NUMA
+    node that it is near to. `management` marks a NIC that only manages NVSwitches.
     """
 
     name: str
@@ -54,13 +54,13 @@ class LinkedDevice:
 
     @property
     def memory_numa_node(self) -> int | None:
-        """The NUMA node that its own memory is, where there is one."""
+        """The NUMA node of its own memory, where there is one."""
         return self.device.memory_numa_node if isinstance(self.device, Gpu) else None
 
 
 @dataclass(frozen=True)
 class LinkMatrix:
-    """Every pair of devices: `links` has a row for each device, and in it a link to each device."""
+    """Every pair of devices: `links` has a row per device, with a link to each device."""
 
     devices: tuple[LinkedDevice, ...]
     links: tuple[tuple[str | None, ...], ...]
@@ -68,7 +68,7 @@ class LinkMatrix:
 
 
 def link_matrix(topology: NodeTopology) -> LinkMatrix:
-    """Return how near every GPU, accelerator and NIC is to every other one.
+    """Return the distances between all GPUs, accelerators and NICs.
 
     NICs are those with an RDMA device, as nvidia-smi has it; where there are none, all.
     """
@@ -188,7 +188,7 @@ def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:
 
 
 def _reached(start: object, neighbours: Mapping[object, set[object]], seen: set[object]) -> set[object]:
-    """Return what can be reached from `start` and was not seen before, and add it to `seen`."""
+    """Return everything reachable from `start` that is not in `seen`, and add it to `seen`."""
     group: set[object] = set()
     waiting = [start]
     while waiting:
@@ -234,8 +234,8 @@ def nodes_of_gpus(topology: MachineShape) -> frozenset[int]:
 def gpu_names(gpus: Iterable[GpuShape]) -> dict[str, str]:
     """Return the name of each GPU by PCI address: GPU0, with NVML's index.
 
-    Where no GPU has an index they are counted by PCI address, as NVML does. One that alone has none is
-    given a letter instead: the numbers belong to the others.
+    Where no GPU has an index they are counted by PCI address, as NVML does. Otherwise a GPU without an index
+    gets a letter: the numbers belong to the others.
     """
     ordered = sorted(gpus, key=lambda gpu: gpu.pci_address)
     if all(gpu.index is None for gpu in ordered):

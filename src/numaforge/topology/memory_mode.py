@@ -23,7 +23,7 @@ FIRST_DRIVER_BY_DEFAULT = 615
 
 DRIVER, NUMA = "driver", "numa"
 _PERSISTENCED = "nvidia-persiste"  # as the kernel cuts its name
-_HBM_BYTES = 64 * 2**30  # what a GPU of these boards has is more, CXL memory that stands alone may be less
+_HBM_BYTES = 64 * 2**30  # a GPU of these boards has more, CXL memory of its own node may have less
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def read_nvswitches(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
-    """Return NVIDIA's software on the host, None where there is no trace of any."""
+    """Return NVIDIA's software on the host; None without a trace of any."""
     files = snapshot.files
     said = files.get("/proc/driver/nvidia/version", "").partition("\n")[0]
     loaded = files.get("/sys/module/nvidia/version", "").strip() or _first(_VERSION, said)

@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q -x` says, where NVML was not asked: its XML of DTD versions 11 to 13."""
+"""The output of `nvidia-smi -q -x`, where NVML was not asked: its XML of DTD versions 11 to 13."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_smi_gpus(text: str) -> Iterator[Gpu]:
     """
     log = _log(text)
     gpus = list(log.iter("gpu"))
-    # They come in NVML's order; where one is left out, their places are not their indexes.
+    # They are in NVML's order; where one is missing, positions are not indexes.
     whole = _said(log, "attached_gpus") == str(len(gpus))
     for index, gpu in enumerate(gpus):
         address = gpu.get("id") or _said(gpu, "pci/pci_bus_id")
@@ -193,7 +193,7 @@ def _recovery_action(gpu: Element) -> str | None:
     action = (_said(gpu, "gpu_recovery_action") or "").lower().replace(" ", "-")
     if action in RECOVERY_ACTIONS:
         return action
-    # Before R570 two questions stood for it.
+    # Before R570 two other fields give it.
     if _switch(gpu, "gpu_reset_status/reset_required"):
         return "reset"
     advised = _switch(gpu, "gpu_reset_status/drain_and_reset_recommended")

@@ -10,7 +10,7 @@ _TOLD_BY = {"512Mi": "64Ki", "64Ki": "4Ki", "1Gi": "4Ki", "32Mi": "16Ki"}
 
 
 def page_size(machine: MachineShape) -> str | None:
-    """Return the size of the kernel's pages, "4Ki", as its huge pages tell it; None where they do not."""
+    """Return the size of the kernel's pages, "4Ki", derived from its huge pages; None where unknown."""
     if machine.architecture == "x86_64":
         return "4Ki"
     if machine.architecture != "aarch64":
@@ -20,6 +20,6 @@ def page_size(machine: MachineShape) -> str | None:
 
 
 def hugepage_sizes(machine: MachineShape) -> tuple[str, ...]:
-    """Return the sizes of which the kernel has pools, smallest first; none where they were not captured."""
+    """Return the sizes of the kernel's hugepage pools, smallest first; none where they were not captured."""
     sizes = {*machine.hugepages}.union(*(node.hugepages for node in machine.numa_nodes))
     return tuple(sorted(sizes, key=parse_bytes))

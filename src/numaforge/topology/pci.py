@@ -1,4 +1,4 @@
-"""PCI functions: GPUs, accelerators, and where each hangs in the PCI tree."""
+"""PCI functions: GPUs, accelerators, and the place of each in the PCI tree."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _HABANA_NAMES = {
 
 @dataclass(frozen=True)
 class Function:
-    """A PCI function: its attributes in sysfs as they are there, and the name of its driver."""
+    """A PCI function: its raw attributes in sysfs, and the name of its driver."""
 
     address: str
     held: Mapping[str, str]
@@ -161,7 +161,7 @@ def read_accelerators(snapshot: Snapshot) -> tuple[Accelerator, ...]:
 
 
 def read_other_devices(snapshot: Snapshot) -> tuple[PciDevice, ...]:
-    """Return what has no kind of its own here, without bridges and a chipset's own functions."""
+    """Return the functions without a class of their own here, except bridges and a chipset's functions."""
     return tuple(
         PciDevice(
             function.address,
@@ -199,7 +199,7 @@ def addresses_of(snapshot: Snapshot, kind: re.Pattern[str]) -> Iterator[tuple[st
 
 
 def read_pci_paths(snapshot: Snapshot, addresses: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each function the way from its root down to itself: `("pci0000:15", "0000:15:01.0")`."""
+    """Return the path of each function from its root down to itself: `("pci0000:15", "0000:15:01.0")`."""
     links = {address: snapshot.links.get(f"/sys/bus/pci/devices/{address}", "") for address in addresses}
     return {address: path for address, link in links.items() if (path := path_from_root(link))}
 
@@ -229,5 +229,5 @@ def _gigatransfers(text: str | None) -> float | None:
 
 
 def _width(text: str | None) -> int | None:
-    # The kernel says 255 lanes for a link that it cannot read.
+    # The kernel shows 255 lanes for a link that it cannot read.
     return None if (lanes := digits(text)) in (0, 255) else lanes

@@ -10,7 +10,7 @@ from itertools import count
 from numaforge.topology.links import pci_distance
 from numaforge.topology.model import GpuShape, MachineShape, RdmaDevice
 
-# Nearest first; what is not known is farther than anything known.
+# Nearest first; an unknown distance is farther than any known one.
 _DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS", None)
 
 
@@ -128,7 +128,7 @@ def _nearest(devices: Sequence[RdmaDevice], distances: Mapping[str, str | None])
 def _preferred(
     near: Sequence[RdmaDevice], speeds: Mapping[tuple[str | None, ...], float]
 ) -> list[RdmaDevice]:
-    """Those in use, and of them the fastest; one whose speed is not known is not left out."""
+    """Return the fastest of the devices in use; those of unknown speed are kept."""
     in_use = [device for device in near if not is_down(device)]
     known = {device.name: speeds.get(_kind(device)) for device in in_use or near}
     fastest = max((speed for speed in known.values() if speed is not None), default=None)
@@ -156,7 +156,7 @@ def _kind(device: RdmaDevice) -> tuple[str | None, ...]:
 def _place(
     gpu: str, near: Mapping[str, Sequence[int]], served: Mapping[int, list[str]], most: int, seen: set[int]
 ) -> bool:
-    """Give a GPU one of its rails, where none may serve more than `most`; others move on for it."""
+    """Give a GPU one of its rails, moving others if needed; no rail may serve more than `most`."""
     free = next((rail for rail in near[gpu] if len(served[rail]) < most), None)
     if free is not None:
         served[free].append(gpu)

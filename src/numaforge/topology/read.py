@@ -1,4 +1,4 @@
-"""Interpret a snapshot: the one function from raw text to what is there."""
+"""Interpret a snapshot: the one function from raw text to a machine."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NOT_TOLD = re.compile(r"O\.?E\.?M|system product name|default string|not specif
 
 
 def read_topology(snapshot: Snapshot) -> NodeTopology:
-    """Return what the snapshot shows; whatever it does not show is None or empty.
+    """Return the machine in a snapshot; whatever it does not show is None or empty.
 
     Raises TopologyError when it shows no CPU at all or a set of CPUs that cannot be read.
     """
@@ -137,7 +137,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
 
 
 def _product(files: Mapping[str, str]) -> str | None:
-    """Return maker and product; None where the firmware was never told."""
+    """Return maker and product; None where the firmware has placeholders."""
     names = (_one_line(files, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name"))
     told = [name for name in names if name and not _NOT_TOLD.search(name)]
     return " ".join(dict.fromkeys(told)) if len(told) == 2 else None
@@ -208,7 +208,8 @@ def _kernel(files: Mapping[str, str]) -> str | None:
     )
 
 
-# How each architecture's kernel writes /proc/cpuinfo. POWER8 and later run either byte order: not said there.
+# How each architecture's kernel writes /proc/cpuinfo. POWER8 and later run either byte order, not shown
+# there.
 _CPUINFO_OF = {
     "x86_64": r"\A(?![\s\S]*^fdiv_bug)[\s\S]*^flags\s*:.*\blm\b",  # only 32-bit kernels tell of the FDIV bug
     "aarch64": r"^CPU architecture\s*: (?:8|AArch64)",
@@ -238,7 +239,7 @@ def _cpu_vendor(files: Mapping[str, str]) -> str | None:
 
 
 def _loadable_modules(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return which modules of those in the catalogue lie on the disk for the kernel that runs."""
+    """Return the modules of the catalogue that are on the disk for the running kernel."""
     pattern = re.compile(
         rf"/lib/modules/{re.escape(_kernel(snapshot.files) or '')}/(?:.*/)?(\w+)\.ko(?:\.\w+)?"
     )
@@ -265,14 +266,14 @@ def _os_release(files: Mapping[str, str]) -> dict[str, str]:
     return dict(_assignments(files.get("/etc/os-release") or files.get("/usr/lib/os-release", "")))
 
 
-@lru_cache(maxsize=16)  # a fleet has few systems
+@lru_cache(maxsize=16)  # a fleet has few distributions
 def _assignments(text: str) -> tuple[tuple[str, str], ...]:
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return tuple((name.strip(), _unquoted(value)) for name, equals, value in pairs if equals)
 
 
 def _unquoted(text: str) -> str:
-    """Return a value of os-release(5); one whose quotes do not match is what stands there."""
+    """Return a value of os-release(5); one with unbalanced quotes is kept as written."""
     try:
         return " ".join(shlex.split(text))
     except ValueError:
@@ -288,7 +289,7 @@ def _sysctls(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _kernel_values(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the word that counts of each knob's file: `always [madvise] never` is "madvise"."""
+    """Return the effective word of each knob's file: `always [madvise] never` is "madvise"."""
     held = {path: files[path] for path in sorted(KNOB_AT) if path in files and path.startswith("/sys/")}
     words = {path: re.search(r"\[(\S+)\]", text) for path, text in held.items()}
     said = {path: word[1] if (word := words[path]) else text.strip() for path, text in held.items()}

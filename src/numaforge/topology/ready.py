@@ -9,7 +9,7 @@ from numaforge.topology.document import from_document
 from numaforge.topology.model import NodeTopology
 
 NO_HOST = "is a ready machine, which has no host to log in to"
-"""What is said of the name of a ready machine where a host is needed."""
+"""The error for the name of a ready machine where a host is needed."""
 _SUFFIX = ".json"
 
 

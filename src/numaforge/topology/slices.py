@@ -1,4 +1,4 @@
-"""Devices that are cut into slices: MIG's instances and AMD's compute partitions."""
+"""Sliced devices: MIG's instances and AMD's compute partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def partitions_in(mode: str | None, device: str) -> int | None:
 
 
 def countable_gpus(gpus: Sequence[GpuShape]) -> list[GpuShape]:
-    """Return the GPUs of which is known how many devices their vendor's plugin makes.
+    """Return the GPUs whose number of devices in their vendor's plugin is known.
 
     Where the modes of one of AMD's are not known, or the number of its partitions, none of AMD's is counted:
     the plugin names all of them by what it finds of each.

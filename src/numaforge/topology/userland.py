@@ -1,4 +1,4 @@
-"""What runs on the host beside kernel and kubelet: daemons, packages, containerd, swap, other managers."""
+"""Software on the host besides kernel and kubelet: daemons, packages, containerd, swap, other managers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", 
 
 
 def read_userland(snapshot: Snapshot) -> Userland | None:
-    """Return the host's userland; None for a snapshot that was taken without a look at it."""
+    """Return the host's userland; None for a snapshot that did not capture it."""
     pids = snapshot.commands.get("host daemons")
     present = snapshot.commands.get("present")
     if pids is None or present is None:
@@ -50,7 +50,7 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
 
 
 def _claim_drivers(there: frozenset[str]) -> tuple[str, ...] | None:
-    """Return the drivers that have a socket: NAME-reg.sock, or NAME-UID-reg.sock while they are replaced."""
+    """Return the drivers with a socket: NAME-reg.sock, or NAME-UID-reg.sock during a rolling update."""
     if catalogue.CLAIM_DRIVERS not in there:
         return None
     sockets = (path for path in there if path.startswith(f"{catalogue.CLAIM_DRIVERS}/"))
@@ -108,7 +108,7 @@ def _packages(
 
 
 def package_kind(name: str) -> str | None:
-    """Return what a package belongs to, "kernel", "driver", "kubelet" or "containerd"."""
+    """Return the kind of a package, "kernel", "driver", "kubelet" or "containerd"; None for any other."""
     # The container toolkit is named like the driver and has versions of its own.
     kinds = ("containerd", "kubelet", "driver", "kernel")
     return next(
@@ -117,7 +117,7 @@ def package_kind(name: str) -> str | None:
 
 
 def _locked(files: Mapping[str, str]) -> Iterator[str]:
-    """Yield what dnf's versionlock and zypper's locks name."""
+    """Yield the packages that dnf's versionlock and zypper's locks name."""
     for entry in re.findall(
         r"^(?!#|!)(\S+)", files.get("/etc/dnf/plugins/versionlock.list", ""), re.MULTILINE
     ):
@@ -291,5 +291,5 @@ def dotted(name: str) -> str:
 
 
 def _driver_tuning(text: str) -> list[str]:
-    """Return the switches by which NVIDIA's network driver tunes the host when it is loaded."""
+    """Return the enabled switches with which NVIDIA's network driver tunes the host when it is loaded."""
     return re.findall(r"^(RUN_(?:SYSCTL|AFFINITY_TUNER|MLNX_TUNE))=yes\b", text, re.MULTILINE)
