@@ -1,1 +1,1 @@
-"""Where a pod or a gang would go: what scheduler and kubelet say of each node, and what would help."""
+"""Where a pod or a gang would go: each node's verdict by scheduler and kubelet, and what would help."""

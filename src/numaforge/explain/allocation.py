@@ -1,8 +1,8 @@
-"""Whether a node's devices serve claims: the scheduler's search, with what is not known kept apart.
+"""Whether a node's devices serve claims: the scheduler's search, with unknowns kept apart.
 
 k8s.io/dynamic-resource-allocation/structured of Kubernetes 1.37 (allocator_incubating.go, constraint.go,
-consumable_capacity.go): the first way in the order of pools, slices and devices. It is searched twice: with
-the devices alone that are known to match, and, where that fails, with those that might as well.
+consumable_capacity.go): the first solution in the order of pools, slices and devices. The search runs twice:
+with the devices known to match and, where that fails, also with those that might.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Classes = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class RequestCount:
-    """Of one request of a claim, how many devices of a node match it, and how many of these are free.
+    """For one request of a claim, how many devices of a node match, and how many of these are free.
 
-    `claim` is the pod's own name of it, or that of a claim that several pods share. `asked` is None for all
-    devices. `unsure` might match: a selector or an attribute is not known. `capacity` is what is asked of
-    each device, by name; free are those that have as much left.
+    `claim` is the pod's own name for the claim, or the name of a claim that several pods share. `asked` is
+    None for all devices. `unsure` devices might match: a selector or an attribute is not known. `capacity` is
+    what is asked of each device, by name; a free device has that much left.
     """
 
     claim: str
@@ -49,9 +49,9 @@ class RequestCount:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Whether devices serve claims; None where that is not known, for the reasons `unknown`.
+    """Whether devices serve claims: `fits` is None where that is not known, for the reasons `unknown`.
 
-    `claims` are those that are then allocated: with `fits` None, devices that might serve them. `refusal` is
+    `claims` are the resulting allocations; with `fits` None, of devices that might serve them. `refusal` is
     the scheduler's.
     """
 
@@ -63,23 +63,23 @@ class Allocation:
 
 
 class AllocationEndsError(Exception):
-    """The scheduler gives the node up, whatever other ways there are."""
+    """The scheduler gives up on the node, whatever other solutions there are."""
 
 
 class _TooLongError(Exception):
-    """The search has tried as much as it may."""
+    """The search has reached its limit of trials."""
 
 
 def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes, holder: str) -> Allocation:
-    """Return whether the devices of a node serve claims, which a pod (`holder`, its UID) has then.
+    """Return whether a node's devices serve claims, which a pod (`holder`, its UID) would then hold.
 
-    Every class has to be in `classes`.
+    `classes` must have every class.
     """
     reader = _Matches(devices, classes)
     counts = tuple(reader.counts(specs))
     surely = _Search(devices, specs, reader, maybe=False)
     found, refusal = surely.answer()
-    # A selector that is not evaluated may match, and it may fail.
+    # A selector that is not evaluated may match, or fail.
     if reader.doubts and (found is None or surely.met_doubts):
         perhaps, other = (found, None) if found else _Search(devices, specs, reader, maybe=True).answer()
         if perhaps is not None or other != refusal:
@@ -93,7 +93,7 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
 
 
 def short_name(claim: str) -> str:
-    """Return the pod's own name of a claim, or that of one that several pods share."""
+    """Return the pod's own name for a claim, or the name of one that several pods share."""
     return claim.rpartition("/")[2]
 
 
@@ -107,7 +107,7 @@ def _held(
 
 
 class _Matches:
-    """Which devices match which wish; `doubts` say what was not known when it was asked."""
+    """Which devices match which wish; `doubts` collects what was not known."""
 
     def __init__(self, devices: NodeDevices, classes: Classes) -> None:
         self._devices = devices
@@ -116,7 +116,7 @@ class _Matches:
         self.doubts: dict[str, None] = {}
 
     def __call__(self, wish: DeviceWish, device: OfferedDevice) -> bool | None:
-        """Say whether a device matches; raises AllocationEndsError where a selector fails on it."""
+        """Return whether a device matches; raises AllocationEndsError where a selector fails on it."""
         key = id(wish), device.id
         if key not in self._known:
             self._known[key] = self._found(wish, device)
@@ -141,7 +141,7 @@ class _Matches:
         return None if doubts else True
 
     def counts(self, specs: Sequence[ClaimSpec]) -> Iterator[RequestCount]:
-        """Yield for each request how many devices match, and how many of these no claim has."""
+        """Yield for each request how many devices match, and how many of these are free."""
         taken = {each.device for each in self._devices.taken if each.consumed is None}
         shares = _shares_of(self._devices)
         for spec in specs:
@@ -186,7 +186,7 @@ def _is_tainted(device: OfferedDevice, wish: DeviceWish) -> bool:
 
 
 class _Search:
-    """One search for devices of all requests of some claims; with `maybe` what is not known is in favour."""
+    """One search for the devices of all requests of some claims; with `maybe`, unknowns count as matches."""
 
     def __init__(
         self, devices: NodeDevices, specs: Sequence[ClaimSpec], matches: _Matches, *, maybe: bool
@@ -210,7 +210,7 @@ class _Search:
         self._chosen: list[list[list[Any]]] = [[[] for _ in each.constraints] for each in specs]
 
     def answer(self) -> tuple[list[list[TakenDevice]] | None, str | None]:
-        """Return the devices of each claim, or None and why there are none."""
+        """Return the devices of each claim, or None and the reason."""
         try:
             found = self.run()
         except _TooLongError:
@@ -220,10 +220,10 @@ class _Search:
         return found, None if found is not None else "cannot allocate all claims"
 
     def run(self) -> list[list[TakenDevice]] | None:
-        """Return the devices of each claim, None without a way.
+        """Return the devices of each claim; None without a solution.
 
-        Raises _TooLongError, and AllocationEndsError where a selector fails on a device that is looked at,
-        or all devices of a request cannot be had together: no other way is tried then.
+        Raises _TooLongError, and AllocationEndsError where a selector fails on a device that is examined, or
+        a request for all devices cannot have them together: no other solution is tried then.
         """
         for spec in self._specs:
             for _, ways in spec.requests:
@@ -246,7 +246,7 @@ class _Search:
         return False
 
     def _wanted(self, wish: DeviceWish) -> tuple[Sequence[OfferedDevice], int]:
-        """Return of which devices how many are wanted; none where it cannot be served."""
+        """Return the devices to choose from and how many a wish needs; 0 where it cannot be served."""
         listed = self._devices.devices
         if not wish.takes_all:
             return listed, wish.count
@@ -260,7 +260,7 @@ class _Search:
             return sure, len(sure)
         if not self._maybe:
             return (), 0
-        return (sure, len(sure)) if sure else (unsure, 1)  # of those that might match, any number
+        return (sure, len(sure)) if sure else (unsure, 1)  # any number of them may match
 
     def _take(
         self,
@@ -272,7 +272,7 @@ class _Search:
         start: int,
         left: int,
     ) -> bool:
-        """Take `left` devices from a place on, then those of the requests that follow."""
+        """Take `left` devices, from index `start` on, then those of the following requests."""
         if not left:
             return self._request(claim, number + 1)
         if len(self._result[claim]) + left > MOST_DEVICES_OF_A_CLAIM:
@@ -293,19 +293,19 @@ class _Search:
         return False
 
     def _none_of(self, claim: int, wish: DeviceWish, rest: Sequence[OfferedDevice]) -> bool:
-        """Return that there is no way with these devices, once it is known that no selector fails on them."""
+        """Return False once no selector has failed on the remaining devices; note those that might match."""
         for device in rest:
             if not self._is_used(claim, wish, device) and self._matches(wish, device) is None:
                 self.met_doubts = True
         return False
 
     def _is_used(self, claim: int, wish: DeviceWish, device: OfferedDevice) -> bool:
-        """Say whether a device cannot be had; a monitor gets each device once for its claim."""
+        """Return whether a device is taken; for a monitor, only if its own claim has it."""
         chosen = self._chosen_for.get(device.id, set())
         return claim in chosen if wish.is_monitor else device.id in self._whole or bool(chosen)
 
     def _may_be(self, wish: DeviceWish, device: OfferedDevice) -> bool:
-        """Say whether a device matches, or with `maybe` might, and whether its taints are tolerated."""
+        """Return whether a device matches, or with `maybe` might, and its taints are tolerated."""
         self._trials += 1
         if self._trials > _MOST_TRIALS:
             raise _TooLongError
@@ -358,7 +358,7 @@ class _Search:
             self._count(device, 1)
 
     def _meets(self, claim: int, own: str, device: OfferedDevice) -> bool:
-        """Say whether the claim's constraints allow a device, and count it for them if all do."""
+        """Return whether the claim's constraints allow a device, and record its values if all do."""
         values = []
         for number, constraint in enumerate(self._specs[claim].constraints):
             if not _binds(constraint.requests, own):
@@ -381,7 +381,7 @@ class _Search:
         return True
 
     def _has_counters(self, device: OfferedDevice) -> bool:
-        """Say whether the shared counters are enough; of a pool with less than none of any, none are."""
+        """Return whether the shared counters suffice; in a pool with a negative counter, none do."""
         pools = (amounts for key, amounts in self._counters.items() if key[:2] == device.id[:2])
         if device.counters and any(amount < 0 for amounts in pools for amount in amounts.values()):
             return False
@@ -399,7 +399,7 @@ class _Search:
 
 
 def _binds(requests: frozenset[str], own: str) -> bool:
-    """Say whether a constraint binds a request: by its name, or by that of the way that serves it."""
+    """Return whether a constraint applies to a request, by its name or by that of the chosen subrequest."""
     return not requests or own in requests or own.partition("/")[0] in requests
 
 
@@ -408,7 +408,7 @@ def _is_same(left: Any, right: Any) -> bool:
 
 
 def _shares_of(devices: NodeDevices) -> dict[DeviceId, dict[str, Fraction]]:
-    """Return what claims have of each device that they share."""
+    """Return the capacity that claims consume of each shared device."""
     found: dict[DeviceId, dict[str, Fraction]] = {}
     for each in devices.taken:
         if each.consumed is not None:
@@ -417,14 +417,14 @@ def _shares_of(devices: NodeDevices) -> dict[DeviceId, dict[str, Fraction]]:
 
 
 def _has_left(device: OfferedDevice, share: Mapping[str, Fraction], used: Mapping[str, Fraction]) -> bool:
-    """Say whether a share of a device is left; one that is not shared has all."""
+    """Return whether a device has a share left; one that cannot be shared always does."""
     return not device.seen.several or all(
         used.get(name, 0) + amount <= device.capacity[name].value for name, amount in share.items()
     )
 
 
 def _share(device: OfferedDevice, wish: DeviceWish) -> dict[str, Fraction] | None:
-    """Return what is taken of each capacity of a device; None where it alone has not so much."""
+    """Return what a wish takes of each capacity of a device; None where the device cannot provide it."""
     if any(name not in device.capacity for name in wish.capacity):
         return None
     found: dict[str, Fraction] = {}

@@ -1,4 +1,4 @@
-"""The nodes that a pod may go to: the scheduler's side of each, its kubelet, and what runs there."""
+"""The nodes that a pod may go to: the scheduler's view of each, its kubelet, and what runs there."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _STORAGE = "ephemeral-storage"
 
 @dataclass(frozen=True)
 class GivenMachine:
-    """A node's machine and kubelet as they are given, with what was in its state files when it was looked at.
+    """A node's machine and kubelet as given, with the state files as captured.
 
-    `held` are the devices that containers had then: pod ("namespace/name" or UID) -> container -> resource ->
-    ids; None where that is not known. `world` is what its plan says of claims.
+    `held` has the devices that containers had then: pod ("namespace/name" or UID) -> container -> resource ->
+    ids; None where unknown. `world` has the claim objects of its plan.
     """
 
     name: str
@@ -54,7 +54,7 @@ class GivenMachine:
 
 @dataclass(frozen=True)
 class RunningPod:
-    """A pod that is on a node: its name in the cluster; `pod` has the one that its kubelet knows, its UID."""
+    """A pod on a node: `name` is its name in the cluster; that in `pod` is its UID, for its kubelet."""
 
     name: str
     pod: Pod
@@ -62,12 +62,12 @@ class RunningPod:
 
 @dataclass(frozen=True)
 class SaidOfPod:
-    """What is said of one pod on one node.
+    """The scheduler's and the kubelet's verdict on one pod on one node.
 
-    `reasons` are the scheduler's against the node, none where it may send the pod. `kubelet` is None where it
-    is not known how the kubelet would answer, for the reason `unknown`. `requests` are those of the pod's
-    claims. `devices` are those that the scheduler would give each claim that has none yet, where that is
-    known; a claim is called as in `requests`.
+    `reasons` are the scheduler's against the node, empty where it may send the pod there. `kubelet` is None
+    where the kubelet's answer is not known, for the reason `unknown`. `requests` are those of the pod's
+    claims. `devices` has, where known, what the scheduler would give each claim without an allocation; claims
+    are named as in `requests`.
     """
 
     reasons: tuple[str, ...]
@@ -78,7 +78,7 @@ class SaidOfPod:
 
     @property
     def fits(self) -> bool:
-        """Whether both agree."""
+        """Whether scheduler and kubelet both accept the pod."""
         return not self.reasons and self.kubelet is not None and self.kubelet.admitted
 
     @property
@@ -89,7 +89,7 @@ class SaidOfPod:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a kubelet answered to a pod, and the node then."""
+    """A kubelet's answer to a pod, and the node afterwards."""
 
     answer: Admission | NumaforgeError
     pod: Pod
@@ -97,9 +97,9 @@ class _Asked:
 
 
 class KnownKubelet:
-    """A kubelet at one moment, which is never changed: `with_pod` returns another.
+    """A kubelet at one moment, never modified: `with_pod` returns another.
 
-    Nodes of a kind with equal pods share one, so that each question is answered once for all of them.
+    Nodes of one kind with equal pods share it, so that each question is answered once for all of them.
     """
 
     def __init__(self, node: Node, running: tuple[RunningPod, ...]) -> None:
@@ -109,14 +109,14 @@ class KnownKubelet:
         self._after: dict[Hashable, KnownKubelet] = {}
 
     def answer(self, pod: Pod) -> Admission:
-        """Return the kubelet's answer to a pod beside those that run; raises KubeletHangError without one."""
+        """Return the kubelet's answer to a pod beside those running; raises KubeletHangError without one."""
         found = self._ask(pod).answer
         if isinstance(found, NumaforgeError):
             raise found
         return replace(found, name=pod.name)
 
     def with_pod(self, pod: Pod) -> KnownKubelet:
-        """Return the kubelet once it was given a pod, which runs there if it has admitted it."""
+        """Return the kubelet after it was given a pod, which then runs there if admitted."""
         shape = shape_of_pod(pod)
         if shape not in self._after:
             asked = self._ask(pod)
@@ -129,10 +129,10 @@ class KnownKubelet:
         return self._after[shape]
 
     def _ask(self, pod: Pod) -> _Asked:
-        """Give a pod to a kubelet in the same state.
+        """Ask a fork of the kubelet to admit a pod.
 
-        What a pod held does not always come back as it was once it leaves: CPUs that a sidecar shared are
-        free then, though another pod has them. So nothing is asked of the kubelet itself.
+        Removing a pod does not always restore the earlier state: CPUs that a sidecar shared become free,
+        though another pod has them. So the kubelet itself is never asked.
         """
         shape = shape_of_pod(pod)
         if shape not in self._asked:
@@ -153,11 +153,11 @@ class KnownKubelet:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A node as scheduler and kubelet have it; pods are placed by making another candidate.
+    """A node as scheduler and kubelet see it; placing a pod makes another candidate.
 
-    `allocatable` is in whole units, CPUs in thousandths; `known` says that no resource is missing in it
-    because a plugin is not known. `labels_known` says the same of labels. `devices` are those that claims are
-    served from, None where they are not known. `doubts` say what the answers rest on.
+    `allocatable` is in whole units, CPUs in thousandths; `known`: no resource is missing there because a
+    plugin is unknown. `labels_known`: likewise for labels. `devices` are those that serve claims, None where
+    unknown. `doubts` are what the answers rest on.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Candidate:
     devices: NodeDevices | None = None
 
     def judge(self, member: GangPod) -> SaidOfPod:
-        """Return what scheduler and kubelet say of a pod here."""
+        """Return the scheduler's and the kubelet's verdict on a pod here."""
         claims = self._claims(member)
         reasons = (*self._reasons(member), *([claims.refusal] if claims.refusal else []))
         if self.kubelet is None:
@@ -191,7 +191,7 @@ class Candidate:
             return SaidOfPod(reasons, None, hang.message, claims.counts, self._given(claims))
 
     def placed(self, member: GangPod) -> Candidate:
-        """Return the node once a pod is there that both have taken."""
+        """Return the node after scheduler and kubelet have accepted a pod."""
         used = dict(self.used)
         for resource, amount in self._request(member.pod).items():
             used[resource] = used.get(resource, 0) + amount
@@ -206,7 +206,7 @@ class Candidate:
         )
 
     def beside(self, other: Candidate, member: GangPod) -> Candidate:
-        """Return the node once a pod is on another, `other`: claims that it has there, it has not here."""
+        """Return the node after a pod was placed on `other`: the claims that it holds there count here."""
         if self.devices is None or other.devices is None:
             return self
         shared = {each.claim for each in member.claims}
@@ -218,7 +218,7 @@ class Candidate:
         return self if devices is self.devices else replace(self, devices=devices)
 
     def left(self, running: RunningPod) -> Candidate | None:
-        """Return the node once a pod has left; None where its kubelet is not known."""
+        """Return the node after a pod has left; None where its kubelet is not known."""
         if self.kubelet is None:
             return None
         freed = self._request(running.pod)
@@ -232,7 +232,7 @@ class Candidate:
         )
 
     def not_seen(self, member: GangPod) -> tuple[str, ...]:
-        """Return what of a pod's wishes cannot be judged here: labels, resources and claims."""
+        """Return which of a pod's wishes cannot be judged here: labels, resources and claims."""
         labels = () if self.labels_known else tuple(sorted(member.placing.keys - self.labels.keys()))
         asked = self._request(member.pod)
         resources = () if self.known else tuple(name for name in asked if self._is_unknown(name))
@@ -242,7 +242,7 @@ class Candidate:
 
     @property
     def free_share(self) -> float:
-        """How much of CPUs and memory is free, by which the scheduler prefers nodes (LeastAllocated)."""
+        """The free share of CPUs and memory, by which the scheduler ranks nodes (LeastAllocated)."""
         shares = [
             max(0, total - self.used.get(resource, 0)) / total
             for resource in (CPU, MEMORY)
@@ -253,7 +253,7 @@ class Candidate:
     def _reasons(self, member: GangPod) -> Iterable[str]:
         placing = member.placing
         if not self.labels_known:
-            # Of labels that are not known, nothing is held against the node.
+            # Unknown labels do not count against the node.
             unknown = placing.keys - self.labels.keys()
             selector = {key: value for key, value in placing.selector.items() if key not in unknown}
             terms = None if unknown & (placing.keys - placing.selector.keys()) else placing.terms
@@ -267,7 +267,7 @@ class Candidate:
             ports=self.ports,
         )
         if not self.allocatable:
-            return  # of a machine whose kubelet is not known, without a cluster
+            return  # no cluster, and the kubelet is not known
         if self.pods + 1 > self.most_pods:
             yield "Too many pods"
         by_claims = self._by_claims(member.pod)
@@ -283,16 +283,16 @@ class Candidate:
                 yield f"Insufficient {resource}"
 
     def has_claims(self, member: GangPod) -> bool:
-        """Say whether claims serve any of what a pod asks for here."""
+        """Return whether claims serve anything that a pod asks for here."""
         return bool(member.claims or self._by_claims(member.pod))
 
     def _by_claims(self, pod: Pod) -> dict[str, tuple[str, int]]:
-        """Return the extended resources that a claim serves here: the class of each, and how many."""
+        """Return the extended resources that a claim serves here, with the class and amount of each."""
         advertised = {resource for resource, amount in self.allocatable.items() if amount}
         return self.place.served(self._request(pod), advertised)
 
     def _claims(self, member: GangPod) -> Allocation:
-        """Return whether the node's devices serve what a pod claims; each question is answered once."""
+        """Return whether the node's devices serve a pod's claims; answers are cached."""
         key = member.claims, tuple(sorted(self._by_claims(member.pod).items()))
         if key == ((), ()):
             return Allocation(True)
@@ -304,7 +304,7 @@ class Candidate:
         return found
 
     def _given(self, claims: Allocation) -> tuple[tuple[str, tuple[ClaimedDevice, ...]], ...]:
-        """Return by claim the devices that it gets here, with the NUMA nodes that they are on."""
+        """Return the devices that each claim gets here, with their NUMA nodes."""
         if not (claims.fits and claims.claims) or self.devices is None:
             return ()
         near = places_of(self.scenario.topology) if self.scenario else {}
@@ -319,11 +319,11 @@ class Candidate:
 
     @property
     def place(self) -> Place:
-        """The node as claims find it."""
+        """The node as the allocation of claims sees it."""
         return Place(self.name, self.labels, self.devices, self.world)
 
     def another(self, name: str) -> Candidate:
-        """Return one more node like it, with devices of its own."""
+        """Return another node like this one, with its own devices."""
         return replace(self, name=name, devices=self.devices.of_another(name) if self.devices else None)
 
     def _allocation(self, member: GangPod) -> Allocation:
@@ -348,10 +348,10 @@ def candidates(
     without: frozenset[str] = frozenset(),
     world: ClaimWorld = NOTHING_KNOWN,
 ) -> tuple[Candidate, ...]:
-    """Return the nodes: with a cluster those that it has, else the machines that are given, without pods.
+    """Return the cluster's nodes; without a cluster, the given machines without pods.
 
-    `without` are pods that are not counted, by their UIDs: those that are to be placed. `world` has the
-    objects of claims that are known; where it has no slices, those of plans are taken.
+    `without` has the UIDs of pods that do not count: those to be placed. `world` has the known claim objects;
+    where it has no slices, those of the plans are used.
     """
     given = {machine.name: machine for machine in machines}
     kubelets: dict[bytes, tuple[KnownKubelet | None, str]] = {}
@@ -376,7 +376,7 @@ def _with_devices(
     world: ClaimWorld,
     held: Sequence[HeldClaim],
 ) -> Candidate:
-    """Return a node with the devices that claims are served from: those of slices, else those of its plan."""
+    """Return a node with the devices that serve claims: those of slices, else those of its plan."""
     both = machine.world.beside(world) if machine and not world.is_whole else world
     if both.slices is None:
         return replace(candidate, world=both)
@@ -390,7 +390,7 @@ def _with_devices(
 
 
 def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate | None:
-    """Return a node whose kubelet has other settings, and has admitted what runs there again in its order.
+    """Return a node whose kubelet has other settings and has readmitted its pods in their order.
 
     None where it would refuse one of these pods. Raises KubeletConfigError where it would not start.
     """
@@ -403,13 +403,13 @@ def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate
             return None
     kubelet = KnownKubelet(node, candidate.kubelet.running)
     amounts = dict(candidate.allocatable)
-    if CPU in amounts:  # of which a reservation takes some
+    if CPU in amounts:  # a reservation takes some
         amounts[CPU] = node.allocatable.cpu_milli
     return replace(candidate, scenario=changed, kubelet=kubelet, allocatable=amounts)
 
 
 def emptied(candidate: Candidate) -> Candidate | None:
-    """Return a node like another, on which nothing runs; None where its kubelet is not known."""
+    """Return a node like this one without pods; None where its kubelet is not known."""
     if candidate.scenario is None or candidate.kubelet is None:
         return None
     fresh = replace(candidate.scenario, state=None)
@@ -488,7 +488,7 @@ def _of_cluster(
 
 
 def _without_plugins(machine: GivenMachine, node: LiveNode, world: ClaimWorld) -> GivenMachine:
-    """Return a machine without the device plugins in whose place claims serve its Node's resources."""
+    """Return a machine without the device plugins that claims replace on its Node."""
     scenario = machine.scenario
     if scenario is None or scenario.devices is None:
         return machine
@@ -505,7 +505,7 @@ def _without_plugins(machine: GivenMachine, node: LiveNode, world: ClaimWorld) -
 def _kubelet(
     machine: GivenMachine, pods: Sequence[LivePod], known: dict[bytes, tuple[KnownKubelet | None, str]]
 ) -> tuple[KnownKubelet | None, str]:
-    """Return the kubelet with what runs there, and what its answers rest on; None with why not."""
+    """Return the kubelet with its pods, and what its answers rest on; else None and the reason."""
     if machine.scenario is None:
         return None, machine.why_unknown
     kind = _kind(machine, machine.scenario, pods)
@@ -518,7 +518,7 @@ def _kubelet(
 def _started_if_it_does(
     machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]
 ) -> tuple[KnownKubelet | None, str]:
-    """Return the kubelet with its pods; without its state files where they are not of this machine."""
+    """Return the kubelet with its pods, without its state files where they do not fit the machine."""
     try:
         return _started(machine, scenario, pods)
     except KubeletHangError as error:
@@ -532,7 +532,7 @@ def _started_if_it_does(
 
 
 def kind_of(scenario: Scenario) -> bytes:
-    """Return what is equal for nodes whose kubelets answer alike while nothing runs there."""
+    """Return a key that is equal for nodes whose kubelets answer alike while they run no pods."""
     machine = scenario.topology
     return _digest(
         shape_of(machine),
@@ -544,7 +544,7 @@ def kind_of(scenario: Scenario) -> bytes:
 
 
 def _kind(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> bytes:
-    """Return what is equal for nodes whose kubelets answer alike, with what runs there."""
+    """Return a key that is equal for nodes whose kubelets answer alike with their pods."""
     return _digest(
         kind_of(scenario),
         sorted((scenario.state or {}).items()),
@@ -582,9 +582,9 @@ def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, 
 
 
 def _started(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) -> tuple[KnownKubelet, str]:
-    """Return the kubelet with its pods: as its state files have them, else admitted again in their order.
+    """Return the kubelet with its pods: as in its state files, else readmitted in their order.
 
-    A kubelet that runs has files with which it would not start again (kubernetes/kubernetes#141196).
+    A running kubelet may have files with which it would not restart (kubernetes/kubernetes#141196).
     """
     node = replace(scenario, running=True).node()
     if machine.held is not None:
@@ -619,7 +619,7 @@ def _doubt(scenario: Scenario, pods: Sequence[LivePod], refused: Sequence[str]) 
 
 
 def _other_cpus(kubelet: KnownKubelet | None, node: LiveNode) -> str:
-    """Say where CPUs of the snapshot that the state file has nowhere may be none of the kubelet's."""
+    """Return a doubt about CPUs that the state file lacks, where the Node counts other CPUs; else ""."""
     manager = kubelet.node.cpu_manager if kubelet else None
     if kubelet is None or manager is None or not manager.unwritten:
         return ""
@@ -631,12 +631,12 @@ def _other_cpus(kubelet: KnownKubelet | None, node: LiveNode) -> str:
 
 
 def _unused() -> str:
-    """Return a name that no pod has: a manager takes a pod of one name for the same pod."""
+    """Return a name that no pod has: a manager takes pods of the same name for one pod."""
     return f"?{next(_NUMBERS)}"
 
 
 def _counts(resource: str, allocatable: Mapping[str, int]) -> bool:
-    """Say whether the scheduler counts a resource; it knows none that is not in its Node, and counts 0."""
+    """Return whether a resource counts: as 0 where the Node lacks it; ephemeral storage only if listed."""
     if resource in (CPU, MEMORY) or in_pages(resource) or is_extended(resource):
         return True
     return resource == _STORAGE and resource in allocatable

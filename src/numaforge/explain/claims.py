@@ -29,10 +29,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PodClaim(ClaimRef):
-    """An entry of a pod's `resourceClaims`, and how a change that is tried has it.
+    """An entry of a pod's `resourceClaims`, with a change to try.
 
-    A change has other `counts` for some requests, or asks for another `capacity` of each device, by request
-    and name; it is `without` the constraints on some attributes.
+    A change has other `counts` for some requests, asks for another `capacity` of each device, by request and
+    name, or is `without` the constraints on some attributes.
     """
 
     counts: tuple[tuple[str, int], ...] = ()
@@ -40,7 +40,7 @@ class PodClaim(ClaimRef):
     without: tuple[str, ...] = ()
 
     def changed(self, spec: ClaimSpec) -> ClaimSpec:
-        """Return what the claim asks for once it is changed."""
+        """Return what the claim asks for with the change."""
         counts = dict(self.counts)
 
         def changed(request: str, wish: DeviceWish) -> DeviceWish:
@@ -73,7 +73,7 @@ class DeviceWish:
 
 @dataclass(frozen=True)
 class DeviceConstraint:
-    """Devices of some requests (without names of all) share the value of an attribute, or differ in it."""
+    """Devices of some requests (empty: of all) share the value of an attribute, or differ in it."""
 
     requests: frozenset[str]
     attribute: str
@@ -82,7 +82,7 @@ class DeviceConstraint:
 
 @dataclass(frozen=True)
 class ClaimSpec:
-    """What one claim asks for: of each request the first way that can be served, and constraints."""
+    """What one claim asks for: requests, each with its alternatives by preference, and constraints."""
 
     name: str
     requests: tuple[tuple[str, tuple[DeviceWish, ...]], ...]
@@ -93,8 +93,8 @@ class ClaimSpec:
 class ClaimWorld:
     """The objects of claims in a cluster, by name.
 
-    `slices` is None where it is not known what drivers offer, for the reason `why_unknown`. `is_whole` says
-    that what is missing here is missing in the cluster.
+    `slices` is None where the drivers' offer is not known, for the reason `why_unknown`. `is_whole`: an
+    object missing here is missing in the cluster.
     """
 
     classes: Mapping[str, Document] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ClaimWorld:
     why_unknown: str = ""
 
     def class_of(self, resource: str) -> str | None:
-        """Return the class whose devices serve an extended resource; of several the newest."""
+        """Return the class whose devices serve an extended resource; the newest of several."""
         if resource.startswith(_IMPLICIT):
             name = resource.removeprefix(_IMPLICIT)
             return name if name in self.classes else None
@@ -123,7 +123,7 @@ class ClaimWorld:
         return tuple(held_claims(self.claims.values()))
 
     def beside(self, other: ClaimWorld) -> ClaimWorld:
-        """Return the objects of both, those of the other where both have one."""
+        """Return the objects of both; where both have one, that of `other`."""
         return replace(
             other,
             classes={**self.classes, **other.classes},
@@ -140,9 +140,9 @@ NOTHING_KNOWN = ClaimWorld()
 
 
 def claim_world(documents: Iterable[object], *, is_whole: bool = False) -> ClaimWorld:
-    """Return the objects of claims in documents; what is none is left out.
+    """Return the objects of claims in documents, ignoring other documents.
 
-    Slices are known where there are any, or where the documents are the `is_whole` cluster's.
+    Slices are known where there are any, or where the documents are the whole cluster's (`is_whole`).
     """
     found: dict[str, list[Document]] = {kind: [] for kind in KINDS}
     for each in documents:
@@ -161,17 +161,17 @@ def claim_world(documents: Iterable[object], *, is_whole: bool = False) -> Claim
 
 
 def serves(resource: str) -> bool:
-    """Say whether claims may serve a resource (IsDRAExtendedResourceName)."""
+    """Return whether claims may serve a resource (IsDRAExtendedResourceName)."""
     return is_extended(resource) or resource.startswith(_IMPLICIT)
 
 
 def is_of_claims(document: Document) -> bool:
-    """Say whether a document is an object of resource.k8s.io."""
+    """Return whether a document is an object of resource.k8s.io."""
     return str(document.get("apiVersion", "")).partition("/")[0] == GROUP
 
 
 def pod_claims(spec: Document, status: Document, namespace: str, name: str) -> tuple[PodClaim, ...]:
-    """Return what a pod claims; a claim that was made for it of a template is known by its own name."""
+    """Return a pod's claims; a claim generated from a template has its generated name."""
     made = {
         str(each.get("name")): str(each["resourceClaimName"])
         for each in mappings(status.get("resourceClaimStatuses"))
@@ -181,12 +181,12 @@ def pod_claims(spec: Document, status: Document, namespace: str, name: str) -> t
 
 
 def as_pod_claims(refs: Iterable[ClaimRef]) -> tuple[PodClaim, ...]:
-    """Return a pod's claims as it has them, without a change."""
+    """Return a pod's claims without a change to try."""
     return tuple(PodClaim(each.name, each.claim, each.template) for each in refs)
 
 
 def spec_of_claim(spec: Document, name: str) -> ClaimSpec:
-    """Read what a claim asks for; what is not read of it is named in its wish."""
+    """Read what a claim asks for; `unread` of a wish names what is not supported."""
     devices = mapping(spec.get("devices"))
     requests = []
     for each in mappings(devices.get("requests")):
@@ -210,7 +210,7 @@ def spec_of_claim(spec: Document, name: str) -> ClaimSpec:
 
 
 def spec_of_resources(pod: str, served: Mapping[str, tuple[str, int]]) -> ClaimSpec:
-    """Return the claim that the scheduler makes for extended resources: by resource its class and amount."""
+    """Return the claim that the scheduler makes for extended resources, `served` by class and amount."""
     return ClaimSpec(
         f"{pod}/{_OF_RESOURCE}",
         tuple(

@@ -1,4 +1,4 @@
-"""A cluster as its API server shows it: Nodes, and the pods that are on them or wait."""
+"""A cluster as its API server shows it: Nodes, their pods, and pods that wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GROUPS = (
     "scheduling.volcano.sh/v1beta1",
     *(f"{gangs.GROUP}/{version}" for version in gangs.VERSIONS),
 )
-"""The versions of PodGroup that pods may be of."""
+"""The versions of PodGroup that pods may belong to."""
 
 Document = Mapping[str, Any]
 
@@ -44,8 +44,8 @@ Document = Mapping[str, Any]
 class LivePod:
     """A pod of the cluster; `node` is None while it waits, `reason` and `message` are those of its status.
 
-    `started` orders the pods of a node by when its kubelet took them; of one that is not `decided`, its
-    kubelet has not said yet whether it takes it.
+    `started` orders the pods of a node by when its kubelet took them; `decided` is false until the kubelet
+    has accepted or refused the pod.
     """
 
     name: str
@@ -87,7 +87,7 @@ class LiveCluster:
     claims: ClaimWorld = NOTHING_KNOWN
 
     def needs_claims(self, workloads: Iterable[Workload]) -> bool:
-        """Say whether pods to be placed claim devices, or ask for what some node offers by no plugin."""
+        """Return whether pods to place claim devices, or ask for a resource that some node lacks."""
         for member in (each for workload in workloads for each in workload.members):
             asked = [name for name, amount in pod_requests(member.pod).items() if amount and serves(name)]
             lacking = any(not node.allocatable.get(name) for node in self.nodes.values() for name in asked)
@@ -103,7 +103,7 @@ class LiveCluster:
         raise NumaforgeError("the cluster has no such pod", where=name, remedy="write it as NAMESPACE/NAME")
 
     def workload(self, pod: LivePod) -> Workload:
-        """Return a pod, or with it the pods of its gang that wait as well."""
+        """Return a pod, with the other waiting pods of its gang if it has one."""
         group = pod.member.group
         if group is None:
             return Workload("Pod", pod.name, (pod.member,), 1, pod.member.domain)
@@ -115,7 +115,7 @@ class LiveCluster:
         return self._still_missing(group, waiting)
 
     def _still_missing(self, group: GroupName, waiting: Sequence[GangPod]) -> Workload:
-        """Return a gang's waiting pods; those of it that run already count for how many start together."""
+        """Return a gang's waiting pods; its running pods count toward how many start together."""
         placed = (each.member for node in self.nodes.values() for each in node.pods)
         running = sum(each.group == group and each not in waiting for each in placed)
         said = said_of(group, self.groups)
@@ -126,7 +126,7 @@ class LiveCluster:
 
 
 def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -> LiveCluster:
-    """Return the Nodes, pods, PodGroups and what is claimed in documents; what is none of these is left out.
+    """Return the Nodes, pods, PodGroups and claim objects in documents, ignoring other documents.
 
     A pod that cannot be read counts as `unread`: its resources are not known.
     """
@@ -160,7 +160,7 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
 
 
 def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[str, LiveNode]:
-    """Return the nodes with the pods that are on them, in the order in which their kubelets took them."""
+    """Return the nodes with their pods, in the order in which the kubelets took them."""
     placed = grouped((str(pod.node), pod) for pod in pods if pod.counts)
     return {
         name: replace(node, pods=tuple(sorted(placed.get(name, ()), key=lambda pod: (pod.started, pod.name))))
@@ -169,7 +169,7 @@ def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[s
 
 
 def group_stubs(name: GroupName) -> list[Document]:
-    """Return what names the PodGroup of this name in each version that its API group may be served in."""
+    """Return a stub of the PodGroup of this name in each version that its API group may be served in."""
     namespace, _, own = name[1].partition("/")
     metadata = {"name": own, "namespace": namespace}
     return [
@@ -204,7 +204,7 @@ def _pod(document: Document) -> LivePod:
     metadata, spec, status = (mapping(document.get(key)) for key in ("metadata", "spec", "status"))
     name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
     node, phase = spec.get("nodeName"), str(status.get("phase") or "Pending")
-    # A pod that was refused, or is on a node, is explained as its author wrote it: without one.
+    # A pod that was refused, or is on a node, is explained as its author wrote it: without nodeName.
     free = {key: value for key, value in spec.items() if key != "nodeName"}
     return LivePod(
         name=name,

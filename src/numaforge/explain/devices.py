@@ -1,7 +1,7 @@
-"""Devices that claims are served from: what ResourceSlices offer a node, and what of it is taken.
+"""The devices that serve claims: what ResourceSlices offer a node, and what is taken.
 
-resource.k8s.io/v1 of Kubernetes 1.37, and pools_incubating.go of k8s.io/dynamic-resource-allocation: of a
-pool the newest generation counts, and nothing is taken from one whose slices are not all there.
+resource.k8s.io/v1 of Kubernetes 1.37, and pools_incubating.go of k8s.io/dynamic-resource-allocation: only a
+pool's newest generation counts, and a pool with missing slices serves nothing.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class OfferedDevice:
-    """A device of a slice; `counters` are what it takes of those that its pool's devices share, by set.
+    """A device of a slice; `counters` is what it consumes of its pool's shared counters, by set.
 
-    `is_local` says that it is one node's alone.
+    `is_local`: it belongs to one node alone.
     """
 
     id: DeviceId
@@ -66,14 +66,14 @@ class OfferedDevice:
     is_local: bool = True
 
     def attribute(self, name: str) -> Any:
-        """Return an attribute by its full name, None where the device has none of it."""
+        """Return an attribute by its full name; None where the device lacks it."""
         domain, _, own = name.rpartition("/")
         return self.seen.attributes.get(domain or self.seen.driver, {}).get(own)
 
 
 @dataclass(frozen=True)
 class TakenDevice:
-    """A device that a claim has, or a share of it: `consumed` by the capacity's name.
+    """A device that a claim holds, or a share of it: `consumed`, by name of the capacity.
 
     A monitor (admin access) takes nothing from others.
     """
@@ -85,7 +85,7 @@ class TakenDevice:
 
 @dataclass(frozen=True)
 class HeldClaim:
-    """A claim that is allocated: for whom, by UID, which devices, and on which nodes it can be used."""
+    """An allocated claim: its holders' UIDs, its devices, and the nodes on which it can be used."""
 
     name: str
     holders: frozenset[str]
@@ -93,18 +93,17 @@ class HeldClaim:
     selector: tuple[Document, ...] | None = None
 
     def is_on(self, node: str, labels: Labels) -> bool:
-        """Say whether pods on a node can use it."""
+        """Return whether pods on a node can use it."""
         return self.selector is None or any(term_selects(each, labels, node) for each in self.selector)
 
 
 @dataclass(frozen=True)
 class NodeDevices:
-    """What claims find on a node: its devices in the scheduler's order, and which claims have which.
+    """The devices of a node in the scheduler's order, and the claims that hold them.
 
-    `held` are all allocated claims of the cluster: some of their devices may be those of other nodes.
-    `incomplete` are pools of which slices are missing. `pools` has the counters that devices share, by
-    driver, pool and set; `by_id` knows devices of other nodes that share them, too. `answers` are kept as
-    long as nothing of it changes.
+    `held` has all allocated claims of the cluster: some of their devices may be on other nodes. `incomplete`
+    are the pools with missing slices. `counters` has the counters that devices share, by driver, pool and
+    set; `by_id` also has the devices of other nodes that share them. `answers` is a cache for this instance.
     """
 
     devices: tuple[OfferedDevice, ...]
@@ -125,27 +124,27 @@ class NodeDevices:
         return next((each for each in self.held if each.name == name), None)
 
     def with_claim(self, claim: HeldClaim) -> NodeDevices:
-        """Return the devices once a claim has some of them, or one that had them has another pod."""
+        """Return the devices with one more claim, or with one more holder of an allocated one."""
         if (there := self.claim(claim.name)) is None:
             return replace(self, held=(*self.held, claim))
         shared = replace(there, holders=there.holders | claim.holders)
         return replace(self, held=tuple(shared if each is there else each for each in self.held))
 
     def without(self, uid: str) -> NodeDevices:
-        """Return the devices once a pod has left, and with it the claims that it alone had."""
+        """Return the devices after a pod has left, and with it the claims that it alone held."""
         if not any(uid in each.holders for each in self.held):
             return self
         left = (replace(each, holders=each.holders - {uid}) for each in self.held if each.holders != {uid})
         return replace(self, held=tuple(left))
 
     def emptied(self) -> NodeDevices:
-        """Return the devices while no claim has any of the node's own."""
+        """Return the devices without the claims on the node's own."""
         shared = {each.id for each in self.by_id.values() if not each.is_local}
         held = tuple(each for each in self.held if any(one.device in shared for one in each.devices))
         return replace(self, held=held)
 
     def of_another(self, node: str) -> NodeDevices:
-        """Return the devices of one more node: those of its own are others."""
+        """Return the devices of another node like this one: local devices get ids of their own."""
 
         def own(device: OfferedDevice) -> OfferedDevice:
             driver, pool, name = device.id
@@ -172,7 +171,7 @@ def devices_on(
 ) -> NodeDevices:
     """Return what slices offer a node; `rules` are DeviceTaintRules.
 
-    Where slices are `planned`, what they do not say of a device is not known.
+    With `planned` slices, whatever they omit of a device is unknown.
     """
     pools: dict[tuple[str, str], list[Document]] = {}
     for each in slices:
@@ -270,7 +269,7 @@ def _device(
 
 
 def _meets(rule: Document, driver: str, pool: str, device: str) -> bool:
-    """Say whether a DeviceTaintRule selects a device; one without a selector selects none."""
+    """Return whether a DeviceTaintRule selects a device; a rule without a selector selects none."""
     selector = rule.get("deviceSelector")
     if not isinstance(selector, Mapping):
         return False
@@ -288,7 +287,7 @@ def _is_for(spec: Document, node: str, labels: Labels) -> bool:
 
 
 def _value(said: Document) -> Any:
-    """Return an attribute's value; a version is a Release, and what is of no known type is None."""
+    """Return an attribute's value: a version as a Release, an unknown type as None."""
     for kind in _ATTRIBUTE_TYPES:
         if kind in said:
             found = said[kind]
@@ -318,7 +317,7 @@ def _amounts(said: object) -> dict[str, Fraction]:
 
 
 def amount_of(text: object) -> Fraction | None:
-    """Return a quantity as it is written, or as a number; None for what is none."""
+    """Return a quantity that is given as text or as a number; None for anything else."""
     try:
         return parse_quantity(str(text)) if isinstance(text, str | int | float) else None
     except NumaforgeError:

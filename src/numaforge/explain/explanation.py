@@ -1,4 +1,4 @@
-"""A pod, or a gang, over the nodes that there are: where it would go, why not elsewhere, what would help."""
+"""Where a pod or a gang would go, why not elsewhere, and what would help."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numaforge.explain.workload import GangPod, Workload
 
 @dataclass(frozen=True)
 class OfNode:
-    """What is said of one pod on one node, and how many pods of the workload are placed there."""
+    """The verdict on one pod on one node, and how many pods of the workload are placed there."""
 
     node: str
     judgement: SaidOfPod
@@ -28,9 +28,9 @@ class Explanation:
     """The answer for one workload.
 
     `fit` pods can be placed now, one after another, on nodes where scheduler and kubelet agree. `verdicts`
-    are those of one pod, `about`: the first that does not fit, once the others are placed, else the first.
-    `likely` is the node to which the scheduler would rather send the first pod, of all that it may. `domain`
-    is the value of the label that all nodes have to share, for which most fit.
+    are those on the pod `about`: the first that does not fit once the others are placed, else the first.
+    `likely` is the node that the scheduler prefers for the first pod. `domain` is the value of the label that
+    all nodes must share: the one with which the most pods fit.
     """
 
     workload: Workload
@@ -43,19 +43,19 @@ class Explanation:
 
     @property
     def fits(self) -> bool:
-        """Whether as many fit as have to start together."""
+        """Whether enough pods fit to start together."""
         return self.fit >= self.workload.least
 
     @property
     def disagreeing(self) -> tuple[OfNode, ...]:
-        """The nodes to which the scheduler may send the pod, and whose kubelets refuse it."""
+        """The nodes that the scheduler accepts, but whose kubelets refuse the pod."""
         return tuple(each for each in self.verdicts if each.judgement.disagrees)
 
 
 def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation, tuple[Candidate, ...]]:
-    """Place a workload as far as it goes, and say why it goes no further.
+    """Place as much of a workload as fits, and explain why the rest does not.
 
-    Return the nodes too: with its pods where it fits, else as they were.
+    Also returns the nodes: with its pods where it fits, else as they were.
     """
     if not workload.members:
         raise ValueError("a workload without pods")
@@ -83,7 +83,7 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
 
 def _remedies(found: Explanation, nodes: Sequence[Candidate], placement: Placement) -> tuple[Remedy, ...]:
     if found.workload.least > len(found.workload.members):
-        return ()  # what is missing are pods
+        return ()  # pods are missing, not room
     if not found.fits:
         return remedies(found.workload, found.about, nodes, placement)
     if len(found.workload.members) > 1:

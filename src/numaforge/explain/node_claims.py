@@ -1,4 +1,4 @@
-"""What pods' claims find on one node, whose devices are those of ResourceSlices or of its plan."""
+"""How one node serves pods' claims, with the devices of ResourceSlices or of its plan."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(frozen=True)
 class NodeClaims:
-    """What claims find on a node (numaforge.kubelet.admission.claims.Claims), by the scheduler's search.
+    """How a node serves claims (numaforge.kubelet.admission.claims.Claims), by the scheduler's search.
 
-    `extended` says that its Kubernetes serves extended resources by claims. `near` has the NUMA node of the
+    `extended`: its Kubernetes serves extended resources by claims. `near` has the NUMA node of the
     machine's PCI functions.
     """
 
@@ -49,7 +49,7 @@ class NodeClaims:
     near: Mapping[str, int]
 
     def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
-        """Return whether the devices serve what a pod claims beside the pods that are here."""
+        """Return whether the devices serve a pod's claims beside those of the pods here."""
         claims, served = self._asked(pod, request, advertised)
         asked = (*(each.name for each in claims), *served)
         if not asked:
@@ -60,13 +60,13 @@ class NodeClaims:
         return JudgedClaims(asked, said.refusal, said.unknown, frozenset(served), devices)
 
     def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> NodeClaims:
-        """Return what claims find once a pod is here."""
+        """Return the node's claims after a pod has come."""
         claims, served = self._asked(pod, request, advertised)
         place = self.place.with_claims(pod.name, claims, served)
         return self if place is self.place else replace(self, place=place)
 
     def without(self, name: str) -> NodeClaims:
-        """Return what claims find once a pod has left, and with it the claims that it alone had."""
+        """Return the node's claims after a pod has left, without those that it alone held."""
         devices = self.place.devices
         left = devices.without(name) if devices else None
         return self if left is devices else replace(self, place=replace(self.place, devices=left))
@@ -84,7 +84,7 @@ class NodeClaims:
         served: Mapping[str, tuple[str, int]],
         after: NodeDevices,
     ) -> Iterator[tuple[str, tuple[ClaimedDevice, ...]]]:
-        """Yield by the pod's own name of a claim its devices; what serves resources is called after them."""
+        """Yield each claim's devices, by the pod's name for it or the extended resources that it serves."""
         names = {each.claim: each.name for each in claims if each.claim}
         names[spec_of_resources(pod, served).name] = ", ".join(sorted(served))
         for held in after.held:
@@ -95,7 +95,7 @@ class NodeClaims:
 
 
 def claimed_device(device: OfferedDevice | DeviceId, near: Mapping[str, int]) -> ClaimedDevice:
-    """Return a device with the NUMA nodes that its driver says; else that of its PCI function (`near`)."""
+    """Return a device with the NUMA nodes that its driver names, else that of its PCI function (`near`)."""
     if not isinstance(device, OfferedDevice):
         return ClaimedDevice(*device)
     for name in (NUMA_NODE, *LEGACY_NUMA_NODES):
@@ -108,16 +108,16 @@ def claimed_device(device: OfferedDevice | DeviceId, near: Mapping[str, int]) ->
 
 
 def places_of(machine: NodeTopology) -> dict[str, int]:
-    """Return the NUMA node of each PCI function of GPUs and NICs, by its address in small letters."""
+    """Return the NUMA node of each PCI function of GPUs and NICs, by its address in lower case."""
     places = {each.pci_address: each.numa_node for each in machine.gpus}
     places |= {each.pci_address: each.numa_node for each in machine.nics}
     return {address.lower(): place for address, place in places.items() if place is not None}
 
 
 def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[Labels, ClaimWorld]:
-    """Return what a node of this name has once its plan is carried out: labels, and the objects of claims.
+    """Return the labels and claim objects of a node of this name once its plan is applied.
 
-    Without a plan the claims are those of the drivers that have registered. Nothing is known of claims where
+    Without a plan, the objects are those of the registered drivers. Nothing is known of claims where
     there is neither.
     """
     machine = scenario.topology
@@ -134,7 +134,7 @@ def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[La
 
 
 def _registered(name: str, scenario: Scenario) -> Iterator[dict[str, Any]]:
-    """Yield what the drivers that have registered offer, and the classes of these drivers."""
+    """Yield the device classes of the registered drivers, and their slices."""
     slices = [*registered_slices(scenario.topology, name)]
     drivers = {each["spec"]["driver"] for each in slices}
     classes = planned_classes(served_by_claims(scenario.topology, _minor(scenario)))
@@ -147,16 +147,16 @@ def _minor(scenario: Scenario) -> int:
 
 
 def with_claims(scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) -> Scenario:
-    """Return a node with what pods' claims find on it; its Node is called as its kubelet registers it."""
+    """Return a scenario with the node's claims; its Node has the name that its kubelet registers."""
     machine = scenario.topology
     name = registered_name(machine.kubelet.flags if machine.kubelet else (), machine.hostname or "")
     return replace(scenario, claims=node_claims(name, scenario, plan, given))
 
 
 def without_plugins(offered: Inventory, given: ClaimWorld) -> Inventory:
-    """Return what a machine's GPUs offer by device plugins, without what the given objects serve by claims.
+    """Return what a machine's GPUs offer by device plugins, without what given objects serve by claims.
 
-    What is given counts before what has registered on the machine.
+    Given objects take precedence over those registered on the machine.
     """
     if given.slices is None:
         return offered
@@ -164,9 +164,9 @@ def without_plugins(offered: Inventory, given: ClaimWorld) -> Inventory:
 
 
 def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) -> NodeClaims:
-    """Return what claims find on a node of this name, by the objects that are given and by its plan.
+    """Return how a node of this name serves claims, by the given objects and by its plan.
 
-    Given ResourceSlices count before those that a plan foresees, and as all of the node's.
+    Given ResourceSlices replace those of the plan, and count as all of the node's.
     """
     machine = scenario.topology
     labels, planned = as_planned(name, scenario, plan)

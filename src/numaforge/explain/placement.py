@@ -1,4 +1,4 @@
-"""Place pods one after another, as a scheduler does that knows what each kubelet would answer."""
+"""Place pods one after another, like a scheduler that knows each kubelet's answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True)
 class Placement:
-    """Pods that were placed one after another: the nodes then, and where each of them is.
+    """Pods placed one after another: the nodes afterwards, and the node of each pod.
 
     `domain` is the value of the label that all these nodes share, None where they need not.
     """
@@ -27,7 +27,7 @@ class Placement:
 def place(members: Sequence[GangPod], nodes: Sequence[Candidate], domain: str | None = None) -> Placement:
     """Place pods one after another until one does not fit, each on the emptiest node that takes it.
 
-    With `domain`, all of them go to nodes that share the value of that label: the value for which most fit.
+    With `domain`, all go to nodes that share a value of that label: the one with which the most pods fit.
     """
     if domain is None:
         return _place(members, nodes)
@@ -44,10 +44,10 @@ def place(members: Sequence[GangPod], nodes: Sequence[Candidate], domain: str | 
 
 
 def likely(member: GangPod, nodes: Sequence[Candidate]) -> str | None:
-    """Return the node to which the scheduler would rather send a pod; None where several are as empty.
+    """Return the node that the scheduler prefers for a pod; None where several are equally empty.
 
-    By default it prefers the node of which the most is free, whatever its kubelet would say; what else it
-    scores (images, spread, preferences) is not looked at.
+    By default it prefers the node with the largest free share, whatever the kubelet would answer; its other
+    scores (images, spread, preferences) are ignored.
     """
     shares = {each.name: each.free_share for each in nodes if not each.judge(member).reasons}
     most = max(shares.values(), default=0.0)
@@ -80,7 +80,7 @@ def _place(members: Sequence[GangPod], nodes: Sequence[Candidate]) -> Placement:
 
 
 def _tell(now: dict[str, Candidate], best: str, member: GangPod) -> bool:
-    """Let the other nodes know of the claims that a pod has on one; say whether any of them is changed."""
+    """Record a placed pod's claims on the other nodes; return whether any of them changed."""
     changed = False
     for name, each in now.items():
         if name != best and (beside := each.beside(now[best], member)) is not each:

@@ -1,7 +1,7 @@
-"""What the default scheduler reads of a pod beside its resources, and the filters that read it.
+"""What the default scheduler reads of a pod besides its resources, and the filters that read it.
 
 pkg/scheduler/framework/plugins of Kubernetes 1.37: nodeunschedulable, nodename, tainttoleration,
-nodeaffinity, nodeports. Volumes, other pods' affinities and spread are not judged, and named.
+nodeaffinity, nodeports. Volumes, affinity to other pods and spread are not judged, but named.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SPREAD = "topologySpreadConstraints"
 
 @dataclass(frozen=True)
 class Placing:
-    """Where a pod may go, as its spec says.
+    """Where a pod may go, by its spec.
 
-    `terms` are the terms of the required node affinity, None without one. `unseen` names what the spec has
-    that no filter here reads, `scheduler` is the one that it asks for.
+    `terms` are the terms of the required node affinity, None without one. `unseen` names the parts of the
+    spec that no filter here reads; `scheduler` is the requested one.
     """
 
     node_name: str | None = None
@@ -45,23 +45,23 @@ class Placing:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The labels that decide."""
+        """The labels that selector and affinity read."""
         expressions = [each for term in self.terms or () for each in _listed(term, "matchExpressions")]
         return frozenset(self.selector) | {str(each.get("key")) for each in expressions}
 
     def tolerates(self, taint: Mapping[str, Any]) -> bool:
-        """Say whether a toleration covers a taint."""
+        """Return whether a toleration covers a taint."""
         return any(tolerates(each, taint) for each in self.tolerations)
 
     def selects(self, labels: Labels, node: str) -> bool:
-        """Say whether nodeSelector and required node affinity select a node."""
+        """Return whether nodeSelector and required node affinity select a node."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
         return self.terms is None or any(term_selects(term, labels, node) for term in self.terms)
 
 
 def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
-    """Read what a pod's spec says of nodes; raises PodError for what no API server would take."""
+    """Read a pod's constraints on nodes; raises PodError for what no API server would accept."""
     affinity = _mapping(spec, "affinity", where)
     of_nodes = _mapping(affinity, "nodeAffinity", f"{where}: affinity")
     wanted = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -94,7 +94,7 @@ def keeps_away(
     cordoned: bool,
     ports: frozenset[HostPort],
 ) -> Iterator[str]:
-    """Yield why the scheduler would not take a node, in its filters' order; resources are not looked at."""
+    """Yield why the scheduler would reject a node, in the order of its filters; resources are ignored."""
     if cordoned and not placing.tolerates(_CORDON):
         yield "it is cordoned"
     if placing.node_name not in (None, node):
@@ -110,7 +110,7 @@ def keeps_away(
 
 
 def cordon_aside(taints: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the taints that keep pods away, without that of a cordon, which is there for a reason."""
+    """Return the taints that keep pods away, except that of a cordon, which is deliberate."""
     return [
         each for each in taints if each.get("effect") in _KEEPS_AWAY and each.get("key") != _CORDON["key"]
     ]
@@ -123,7 +123,7 @@ def shown_taint(taint: Mapping[str, Any]) -> str:
 
 
 def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Say whether a toleration covers a taint, of a node or of a device.
+    """Return whether a toleration covers a taint, of a node or of a device.
 
     k8s.io/component-helpers/scheduling/corev1, ToleratesTaint; comparisons of numbers are alpha.
     """
@@ -139,7 +139,7 @@ def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 
 def term_selects(term: Mapping[str, Any], labels: Labels, node: str) -> bool:
-    """Say whether all requirements of a term hold; a term without any selects nothing."""
+    """Return whether all requirements of a term hold; a term without any selects nothing."""
     expressions, fields = _listed(term, "matchExpressions"), _listed(term, "matchFields")
     if not expressions and not fields:
         return False

@@ -1,4 +1,4 @@
-"""What becomes of a pod's claims on a node: what the scheduler refuses at once, else the search for devices.
+"""Whether a node serves a pod's claims: what the scheduler refuses at once, else the search for devices.
 
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go of Kubernetes 1.37.
 """
@@ -30,7 +30,7 @@ class _ClaimRefusedError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """A node as claims find it; `devices` is None where they are not known."""
+    """A node as the allocation of claims sees it; `devices` is None where unknown."""
 
     node: str
     labels: Labels
@@ -40,9 +40,9 @@ class Place:
     def allocation(
         self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
     ) -> Allocation:
-        """Return whether a pod's claims can be served, and the extended resources that claims serve.
+        """Return whether a pod's claims can be served, and its extended resources that claims serve.
 
-        `served` has for each resource the class of its devices and how many the pod asks for.
+        `served` has for each such resource the device class and the amount that the pod asks for.
         """
         unknown: list[str] = []
         try:
@@ -63,7 +63,7 @@ class Place:
         return allocate(self.devices, specs, self.world.classes, pod)
 
     def served(self, request: Mapping[str, int], advertised: Collection[str]) -> dict[str, tuple[str, int]]:
-        """Return the extended resources that a claim serves here, no device plugin: its class, and how many.
+        """Return the extended resources that a claim, not a device plugin, serves here: class and amount.
 
         pkg/scheduler/framework/plugins/dynamicresources, filterExtendedResources.
         """
@@ -78,13 +78,13 @@ class Place:
     def with_claims(
         self, pod: str, claims: Sequence[PodClaim], served: Mapping[str, tuple[str, int]]
     ) -> Place:
-        """Return the node once a pod is there, and has its claims."""
+        """Return the node after a pod has come, with its claims."""
         if self.devices is None or not (claims or served):
             return self
         return self.with_allocation(pod, claims, self.allocation(pod, claims, served))
 
     def with_allocation(self, pod: str, claims: Sequence[PodClaim], said: Allocation) -> Place:
-        """Return the node once a pod is there, and has what was found for its claims."""
+        """Return the node after a pod has come, with the allocation found for its claims."""
         if self.devices is None:
             return self
         here = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]},)
@@ -98,14 +98,14 @@ class Place:
         return replace(self, devices=devices)
 
     def spec(self, claim: PodClaim) -> ClaimSpec | None:
-        """Return what is asked for by a claim that is not allocated; None where that is not known."""
+        """Return what a claim asks for; None where it is allocated, or not known."""
         try:
             return self._spec(claim, "", [])
         except _ClaimRefusedError:
             return None
 
     def _spec(self, claim: PodClaim, pod: str, unknown: list[str]) -> ClaimSpec | None:
-        """Return what has to be allocated for a claim; None for one that is, or is not known."""
+        """Return what must be allocated for a claim; None where it is allocated, or not known."""
         held = self.devices.claim(claim.claim) if self.devices and claim.claim else None
         if held is not None:
             if not held.is_on(self.node, self.labels):
@@ -126,7 +126,7 @@ class Place:
         return spec_of_claim(spec, str(claim.claim))
 
     def _lacking(self, name: str, said_by_scheduler: str) -> str:
-        """Return what is not known; raises _ClaimRefusedError where it is known that it is not there."""
+        """Return what is unknown; raises _ClaimRefusedError where it is known to be missing."""
         if self.world.is_whole:
             raise _ClaimRefusedError(f"{said_by_scheduler} {_DOES_NOT_EXIST}")
         return f"{name} {_IS_NOT_GIVEN}"

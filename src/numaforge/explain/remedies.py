@@ -1,4 +1,4 @@
-"""What to change in a pod, or in a node, so that it fits: what is named has been tried, and helps."""
+"""What to change in a pod or a node so that the pod fits: each change has been tried, and helps."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from numaforge.quantity import format_amount, format_bytes, parse_bytes
 _MOST_CLAIMED = 1024
 """Devices of a resource that claims serve on a node: its slices have 128 each."""
 _MOST_ADVERTISED = 2**31
-"""More are a mistake of who wrote the Node."""
+"""More are a mistake in the Node."""
 _MOST_TRIALS = 128
-"""How many amounts of CPUs are tried; more are tried in even steps."""
+"""How many amounts of CPUs are tried; of more, as many in even steps."""
 _MOST_TRIALS_OF_GANGS = 16
 _MOST_TRIALS_OF_MANY_NUMA_NODES = 6  # an admission takes 0.1 s there
 _MOST_UNLIKE = 4
@@ -57,9 +57,9 @@ class Remedy:
 def remedies(
     workload: Workload, about: GangPod, nodes: Sequence[Candidate], now: Placement
 ) -> tuple[Remedy, ...]:
-    """Return the changes with each of which a workload fits that does not, the smallest of each sort.
+    """Return the changes that each make a workload fit, the smallest of each sort.
 
-    `about` is its first pod that does not fit, `now` the nodes with those placed that do.
+    `about` is its first pod that does not fit; `now` has the nodes with the pods that do.
     """
     alike: Mapping[str, tuple[str, ...]] = {}
     if len(workload.members) == 1:
@@ -74,7 +74,7 @@ def remedies(
 
 
 def aligning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
-    """Return with how many CPUs a pod is aligned that fits, and is not aligned where it does."""
+    """Return the change of CPUs that aligns a pod which fits, but unaligned."""
     takers = [each for each in _unlike(about, nodes) if each.judge(about).fits]
     if not takers or any(_is_aligned(each, about) for each in takers):
         return ()
@@ -92,7 +92,7 @@ def _is_aligned(node: Candidate, member: GangPod) -> bool:
 
 
 def pinning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
-    """Return what gives a pod that fits exclusive CPUs, which it does not get as it is."""
+    """Return the change that gives exclusive CPUs to a pod which fits without them."""
     exact = _guaranteed(about.pod)
     if exact is None:
         return ()
@@ -108,7 +108,7 @@ def pinning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
 
 
 def _sorts(about: GangPod, nodes: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Return the nodes by what is said of them, those first to which the scheduler may send the pod."""
+    """Return the nodes grouped by verdict, those that the scheduler accepts first."""
     sorts: dict[object, list[Candidate]] = {}
     for each in nodes:
         reasons = each.judge(about).reasons
@@ -118,7 +118,7 @@ def _sorts(about: GangPod, nodes: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def _unlike(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    """Return one node of each sort, of the first few."""
+    """Return one node of each of the first few sorts."""
     return tuple(sort[0] for sort in _sorts(about, nodes)[:_MOST_UNLIKE])
 
 
@@ -128,7 +128,7 @@ class _Trial:
     about: GangPod
     nodes: tuple[Candidate, ...]
     alike: Mapping[str, tuple[str, ...]]
-    """Of a node that stands for others, all of them by name."""
+    """For a node that stands for others, the names of all of them."""
 
     # ---- the pod ----
 
@@ -172,7 +172,7 @@ class _Trial:
         return Remedy(of, change, fit, tuple(name for names in where for name in names))
 
     def _elsewhere(self) -> Iterator[tuple[str, GangPod]]:
-        """Yield what lets the pod go where taints, selectors or a name keep it away."""
+        """Yield the pod with one more toleration, or without a selector, its affinity or its nodeName."""
         placing = self.about.placing
         for each in self.nodes:
             for taint in cordon_aside(each.taints):
@@ -220,7 +220,7 @@ class _Trial:
                         yield change, self._with_claim(claim, changed)
 
     def _unbound(self) -> Iterator[tuple[str, GangPod]]:
-        """Yield the pod without what binds the devices of a claim to one value of an attribute."""
+        """Yield the pod without a claim's constraints on one attribute."""
         for claim, spec in self._claimed():
             for attribute in dict.fromkeys(each.attribute for each in spec.constraints):
                 changed = replace(claim, without=(attribute,))
@@ -240,7 +240,7 @@ class _Trial:
         return replace(self.about, claims=claims)
 
     def _largest(self) -> Sequence[Container]:
-        """Return the container with the most CPUs, and that with the most memory."""
+        """Return the container with the most CPUs, and the one with the most memory."""
         pods = self.about.pod.containers
         cpus = max(pods, key=lambda each: each.requests.get(CPU, 0))
         memory = max(pods, key=lambda each: each.requests.get(MEMORY, 0))
@@ -260,7 +260,7 @@ class _Trial:
             yield f"{value} CPUs instead of {cpus} in the container {container.name}", self._changed(pod)
 
     def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
-        """Yield the most memory with which it fits, to a sixteenth of what is asked for."""
+        """Yield the most memory with which the pod fits, in sixteenths of what it asks for."""
         asked = int(container.requests.get(resource, 0))
         grain = asked // _MEMORY_STEPS
         if not grain:
@@ -288,7 +288,7 @@ class _Trial:
             yield best
 
     def _most_devices(self, resource: str) -> int:
-        """Return how many devices may be worth a trial: what a node advertises, or what claims may serve."""
+        """Return the most devices to try: what a node advertises, or what claims may serve."""
         advertised = max((each.allocatable.get(resource, 0) for each in self.nodes), default=0)
         return min(max(advertised, _MOST_CLAIMED), _MOST_ADVERTISED)
 
@@ -389,7 +389,7 @@ class _Trial:
     # ---- the cluster ----
 
     def of_cluster(self, now: Placement) -> Iterator[Remedy]:
-        """Yield the smallest pod whose leaving makes room for the one that is missing, and more nodes."""
+        """Yield the smallest pod whose departure makes room for the missing one, and more nodes."""
         if self.workload.least - len(now.where) == 1:
             yield from self._one_leaves(now)
         if len(self.workload.members) > 1:
@@ -435,7 +435,7 @@ _Change = Callable[[Candidate], dict[str, Any] | None]
 
 
 def _tried(candidate: Candidate, settings: _Change) -> Candidate | None:
-    """Return a node with other settings and what runs there; None where its kubelet would refuse either."""
+    """Return a node with other settings and its pods; None where its kubelet would refuse either."""
     try:
         changed = settings(candidate)
         return None if changed is None else reconfigured(candidate, changed)
@@ -461,7 +461,7 @@ def _no_memory_manager(_: Candidate) -> dict[str, Any]:
 
 
 def _guaranteed(pod: Pod) -> Pod | None:
-    """Return a pod with requests equal to limits and whole CPUs; None where it is so, or lacks limits."""
+    """Return a pod with requests equal to limits and whole CPUs; None where it has both, or lacks limits."""
     whole = all(each.whole_cpus for each in pod.containers)
     if (qos_class(pod) == GUARANTEED and whole) or pod.has_pod_level_resources:
         return None
@@ -475,7 +475,7 @@ def _guaranteed(pod: Pod) -> Pod | None:
 
 
 def _evenly(values: Sequence[int], most: int) -> Iterator[int]:
-    """Yield values in their order; of more than `most`, as many in even steps."""
+    """Yield values in order; of more than `most`, only `most` in even steps."""
     if len(values) <= most:
         yield from values
         return

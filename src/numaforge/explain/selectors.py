@@ -1,10 +1,10 @@
-"""CEL selectors of devices, as far as they are read here: what is not read is unknown, and never guessed.
+"""CEL selectors of devices, as far as supported here: the rest is unknown, and never guessed.
 
 k8s.io/dynamic-resource-allocation/cel of Kubernetes 1.37: a selector sees `device.driver`,
-`device.attributes` and `device.capacity`, both by domain, and `device.allowMultipleAllocations`. Read are
-`&&`, `||`, `!`, comparisons, `in`, `has`, `quantity` and `semver` with their comparisons, and what strings
-begin, end with or contain. Macros, arithmetic, `matches`, `? :` and the rest are unknown, each part of `&&`
-and `||` by itself.
+`device.attributes` and `device.capacity`, both by domain, and `device.allowMultipleAllocations`. Supported
+are `&&`, `||`, `!`, comparisons, `in`, `has`, `quantity` and `semver` with their comparisons, and what
+strings start with, end with or contain. Macros, arithmetic, `matches`, `? :` and the rest are unknown,
+separately for each operand of `&&` and `||`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SEMVER = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0
 
 
 class SelectorUnknownError(Exception):
-    """What a selector says of a device is not known here."""
+    """Whether a selector matches a device is not known here."""
 
 
 class SelectorFailsError(Exception):
@@ -42,7 +42,7 @@ class SelectorFailsError(Exception):
 
 @dataclass(frozen=True)
 class Release:
-    """A version as semver has it."""
+    """A semantic version."""
 
     text: str
 
@@ -51,7 +51,7 @@ class Release:
 class SelectedDevice:
     """A device as selectors see it: attributes and capacities by domain and name.
 
-    `complete` says that it has no others; of one that is planned, what is missing is unknown.
+    `complete`: it has no others; what a planned device lacks is unknown.
     """
 
     driver: str
@@ -74,9 +74,9 @@ _Node = Callable[[SelectedDevice], Any]
 
 
 def selects(expression: str, device: SelectedDevice) -> bool | None:
-    """Say whether a selector matches a device; None where that is not known.
+    """Return whether a selector matches a device; None where that is not known.
 
-    Raises SelectorFailsError where it fails on the device, as it does for an attribute that is not there.
+    Raises SelectorFailsError where it fails on the device, as for a missing attribute.
     """
     try:
         found = _compiled(expression)(device)
@@ -98,7 +98,7 @@ def _compiled(expression: str) -> _Node:
         if found is None or found.lastgroup is None:
             return _unknown
         kind = "text" if found.lastgroup in ("double", "single") else found.lastgroup
-        # Raw strings and bytes have a letter before their quotes, and are not read.
+        # Raw strings and bytes have a letter before their quotes, and are not supported.
         if kind == "text" and tokens and tokens[-1][0] == "name" and text[found.start()] in "\"'":
             return _unknown
         tokens.append((kind, found[found.lastgroup]))
@@ -116,7 +116,7 @@ def _unknown(_: SelectedDevice) -> Any:
 
 
 class _UnreadError(Exception):
-    """A part of an expression is none of those that are read."""
+    """A part of an expression is not supported."""
 
 
 class _SelectorReader:
@@ -143,7 +143,7 @@ class _SelectorReader:
             raise _UnreadError
 
     def either(self, depth: int) -> _Node:
-        """Return an expression up to its end or its bracket; raises _UnreadError for a choice, `? :`."""
+        """Read an expression up to its end or its bracket; raises _UnreadError for a conditional, `? :`."""
         parts = [self._both(depth)]
         while self._sign("||"):
             parts.append(self._both(depth))
@@ -158,7 +158,7 @@ class _SelectorReader:
         return parts[0] if len(parts) == 1 else _decided(parts, by=False)
 
     def _part(self, depth: int) -> _Node:
-        """Return one part of `&&`; where it cannot be read, what is after it still can."""
+        """Return one operand of `&&`: unknown, and skipped, where it is not supported."""
         start = self._at
         try:
             if depth > _DEEPEST:
@@ -173,7 +173,7 @@ class _SelectorReader:
         return node
 
     def _skip(self) -> None:
-        """Pass over a part, to the operator or bracket that ends it."""
+        """Skip an operand, up to the operator or bracket that ends it."""
         depth = 0
         while not self.at_end:
             token = self._next()
@@ -301,7 +301,7 @@ def _constant(value: Any) -> _Node:
 
 
 def _decided(parts: list[_Node], *, by: bool) -> _Node:
-    """Return `||`, which a true part decides, or `&&`, which a false one does, whatever the others are."""
+    """Return `||`, decided by any true operand, or `&&`, decided by any false one."""
 
     def node(device: SelectedDevice) -> bool:
         doubt: Exception | None = None
@@ -337,7 +337,7 @@ def _member(owner: Any, name: Any) -> Any:
         raise SelectorUnknownError
     if not isinstance(owner, _Names) or not isinstance(name, str):
         raise SelectorUnknownError
-    if owner.by_domain:  # one that the device does not have has no names
+    if owner.by_domain:  # a domain that the device lacks is empty
         return _Names(owner.entries.get(name, {}), owner.complete)
     if name in owner.entries:
         return owner.entries[name]
@@ -383,7 +383,7 @@ def _compared(left: Any, right: Any) -> int:
         raise SelectorFailsError("no such overload")
     if isinstance(left, Release):
         found, other = _SEMVER.fullmatch(left.text), _SEMVER.fullmatch(right.text)
-        if found is None or other is None:  # one before a release, or with leading zeros
+        if found is None or other is None:  # a pre-release, or leading zeros
             raise SelectorUnknownError
         ours, theirs = [*map(int, found.groups())], [*map(int, other.groups())]
         return (ours > theirs) - (ours < theirs)

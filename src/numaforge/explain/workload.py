@@ -1,4 +1,4 @@
-"""What is to be placed: a pod, or the pods of a gang, as documents of Kubernetes and its schedulers say."""
+"""What to place: a pod, or the pods of a gang, from documents of Kubernetes and its schedulers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GroupName = tuple[str, str]
 
 @dataclass(frozen=True)
 class GangPod:
-    """A pod, and where its spec lets it go. `group` is the PodGroup that it says it is of."""
+    """A pod, and where its spec lets it go. `group` is the PodGroup that it names."""
 
     pod: Pod
     placing: Placing
@@ -54,8 +54,8 @@ class GangPod:
 class Workload:
     """Pods that belong together.
 
-    At least `least` of them have to run at once; `domain` is the label that all their nodes have to share,
-    None where any nodes will do. `notes` say what of its documents is not judged.
+    At least `least` of them must run at once; `domain` is the label that all their nodes must share, None
+    where any nodes will do. `notes` name what is not judged.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Group:
-    """What a PodGroup says: how many pods start together, and which label their nodes share."""
+    """A PodGroup: how many pods start together, and which label their nodes share."""
 
     least: int
     domain: str | None = None
@@ -77,7 +77,7 @@ class Group:
 
 @dataclass
 class _Reading:
-    """What a file holds so far."""
+    """What has been read of a file so far."""
 
     groups: dict[GroupName, Group] = field(default_factory=dict)
     loose: dict[GroupName, list[GangPod]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class _Reading:
 def workloads_of(documents: Iterable[object], where: str) -> tuple[Workload, ...]:
     """Return the workloads in documents, in their order; pods of one gang are one workload.
 
-    Raises NumaforgeError for a document that holds no pods, and for a PodGroup whose pods are not there.
+    Raises NumaforgeError for a document that holds no pods, and for a PodGroup whose pods are missing.
     """
     reading = _Reading()
     for number, document in enumerate(documents):
@@ -113,7 +113,7 @@ def workloads_of(documents: Iterable[object], where: str) -> tuple[Workload, ...
 
 
 def said_of(name: GroupName, groups: Mapping[GroupName, Group]) -> Group | None:
-    """Return what the PodGroup of this name says; one that is given without an API group is of any."""
+    """Return the PodGroup of this name; one that is given without an API group matches any."""
     return groups.get(name) or groups.get(("", name[1]))
 
 
@@ -132,9 +132,9 @@ def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) ->
 
 
 def group_of(document: Document) -> Group:
-    """Return what a PodGroup says: Volcano's, that of scheduler-plugins, or Kubernetes' own.
+    """Read a PodGroup: Volcano's, that of scheduler-plugins, or Kubernetes' own.
 
-    Kubernetes' own is read as v1alpha2 (1.36), v1alpha3 and v1beta1 (1.37) have it: the policy `gang`, or
+    Kubernetes' own is read in v1alpha2 (1.36), v1alpha3 and v1beta1 (1.37): the policy `gang`, or
     `basic`, under which no pod waits for another, and the constraint `topology`.
     """
     spec = mapping(document.get("spec"))
@@ -155,12 +155,12 @@ def group_of(document: Document) -> Group:
 
 
 def group_name(document: Document) -> GroupName:
-    """Return the name of a PodGroup with its API group, "" where it does not say it."""
+    """Return the API group of a PodGroup, "" where it names none, and its name."""
     return str(document.get("apiVersion") or "").rpartition("/")[0], _name(document)
 
 
 def member_of(metadata: Document, spec: Document, name: str, status: Document | None = None) -> GangPod:
-    """Return a pod with what its metadata say of gangs; `status` names the claims that were made for it."""
+    """Return a pod with its gang, by its metadata; `status` names the claims generated for it."""
     pod = Pod.from_manifest({"spec": spec}, name)
     labels, annotations = _texts(metadata.get("labels")), _texts(metadata.get("annotations"))
     native = mapping(spec.get("schedulingGroup")).get("podGroupName")
@@ -193,7 +193,7 @@ def _read(document: Document, reading: _Reading, number: int) -> None:
     if kind == "PodGroup":
         reading.groups[group_name(document)] = group_of(document)
         return
-    if kind == "Workload" or is_of_claims(document):  # of which PodGroups and claims are made, without pods
+    if kind == "Workload" or is_of_claims(document):  # makes PodGroups or claims, no pods
         return
     name = _name(document)
     volcano = kind == "Job" and str(document.get("apiVersion", "")).startswith("batch.volcano.sh/")
@@ -301,7 +301,7 @@ def _job_set(document: Document, name: str) -> Workload:
 
 
 def _network(spec: Document) -> tuple[str | None, tuple[str, ...]]:
-    """Return the label that Volcano's network topology comes down to, and what of it is not judged."""
+    """Return the label that Volcano's network topology amounts to, and what is not judged."""
     network = spec.get("networkTopology")
     if not isinstance(network, Mapping):
         return None, ()
