@@ -93,22 +93,22 @@ def _device_config(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _held(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a live DeviceConfig is held to: releases without the DRA driver refuse to be told of it."""
+    """Return what a live DeviceConfig is held to: releases without the DRA driver reject its field."""
     spec = config["spec"]
     return {**config, "spec": {**spec, "draDriver": spec.get("draDriver", {"enable": False})}}
 
 
 def _name(spec: Mapping[str, Any]) -> str:
-    """Return the name of a kind of node, which follows from its DeviceConfig alone."""
+    """Return the name of a kind of node, derived from its DeviceConfig alone."""
     return operator_name("numaforge", spec)
 
 
 def _spec(node: ServedNode) -> dict[str, Any]:
-    """Return what a plan says of a node; fields of which it says nothing are for other writers."""
+    """Return the spec that a plan implies; fields that it does not set are for other writers."""
     parts = ("driver", "devicePlugin", "draDriver", "configManager")
     spec: dict[str, dict[str, Any]] = {part: {} for part in parts}
     if _host_has_driver(node):
-        # blacklisted, the host's driver would not be loaded at the next boot
+        # a blacklisted driver of the host would not be loaded at the next boot
         spec["driver"] = {"enable": False, "blacklist": False}
     if node.plan.dra and node.plan.dra.gpus:
         spec["devicePlugin"] = {"enableDevicePlugin": False}
@@ -134,5 +134,5 @@ def _is_handed_over(node: ServedNode) -> bool:
 
 
 def _host_has_driver(node: ServedNode) -> bool:
-    """Say whether amdgpu is known to have all of AMD's GPUs."""
+    """Return whether amdgpu is known to have all of AMD's GPUs."""
     return {gpu.driver for gpu in amd_gpus(node.machine).values()} == {"amdgpu"}

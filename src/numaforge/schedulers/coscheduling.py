@@ -20,10 +20,10 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def _example(fleet: ServedFleet) -> tuple[dict[str, Any], ...]:
-    """Return the documents; without minResources, which is compared with the sum of all nodes.
+    """Return the documents, without minResources, which is compared with the sum of all nodes.
 
-    A gang that is refused by it waits up to five minutes after there is room: the plugin has the pods tried
-    again when pods or PodGroups come, not when pods end or nodes join (pkg/coscheduling, EventsToRegister).
+    A gang refused because of it may wait five minutes after there is room: the plugin retries pods when pods
+    or PodGroups are added, not when pods end or nodes join (pkg/coscheduling, EventsToRegister).
     """
     count = len(fleet.nodes)
     group = {"minMember": count, "scheduleTimeoutSeconds": 120}

@@ -1,4 +1,4 @@
-"""Crane: its own NodeResourceTopology, and the label that says who places CPUs."""
+"""Crane: its own NodeResourceTopology, and the label for who places CPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AWARENESS = "topology.crane.io/topology-awareness"
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the Nodes with their label, and the object of each node that it can say."""
+    """Yield the Nodes with their label, and the object of each node that it can express."""
     nodes = tuple(node_patch(node, {AWARENESS: _aware(node)}, {}) for node in fleet.nodes)
     yield Written("nodes.yaml", "false, where the kubelet places CPUs itself", nodes)
     found = tuple(topology_of(node) for node in fleet.sayable())
@@ -30,7 +30,7 @@ def topology_of(node: ServedNode) -> dict[str, Any]:
         "kind": "NodeResourceTopology",
         "metadata": {"name": node.name, "labels": dict(MANAGED_BY)},
         "craneManagerPolicy": {
-            # one owner of cpusets: None, where it is the kubelet
+            # cpusets have one owner: None where it is the kubelet
             "cpuManagerPolicy": "None" if node.cpu_manager == "static" else "Static",
             "topologyManagerPolicy": "SingleNUMANodePodLevel"
             if POLICIES.get((node.policy, node.scope)) == "SingleNUMANodePodLevel"

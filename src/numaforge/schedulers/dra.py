@@ -49,13 +49,13 @@ _VALUES = "dra-driver-cpu.values.yml"
 _TAINT_VERSIONS = ((37, "v1"), (36, "v1beta2"), (33, "v1alpha3"))
 
 Shape = tuple[str, int, int]
-"""The vendor of GPUs below one PCIe root, how many they are, and how many rails are there."""
+"""The vendor of the GPUs below one PCIe root, the number of these GPUs, and the number of rails."""
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield what the CPU driver is told, the claims that the rails allow, and the taints of sick GPUs.
+    """Yield the CPU driver's values, the claims that the rails allow, and the taints of sick GPUs.
 
-    There is none where no plan hands out anything by claims.
+    Nothing where no plan hands out anything by claims.
     """
     if not any(node.plan.dra for node in fleet.nodes):
         fleet.nothing = "no plan hands out anything by claims"
@@ -73,7 +73,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def _cpu_values(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the values of the CPU driver's chart: one release of it has one configuration for all nodes."""
+    """Yield the values of the CPU driver's chart: a release has one configuration for all nodes."""
     told = {node.name: text for node in fleet.nodes if (text := _values_of(node))}
     if not told:
         return
@@ -142,9 +142,9 @@ def _claims(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def planned_classes(extended_resources: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the DeviceClasses that claims of these files name: those of the drivers, and that for NICs.
+    """Yield the DeviceClasses that these claims name: those of the drivers, and the one for NICs.
 
-    `extended_resources` are those that claims serve with no device plugin.
+    `extended_resources` are those that claims serve without a device plugin.
     """
     yield _device_class(GPU_CLASSES[NVIDIA], _OF_NVIDIA, resource=GPU if GPU in extended_resources else None)
     for name in (GPU_CLASSES[AMD], CPU_DRIVER):
@@ -163,7 +163,7 @@ def _device_class(
 
 
 def roots(machine: NodeTopology) -> dict[str, Shape]:
-    """Return the PCIe roots below which GPUs have a rail, with what is there."""
+    """Return the PCIe roots below which GPUs have a rail, with the shape of each."""
     gpus: dict[str, list[str]] = {}
     vendors = {gpu.pci_address: gpu.vendor for gpu in machine.gpus}
     for address in vendors:
@@ -182,7 +182,7 @@ def roots(machine: NodeTopology) -> dict[str, Shape]:
 
 
 def _templates(shape: Shape) -> Iterator[dict[str, Any]]:
-    """Yield a claim for a GPU and a rail, and one for all that are below a root."""
+    """Yield a claim for one GPU and one rail, and one for all of a root."""
     vendor, gpus, nics = shape
     for count, rail_count in dict.fromkeys(((1, 1), (gpus, nics))):
         requests = [_request("gpu", GPU_CLASSES[vendor], count), _request("nic", NIC_CLASS, rail_count)]
@@ -193,7 +193,7 @@ def _templates(shape: Shape) -> Iterator[dict[str, Any]]:
 def _alone(node: ServedNode) -> Iterator[dict[str, Any]]:
     """Yield a claim for a GPU, one for those of a NUMA node, and one for a GPU with its share of the CPUs.
 
-    Beside NUMA nodes of the GPUs' own memory a GPU's NUMA node is not that of its CPUs.
+    Where GPU memory forms NUMA nodes of its own, a GPU's NUMA node is not that of its CPUs.
     """
     vendors = {gpu.vendor for gpu in node.machine.gpus}
     if len(vendors) > 1 or not (vendors & GPU_CLASSES.keys()):
@@ -214,7 +214,7 @@ def _alone(node: ServedNode) -> Iterator[dict[str, Any]]:
 
 
 def _cpus_to_claim(node: ServedNode) -> int:
-    """Return how many CPUs a claim asks for with each GPU; 0 where no group of the CPU driver is for that."""
+    """Return how many CPUs a claim asks for with each GPU; 0 unless the CPU driver groups by NUMA node."""
     driver = node.plan.dra.cpus if node.plan.dra else None
     if driver is None or (driver.device_mode, driver.group_by) != ("grouped", "numanode"):
         return 0
@@ -222,9 +222,9 @@ def _cpus_to_claim(node: ServedNode) -> int:
 
 
 def _cpus_alone(fleet: ServedFleet, node: ServedNode) -> Iterator[dict[str, Any]]:
-    """Yield a claim for CPUs where no GPU is claimed: for a GPU's share, else for what every NUMA node has.
+    """Yield a claim for CPUs where no GPU is claimed: a GPU's share, else what every NUMA node has.
 
-    An allocation has 32 devices at most, so single CPUs are no claim for such a number.
+    An allocation has at most 32 devices, too few for claims of single CPUs.
     """
     driver = node.plan.dra.cpus if node.plan.dra else None
     if driver is None:
@@ -258,7 +258,7 @@ def _with_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
 
 
 def cpus_per_gpu(node: ServedNode) -> int:
-    """Return how many CPUs each GPU can have of its NUMA node, in whole cores; 0 where that is not known."""
+    """Return how many CPUs of its NUMA node each GPU can have, in whole cores; 0 where unknown."""
     counts = Counter(gpu.numa_node for gpu in node.machine.gpus)
     if not counts or None in counts:
         return 0

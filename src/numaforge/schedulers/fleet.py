@@ -1,4 +1,4 @@
-"""The nodes that a cluster's systems are told of, and what these say alike: NUMA zones, policies, names."""
+"""The nodes that files are written for, and what all systems share: NUMA zones, policies, names."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _DEFAULT_POLICY, _DEFAULT_SCOPE = "none", "container"
 class Zone:
     """A NUMA node as schedulers see it: CPUs, memory and huge pages in bytes, devices by resource.
 
-    `reserved` are the CPUs that no pod gets; `pod_memory_bytes` is the memory without what is reserved and
-    without huge pages. `distances` are to each NUMA node, by id.
+    `reserved` are the CPUs that no pod gets; `pod_memory_bytes` is the memory without reserved memory and
+    huge pages. `distances` are to each NUMA node, by id.
     """
 
     id: int
@@ -45,13 +45,13 @@ class Zone:
     distances: Mapping[int, int]
 
     def costs(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the distance to each zone by its name, which systems begin differently."""
+        """Return the distance to each zone by its name, whose prefix differs by system."""
         return [{"name": f"{prefix}{other}", "value": cost} for other, cost in sorted(self.distances.items())]
 
 
 @dataclass(frozen=True)
 class ServedNode:
-    """A node as its plan makes it; `plan_id` tells its plan from another."""
+    """A node as its plan makes it; `plan_id` identifies the plan."""
 
     machine: NodeTopology
     plan: NodePlan
@@ -60,7 +60,7 @@ class ServedNode:
 
     @classmethod
     def of(cls, machine: NodeTopology, plan: NodePlan) -> ServedNode:
-        """Return the node that a plan makes of a machine, found before or after it was carried out."""
+        """Return the node that a plan makes of a machine, captured before or after the plan was applied."""
         after = machine_as_planned(machine, plan)
         return cls(after, plan, devices_of(after, plan), checksum(dumps(plan)))
 
@@ -76,7 +76,7 @@ class ServedNode:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the plan sets of the kubelet."""
+        """The kubelet settings of the plan."""
         return self.plan.kubelet.settings if self.plan.kubelet else {}
 
     @property
@@ -111,13 +111,13 @@ class ServedNode:
 
     @property
     def clique(self) -> str | None:
-        """The NVLink domain of racks that all GPUs are in, "<cluster uuid>.<clique id>"; None without one."""
+        """The NVLink domain that all GPUs are in, "<cluster uuid>.<clique id>"; None without one."""
         found = {gpu.fabric for gpu in self.machine.gpus}
         return next(iter(found)) if len(found) == 1 else None
 
     @property
     def unsaid(self) -> str | None:
-        """Why lists by NUMA node cannot say this node; None where they can."""
+        """Why lists by NUMA node cannot express this node; None where they can."""
         empty = [node.id for node in self.machine.numa_nodes if not node.cpus]
         if empty:
             return f"{len(empty)} of its NUMA nodes have no CPUs, and lists by NUMA node number them anew"
@@ -155,7 +155,7 @@ class ServedNode:
             )
 
     def _devices_of(self, zone: int) -> dict[str, int]:
-        """Count the devices near a NUMA node: one near two counts in both, one near none in neither."""
+        """Count the devices near a NUMA node: one near two nodes counts in both, one near none in none."""
         counts = {
             resource: sum(bool(each.numa_nodes and zone in each.numa_nodes) for each in listed)
             for resource, listed in self.devices.items()
@@ -164,7 +164,7 @@ class ServedNode:
 
     @property
     def largest_pod(self) -> dict[str, str]:
-        """What the largest pod asks for that this node takes, with the most devices that one pod may have."""
+        """The requests of the largest pod that this node admits, with the most devices."""
         admitted = [pod for pod in self.plan.largest_pods if pod.cpus]
         if not admitted:
             return {}
@@ -176,10 +176,10 @@ class ServedNode:
 
 @dataclass(frozen=True)
 class Written:
-    """A file of a system: its name, why it is there, and its documents; `text` is one that is no YAML.
+    """A file of a system: its name, its reason, and its documents, or `text` where it is not YAML.
 
-    An `example` is for people to copy, and nothing of a cluster is held to it. `held` is what a cluster is
-    held to in place of the documents: what the file's reader makes of it, with None for what may not be set.
+    An `example` is for people to copy; clusters are not held to it. `held` is what a cluster is held to in
+    place of the documents: what the file's reader makes of it, with None for what must be unset.
     """
 
     name: str
@@ -192,9 +192,9 @@ class Written:
 
 @dataclass
 class ServedFleet:
-    """The nodes, and what a system has left out: node by node, with the reason.
+    """The nodes, and what a system has left out of each, with the reason.
 
-    `nothing` is why the system is told nothing of any of them; "" where it is told something.
+    `nothing` is the reason where the system gets nothing at all, else "".
     """
 
     nodes: tuple[ServedNode, ...]
@@ -202,22 +202,22 @@ class ServedFleet:
     gang_version: str | None = None
     """The version of Kubernetes' own PodGroup that the cluster serves, `v1beta1`.
 
-    Empty where it serves none, None where it was not asked."""
+    Empty where it serves none, None where the cluster was not asked."""
     nothing: str = ""
 
     @property
     def minor(self) -> int:
-        """The newest kubelet that is planned for, its minor; the latest where no plan knows one."""
+        """The minor of the newest planned kubelet; the latest known where no plan has one."""
         planned = (node.plan.kubelet for node in self.nodes if node.plan.kubelet)
         return max((KubeletVersion.parse(each.version).minor for each in planned), default=LATEST_MINOR)
 
     def leave_out(self, node: ServedNode, why: str) -> None:
-        """Note something that is not said of a node, beside what was noted before."""
+        """Record what is left out of a node, after earlier records."""
         earlier = self.left_out.get(node.name)
         self.left_out[node.name] = f"{earlier}; {why}" if earlier else why
 
     def sayable(self) -> Iterator[ServedNode]:
-        """Yield the nodes whose zones lists by NUMA node can say; the others are left out."""
+        """Yield the nodes that lists by NUMA node can express; record the others as left out."""
         for node in self.nodes:
             if why := node.unsaid:
                 self.leave_out(node, why)
@@ -226,12 +226,12 @@ class ServedFleet:
 
 
 def commented(text: str) -> str:
-    """Return a text as comments of YAML."""
+    """Return a text as YAML comments."""
     return "".join(f"# {line}\n" for line in wrap(text, WIDTH - 2))
 
 
 def tolerations(nodes: Iterable[ServedNode]) -> list[dict[str, str]]:
-    """Return what tolerates the taints with which these nodes register."""
+    """Return tolerations of the taints with which these nodes register."""
     taints = {
         (taint["key"], taint["effect"]): None
         for node in nodes
@@ -241,7 +241,7 @@ def tolerations(nodes: Iterable[ServedNode]) -> list[dict[str, str]]:
 
 
 def root_of(machine: NodeTopology, address: str) -> str | None:
-    """Return the PCIe root of a device as sysfs has it, `pci0000:15`; None where it is not known."""
+    """Return the PCIe root of a device as in sysfs, `pci0000:15`; None where unknown."""
     path = machine.pci_paths.get(address) or ()
     return path[0] if path and path[0].startswith("pci") else None
 
@@ -257,7 +257,7 @@ def node_patch(node: ServedNode, labels: Mapping[str, str], annotations: Mapping
 
 
 def example_container(pod: Mapping[str, str]) -> dict[str, Any]:
-    """Return the container of an example: Guaranteed, for that is what the kubelet aligns."""
+    """Return the container of an example: Guaranteed, because the kubelet aligns only that."""
     return {
         "name": "main",
         "image": "example.com/train:1",
@@ -266,7 +266,7 @@ def example_container(pod: Mapping[str, str]) -> dict[str, Any]:
 
 
 def example_job(name: str, count: int, template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the Job of an example's pods, all at once and each with a number of its own."""
+    """Return the Job of an example's pods, all in parallel, each with its own index."""
     spec = {"parallelism": count, "completions": count, "completionMode": "Indexed", "template": template}
     return {
         "apiVersion": "batch/v1",
@@ -277,16 +277,16 @@ def example_job(name: str, count: int, template: Mapping[str, Any]) -> dict[str,
 
 
 def gang_pod(fleet: ServedFleet) -> dict[str, str]:
-    """Return what each pod of a gang can ask for, with one on every node: of each resource what all have."""
+    """Return what each pod of a gang can ask for, with one pod per node: what all nodes have."""
     largest = [node.largest_pod for node in fleet.nodes]
     common = [name for name in largest[0] if all(name in pod for pod in largest)]
     return {name: str(min(int(pod[name]) for pod in largest)) for name in common}
 
 
 def gang_template(fleet: ServedFleet, labels: Mapping[str, str], **spec: Any) -> dict[str, Any]:
-    """Return the template of a gang's pods, told from others by their labels: no two of them share a node.
+    """Return the template of a gang's pods, selected by their labels: no two share a node.
 
-    A scheduler may see room for a second one where the kubelet would refuse it.
+    A scheduler may see room for a second pod where the kubelet would refuse it.
     """
     apart = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
     return {
@@ -301,5 +301,5 @@ def gang_template(fleet: ServedFleet, labels: Mapping[str, str], **spec: Any) ->
 
 
 def gang_resources(fleet: ServedFleet) -> dict[str, str]:
-    """Return what all pods of such a gang ask for together."""
+    """Return what all pods of such a gang request together."""
     return {name: str(int(amount) * len(fleet.nodes)) for name, amount in gang_pod(fleet).items()}

@@ -1,4 +1,4 @@
-"""Gangs of Kubernetes itself: a PodGroup that its own scheduler starts as a whole.
+"""Kubernetes' own gangs: a PodGroup that its scheduler starts as a whole.
 
 Source: k8s.io/api scheduling/v1beta1 and v1alpha3 (1.37), v1alpha2 (1.36). A PodGroup, and a pod's
 `schedulingGroup`, are the same in all three; no server serves v1alpha2 and one of the later ones.
@@ -32,7 +32,7 @@ _FIRST_MINORS = ((37, "v1beta1"), (36, "v1alpha2"))
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the PodGroup and the Job of its pods, in the version that the cluster serves.
 
-    Where it was not asked, the one of the newest kubelet that is planned for; none before 1.36.
+    Where the cluster was not asked, the version of the newest planned kubelet; none before 1.36.
     """
     version = fleet.gang_version
     if version is None:

@@ -1,7 +1,7 @@
 """NVIDIA's GPU Operator: its chart's values, the ConfigMaps that it mounts, and what it leaves out on a node.
 
-One ClusterPolicy is for all nodes. Where plans differ, a Node says by a label nvidia.com/gpu.deploy.* which
-part of the operator it does without: the operator keeps what such a label says.
+One ClusterPolicy is for all nodes. Where plans differ, a label nvidia.com/gpu.deploy.* of a Node disables a
+part of the operator there: the operator respects such a label.
 
 Source: NVIDIA/gpu-operator v26.7, deployments/gpu-operator/values.yaml and templates/clusterpolicy.yaml,
 controllers/state_manager.go (labels), controllers/object_controls.go (applyMIGConfiguration: the policy's
@@ -49,7 +49,7 @@ UNSET = {
         "hostPaths": {"kubeletRootDir": ROOT_DIR},
     }
 }
-"""What the operator takes a field of its ClusterPolicy for that is not set (api/nvidia/v1: IsEnabled)."""
+"""The operator's defaults for unset fields of its ClusterPolicy (api/nvidia/v1: IsEnabled)."""
 
 _VALUES = "gpu-operator.values.yml"
 _DEPLOY = "nvidia.com/gpu.deploy"
@@ -75,9 +75,9 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Operand:
-    """A part of the operator: the end of its label of a node, and whether a node wants it.
+    """A part of the operator: the suffix of its node label, and whether a node wants it.
 
-    `wanted` is None where the plan does not say. `why` is the reason where nodes do without it.
+    `wanted` returns None where the plan leaves it open. `why` is the reason where nodes do without it.
     """
 
     label: str
@@ -85,7 +85,7 @@ class _Operand:
     why: str
 
     def enabled(self, nodes: Sequence[ServedNode]) -> bool | None:
-        """Say whether the policy has it on: where a node wants it, and off where none may have it."""
+        """Return whether the policy enables it: True where a node wants it, False where none may have it."""
         answers = {self.wanted(node) for node in nodes}
         return True if True in answers else False if answers == {False} else None
 
@@ -97,7 +97,7 @@ class _Operand:
 
 
 def _wants_driver(node: ServedNode) -> bool | None:
-    """Say whether the operator brings the driver: not where the host has a module file or a library of it."""
+    """Return whether the operator brings the driver: not where the host has its module file or library."""
     install = node.machine.nvidia_install
     return None if install is None else not (install.on_disk or install.library)
 
@@ -173,9 +173,9 @@ def _driver(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
 
 
 def strategy_of(node: ServedNode) -> str | None:
-    """Return the migStrategy that a node needs; None where each gives the same, as with whole GPUs.
+    """Return the migStrategy that a node needs; None where all have the same effect, as with whole GPUs.
 
-    The plugin refuses MPS with `mixed` also where no GPU is in MIG mode.
+    The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
     """
     plugin = node.plan.device_plugin
     if DEVICE_PLUGIN.wanted(node) is False or node.plan.mig.managed_by == "dra-driver":
@@ -273,7 +273,7 @@ def _host_engine(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
 
 
 def _places(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
-    """Yield where the kubelets are, and what pods tolerate that a node needs before its taints go."""
+    """Yield the kubelets' root, and the tolerations of pods that a node needs before its taints go."""
     [(root, _)] = Counter(node.kubelet_root for node in nodes).most_common(1)
     for node in nodes:
         if node.kubelet_root != root:
@@ -310,7 +310,7 @@ def _note_what_is_not_said(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> N
 
 
 def _patches(nodes: Sequence[ServedNode]) -> Iterator[dict[str, Any]]:
-    """Yield the Nodes that do without a part which others have."""
+    """Yield the Nodes that do without a part that others have."""
     labels: dict[str, dict[str, str]] = {}
     for part in _OPERANDS:
         for node in part.without(nodes):

@@ -44,7 +44,7 @@ def _said(node: ServedNode) -> tuple[dict[str, str], dict[str, str]]:
         labels[f"{PREFIX}/numa-topology-policy"] = POLICIES[node.policy]
     if node.cpu_options.get(FULL_PCPUS_ONLY) == "true":
         labels[f"{PREFIX}/cpu-bind-policy"] = "FullPCPUsOnly"
-    # ReservedCPUsOnly: the kubelet has taken them off Allocatable already
+    # ReservedCPUsOnly: the kubelet has already subtracted them from Allocatable
     reservation = json.dumps({"reservedCPUs": node.reserved_cpus, "applyPolicy": "ReservedCPUsOnly"})
     return labels, {f"{PREFIX}/reservation": reservation} if node.reserved_cpus else {}
 

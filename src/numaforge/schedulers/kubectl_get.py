@@ -29,17 +29,17 @@ _NOT_SERVED = re.compile(r"no matches for kind \"([^\"]+)\" in version \"([^\"]+
 
 
 def identity(document: Mapping[str, Any]) -> Identity:
-    """Return what tells an object from all others."""
+    """Return what identifies an object."""
     metadata = document["metadata"]
     return document["apiVersion"], document["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """A kubectl with a login of its own: what is None is left to it, the program to the PATH.
+    """A kubectl with its own login: kubectl decides where an option is None, the PATH for the program.
 
-    Every question raises HostUnreachableError where the API server cannot be asked, and NumaforgeError for
-    what kubectl complains of.
+    Every query raises HostUnreachableError where the API server cannot be reached, and NumaforgeError for
+    kubectl's own errors.
     """
 
     kubeconfig: str | None = None
@@ -49,7 +49,7 @@ class Kubectl:
     def live_objects(
         self, planned: Sequence[Mapping[str, Any]]
     ) -> tuple[dict[Identity, Mapping[str, Any]], tuple[tuple[str, str], ...]]:
-        """Return the objects that there are of those planned, and the versions and kinds not served."""
+        """Return those of the planned objects that exist, and the versions and kinds not served."""
         options = ("get", "-f", "-", "-o", "json", "--show-managed-fields", "--ignore-not-found")
         unserved: list[tuple[str, str]] = []
         while asked := [each for each in planned if (each["apiVersion"], each["kind"]) not in unserved]:
@@ -70,14 +70,14 @@ class Kubectl:
         return _objects(done.stdout)
 
     def resource_slices(self) -> tuple[Mapping[str, Any], ...] | None:
-        """Return the ResourceSlices of all drivers with who wrote them; None where none are served."""
+        """Return the ResourceSlices of all drivers, with their writers; None where none are served."""
         return self._served(_SLICES, "--show-managed-fields")
 
     def claim_objects(self) -> tuple[Mapping[str, Any], ...] | None:
-        """Return what claims of devices are judged by, of all namespaces; None where none are served.
+        """Return the objects that decide claims of devices, in all namespaces; None where none are served.
 
-        DeviceTaintRules are left out where they are not served. Raises HostUnreachableError for a login that
-        may not read them, too.
+        DeviceTaintRules are left out where they are not served. Also raises HostUnreachableError for a login
+        that may not read them.
         """
         for resources in (f"{_CLAIMS},{_TAINT_RULES}", _CLAIMS):
             if (found := self._served(resources, "-A")) is not None:
@@ -122,7 +122,7 @@ class Kubectl:
 
 
 def _said(errors: str) -> str:
-    """Return what kubectl has said, without the log of each of its attempts."""
+    """Return kubectl's error message, without the log of its attempts."""
     lines = errors.strip().splitlines()
     return "\n".join([line for line in lines if not _LOGGED.match(line)] or lines)[-500:]
 
@@ -140,7 +140,7 @@ def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
 
 
 def _names_served(text: str) -> set[str]:
-    """Return the resources of a version of an API, by what discovery says of it."""
+    """Return the resources of an API version, as discovery lists them."""
     listed = mapping(_parsed(text)).get("resources")
     return {str(mapping(each).get("name")) for each in listed} if isinstance(listed, list) else set()
 

@@ -15,7 +15,7 @@ _WORD = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def labels_of(node: ServedNode) -> dict[str, str]:
-    """Return what a node's labels say of its plan."""
+    """Return the labels that describe a node's plan."""
     devices = sorted({sum(zone.devices.values()) for zone in node.zones if zone.cpus}) or [0]
     spread = dict.fromkeys((devices[0], devices[-1]))
     said = {

@@ -1,4 +1,4 @@
-"""Live objects beside what plans say they are: what differs, and who has written it."""
+"""Live objects compared with plans: what differs, and who has written it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from numaforge.quantity import parse_quantity
 Document = Mapping[str, Any]
 _OF_METADATA = ("labels", "annotations")
 _WHOLE = ("zones", "costs", "members", "levels", "tasks")
-"""Lists in which nothing may be that no plan has; others may say more."""
+"""Lists that may hold only what plans have; other lists may hold more."""
 _LESS_IS_IN_USE = "available"
 _KEYS = ("name", "nodeLabel", "key")
-"""What tells the entries of a list apart."""
+"""The keys that identify the entries of a list."""
 _CPULIST = re.compile(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)+|[0-9]+-[0-9]+")
 _UNKNOWN = "an unknown writer"
 _LONGEST = 60
@@ -28,7 +28,7 @@ _LONGEST = 60
 class Deviation:
     """A field of a live object that is not as planned: None where it is missing on one side.
 
-    `writer` is the field manager that has written it last, as the API server remembers it; "" where the
+    `writer` is the field manager that wrote it last, by the API server's record; "" where the
     object itself is missing.
     """
 
@@ -52,7 +52,7 @@ class Deviation:
 
 
 def deviations(planned: Document, live: Document | None) -> Iterator[Deviation]:
-    """Yield what a live object has otherwise than planned; what it has beside that is not looked at."""
+    """Yield how a live object differs from what is planned; fields beyond that are ignored."""
     kind, name = planned["kind"], planned["metadata"]["name"]
     if live is None:
         yield Deviation(kind, name, "", planned, None)
@@ -138,7 +138,7 @@ def _dotted(path: _Path) -> str:
 
 
 def writer_of(live: Document, path: _Path) -> str:
-    """Return who has written a field last: who owns it, or the nearest one above it."""
+    """Return the last writer of a field: its owner, or that of the nearest field above it."""
     entries = (live.get("metadata") or {}).get("managedFields") or ()
     owned = [
         (_depth(entry.get("fieldsV1") or {}, path), str(entry.get("time", "")), str(entry.get("manager")))

@@ -1,7 +1,7 @@
 """NVIDIA's Network Operator: which plugin serves the RDMA devices of these nodes, and with which resources.
 
 One NicClusterPolicy is for all nodes. A NicNodePolicy (v26.4 and later) is for the nodes of a label. A plugin
-may be in the one or in the others.
+may be configured in either kind of policy, not in both.
 
 Source: Mellanox/network-operator v26.7, api/v1alpha1/nicclusterpolicy_types.go, nicnodepolicy_types.go and
 docs/heterogeneous-cluster-support.md; k8snetworkplumbingwg/sriov-network-device-plugin (selectors).
@@ -70,7 +70,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 
 _Policy = tuple[dict[str, Any], bool]
-"""A policy, and whether a driver container would undo what the plans of its nodes set."""
+"""A policy, and whether a driver container would undo settings of its nodes' plans."""
 
 
 def _written(name: str, why: str, policies: Sequence[_Policy]) -> Written:
@@ -93,7 +93,7 @@ def _cluster_policy(plugin: _RdmaServing, nodes: Sequence[ServedNode]) -> _Polic
 def _node_policies(
     fleet: ServedFleet, plugin: _RdmaServing, nodes: Sequence[ServedNode]
 ) -> Iterator[_Policy]:
-    """Yield the policies of a kind of node: one for each label, which also says where the kubelet is."""
+    """Yield the policies of a kind of node: one for each label, which also distinguishes kubelet roots."""
     labelled: dict[str, list[ServedNode]] = {}
     for node in nodes:
         if label := node.plan.labels.get(POOLS_LABEL):
@@ -121,7 +121,7 @@ def _policy(kind: str, name: str, section: dict[str, Any], nodes: Sequence[Serve
 
 
 def _is_set_by_plan(node: ServedNode) -> bool:
-    """Say whether a plan sets what is lost when the modules of NICs are loaded anew."""
+    """Return whether a plan sets something that is lost when the NICs' modules are reloaded."""
     host, modules = node.plan.rdma.host, node.plan.modules
     return bool(host.nics or host.netns or {*modules.options} & {*_OF_THE_DRIVER})
 

@@ -1,4 +1,4 @@
-"""Node-feature-discovery: a rule for each kind of node, whose labels stay while the node is as planned."""
+"""Node-feature-discovery: a rule for each kind of node, whose labels remain while the node is as planned."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from numaforge.schedulers.labels import PREFIX, labels_of
 NAME = "nfd"
 WHY = "for node-feature-discovery, where it runs: labels of nodes that are found as their plans have them"
 AS_PLANNED = f"{PREFIX}/found-as-planned"
-_OF_EACH_NODE = f"{PREFIX}/plan"  # no rule can say it for several
+_OF_EACH_NODE = f"{PREFIX}/plan"  # differs by node, and a rule is for several
 _GPU_CLASSES = ("0300", "0302", "1200")  # VGA, 3D, processing accelerators
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the rules: one for nodes that have the same labels and are discovered by the same features."""
+    """Yield the rules: one per group of nodes with equal labels and features."""
     kinds = grouped(
         (json.dumps([_labels(node), _features(node)], sort_keys=True), node) for node in fleet.nodes
     )
@@ -52,7 +52,7 @@ def _labels(node: ServedNode) -> dict[str, str]:
 
 
 def _features(node: ServedNode) -> list[dict[str, Any]]:
-    """Return what a node is discovered by: its NUMA nodes, its huge pages in all, a GPU of its vendor.
+    """Return the features that identify a node: its NUMA nodes, its total huge pages, a GPU of its vendor.
 
     NFD's memory.numa and memory.hugepages (v0.18 and later), pci.device.
     """

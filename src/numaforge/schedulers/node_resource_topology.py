@@ -23,14 +23,14 @@ POLICIES = {
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield the object of each node whose NUMA nodes a list can say."""
+    """Yield the object of each node whose NUMA nodes a list can express."""
     found = tuple(topology_of(node) for node in fleet.sayable())
     if found:
         yield Written("nodes.yaml", "NFD's topology-updater and koordlet write the same: run neither", found)
 
 
 def topology_of(node: ServedNode) -> dict[str, Any]:
-    """Return the object of a node: what pods have of each zone while none runs."""
+    """Return the object of a node: what each zone offers to pods while none runs."""
     limit = (node.settings.get("topologyManagerPolicyOptions") or {}).get(MAX_ALLOWABLE_NUMA_NODES)
     attributes = {
         "topologyManagerPolicy": node.policy,
@@ -51,7 +51,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
     free = len(zone.cpus - zone.reserved)
     resources = [
         _resource("cpu", len(zone.cpus), free),
-        # listed also where the kubelet aligns no memory: what no zone lists, the plugin refuses to every pod
+        # listed even where the kubelet aligns no memory: the plugin refuses pods any resource no zone lists
         _resource("memory", zone.memory_bytes, zone.pod_memory_bytes),
         *(_resource(pages_of(size), each, each) for size, each in zone.pages_bytes.items()),
         *(_resource(resource, count, count) for resource, count in zone.devices.items()),
@@ -65,7 +65,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
 
 
 def _resource(name: str, capacity: int, allocatable: int) -> dict[str, str]:
-    """Return a resource: cores, bytes or devices. Nothing of it is taken."""
+    """Return a resource, in cores, bytes or devices, all of it available."""
     return {
         "name": name,
         "capacity": str(capacity),

@@ -13,11 +13,11 @@ WHY = "the kubelet's settings as its Machine Config Operator takes them; its nod
 _POOL_LABEL = "pools.operator.machineconfiguration.openshift.io"
 _ROLE = "machineconfiguration.openshift.io/role"
 ELSEWHERE = {"featureGates": "the cluster's FeatureGate object", "registerWithTaints": "its MachineSet"}
-"""What a KubeletConfig may not say, and what says it."""
+"""Settings that a KubeletConfig may not have, and where they belong."""
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield a pool for the nodes that have the same settings and kernel arguments."""
+    """Yield a pool for each group of nodes with equal settings and kernel arguments."""
     kinds: dict[str, list[ServedNode]] = {}
     for node in fleet.nodes:
         if node.settings:

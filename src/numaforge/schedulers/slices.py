@@ -1,7 +1,7 @@
-"""ResourceSlices beside the topology and the plan: what drivers will offer, what they do, and who wrote it.
+"""ResourceSlices compared with topology and plan: what drivers will offer, what they offer, and who wrote it.
 
-A slice is a driver's own word, so no object is planned: each device that can be told by its PCI address, its
-NUMA node or its CPU is held to what the machine has.
+Slices are written by drivers, so no object is planned: each device that its PCI address, its NUMA node or its
+CPU identifies is compared with the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SOCKET = "dra.cpu/socketID"
 _NUM_CPUS = "dra.cpu/numCPUs"
 _LEGACY_NUMA_NODE = "dra.cpu/numaNodeID"
 LEGACY_NUMA_NODES = (_LEGACY_NUMA_NODE, "dra.net/numaNode")
-"""What v0.2.0 has in place of the standard attribute, and later releases beside it."""
+"""What v0.2.0 has instead of the standard attribute, and later releases in addition."""
 _GROUP_NAMES = {"numanode": "cpudevnuma{:03}", "socket": "cpudevsocket{:03}", "machine": "cpudevmachine"}
 _DEVICES = ("spec", "devices")
 
@@ -44,7 +44,7 @@ Slice = Mapping[str, Any]
 
 
 def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> Iterator[Deviation]:
-    """Yield what slices of these nodes say otherwise than their machines and plans."""
+    """Yield how slices of these nodes differ from their machines and plans."""
     for node in nodes:
         own = [each for each in slices if _spec(each).get("nodeName") == node.name]
         yield from _cpu_deviations(node, [each for each in own if _spec(each).get("driver") == CPU_DRIVER])
@@ -55,10 +55,10 @@ def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> It
 
 
 def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the slices that drivers offer of a node as its plan has it, whose Node has this name.
+    """Yield the slices that drivers will offer for a planned node whose Node has this name.
 
     They have what follows from the machine: whole GPUs and RDMA devices by PCIe root, and the CPU driver's
-    groups. MIG devices are not foreseen, nor other attributes.
+    groups. MIG devices and other attributes are not predicted.
     """
     if node.plan.dra is None:
         return
@@ -69,9 +69,9 @@ def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
 
 
 def registered_slices(machine: NodeTopology, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the same of the drivers of GPUs and NICs that have registered on a machine without a plan.
+    """Yield the same for the GPU and NIC drivers that have registered on a machine without a plan.
 
-    How the CPU driver is set up is not seen there.
+    The CPU driver's configuration is not visible there.
     """
     offered = _gpus_and_nics(machine)
     yield from _slices({each: offered[each] for each in offered if each in machine.claim_drivers}, name)
@@ -112,13 +112,13 @@ def _planned_gpu(machine: NodeTopology, gpu: Gpu) -> dict[str, Any]:
 
 
 def _at(machine: NodeTopology, address: str) -> dict[str, Any]:
-    """Return where a device is, as the drivers of GPUs and NICs say it."""
+    """Return the attributes by which drivers of GPUs and NICs locate a device."""
     root = root_of(machine, address)
     return {BUS_ID: {"string": address}} | ({PCIE_ROOT: {"string": root}} if root else {})
 
 
 def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str, Any]]:
-    """Yield the CPU driver's devices, called as it calls them (pkg/device/builder.go)."""
+    """Yield the CPU driver's devices, with the driver's names (pkg/device/builder.go)."""
     if driver.device_mode == "individual":
         yield from _planned_single_cpus(node)
         return
@@ -129,7 +129,7 @@ def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str,
         said = {_NUM_CPUS: len(cpus)}
         if driver.group_by == "numanode":
             said |= _of_numa_node(group)
-        # Of a NUMA node that is in several packages the driver says one that is not foreseen.
+        # For a NUMA node in several packages the driver names one that cannot be predicted.
         if driver.group_by != "machine" and len(within := {sockets[cpu] for cpu in cpus}) == 1:
             said[_SOCKET] = min(within)
         yield {
@@ -141,9 +141,10 @@ def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str,
 
 
 def _planned_single_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
-    """Yield a device for each CPU, in the order of cores, whose threads follow each other.
+    """Yield a device for each CPU, in the order of cores, the threads of a core in a row.
 
-    The driver tells cores by package and core_id: their order is another where dies of a package repeat ids.
+    The driver identifies cores by package and core_id: their order differs where dies of a package repeat
+    ids.
     """
     free = placed_cpus(node.machine) - node.plan.cpus.reserved
     places = {cpu: each.id for each in node.machine.numa_nodes for cpu in each.cpus}
@@ -176,9 +177,9 @@ def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Devia
 
 
 def _gpus_not_offered(node: ServedNode, own: Sequence[Slice]) -> Iterator[Deviation]:
-    """Yield the planned GPUs that their driver does not offer, in whole or in part.
+    """Yield the planned GPUs that their driver does not offer, all or some.
 
-    Nothing is said where a driver does not name the PCI addresses of its devices.
+    Nothing where a driver does not name the PCI addresses of its devices.
     """
     for planned in planned_slices(node, node.name):
         driver = _spec(planned)["driver"]
@@ -214,7 +215,7 @@ def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, A
 def _groups(
     node: ServedNode, driver: CpuDriverPlan, offered: Sequence[tuple[Slice, Mapping[str, Any]]]
 ) -> Iterator[Deviation]:
-    """Yield groups that hold more or fewer CPUs than are for pods."""
+    """Yield the groups whose CPUs are not exactly those for pods."""
     free = groups_of(node, driver)
     key = {"numanode": NUMA_NODE, "socket": _SOCKET}.get(driver.group_by)
     seen = set()
@@ -238,7 +239,7 @@ def _groups(
 
 
 def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[int]]:
-    """Return the CPUs that are for pods, by the group in which the CPU driver offers them."""
+    """Return the CPUs for pods, by the CPU driver's groups."""
     reserved, placed = node.plan.cpus.reserved, placed_cpus(node.machine)
     if driver.group_by == "numanode":
         found = {each.id: placed & each.cpus for each in node.machine.numa_nodes if placed & each.cpus}
@@ -251,7 +252,7 @@ def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[in
 
 
 def _place_deviations(node: ServedNode, each: Slice, device: Mapping[str, Any]) -> Iterator[Deviation]:
-    """Yield a device that is elsewhere than the machine has it."""
+    """Yield a device whose location differs from the machine's."""
     address = str(_value(device, BUS_ID) or "").lower()
     functions = {gpu.pci_address: gpu.numa_node for gpu in node.machine.gpus}
     functions |= {nic.pci_address: nic.numa_node for nic in node.machine.nics}

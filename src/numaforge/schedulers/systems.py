@@ -1,4 +1,4 @@
-"""Every system that nodes are written for, and the folder of files of each."""
+"""Every system that files are written for, and the folder of each."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ SYSTEMS: dict[str, ModuleType] = {
         amd_gpu_operator,
     )
 }
-"""A module has NAME, WHY and `documents`. That of an operator has OWN, the API version and kind of its
-object, and UNSET, what the operator takes fields of it for that are not set."""
+"""A module has NAME, WHY and `documents`. An operator's module also has OWN, the API version and kind of its
+object, and UNSET, the defaults of its unset fields."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """What a system gets: its files, and the nodes that it cannot say, with the reason.
+    """What a system gets: its files, and the nodes that it cannot express, with the reason.
 
     Without files, `nothing` is why there are none.
     """
@@ -80,7 +80,7 @@ class Folder:
         yield "kustomization.yaml", head + as_yaml(kustomization)
 
     def held(self) -> tuple[Mapping[str, Any], ...]:
-        """Return what a cluster is held to: the documents, or what is made of them; no examples."""
+        """Return what a cluster is held to: the documents, or what is made of them, without examples."""
         return tuple(each for file in self.files if not file.example for each in file.held or file.documents)
 
     def held_where_served(self, unserved: Collection[tuple[str, str]]) -> tuple[Mapping[str, Any], ...]:
@@ -91,7 +91,7 @@ class Folder:
         return tuple(each for each in self.held() if (each["apiVersion"], each["kind"]) not in unserved)
 
     def completed(self, live: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """Return a live object with what its operator takes the fields for that are not set."""
+        """Return a live object with its operator's defaults for unset fields."""
         module = SYSTEMS[self.name]
         if live is None or (live.get("apiVersion"), live.get("kind")) != getattr(module, "OWN", None):
             return live
@@ -101,10 +101,10 @@ class Folder:
 def generate(
     nodes: Sequence[ServedNode], names: Sequence[str] = (), gang_version: str | None = None
 ) -> tuple[Folder, ...]:
-    """Return what each system is told of some nodes; there has to be one.
+    """Return what each system gets for some nodes, at least one.
 
-    Systems that are not named, and have nothing to say, are left out. `gang_version` is that of Kubernetes'
-    own PodGroup that the cluster serves, where it was asked.
+    Without `names`, systems that get nothing are left out. `gang_version` is the version of Kubernetes' own
+    PodGroup that the cluster serves, where it was asked.
     """
     folders = []
     for name in names or SYSTEMS:

@@ -23,7 +23,7 @@ _PARTS = re.compile(r"[^a-z0-9]+")
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
-    """Yield a Numatopology for each node that it can say, HyperNodes, and examples."""
+    """Yield a Numatopology for each node that it can express, HyperNodes, and examples."""
     nodes = tuple(numatopology(node) for node in fleet.sayable() if _has_places(node, fleet))
     if nodes:
         yield Written(
@@ -42,7 +42,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 
 def _has_places(node: ServedNode, fleet: ServedFleet) -> bool:
-    """Say whether core, package and NUMA node of each CPU are known; a node of which not is left out."""
+    """Return whether core, package and NUMA node of each CPU are known; else the node is left out."""
     machine = node.machine
     of_cores = {cpu for core in machine.cores for cpu in core.cpus}
     of_packages = {cpu for package in machine.packages for cpu in package.cpus}
@@ -57,8 +57,8 @@ def _has_places(node: ServedNode, fleet: ServedFleet) -> bool:
 def numatopology(node: ServedNode) -> dict[str, Any]:
     """Return a node's object.
 
-    Reserved CPUs are not in `allocatable`, and `resReserved` is 0: what Volcano would subtract for it are the
-    lowest cores of the first package, wherever the reserved ones are.
+    Reserved CPUs are not in `allocatable`, and `resReserved` is 0: Volcano would subtract the lowest cores of
+    the first package for it, wherever the reserved ones are.
     """
     cpus = sorted(node.machine.online)
     cores = {cpu: min(core.cpus) for core in node.machine.cores for cpu in core.cpus}
