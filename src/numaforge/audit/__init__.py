@@ -1,1 +1,1 @@
-"""Many machines together: what each has of findings, what tells one from its peers, and racks as a whole."""
+"""Many machines together: the findings of each, how it differs from its peers, and racks as a whole."""

@@ -1,4 +1,4 @@
-"""Rules about the plan that is saved on a host: whether the host is still as it was planned."""
+"""Rules about the plan saved on a host: whether the host is still as planned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _loads = once_per_value(loads)
 
 
 def saved_plan(machine: NodeTopology) -> NodePlan | None:
-    """Return the plan that is saved on the host; None where there is none. Raises PlanError."""
+    """Return the plan saved on the host; None without one. Raises PlanError."""
     return _loads(machine.previous_plan) if machine.previous_plan else None
 
 
@@ -68,7 +68,7 @@ def _scope(rule: DriftRule) -> Scope:
 
 
 def _of_machine(rule: DriftRule) -> MachineRule:
-    """Return the rule as one about machines, with the plan that is saved on each."""
+    """Return the rule as a rule about machines, with the plan saved on each."""
 
     def look(machine: NodeTopology) -> Iterable[Seen]:
         return rule.look(machine, _plan(machine))

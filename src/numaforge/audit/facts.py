@@ -1,4 +1,4 @@
-"""The facts in which machines of one make are expected to be equal: a row for each."""
+"""The facts that machines of one make are expected to share: a row for each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from numaforge.findings import Rule, Severity
 from numaforge.topology.model import NodeTopology
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_SAME_SHARE = 0.005  # of the memory the kernel keeps a little for itself, and not the same on each machine
-# Settings of a kubelet that are a node's own.
+_SAME_SHARE = 0.005  # the kernel keeps a little memory for itself, and not the same amount on each machine
+# Kubelet settings that differ by node.
 _OF_ONE_NODE = frozenset({"address", "healthzBindAddress", "providerID", "registerWithTaints", "nodeIP"})
 
 
 @dataclass(frozen=True)
 class PeerRule(Rule):
-    """A fact in which machines of one make are expected to be equal.
+    """A fact that machines of one make are expected to share.
 
     `what` names it, `read` returns its values; `remedy` is the way out where one machine differs. numbers
     in two texts that are at least `roughly` are equal within half a percent.
@@ -33,7 +33,7 @@ class PeerRule(Rule):
     roughly: float | None = None
 
     def alike(self, one: str, other: str) -> bool:
-        """Say whether two values count as equal."""
+        """Return whether two values count as equal."""
         least = self.roughly
         if one == other or least is None or _NUMBER.sub("", one) != _NUMBER.sub("", other):
             return one == other
@@ -45,7 +45,7 @@ class PeerRule(Rule):
 
 
 def facts_of(machine: NodeTopology, settings: Mapping[str, Any]) -> dict[str, Values]:
-    """Return the facts of a machine by rule; `settings` are those that its kubelet runs with."""
+    """Return the facts of a machine by rule; `settings` are those of its running kubelet."""
     found = {rule.id: rule.read(machine) for rule in PEER_RULES}
     found[_SETTINGS.id] = {
         name: json.dumps(value, sort_keys=True)
@@ -192,6 +192,6 @@ PEER_RULES: tuple[PeerRule, ...] = (
     _rule(163, "TuneD's profiles", whole(readings.tuned), "`tuned-adm profile` with the siblings'", _NOTE),
     _rule(164, "profile of its plan", whole(readings.profile), _PROFILE),
 )
-"""The facts that are compared, in the order in which they are told."""
+"""The facts that are compared, in the order of reports."""
 
 PEER_RULE: Mapping[str, PeerRule] = {rule.id: rule for rule in PEER_RULES}

@@ -1,4 +1,4 @@
-"""A fleet as a whole: the findings of all machines, what is accepted of them, and what has changed."""
+"""A fleet as a whole: the findings of all machines, which are accepted, and what has changed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ AUDIT_RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True)
 class AuditFinding:
-    """A finding on one machine. `unusual` is what differs from its siblings, where that is what was found.
+    """A finding on one machine. `unusual` is how it differs from its siblings, where that is the finding.
 
-    `accepted` says that a baseline has it.
+    `accepted`: a baseline has it.
     """
 
     machine: str
@@ -43,14 +43,14 @@ class AuditFinding:
 
     @property
     def key(self) -> str:
-        """What it is known by from one audit to the next: its rule and place, and a value that is unusual."""
+        """The identity of the finding across audits: its rule and place, and an unusual value."""
         values = (f"{each.place}={each.value}" for each in self.unusual)
         return " ".join(filter(None, (self.finding.id, self.finding.where, *values)))
 
 
 @dataclass(frozen=True)
 class FleetAudit:
-    """All machines by the name to show, with their makes, racks and findings; the gravest first."""
+    """All machines by display name, with their makes, racks and findings; the gravest first."""
 
     machines: Mapping[str, AuditedMachine]
     failed: Mapping[str, str]
@@ -71,14 +71,14 @@ class FleetAudit:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a machine is not among those that were read, and whether it is a host that does not answer."""
+    """Why a machine could not be read, and whether it is a host that does not answer."""
 
     reason: str
     unreachable: bool = False
 
 
 def fleet_audit(machines: Mapping[str, AuditedMachine], failed: Mapping[str, Failed]) -> FleetAudit:
-    """Return what is found of each machine alone, beside its siblings, and in its rack."""
+    """Return the findings on each machine by itself, against its siblings, and in its rack."""
     makes = grouped(
         (make, name)
         for name, make in zip(machines, with_lost([each.make for each in machines.values()]), strict=True)
@@ -124,7 +124,7 @@ def _failure(failed: Failed) -> Finding:
 
 @dataclass(frozen=True)
 class EarlierMachine:
-    """What an earlier audit says of a machine: keys of its findings, whole rules that are accepted, facts."""
+    """An earlier audit of a machine: the keys of its findings, whole rules that are accepted, facts."""
 
     keys: frozenset[str] = frozenset()
     rules: frozenset[str] = frozenset()
@@ -148,7 +148,7 @@ def with_baseline(audit: FleetAudit, known: Earlier) -> FleetAudit:
 
 @dataclass(frozen=True)
 class MovedFact:
-    """A fact of one machine that has changed; None is what was, or is, not known."""
+    """A fact of one machine that has changed; None where it was, or is, unknown."""
 
     machine: str
     what: str
@@ -171,7 +171,7 @@ class Changes:
 
 
 def changes(audit: FleetAudit, before: Earlier) -> Changes:
-    """Return what has changed. Of a machine that is new, or cannot be read, nothing else is told."""
+    """Return what has changed; a machine that is new or cannot be read is only named."""
     there = {*audit.machines, *audit.failed}
     keys = {name: {each.key for each in found} for name, found in audit.by_machine.items()}
     gone = {
@@ -212,6 +212,6 @@ def fact_texts(machine: AuditedMachine) -> dict[str, dict[str, str]]:
 
 
 def gravest(findings: Iterable[AuditFinding]) -> Severity | None:
-    """Return the gravest severity among findings; None of none."""
+    """Return the gravest severity among findings; None without findings."""
     severities = {each.finding.severity for each in findings}
     return next((severity for severity in Severity if severity in severities), None)

@@ -19,15 +19,15 @@ from numaforge.topology.model import NodeTopology
 from numaforge.topology.trays import cliques_of
 
 MACHINE_RULES: tuple[MachineRule, ...] = (*gpus.RULES, *gpudirect.RULES, *userland.RULES, *drift.RULES)
-"""Every rule about one machine, but those of its kubelet."""
+"""Every rule about one machine except those of its kubelet."""
 
 
 @dataclass(frozen=True)
 class AuditedMachine:
-    """What is kept of a machine: its make, its facts by rule, what was found, the rules that are unknown.
+    """An audited machine: its make, its facts by rule, its findings, and the rules with unknown result.
 
     `fabrics` are the NVLink domains of its GPUs with their clique, "<cluster uuid>.<clique id>", `imex` is
-    what the host says of its IMEX service, `gpu_memory` who manages the memory of GPUs beside Grace and Vera.
+    the state of the host's IMEX service, `gpu_memory` who manages the memory of GPUs next to Grace and Vera.
     """
 
     hostname: str | None

@@ -1,4 +1,4 @@
-"""Kinds of machines: those that are siblings, by what no one changes by mistake."""
+"""Makes of machines: siblings share what is never changed by mistake."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from numaforge.topology.model import NodeTopology
 
 _MAKERS = {"GenuineIntel": "Intel ", "AuthenticAMD": "AMD "}
 LEAST_SIBLINGS = 3
-"""How many siblings have to agree before a machine differs from them."""
+"""How many siblings must agree before a machine counts as different."""
 
 
 @dataclass(frozen=True)
 class Make:
     """What siblings have in common: the maker's name of the machine, models of devices, processors.
 
-    `product` is "" where it is not known. `cpus` tells machines apart of which less is known, and is 0 where
-    product and devices say enough. `lost` marks a machine with NVIDIA's driver and no GPU.
+    `product` is "" where unknown. `cpus` distinguishes machines of which less is known, and is 0 where
+    product and devices suffice. `lost` marks a machine with NVIDIA's driver and no GPU.
     """
 
     product: str
@@ -34,7 +34,7 @@ class Make:
 
 
 def make_of(machine: NodeTopology) -> Make:
-    """Return the make of a machine: not how many devices it has, of which some may be lost."""
+    """Return the make of a machine; the number of devices does not count, for some may be lost."""
     maker, packages = _MAKERS.get(machine.cpu_vendor or "", ""), len(machine.packages)
     processors = (
         f"{packages} {maker}{machine.architecture or 'unknown'} package{'' if packages == 1 else 's'}"
@@ -54,9 +54,9 @@ def make_of(machine: NodeTopology) -> Make:
 
 
 def with_lost(makes: Sequence[Make]) -> list[Make]:
-    """Return makes so that a machine which has lost all of its GPUs is of the make that it was.
+    """Return makes so that a machine which has lost all of its GPUs keeps its former make.
 
-    That is told by NVIDIA's driver on a machine without GPUs, where one make alone has its processors.
+    Such a machine has NVIDIA's driver but no GPUs, and only one make has its processors.
     """
     counts = Counter(make for make in makes if make.devices)
     whole = {

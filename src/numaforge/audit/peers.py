@@ -1,4 +1,4 @@
-"""Each machine against its siblings: what most of a make have, and which machine has something else."""
+"""Each machine against its siblings: what most of a make have, and which machine differs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from numaforge.audit.makes import LEAST_SIBLINGS
 from numaforge.audit.readings import Spread, Values
 from numaforge.ordering import first_of, grouped
 
-_COUNTS = frozenset({"NA120", "NA140"})  # how many devices there are; other facts do not tell it again
-_COMPLETE = frozenset({"NA131", "NA162"})  # what such a fact does not name is not there
+_COUNTS = frozenset({"NA120", "NA140"})  # numbers of devices; other facts do not repeat them
+_COMPLETE = frozenset({"NA131", "NA162"})  # what such a fact does not name is absent
 _MOST_PLACES = 4
 
 
 @dataclass(frozen=True)
 class Unusual:
-    """A value that siblings do not have: of the machine, or of what `place` names.
+    """A value that differs from the siblings': of the machine, or of what `place` names.
 
-    `siblings` have the value `usual`. `devices` are those that are to blame, where some are.
+    `siblings` have the value `usual`. `devices` are the deviating ones, where only some deviate.
     """
 
     place: str
@@ -36,17 +36,17 @@ class Unusual:
 
 @dataclass(frozen=True)
 class _Usual:
-    """What most machines of a make have, and how many they are."""
+    """What most machines of a make have, and the number of these machines."""
 
     value: str | Spread
     machines: int
 
 
 def unusual_of(make: Mapping[str, Mapping[str, Values]]) -> dict[str, dict[str, tuple[Unusual, ...]]]:
-    """Return what is unusual of each machine of one make, by rule; `make` has their facts by name.
+    """Return the unusual values of each machine of one make, by rule; `make` has their facts by name.
 
-    A value is usual where at least three machines have it, and more than half of those of which it is known:
-    a tie makes no outlier.
+    A value is usual where at least three machines have it, and more than half of those where it is known: a
+    tie makes no outlier.
     """
     found: dict[str, dict[str, tuple[Unusual, ...]]] = {}
     for rule in PEER_RULES:
@@ -71,7 +71,7 @@ def _held(known: Mapping[str, Values], place: str, *, complete: bool) -> dict[st
 
 
 def _usual(rule: PeerRule, values: Sequence[str | Spread]) -> _Usual | None:
-    """Return what more than half of the machines have, at least three; None where there is no such value."""
+    """Return the value that more than half of the machines, and at least three, have; None without one."""
     texts = grouped((text_of(value), value) for value in values)
     groups: list[tuple[str, list[str | Spread]]] = []
     for text, alike in sorted(texts.items(), key=lambda each: -len(each[1])):
@@ -99,7 +99,7 @@ def _compared(rule: PeerRule, place: str, value: str | Spread, usual: _Usual) ->
 
 
 def _to_blame(value: Spread, usual: Spread) -> Iterator[str]:
-    """Yield the devices whose value siblings have less often: none where all devices are alike."""
+    """Yield the devices whose value is rarer among siblings; none where all devices are alike."""
     if len(value) == 1:
         return
     for said, places in value.items():

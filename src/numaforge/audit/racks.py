@@ -1,4 +1,4 @@
-"""Racks as a whole: the trays that NVLink joins have to agree."""
+"""Racks as a whole: the trays that NVLink joins must agree."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _clique(trays: Mapping[str, AuditedMachine], where: str) -> Iterator[tuple[s
 
 
 def _minority(rule: str, values: Mapping[str, str], where: str, remedy: str) -> Iterator[tuple[str, Finding]]:
-    """Yield a finding for each tray whose value most trays do not have; for all where most have none."""
+    """Yield a finding for each tray whose value differs from most trays'; for all without a majority."""
     groups = by_value(values)
     if len(groups) < 2:
         return

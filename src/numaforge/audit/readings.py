@@ -1,4 +1,4 @@
-"""How the facts are read that machines of one make share: texts to compare, none of what is not known."""
+"""How the facts that machines of one make share are read: as texts to compare, none where unknown."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Spread = Mapping[str, tuple[str, ...]]
 """What devices have: the places of each value, `{"Gen5 x16": ("0000:1b:00.0", ...)}`."""
 
 Values = Mapping[str, str | Spread]
-"""A fact by what it is of: "" for the machine as a whole, else a setting, or a kind of device."""
+"""A fact by its subject: "" for the machine as a whole, else a setting or a kind of device."""
 
 Read = Callable[[NodeTopology], Values]
 
 WHOLE = ""
 _GIB = 2**30
 
-# Of the kernel's command line, what names a host's own disks, addresses and boot entry.
+# Kernel parameters that name a host's own disks, addresses and boot entry.
 _OF_ONE_HOST = re.compile(
     r"(root|resume|resume_offset|BOOT_IMAGE|initrd|ip|ifname|nfsroot|bootdev|BOOTIF|hostname|ostree|"
     r"systemd\.(machine_id|hostname)|rd\.[\w.]+|netroot|iscsi_\w+|cryptdevice|luks[\w.]*)(=.*)?"
 )
-# Sysctls that count what happens, that name the host, and that other facts tell.
+# Sysctls that count events, that name the host, or that other facts cover.
 _OF_ONE_KERNEL = re.compile(
     r"kernel\.(hostname|domainname|osrelease|version|tainted|perf_event_max_sample_rate|bootloader_\w+|random\..*)|"
     r"fs\.(aio-nr|dentry-state|file-nr|inode-nr|inode-state|dentry-negative)|net\.netfilter\.nf_conntrack_count|"
@@ -39,7 +39,7 @@ _KINDS = {"0604": "bridges", "03": "GPUs", "12": "GPUs", "02": "NICs"}
 
 
 def whole(value: Callable[[NodeTopology], object]) -> Read:
-    """Return what reads one value of the machine as a whole."""
+    """Return a reader of one value of the machine as a whole."""
 
     def read(machine: NodeTopology) -> Values:
         found = value(machine)
@@ -49,21 +49,21 @@ def whole(value: Callable[[NodeTopology], object]) -> Read:
 
 
 def of_gpus(value: Callable[[Gpu], object]) -> Read:
-    """Return what reads a value of each GPU that answers."""
+    """Return a reader of a value of each GPU that answers."""
     return lambda machine: _spread(
         (gpu.pci_address, value(gpu)) for gpu in machine.gpus if not gpu.unanswered
     )
 
 
 def of_rdma_devices(value: Callable[[RdmaDevice], object]) -> Read:
-    """Return what reads a value of each RDMA device that carries traffic, by vendor and device."""
+    """Return a reader of a value of each RDMA device that carries traffic, by vendor and device."""
     return lambda machine: _by_kind(
         (f"{device.vendor}:{device.device}", device.name, value(device)) for device in carrying(machine)
     )
 
 
 def of_functions(value: Callable[[PciFunction], object], *kinds: str) -> Read:
-    """Return what reads a value of each function between GPUs and NICs: of "GPUs", "NICs", "bridges"."""
+    """Return a reader of a value of each function between GPUs and NICs: "GPUs", "NICs", "bridges"."""
 
     def read(machine: NodeTopology) -> Values:
         return _by_kind(
@@ -146,7 +146,7 @@ def hugepages(machine: NodeTopology) -> Values:
 
 
 def _run_length(values: Iterable[str]) -> str | None:
-    """Return values in their order, equal neighbours together: `2 x 56 CPUs, 1 x 0 CPUs`; None of none."""
+    """Return values in order, equal neighbours together: `2 x 56 CPUs, 1 x 0 CPUs`; None without values."""
     runs: list[tuple[str, int]] = []
     for value in values:
         if runs and runs[-1][0] == value:
@@ -157,7 +157,7 @@ def _run_length(values: Iterable[str]) -> str | None:
 
 
 def frequency_scaling(machine: NodeTopology) -> Values:
-    """Return the driver, and which governors and energy preferences run."""
+    """Return the driver, and the active governors and energy preferences."""
     scaling = machine.cpufreq
     if scaling is None:
         return {}
@@ -177,7 +177,7 @@ def sleep_states(machine: NodeTopology) -> str | None:
 
 
 def sysctls(machine: NodeTopology) -> Values:
-    """Return the sysctls that were captured, but for those that name the host."""
+    """Return the captured sysctls except those that name the host."""
     return {name: value for name, value in machine.sysctls.items() if not _OF_ONE_KERNEL.fullmatch(name)}
 
 
@@ -185,13 +185,13 @@ def sysctls(machine: NodeTopology) -> Values:
 
 
 def gpus(machine: NodeTopology) -> Values:
-    """Return the models by PCI ids, which are known of a GPU that does not answer, too."""
+    """Return the models by PCI ids, which are known even where a GPU does not answer."""
     models = ((gpu.pci_address, MODELS.get(ids := f"{gpu.vendor}:{gpu.device}", ids)) for gpu in machine.gpus)
     return _spread(models) or {WHOLE: {"none": ()}}
 
 
 def link_of_gpu(gpu: Gpu) -> str | None:
-    """Return what GPU and slot reach together, and the lanes that run: a GPU at rest lowers its speed."""
+    """Return what GPU and slot can both reach, and the active lanes: an idle GPU lowers its speed."""
     best, now = gpu.driver_link or gpu.link, gpu.link or gpu.driver_link
     return None if best is None or now is None else lanes(best.max_speed, now.width) or None
 
@@ -214,17 +214,17 @@ def gpu_memory(gpu: Gpu) -> str | None:
 
 
 def bar1(gpu: Gpu) -> str | None:
-    """Return the size of the window through which peers see the memory."""
+    """Return the size of the window through which peers access the memory."""
     return None if gpu.bar1_bytes is None else f"{gpu.bar1_bytes // 2**20} MiB"
 
 
 def persistence(gpu: Gpu) -> str | None:
-    """Return whether the driver keeps a GPU that is not used."""
+    """Return whether the driver keeps an unused GPU initialized."""
     return None if gpu.persistence is None else "on" if gpu.persistence else "off"
 
 
 def nvidia_driver(machine: NodeTopology) -> Values:
-    """Return the versions of the driver that runs and of the one on disk, and which kind of module runs."""
+    """Return the versions of the running driver and of the one on disk, and the kind of running module."""
     install, nvidia = machine.nvidia_install, machine.nvidia
     is_open = install.open_module if install else None
     found = {
@@ -251,7 +251,7 @@ def rdma_devices(machine: NodeTopology) -> Values:
 
 
 def ports(device: RdmaDevice) -> str | None:
-    """Return what the ports of a device are, in the kernel's words."""
+    """Return the attributes of a device's ports, in the kernel's words."""
     told = [
         " ".join(filter(None, (port.link_layer, port.state, (port.rate or "").split(" (")[0])))
         for port in device.ports
@@ -260,13 +260,13 @@ def ports(device: RdmaDevice) -> str | None:
 
 
 def access_control(function: PciFunction) -> str | None:
-    """Return the bits of access control that are on, "none" for a bridge without it."""
+    """Return the enabled bits of access control; "none" for a bridge without it."""
     control = function.access_control
     return None if control is None else "none" if control.control is None else f"{control.control:#04x}"
 
 
 def link_of_function(function: PciFunction) -> str | None:
-    """Return a link as it runs."""
+    """Return a link's current speed and width."""
     link = function.link
     return None if link is None else lanes(link.speed, link.width) or None
 
@@ -292,7 +292,7 @@ def tuned(machine: NodeTopology) -> str | None:
 
 
 def profile(machine: NodeTopology) -> str | None:
-    """Return the profile of the plan that is saved on the host."""
+    """Return the profile of the plan saved on the host."""
     if not machine.previous_plan:
         return "none"
     try:

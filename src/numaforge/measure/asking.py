@@ -1,4 +1,4 @@
-"""What a node is asked before and for a measurement, and what it answers."""
+"""The scripts that a node runs before and for a measurement, and how their output is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from numaforge.snapshot.catalogue import ROOT_DIRS
 from numaforge.topology.model import NodeTopology
 
 MOST_SECONDS = 1800
-"""How long all programs together may take on a node."""
+"""The time limit of all programs together on a node."""
 
 _BEYOND_LIMIT = 1.1  # of what a link carries: MB and MiB are told apart by less
 _TOOLS, _TRACERS, _HOLDERS, _PODS, _NODE = "tools", "tracers", "holders", "pods", "node"
@@ -35,7 +35,7 @@ _ENDED = {
 
 @dataclass(frozen=True)
 class Readiness:
-    """What a node says before it is measured: its programs with their versions, and what speaks for its use.
+    """The state of a node before it is measured: its programs with their versions, and signs of its use.
 
     `holders` are processes that have a GPU open.
     """
@@ -48,13 +48,13 @@ class Readiness:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """What speaks for work on the node, each a few words; () where nothing does."""
+        """The signs of work on the node, a few words each; () without any."""
         unknown = tuple(f"unknown: {why}" for why in self.pods.unknown)
         return (*self.holders, *self.pods.alive, *unknown)
 
 
 def readiness_script(pod_roots: Sequence[str] = ROOT_DIRS) -> str:
-    """Return the script whose answer `read_readiness` reads; it changes nothing."""
+    """Return the script whose output `read_readiness` reads; it changes nothing."""
     asked = [f"{tool.name}={tool.version[0]}" for tool in TOOLS.values() if tool.version]
     told = 'echo "boot $(cat /proc/sys/kernel/random/boot_id 2> /dev/null)"; echo "time $(date -u +%FT%TZ)"'
     return asking(
@@ -68,7 +68,7 @@ def readiness_script(pod_roots: Sequence[str] = ROOT_DIRS) -> str:
 
 
 def read_readiness(answer: Answer) -> Readiness:
-    """Read what `readiness_script` asked; raises HostUnreachableError where it is cut off."""
+    """Read the output of `readiness_script`; raises HostUnreachableError where it is cut off."""
     programs = dict(line.partition(" ")[::2] for line in answer.part(_TOOLS) if line)
     programs |= {f"{name} tracer": "" for line in answer.part(_TRACERS) for name in line.split()}
     told = dict(line.partition(" ")[::2] for line in answer.part(_NODE) if line)
@@ -83,12 +83,12 @@ def read_readiness(answer: Answer) -> Readiness:
 
 
 def pod_roots(machine: NodeTopology) -> tuple[str, ...]:
-    """Return the folders below which this machine's kubelet, and others, keep their pods."""
+    """Return the folders below which this machine's kubelet and other kubelets keep their pods."""
     return root_dirs(machine.kubelet, None)
 
 
 def run_script(wanted: Sequence[MeasureTask], effort: Effort) -> str:
-    """Return the script that runs each command as often as asked, one after the other, in one round trip."""
+    """Return the script that runs each command as often as asked, sequentially, in one round trip."""
     calls = [
         shell.call("run_one", [f"{index}.{run}", str(each.seconds), _cpus(each), *_words(each)])
         for index, each in enumerate(wanted)
@@ -114,7 +114,7 @@ def _words(wanted: MeasureTask) -> tuple[str, ...]:
 
 
 def longest_seconds(wanted: Iterable[MeasureTask], effort: Effort) -> int:
-    """Return the seconds after which the script has ended, whatever its programs do."""
+    """Return the seconds within which the script ends, whatever its programs do."""
     each = sum(one.seconds + 10 for one in wanted) * effort.runs
     return min(each, MOST_SECONDS + 300) + 60
 
@@ -146,9 +146,9 @@ def _run(answer: Answer, name: str, wanted: MeasureTask) -> Mapping[str, float]:
 
 
 def _figures(wanted: MeasureTask, runs: Sequence[Mapping[str, float]]) -> list[Figure]:
-    """Return the figures of a command that has run several times.
+    """Return the figures of a command from its several runs.
 
-    Raises UnreadableOutputError where the runs tell of different places, or of what cannot be.
+    Raises UnreadableOutputError where the runs name different places, or have impossible values.
     """
     places = runs[0].keys()
     if any(run.keys() != places for run in runs):
@@ -191,7 +191,7 @@ def measurement(
     not_measured: Sequence[NotMeasured],
     missing: Sequence[Missing],
 ) -> Measurement:
-    """Return what was measured, as it is kept."""
+    """Return the measurement as it is stored."""
     used = {figure.program for figure in figures} | {"numactl", "taskset", "timeout"}
     return Measurement(
         hostname=machine.hostname,
@@ -208,14 +208,14 @@ def measurement(
 
 
 def plan_fingerprint(machine: NodeTopology) -> str | None:
-    """Return the checksum of the plan that is saved on a machine; None where there is none."""
+    """Return the checksum of the plan saved on a machine; None without one."""
     return checksum(machine.previous_plan) if machine.previous_plan else None
 
 
 def split_of(machine: NodeTopology, reserved: str | None) -> CpuSplit:
     """Return which CPUs pods may have, by the reserved ones as a cpulist; without them, all are for pods.
 
-    Raises NumaforgeError for a text that is no cpulist.
+    Raises NumaforgeError for a text that is not a cpulist.
     """
     taken = frozenset(parse_cpulist(reserved)) if reserved else frozenset[int]()
     online = frozenset(machine.online)
@@ -223,7 +223,7 @@ def split_of(machine: NodeTopology, reserved: str | None) -> CpuSplit:
 
 
 def keep_script(kept: Measurement) -> str:
-    """Return the script that keeps a measurement on its node: whole, or not at all."""
+    """Return the script that stores a measurement on its node, atomically."""
     lines = MEASUREMENT.dumps(kept)
     return asking(
         shell.library("measure/measure") + shell.call("keep_measurement", [MEASURED_PATH], data=lines)
@@ -231,16 +231,16 @@ def keep_script(kept: Measurement) -> str:
 
 
 def kept_script() -> str:
-    """Return the script whose answer `read_kept` reads."""
+    """Return the script whose output `read_kept` reads."""
     return asking(
         shell.library("measure/measure") + shell.call("tell_part", ["kept", "tell_kept", MEASURED_PATH])
     )
 
 
 def read_kept(answer: Answer) -> Measurement | None:
-    """Return what a node keeps; None where it keeps nothing.
+    """Return the measurement stored on a node; None without one.
 
-    Raises MeasurementError for a file that is no such document.
+    Raises MeasurementError for a file that is not a measurement.
     """
     text = "\n".join(answer.part("kept"))
     return MEASUREMENT.loads(text) if text.strip() else None

@@ -1,4 +1,4 @@
-"""What can be measured: the words, the unit, and which way is better."""
+"""What can be measured: its name, its unit, and whether more or less is better."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MeasuredKind:
-    """One kind of figure. `most` is more than any machine has: a program that says more is not believed.
+    """One kind of figure. `most` is more than any machine reaches: a higher figure is rejected.
 
     A figure that is not `steady` is the worst moment of a run: it differs between runs of one machine, so
-    only ten times as much as siblings have counts against a machine.
+    only ten times the siblings' figure counts against a machine.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a link carries at most, where the machine says which link it is."""
+"""The most that a link carries, where the machine shows which link it is."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def gpu_limit(gpu: Gpu) -> float | None:
 def nvlink_limit(gpu: Gpu) -> float | None:
     """Return the GB/s from a GPU to another in one direction, by its active links.
 
-    Where links lead to a switch, all of them; else those to the peer with the fewest. None where the
-    architecture or the links are not known: GPUs may reach each other over PCIe then.
+    With links to a switch, all links count; else those to the peer with the fewest. None where the
+    architecture or the links are unknown: GPUs may then reach each other over PCIe.
     """
     each = _NVLINK.get((gpu.architecture or "").lower())
     if each is None or not gpu.nvlinks:
@@ -52,6 +52,6 @@ def port_limit(port: RdmaPort) -> float | None:
 
 
 def gpus_by_number(machine: NodeTopology) -> dict[str, Gpu]:
-    """Return NVIDIA's GPUs by the number that CUDA gives them in the order of their PCI addresses."""
+    """Return NVIDIA's GPUs by their CUDA number, in the order of PCI addresses."""
     found = sorted((gpu for gpu in machine.gpus if gpu.vendor == "10de"), key=lambda gpu: gpu.pci_address)
     return {str(number): gpu for number, gpu in enumerate(found)}

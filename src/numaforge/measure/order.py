@@ -1,4 +1,4 @@
-"""What is to be measured, and how a run of pyinfra is told."""
+"""What to measure, and how a pyinfra run receives it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 DATA = "numaforge_measure"
-"""The host data that say what is measured."""
+"""The host data with what to measure."""
 MEASURED, KEPT = "measured", "kept"
 """The kinds of the events that tell what was measured on a host, and what it keeps."""
 
@@ -17,8 +17,8 @@ MEASURED, KEPT = "measured", "kept"
 class MeasureOrder:
     """What is measured: how long, how often, and whether on a node that is in use.
 
-    `drained` are Nodes that are cordoned, and have no pod left but those that every drain leaves. `aligned`
-    compares one program that is aligned with itself across NUMA nodes; nothing is kept of that.
+    `drained` are cordoned Nodes whose only pods are those that every drain leaves. `aligned` compares one
+    program aligned with the same one across NUMA nodes; its results are not stored.
     """
 
     seconds: int = 3

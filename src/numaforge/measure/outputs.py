@@ -1,6 +1,6 @@
-"""What programs print, read strictly: a number that is not as the program writes it is refused, not guessed.
+"""What programs print, read strictly: a number in any other form than the program's is refused, not guessed.
 
-Each reader takes the text of one run and returns values by place; "" is for a program that says no place.
+Each reader takes the text of one run and returns values by place; "" for a program that names no place.
 The forms are those of rtla 6.1, rt-tests 2.4, stress-ng 0.15, sysbench 1.0, perftest 4.5, Intel MLC 3.9,
 nvbandwidth 0.8, nccl-tests 2.13 and rocm-bandwidth-test 2.6.
 """
@@ -21,13 +21,13 @@ _MOST_DEVICES = 1024
 
 
 class UnreadableOutputError(NumaforgeError):
-    """A program printed something else than its figures; the message says what was read."""
+    """A program printed something other than its figures; the message quotes it."""
 
 
 def refusal(text: str, wanted: str) -> UnreadableOutputError:
-    """Return the error for an output in which `wanted` was not found, with the line that says why.
+    """Return the error for an output without `wanted`, with the line that explains it.
 
-    Programs end with a place in their source, or with a note that is always there; what went wrong is above.
+    The last line is often a source location or a note that is always printed; the error is above it.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line) and not _PLACE_IN_SOURCE.search(line)]
@@ -50,7 +50,7 @@ def number(word: str, what: str) -> float:
 
 
 def whole(reader: Reader) -> Reader:
-    """Have a reader refuse a text whose last line is cut off: half of a number is a number, too."""
+    """Make a reader refuse a text whose last line is cut off: half a number is still a number."""
 
     @wraps(reader)
     def read(text: str) -> Mapping[str, float]:

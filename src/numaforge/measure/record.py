@@ -1,4 +1,4 @@
-"""What was measured on a machine, as it is kept there and as programs read it."""
+"""What was measured on a machine, as stored there and as programs read it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from numaforge.errors import NumaforgeError
 from numaforge.measure.kinds import KINDS, MeasuredKind
 
 MEASURED_PATH = "/var/lib/numaforge/measured.json"
-"""Where a node keeps what was measured on it last."""
+"""Where a node stores its latest measurement."""
 
 
 class MeasurementError(NumaforgeError):
-    """A measurement that was kept cannot be read, or one cannot be taken."""
+    """A stored measurement cannot be read, or a new one cannot be taken."""
 
 
 @dataclass(frozen=True)
 class Figure:
     """One thing that was measured: the median of its runs, the lowest and the highest, in the kind's unit.
 
-    `limit` is what the link carries at most in that unit; None where the machine does not say.
+    `limit` is the most that the link carries, in that unit; None where the link is unknown.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -40,7 +40,7 @@ class Figure:
     def key(self) -> str:
         """What siblings have in common: the same thing, measured by the same program.
 
-        The CPUs for pods, of which the worst is told, may be others on a sibling.
+        A sibling may have other CPUs for pods, of which the worst is recorded.
         """
         kind = self.of_kind
         where = self.place if kind is None or kind.steady else "the CPUs for pods"
@@ -48,12 +48,12 @@ class Figure:
 
     @property
     def of_kind(self) -> MeasuredKind | None:
-        """Its kind; None for one that another version has measured."""
+        """Its kind; None for a kind of another version."""
         return KINDS.get(self.kind)
 
     @property
     def share(self) -> float | None:
-        """Which share of the limit it reaches."""
+        """The share of the limit that it reaches."""
         return self.median / self.limit if self.limit else None
 
 
@@ -70,7 +70,7 @@ class NotMeasured:
 
 @dataclass(frozen=True)
 class OfSiblings:
-    """What machines of the same kind have of a figure: the median of their medians, and how many they are."""
+    """A figure across machines of the same make: the median of their medians, and their number."""
 
     __pydantic_config__ = NOTHING_ELSE
 
@@ -82,8 +82,8 @@ class OfSiblings:
 class Measurement:
     """One measurement of a machine. `make` is what its siblings share; `siblings` are by a figure's key.
 
-    `plan` is the checksum of the plan that the node had, None where it had none. `in_use` is what spoke for
-    work on the node meanwhile. `programs` are those that measured, with what they say of their version.
+    `plan` is the checksum of the node's plan, None without one. `in_use` has the signs of work on the node
+    meanwhile. `programs` are those that measured, with what they say of their version.
     """
 
     __pydantic_config__ = NOTHING_ELSE

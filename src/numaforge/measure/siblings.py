@@ -1,4 +1,4 @@
-"""Each machine beside others of its make: who is slow, and what keeps a node from service."""
+"""Each machine compared with others of its make: which is slow, and what keeps a node from service."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ UNSTEADY_SHARE = 0.1
 """The share below which a figure counts against a machine that differs between runs anyway."""
 
 LEAST_SHARE = 0.8
-"""The share of its siblings' median that a machine has to reach, where a profile says no other."""
+"""The share of its siblings' median that a machine must reach, unless a profile sets another."""
 
 
 @dataclass(frozen=True)
 class Slow:
-    """A figure that is worse than that of siblings; `share` of it is 1.0 for one that is as theirs."""
+    """A figure that is worse than the siblings'; a `share` of 1.0 equals theirs."""
 
     figure: Figure
     of: OfSiblings
@@ -84,7 +84,7 @@ def _compared(measured: Measurement) -> Iterator[Slow]:
 
 
 def outliers_first(machines: Mapping[str, Measurement], least_share: float = LEAST_SHARE) -> list[str]:
-    """Return the names of machines, those with the worst figure beside their siblings first."""
+    """Return the names of machines, those with the worst figure relative to their siblings first."""
 
     def worst(name: str) -> float:
         slow = slow_of(machines[name], least_share)
@@ -94,10 +94,10 @@ def outliers_first(machines: Mapping[str, Measurement], least_share: float = LEA
 
 
 def why_held(measured: Measurement | None, least_share: float, command: str) -> tuple[str, ...]:
-    """Return why a node is not put into service by what was measured on it; () where nothing is wrong.
+    """Return why a node's measurement keeps it from service; () where nothing is wrong.
 
     Unknown counts as wrong: no measurement, none with a figure, or none that siblings could be compared with.
-    `command` is what to run then.
+    `command` is what to run in that case.
     """
     if measured is None:
         return (f"it was not measured: run `{command}`",)
@@ -111,7 +111,7 @@ def why_held(measured: Measurement | None, least_share: float, command: str) -> 
 
 
 def _lacking(measured: Measurement, command: str) -> Iterator[str]:
-    """Yield what siblings have a figure of, and this machine has none."""
+    """Yield the figures that siblings have and this machine lacks."""
     own = {figure.key for figure in measured.figures}
     why = {each.kind: each.why for each in measured.not_measured}
     for key, of in measured.siblings.items():

@@ -1,4 +1,4 @@
-"""What is measured on a machine, with the programs that are there: one command for each figure."""
+"""What is measured on a machine, with its installed programs: one command for each figure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,22 @@ from numaforge.measure import outputs
 from numaforge.measure.limits import gpu_limit, gpus_by_number, nvlink_limit, port_limit
 from numaforge.topology.model import NodeTopology, NumaNode, RdmaDevice
 
-_GRACE_SECONDS = 15  # beside the seconds that a program is asked to take
-_BLOCK_SECONDS = 30  # sysbench goes through a block at random before it looks at the clock
-_MEMRATE_SECONDS = (
-    10  # stress-ng goes through 26 ways to read and to write, and says those that it has reached
-)
-_MARGIN_SECONDS = 4  # those of ib_write_bw that count for nothing
+_GRACE_SECONDS = 15  # on top of the seconds that a program is asked to take
+_BLOCK_SECONDS = 30  # sysbench goes through a block at random before it checks the clock
+_MEMRATE_SECONDS = 10  # stress-ng goes through 26 ways to read and write, and reports those that it reached
+_MARGIN_SECONDS = 4  # the seconds of ib_write_bw that do not count
 _GPU_SECONDS = 120
 _REDUCE_SECONDS = 180
 _MIB = 2**20
 _LEAST_BLOCK_MIB, _MOST_BLOCK_MIB, _MOST_RANDOM_MIB = 64, 1024, 256
-_SHARE_OF_MEMORY = 4  # a buffer has at most a fourth of what its NUMA node has
+_SHARE_OF_MEMORY = 4  # a buffer has at most a fourth of its NUMA node's memory
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that measures: what it is called with to say its version, and where it is from.
+    """A program that measures: the arguments that print its version, and where it is from.
 
-    The kernel's tracers are called with nothing.
+    The kernel's tracers are called without arguments.
     """
 
     name: str
@@ -36,7 +34,7 @@ class Tool:
 
 
 TIMERLAT, OSNOISE = "timerlat tracer", "osnoise tracer"
-"""What rtla reads of the kernel; without it there is nothing to read."""
+"""The kernel tracers that rtla reads; without them it cannot run."""
 
 TOOLS = {
     tool.name: tool
@@ -61,7 +59,7 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class MeasureTask:
-    """One figure, or those of one command: what is run for it, how its output is read, and what limits it.
+    """One figure, or those of one command: the command, the reader of its output, and its limits.
 
     `places` has the words for what the reader calls a place; a place that it does not have is refused where
     there are any. `limits` are by place. `load` are the CPUs that are kept busy meanwhile. `pairs` says that
@@ -83,7 +81,7 @@ class MeasureTask:
 
 @dataclass(frozen=True)
 class Missing:
-    """A figure that no program takes here, and why."""
+    """A figure that no program here can take, and why."""
 
     kind: str
     why: str
@@ -99,7 +97,7 @@ class CpuSplit:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a run takes where its program can be asked, and how often each figure is taken."""
+    """How long a run takes where its program has such an option, and how often each figure is taken."""
 
     seconds: int = 3
     runs: int = 3
@@ -108,7 +106,7 @@ class Effort:
 def tasks(
     machine: NodeTopology, split: CpuSplit, programs: Iterable[str], effort: Effort
 ) -> tuple[list[MeasureTask], list[Missing]]:
-    """Return what is measured on a machine, and what is not for want of a program."""
+    """Return what is measured on a machine, and what is not because a program is missing."""
     there = {*programs}
     wanted: list[MeasureTask] = []
     missing: list[Missing] = []
@@ -202,7 +200,7 @@ def pod_cpus(machine: NodeTopology, split: CpuSplit, node: NumaNode) -> frozense
 def block_mib(machine: NodeTopology, node: NumaNode, memory: NumaNode, threads: int) -> int:
     """Return the MiB that each thread goes through: together twice what the node's last-level caches hold.
 
-    It is a power of two, as sysbench wants it.
+    It is a power of two, as sysbench requires.
     """
     caches = sum(cache.size_bytes or 0 for cache in machine.l3_caches if cache.cpus & node.cpus)
     wanted = max(_LEAST_BLOCK_MIB, -(-2 * caches // (_MIB * threads)))
@@ -224,7 +222,7 @@ def _sysbench(
     machine: NodeTopology, split: CpuSplit, node: NumaNode, memory: NumaNode, order: str, effort: Effort
 ) -> MeasureTask:
     cpus = pod_cpus(machine, split, node)
-    # At random it goes through a whole block before it looks at the clock: all threads share a smaller one.
+    # At random it goes through a whole block before it checks the clock: all threads share a smaller one.
     one = min(block_mib(machine, node, memory, 1), _MOST_RANDOM_MIB)
     block, scope = (
         (block_mib(machine, node, memory, len(cpus)), "local") if order == "seq" else (one, "global")
@@ -368,7 +366,7 @@ def alignment_tasks(
 ) -> tuple[list[MeasureTask], list[Missing]]:
     """Return one small program pinned as a pod would be, and with its memory on the farthest NUMA node.
 
-    In each pair the first is aligned. The CPUs are those of one NUMA node that pods may have.
+    The first of each pair is aligned. The CPUs are those of one NUMA node that pods may have.
     """
     there = {*programs}
     pairs = list(_node_pairs(machine, split))
