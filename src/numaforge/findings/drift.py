@@ -1,4 +1,4 @@
-"""Rules about a machine and the plan that is saved on it: each role's, in its `drift.py`."""
+"""Rules about a machine and the plan saved on it: each role has its own in `drift.py`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Concern:
 
 @dataclass(frozen=True)
 class DriftRule(Rule):
-    """A rule about a machine and its plan; `look` yields nothing of what is as planned.
+    """A rule about a machine and its plan; `look` yields only what is not as planned.
 
-    Without a `concern` it is about every plan.
+    Without a `concern` it applies to every plan.
     """
 
     look: Callable[[NodeTopology, NodePlan], Iterable[Seen]]

@@ -11,7 +11,7 @@ from numaforge.topology.model import NodeTopology
 
 
 class Verdict(StrEnum):
-    """The outcome of a rule on a machine. What is unknown is no alarm."""
+    """The outcome of a rule on a machine. Unknown raises no alarm."""
 
     FOUND = "found"
     PASSED = "passed"
@@ -73,7 +73,7 @@ class Seen:
 class MachineRule(Rule):
     """A rule about machines: where it applies, what it looks at, and what helps.
 
-    `look` yields nothing of what is sound.
+    `look` yields nothing for what is sound.
     """
 
     scope: Scope
@@ -95,7 +95,7 @@ class Judgement:
 def judge(rule: MachineRule, machine: NodeTopology) -> Judgement:
     """Return the verdict of a rule on a machine.
 
-    One thing that is wrong is found whatever is unknown of others; passed means that nothing was unknown.
+    One fault is a finding even where other things are unknown; passed means that nothing was unknown.
     """
     where = rule.scope(machine)
     if where.applies is None:

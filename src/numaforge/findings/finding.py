@@ -1,4 +1,4 @@
-"""The one form of a finding, wherever it comes from."""
+"""The common form of all findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """An error keeps the node from its work, a warning is what works and should not be so."""
+    """An error keeps the node from its work; a warning marks what works but should be changed."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -28,7 +28,7 @@ def driven(machine: NodeTopology) -> list[Gpu]:
 
 
 def has_driver(gpu: Gpu) -> bool:
-    """Say whether NVIDIA's driver has a GPU: by the kernel's link, or because NVML counts it, lost or not."""
+    """Return whether NVIDIA's driver has a GPU: by the kernel's link, or because NVML lists it."""
     return gpu.driver == "nvidia" or gpu.uuid is not None or gpu.index is not None
 
 
@@ -46,7 +46,7 @@ def answering(machine: NodeTopology) -> list[Gpu]:
 
 
 def nvidia_install(machine: NodeTopology) -> NvidiaInstall:
-    """Return what is installed of NVIDIA's software; an empty answer where it was not captured."""
+    """Return NVIDIA's installed software; an empty record where it was not captured."""
     return machine.nvidia_install or NvidiaInstall()
 
 
@@ -55,12 +55,12 @@ def _is_own(gpu: GpuShape) -> bool:
 
 
 def not_vgpu(gpu: Gpu) -> bool:
-    """Say whether this is a real GPU, and not a share of one that a hypervisor keeps."""
+    """Return whether this is a real GPU, not a hypervisor's share of one."""
     return gpu.virtualization != "vgpu"
 
 
 def on_bare_metal(gpu: Gpu) -> bool:
-    """Say whether the GPU's PCI and NVLink are its own, not what a hypervisor shows of them."""
+    """Return whether the GPU's PCI and NVLink are its own, not what a hypervisor shows of them."""
     return gpu.virtualization in ("none", "host-vgpu", "host-vsga")
 
 
@@ -77,7 +77,7 @@ def with_driver(machine: NodeTopology) -> Applicability:
 
 
 def with_answer(machines: str, pick: Pick, *, none: str) -> Scope:
-    """Apply where one of the GPUs that answer is picked; without any answer that is unknown."""
+    """Apply where one of the GPUs that answer is picked; unknown where none answers."""
 
     @applies(machines, within=with_driver)
     def with_answer_of_picked(machine: NodeTopology) -> Applicability:

@@ -224,7 +224,7 @@ def _mig_manager(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
 def _plugin_config(
     fleet: ServedFleet, nodes: Sequence[ServedNode]
 ) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the device plugin's ConfigMap and the key for nodes without a label; None where none is said."""
+    """Return the device plugin's ConfigMap and the key for nodes without a label; None where unset."""
     first: dict[str, ServedNode] = {}
     served = [node for node in nodes if DEVICE_PLUGIN.wanted(node) is not False]
     for node in served:

@@ -1,4 +1,4 @@
-"""What the bridges between GPUs and NICs have to control for GPUDirect RDMA, by how a machine is built.
+"""The access control that bridges between GPUs and NICs need for GPUDirect RDMA, by how a machine is built.
 
 Masks are those of the kernel's `pci=config_acs=`: bits 6 to 0 as 1 (on), 0 (off) or x (unchanged). For
 NVIDIA's own switches and root ports they are those of rdma-core's `rdma_topo` (kernel-boot/rdma_topo); below
@@ -36,7 +36,7 @@ _CONNECTX_SWITCHES = frozenset({"197c", "1979"})
 _BLUEFIELD_SWITCH = "197b"
 
 _ISOLATED = "xx111x1"  # what the kernel itself sets where an IOMMU is on
-_ISOLATED_VERA = "xx101x1"  # it cannot redirect completions
+_ISOLATED_VERA = "xx101x1"  # cannot redirect completions
 _OPEN = "xx000x0"
 _TOWARD_DIRECT_NIC, _TOWARD_DIRECT_GPU, _ABOVE_DIRECT = "xx110x1", "xx101x1", "xx111x0"
 _TRANSLATED = "1x111x1"
@@ -58,7 +58,7 @@ class Layout(StrEnum):
 class Required:
     """The masks that the bridges of a machine need, by PCI address, or why they are `unknown`.
 
-    `virtual` says that guests are meant to use the GPUs, None where that makes no difference.
+    `virtual`: guests are meant to use the GPUs; None where that makes no difference.
     `direct` are the functions of ConnectX-8 Direct, each with the GPU whose memory it writes to.
     """
 
@@ -70,11 +70,11 @@ class Required:
 
 
 class _UnrecognisedError(Exception):
-    """The machine is built in a way for which no values are known."""
+    """No values are known for how the machine is built."""
 
 
 def required_control(machine: NodeTopology, virtual: bool | None = None) -> Required:
-    """Return what the bridges have to control; `virtual` None: as the NICs' address translation tells."""
+    """Return the masks that the bridges need; with `virtual` None, the NICs' address translation decides."""
     tree = _PciTree(machine)
     layout = tree.layout()
     try:
@@ -84,13 +84,13 @@ def required_control(machine: NodeTopology, virtual: bool | None = None) -> Requ
 
 
 def own_mask(function: PciFunction) -> str:
-    """Return what the kernel sets by itself on a bridge where an IOMMU is on."""
+    """Return the kernel's own setting of a bridge where an IOMMU is on."""
     vera = function.vendor == NVIDIA and function.device in _VERA
     return _ISOLATED_VERA if vera else _ISOLATED
 
 
 def wrong_bits(mask: str, control: int) -> list[str]:
-    """Return in words each bit of a control register that is not as the mask has it."""
+    """Return in words each bit of a control register that differs from the mask."""
     wanted = dict(enumerate(reversed(mask)))
     return [
         f"{_NAMES[bit]} is {'on' if control >> bit & 1 else 'off'}"
@@ -159,7 +159,7 @@ class _PciTree:
         return self.functions.get(path[-2]) if len(path) > 2 else None
 
     def above(self, function: PciFunction, count: int) -> list[PciFunction]:
-        """Return so many bridges above a function, nearest first; fewer where there are fewer."""
+        """Return up to this many bridges above a function, nearest first."""
         path = [self.functions.get(part) for part in reversed(function.path[:-1])]
         return [bridge for bridge in path[:count] if bridge is not None]
 
@@ -192,7 +192,7 @@ class _PciTree:
         return found
 
     def controls(self, function: PciFunction) -> bool:
-        """Say whether a function has access control."""
+        """Return whether a function has access control."""
         if function.access_control is None:
             raise _UnrecognisedError(NOT_READ.format(function.pci_address))
         return function.access_control.control is not None
@@ -269,7 +269,7 @@ def _switches(tree: _PciTree, virtual: bool | None) -> Required:
         for address in {nic for _, nic in pairs}
         if (each := tree.functions.get(address)) and each.vendor == MELLANOX
     ]
-    # Of other makers' NICs the capability says nothing of guests: some always have it.
+    # Other makers' NICs may always have the capability, with or without guests.
     translating = {each.address_translation for each in connectx} or {False}
     for_guests = _for_guests(translating) if virtual is None else virtual
     masks: dict[str, str] = {}
@@ -296,7 +296,7 @@ _REQUIRED: Mapping[Layout, Callable[[_PciTree, bool | None], Required]] = {
 
 
 def _for_guests(translating: set[bool | None]) -> bool:
-    """A NIC that translates addresses is set up for guests, as `rdma_topo` has it."""
+    """A NIC that translates addresses is set up for guests, by `rdma_topo`."""
     if None in translating:
         raise _UnrecognisedError("the configuration space of the NICs was not captured: it takes root rights")
     if len(translating) > 1:

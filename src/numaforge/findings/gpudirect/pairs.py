@@ -1,4 +1,4 @@
-"""Each GPU with each NIC: how far they are apart, and whether the NIC reads and writes the GPU's memory."""
+"""Each GPU with each NIC: their distance, and whether the NIC reads and writes the GPU's memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Works(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """A GPU and a NIC. `rail` says that no NIC is nearer to the GPU; `reason` why it is not `yes`.
+    """A GPU and a NIC. `rail`: no NIC is nearer to the GPU; `reason`: why it is not `yes`.
 
     `direct` is the function by which a ConnectX-8 Direct reaches this GPU's memory, in place of its own.
     """

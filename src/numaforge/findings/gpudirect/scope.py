@@ -1,4 +1,4 @@
-"""On which machines a rule about GPUDirect applies: each answer with its reason."""
+"""The machines to which a rule about GPUDirect applies: each answer with its reason."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def kernel_version(machine: NodeTopology) -> tuple[int, int] | None:
 
 
 def beside_grace(machine: NodeTopology) -> bool:
-    """Say whether GPUs reach the CPU's root ports by NVLink-C2C: NCCL's level for them is farther (P2C)."""
+    """Return whether GPUs reach the CPU's root ports by NVLink-C2C: NCCL rates them as farther (P2C)."""
     return any(gpu.device in GRACE for gpu in machine.gpus)
 
 

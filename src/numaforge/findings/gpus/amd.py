@@ -1,4 +1,4 @@
-"""Rules about AMD's GPUs: their modes, what the kernel and the device plugin make of them, their errors."""
+"""Rules about AMD's GPUs: their modes, their state in kernel and device plugin, their errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an NVIDIA GPU's PCI device id says of its board.
+"""What an NVIDIA GPU's PCI device id implies about its board.
 
 Its name says less: "H200" is a piece of "GH200", which has no NVSwitch. Ids are those of pci.ids; a GPU that
-is not listed is on no board that is known here, and the rules for such boards leave it alone.
+is not listed is on no board known here, and the rules for such boards skip it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _FIRST_TURING, _FIRST_BLACKWELL = 0x1E00, 0x2900
 
 
 def has_hbm(gpu: Gpu) -> bool:
-    """Say whether the memory is HBM, which has ECC at no cost; on GDDR to leave it off is a choice."""
+    """Return whether the memory is HBM, which has ECC at no cost; on GDDR, leaving it off is a choice."""
     return gpu.device.startswith(_HBM)
 
 
 def has_open_module(gpu: Gpu) -> bool:
-    """Say whether the open kernel module knows the GPU: Turing and later."""
+    """Return whether the open kernel module knows the GPU: Turing and later."""
     return _chip(gpu) >= _FIRST_TURING
 
 
 def needs_open_module(gpu: Gpu) -> bool:
-    """Say whether only the open kernel module drives the GPU: Grace boards, Blackwell and later."""
+    """Return whether only the open kernel module drives the GPU: Grace boards, Blackwell and later."""
     return gpu.device in GRACE or _chip(gpu) >= _FIRST_BLACKWELL
 
 
 def _chip(gpu: Gpu) -> int:
-    """Return the device id as a number, 0 where it is not known: nothing is said of such a GPU."""
+    """Return the device id as a number; 0 where unknown, which no rule judges."""
     return int(gpu.device or "0", 16)

@@ -105,7 +105,7 @@ _persistence = scope.each(
 def _missing(machine: NodeTopology) -> Iterator[Seen]:
     devices = [gpu.device for gpu in machine.gpus if gpu.vendor == NVIDIA]
     on_rack = any(device in RACK for device in devices)
-    # Cards beside a board, as for graphics, are of another model; so may one be that was exchanged on it.
+    # Cards next to a board, as for graphics, are of another model; so may be a replaced GPU on the board.
     on_board = sum(device in NVLINKS for device in devices)
     count = max([on_board, *map(devices.count, devices)])
     whole = (1, 2, 4) if on_rack else (8, 16)

@@ -18,9 +18,9 @@ _FABRIC_MANAGER, _NVLSM, _IMEX = "nv-fabricmanage", "nvlsm", "nvidia-imex"  # as
 
 @applies("with NVSwitches: HGX A100, H100, H200, B100, B200, B300; no racks, no cards")
 def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
-    """Say whether this host has to run a fabric manager.
+    """Return whether this host must run a fabric manager.
 
-    It has to where it has NVSwitches: as PCI functions up to the third generation (HGX A100, H100, H200), and
+    It must where it has NVSwitches: as PCI functions up to the third generation (HGX A100, H100, H200), and
     on the baseboards of B100, B200 and B300. Racks have theirs in trays of their own.
     """
     gpus = scope.own_gpus(machine)
@@ -44,7 +44,7 @@ def _needs_fabric_manager(machine: NodeTopology) -> Applicability:
 
 @applies("with a baseboard of B100, B200 or B300")
 def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
-    """Say whether the fabric manager needs nvlsm and InfiniBand's modules beside it."""
+    """Return whether the fabric manager needs nvlsm and InfiniBand's modules beside it."""
     where = _needs_fabric_manager(machine)
     if where.applies is not False and not any(gpu.device in HGX_BLACKWELL for gpu in machine.gpus):
         return Applicability(False, "NVSwitches before the fourth generation need none")
@@ -53,14 +53,14 @@ def _needs_subnet_manager(machine: NodeTopology) -> Applicability:
 
 @applies("with GPUs of a rack (GB200, GB300, Vera Rubin)", within=scope.with_own_gpu)
 def _in_a_rack(machine: NodeTopology) -> Applicability:
-    """Say whether NVLink joins this host with others of a rack."""
+    """Return whether NVLink joins this host with others of a rack."""
     found = any(gpu.device in RACK for gpu in scope.own_gpus(machine))
     return Applicability(found, "GPUs of a rack" if found else "no GPU of a rack")
 
 
 @applies(f"{_in_a_rack.machines} and the host's own IMEX service enabled", within=_in_a_rack)
 def _imex_of_the_host(machine: NodeTopology) -> Applicability:
-    """Say whether the host shares memory with others of its rack by an IMEX service of its own."""
+    """Return whether the host shares memory with others of its rack through its own IMEX service."""
     install = scope.nvidia_install(machine)
     if install.daemons is None:
         return Applicability(None, "the host's IMEX service was not looked for")
@@ -87,7 +87,7 @@ def _subnet_modules(machine: NodeTopology) -> Iterator[Seen]:
 
 
 def _fits(machine: NodeTopology, prefix: str) -> Iterator[Seen]:
-    """Yield the packages of that name whose version is not the driver's."""
+    """Yield the packages of this name whose version differs from the driver's."""
     install = scope.nvidia_install(machine)
     found = {name: version for name, version in (install.packages or {}).items() if name.startswith(prefix)}
     if install.packages is None or install.loaded is None:
@@ -100,7 +100,7 @@ def _fits(machine: NodeTopology, prefix: str) -> Iterator[Seen]:
 
 
 def _without_mig(gpu: Gpu) -> bool:
-    """Say whether the GPU talks to its peers: none in MIG mode does."""
+    """Return whether the GPU talks to its peers: none in MIG mode does."""
     return gpu.mig_mode != "enabled"
 
 
@@ -116,7 +116,7 @@ _with_fabric = scope.with_answer(
 
 
 def _registered(gpu: Gpu) -> FabricState | None:
-    """Return the registration; one that is completed tells nothing without its status."""
+    """Return the registration; a completed one means nothing without its status."""
     found = gpu.fabric_state
     return None if found is None or (found.state == "completed" and found.status is None) else found
 

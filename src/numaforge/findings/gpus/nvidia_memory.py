@@ -1,4 +1,4 @@
-"""Rules about the memory of GPUs beside Grace and Vera: NUMA nodes, or the driver's own (CDMM)."""
+"""Rules about the memory of GPUs next to Grace and Vera: NUMA nodes, or the driver's own (CDMM)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _by_driver = _in_mode(
 
 
 def _total(machine: NodeTopology) -> str:
-    """Return the memory of all GPUs, by NUMA node or by what each says; "" where it is not known."""
+    """Return the memory of all GPUs, by NUMA node or as each reports it; "" where unknown."""
     held = sum(memory_of_gpus(machine).values()) or sum(
         gpu.memory_bytes or 0 for gpu in machine.gpus if is_coherent(gpu)
     )

@@ -18,7 +18,7 @@ def _several(machine: NodeTopology) -> Applicability:
 
 
 def _odd_ones(machine: NodeTopology) -> Iterator[Seen]:
-    """Yield the GPUs that are not of the model that most are; of equally many, what models there are."""
+    """Yield the GPUs that are not of the most common model; without one, the models that there are."""
     models = grouped((gpu.device, gpu) for gpu in scope.driven(machine))
     if len(models) == 1:
         return
@@ -38,7 +38,7 @@ def _listed(models: Mapping[str, list[Gpu]]) -> str:
 
 
 def _name(gpus: list[Gpu]) -> str:
-    """Return the model of GPUs with one PCI id; of those that are lost the driver tells no name."""
+    """Return the model of GPUs with one PCI id; the driver has no name for lost ones."""
     return model_of(max(gpus, key=lambda gpu: gpu.name is not None))
 
 

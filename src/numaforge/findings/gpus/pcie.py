@@ -12,12 +12,12 @@ from numaforge.topology.vendors import AMD, NVIDIA
 
 
 def _by_pcie(gpu: Gpu) -> bool:
-    """Say whether the GPU works over PCIe: Grace talks to its GPU by NVLink-C2C instead."""
+    """Return whether the GPU works over PCIe: Grace talks to its GPU by NVLink-C2C instead."""
     return gpu.vendor in (NVIDIA, AMD) and gpu.link is not None and gpu.device not in GRACE
 
 
 def _with_own_pcie(gpu: Gpu) -> bool:
-    """Say whether the link is the GPU's own; of AMD's no field says whether they are a guest's."""
+    """Return whether the link is the GPU's own; for AMD's, no field shows whether they are a guest's."""
     return _by_pcie(gpu) and (gpu.vendor == AMD or scope.on_bare_metal(gpu))
 
 

@@ -1,7 +1,7 @@
-"""What the driver's Xid codes ask of an administrator: one table for findings, alerts and pages.
+"""What the driver's Xid codes require of an administrator: one table for findings, alerts and pages.
 
 The numbers of the fatal ones are those with which DCGM's health check fails a GPU; those of applications
-are those that NVIDIA's device plugin does not take for a fault of the GPU.
+are those that NVIDIA's device plugin does not count as a fault of the GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FATAL = (
     Xid(120, "an error of the GPU's system processor (GSP)"),
     Xid(140, "an uncorrectable error of memory that the driver could not recover from"),
 )
-"""The GPU has to be reset, or more; what runs on it is lost."""
+"""The GPU needs a reset, or more; its work is lost."""
 
 APPLICATION = (
     Xid(13, "an exception of the graphics engine"),
@@ -37,7 +37,7 @@ APPLICATION = (
     Xid(68, "an exception of the video decoder"),
     Xid(109, "a time-out of a context switch"),
 )
-"""The application is at fault, as far as this code alone says; the GPU goes on."""
+"""The application is at fault, by this code alone; the GPU keeps working."""
 
 NONE_YET = 0
 """What DCGM reports where there was no Xid since it started."""

@@ -1,4 +1,4 @@
-"""Rules about dynamic resource allocation: two that hand out the same CPUs, or halves of one pod.
+"""Rules about dynamic resource allocation: two allocators of the same CPUs, or halves of one pod.
 
 Sources: kubernetes-sigs/dra-driver-cpu (README; issues 134, 140), kubernetes/website#56232.
 """

@@ -1,4 +1,4 @@
-"""Rules about containerd's configuration as containerd itself prints it. It is judged, and never written."""
+"""Rules about containerd's configuration as containerd itself prints it. It is never written."""
 
 from __future__ import annotations
 

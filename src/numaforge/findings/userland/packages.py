@@ -1,4 +1,4 @@
-"""Rules about upgrades that are unattended, and about other managers of what a plan sets."""
+"""Rules about unattended upgrades, and about other managers of what a plan sets."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def _by_kind(packages: list[InstalledPackage], what: str) -> Iterator[Seen]:
 
 
 def is_bounded(pattern: str) -> bool:
-    """Say whether Python matches a host's own regular expression with a package's name in a moment.
+    """Return whether Python matches a host's own regular expression with a package's name in a moment.
 
     What is repeated has to be one character or class, at most three times without an end and eight times in
     all, optional groups and alternatives counted: 60 characters are matched in less than a second then. A
-    group that is repeated, or named again, can take for ever.
+    group that is repeated, or referenced again, can take forever.
     """
     plain = re.sub(r"\\\D|\[\^?\]?[^\]]*\]", "x", pattern)
     endless = len(re.findall(r"[*+{]", plain))
@@ -75,7 +75,7 @@ def is_bounded(pattern: str) -> bool:
 
 
 def _skipped(name: str, patterns: Sequence[str]) -> bool:
-    """Say whether unattended-upgrades leaves a package alone; it matches patterns from the name's start."""
+    """Return whether unattended-upgrades leaves a package alone; its patterns match from the name's start."""
     for pattern in patterns:
         try:
             if re.match(pattern, name):

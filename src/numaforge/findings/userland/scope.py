@@ -1,4 +1,4 @@
-"""Scopes of the rules about the userland, and what a snapshot says of kubelet and runtime."""
+"""Scopes of the rules about the userland, and a snapshot's kubelet and runtime."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def with_gpu(machine: NodeTopology) -> Applicability:
 
 @applies("with containerd", within=with_kubelet)
 def with_containerd(machine: NodeTopology) -> Applicability:
-    """Apply where the kubelet's runtime is containerd, and it said what it runs with."""
+    """Apply where the kubelet's runtime is containerd, and its configuration was captured."""
     names = {process.name for process in userland(machine).processes or () if not process.in_pod}
     if "containerd" not in names:
         other = "the runtime is CRI-O" if "crio" in names else "no containerd runs"
@@ -57,17 +57,17 @@ def with_containerd_and_nvidia(machine: NodeTopology) -> Applicability:
 
 
 def userland(machine: NodeTopology) -> Userland:
-    """Return the userland; an empty one where there was no look at it."""
+    """Return the userland; an empty one where it was not captured."""
     return machine.userland or Userland()
 
 
 def runtime(machine: NodeTopology) -> Containerd:
-    """Return what containerd said; an empty one where it was not asked."""
+    """Return containerd's answer; an empty one where it was not asked."""
     return userland(machine).containerd or Containerd()
 
 
 def kubelet_settings(machine: NodeTopology) -> Mapping[str, Any] | None:
-    """Return what the kubelet runs with, defaults filled in; None where it cannot be told."""
+    """Return the kubelet's effective settings, with defaults; None where they cannot be determined."""
     install = machine.kubelet
     if install is None or install.config_text is None:
         return None

@@ -60,7 +60,7 @@ def _no_time_daemon(machine: NodeTopology) -> Iterator[Seen]:
         yield Seen(unknown="the processes were not captured")
     elif not any(process.name in _TIME_DAEMONS for process in found.processes):
         if found.clock_synchronised:
-            return  # by something that is not known here, a hypervisor's agent for one
+            return  # by something unknown here, such as a hypervisor's agent
         yield Seen("neither chronyd nor systemd-timesyncd nor ntpd runs")
 
 
