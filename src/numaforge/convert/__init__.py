@@ -1,4 +1,4 @@
-"""What other tools' files say, as a profile: text in, a profile and notes out."""
+"""Other tools' files as profiles: text in, a profile and notes out."""
 
 from numaforge.convert.draft import Conversion, Note
 from numaforge.convert.forms import FORM_NAMES, convert

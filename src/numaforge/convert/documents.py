@@ -22,12 +22,12 @@ def read_mapping(text: str, place: str) -> dict[str, Any]:
 
 
 def read_toml(text: str, place: str) -> dict[str, Any]:
-    """Return what a TOML file says. Raises NumaforgeError."""
+    """Return the content of a TOML file. Raises NumaforgeError."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise NumaforgeError(f"not valid TOML: {error}", where=place) from error
-    except ValueError as error:  # of int() and of datetime, which tomllib passes on
+    except ValueError as error:  # from int() and datetime, which tomllib passes on
         raise NumaforgeError(
             "not valid TOML: a number has too many digits, or a date is none", where=place
         ) from error
@@ -36,9 +36,9 @@ def read_toml(text: str, place: str) -> dict[str, Any]:
 
 
 def read_ini(text: str, place: str) -> dict[str, dict[str, str]]:
-    """Return the options of an INI file by section, with the case that they are written in.
+    """Return the options of an INI file by section, in their original case.
 
-    Raises NumaforgeError for a section or an option that is there twice, and for text outside of sections.
+    Raises NumaforgeError for a duplicate section or option, and for text outside of sections.
     """
     parser = configparser.ConfigParser(
         interpolation=None, delimiters=("=",), inline_comment_prefixes=("#",), default_section="", strict=True

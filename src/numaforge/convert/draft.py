@@ -1,4 +1,4 @@
-"""A profile while it is made from another tool's file, and what is said of the fields."""
+"""A profile while it is made from another tool's file, and the notes on its fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAID = (Fate.DIFFERS, Fate.NOT_OURS, Fate.NOT_EXPRESSED)
 
 @dataclass(frozen=True)
 class Note:
-    """What an admin has to know of a field: `key` is what it became in the profile, or says it instead."""
+    """A note for the admin on a field: `key` is what it became in the profile, or the key to use instead."""
 
     field: str
     fate: Fate
@@ -39,7 +39,7 @@ class Conversion:
 
 @dataclass
 class Draft:
-    """Collects a profile; every mistake is said at once, in `done`."""
+    """Collects a profile; `done` reports all mistakes at once."""
 
     profile: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class Draft:
     def take(
         self, document: Mapping[str, Any], rows: tuple[FieldRow, ...], *, prefix: str = "", ini: bool = False
     ) -> None:
-        """Read a document by its rows: place what is placed by itself, and note the rest.
+        """Read a document by its rows: place the fields that need no context, and note the rest.
 
-        `prefix` says in which field of the file the document is.
+        `prefix` is the field of the file that holds the document.
         """
         reading = read(document, rows, ini=ini)
         self.mistakes += [(f"{prefix}{field}", said) for field, said in reading.mistakes]
@@ -66,9 +66,9 @@ class Draft:
                 self.note(name, row.fate, row.why, row.key)
 
     def put(self, key: str, value: Any, origin: str) -> None:
-        """Set a key of the profile, a mapping beside what is there; None leaves it unset.
+        """Set a key of the profile, merging mappings; None leaves it unset.
 
-        Two fields that say different things of one key are a mistake.
+        Two fields with different values for one key are a mistake.
         """
         if value is None:
             return
@@ -86,7 +86,7 @@ class Draft:
         self.origins.setdefault(key, origin)
 
     def add(self, key: str, values: list[Any], origin: str) -> None:
-        """Add to a list of the profile what it does not hold yet."""
+        """Add values to a list of the profile, skipping those that it has."""
         if not values:
             return
         held = self._values.setdefault(key, [])
@@ -99,11 +99,11 @@ class Draft:
         return key in self._values
 
     def listed(self, key: str) -> tuple[Any, ...]:
-        """Return what a list of the profile holds so far."""
+        """Return the values of a list of the profile so far."""
         return tuple(self._values.get(key, ()))
 
     def note(self, name: str, fate: Fate, text: str, key: str = "") -> None:
-        """Say something of a field."""
+        """Add a note on a field."""
         self.notes.append(Note(name, fate, key, text))
 
     def refuse(self, name: str, text: str) -> None:
@@ -126,7 +126,7 @@ class Draft:
         return Conversion(source, self.profile, dict(self.origins), tuple(dict.fromkeys(self.notes)))
 
     def _leave_out_dangerous_sysctls(self) -> None:
-        """Leave out what a profile sets only with its risk, which is for the admin to say."""
+        """Leave out sysctls that a profile sets only with a stated risk: stating it is up to the admin."""
         key = "tuning.sysctls"
         held = self._values.get(key)
         if not isinstance(held, dict):
@@ -142,7 +142,7 @@ class Draft:
             del self._values[key]
 
     def _misfits(self) -> list[tuple[str, str]]:
-        """Return what a profile does not take of the values, by the fields that they come from."""
+        """Return the fields with values that a profile rejects, with the reasons."""
         try:
             NodeProfile.model_validate(self.profile)
         except ValidationError as invalid:

@@ -1,4 +1,4 @@
-"""What EKS tells its nodes: nodeadm's NodeConfig, eksctl's node groups, Bottlerocket's settings.
+"""Node configuration of EKS: nodeadm's NodeConfig, eksctl's node groups, Bottlerocket's settings.
 
 Source: awslabs/amazon-eks-ami nodeadm/api/v1alpha1, eksctl.io/usage/schema,
 bottlerocket-os/bottlerocket-settings-sdk settings-extensions/{kubernetes,kernel}.

@@ -1,4 +1,4 @@
-"""The kinds of files that are converted, how each is told from the others, and its table."""
+"""The kinds of files that are converted, how each is recognised, and its table."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _OPENSHIFT = "performance.openshift.io"
 
 @dataclass(frozen=True)
 class FileForm:
-    """One form of a file: what it is called, how it is told by its content, and what becomes of its fields.
+    """One form of a file: its name, how its content is recognised, and what becomes of its fields.
 
-    `by` converts: (draft, what the file says, the name that was chosen in it or None, the file). `beside` are
-    rows for what has no field in the file, or the same in each section, with their heading.
+    `by` converts: (draft, the file's content, the name chosen in it or None, the file). `beside` are rows,
+    with their heading, for what has no field in the file, or the same field in each section.
     """
 
     kind: str
@@ -157,10 +157,10 @@ FORM_NAMES: tuple[str, ...] = tuple(dict.fromkeys(form.kind for form in FORMS))
 
 
 def convert(text: str, place: str, kind: str = AUTO, name: str | None = None) -> Conversion:
-    """Return what a file says as a profile. Raises NumaforgeError with every mistake.
+    """Convert a file to a profile. Raises NumaforgeError with every mistake.
 
-    `place` names the file in messages, `name` chooses where it says several things. A kind of `auto` is told
-    by the file itself.
+    `place` names the file in messages, `name` chooses where it has several profiles. With the kind `auto`,
+    the file's content decides.
     """
     document = _document(text, place, kind)
     form = _form(document, place, kind)

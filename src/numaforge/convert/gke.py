@@ -104,7 +104,7 @@ ROWS: tuple[FieldRow, ...] = (
 
 
 def convert(draft: Draft, document: Mapping[str, Any]) -> None:
-    """Convert a node system configuration. What GKE reserves is not in it."""
+    """Convert a node system configuration. It does not include what GKE reserves."""
     draft.take(document, ROWS)
     if draft.mistakes:
         return

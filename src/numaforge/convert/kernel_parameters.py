@@ -1,4 +1,4 @@
-"""Kernel parameters of another tool's file, as far as a profile takes them."""
+"""Kernel parameters of another tool's file, as far as a profile accepts them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numaforge.roles.kernel_cmdline.section import Parameter
 
 _PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
 _PAGES = {"hugepages", "hugepagesz"}
-# What a key of the section kernel comes to; planning refuses both.
+# Parameters that a key of the section kernel sets; planning refuses both.
 _BY_KEY = {
     "intel_iommu": "kernel.iommu",
     "amd_iommu": "kernel.iommu",
@@ -33,9 +33,9 @@ _BY_KEY = {
 
 
 def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
-    """Add parameters to kernel.cmdline; those that it does not take are left out with a note.
+    """Add parameters to kernel.cmdline; those that it does not accept are left out with a note.
 
-    None is written to kernel.unsafe: what a parameter may cost is for the admin to say.
+    None is written to kernel.unsafe: accepting a risk is up to the admin.
     """
     words = [word for parameter in parameters for word in str(parameter).split()]
     taken: list[str] = []
@@ -67,7 +67,7 @@ def _refusal(word: str) -> str | None:
 
 
 def _said_before(draft: Draft, taken: list[str], word: str) -> str | None:
-    """Return another value of the same parameter; the same word twice is no other value."""
+    """Return another value of the same parameter; a repeated word does not count."""
     held = [*draft.listed("kernel.cmdline"), *taken]
     return next(
         (each for each in held if parameter_name(each) == parameter_name(word) and each != word), None

@@ -18,7 +18,7 @@ from numaforge.quantity import format_bytes, parse_quantity
 
 Name = Callable[[str], str]
 
-# What a profile says in the same sense.
+# Fields with the same meaning in a profile.
 _PLACED = {
     "cpuManagerPolicy": "kubelet.cpu_manager_policy",
     "cpuManagerPolicyOptions": "kubelet.cpu_manager_options",
@@ -28,7 +28,7 @@ _PLACED = {
     "memoryManagerPolicy": "kubelet.memory_manager_policy",
     "reservedSystemCPUs": "cpus.reserved.cpulist",
 }
-# By name: whether to say so where it is missing; the kubelet's default is no choice of anyone.
+# Noted where missing: the kubelet's default is not a deliberate choice.
 _CHOSEN_BY_MACHINE = ("cpuManagerPolicy", "topologyManagerPolicy", "memoryManagerPolicy")
 
 KEEPS = "a profile leaves it alone: keep it in the kubelet's own file"
@@ -161,12 +161,12 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
 
 
 def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
-    """Put what a kubelet's configuration says of CPUs and memory into a profile.
+    """Put the CPU and memory settings of a kubelet's configuration into a profile.
 
-    `name` returns what the file at hand calls a field.
+    `name` returns a field's name in the file at hand.
     """
     if draft.mistakes:
-        return  # what follows relies on the forms of the fields
+        return  # the rest relies on well-formed fields
     for field, key in _PLACED.items():
         if config.get(field) not in (None, "", {}):
             draft.put(key, config[field], name(field))
@@ -251,7 +251,7 @@ def _check_split(draft: Draft, config: Mapping[str, Any], name: Name) -> None:
         name("systemReserved.memory"): mapping(config.get("systemReserved")).get("memory", 0),
         "the hard threshold": threshold,
     }
-    checked = config.get("memoryManagerPolicy") == "Static"  # without it the kubelet does not look at them
+    checked = config.get("memoryManagerPolicy") == "Static"  # without it the kubelet ignores them
     if checked and memory and not threshold.endswith("%"):
         total = sum(ceil(_amount(draft, place, value)) for place, value in amounts.items())
         if not draft.mistakes and sum(memory) != total:

@@ -14,7 +14,7 @@ from numaforge.convert.kubelet_configuration import DISK, KEEPS, KUBELET_ROWS, p
 from numaforge.convert.rows import Fate, FieldRow, Form, below, enters, not_expressed, not_ours
 from numaforge.given import mapping
 
-# The variables by the kubelet's field that they fill.
+# The variables, by the kubelet's field that they set.
 _FIELDS = {
     "cpuManagerPolicy": "kubelet_cpu_manager_policy",
     "cpuManagerPolicyOptions": "kubelet_cpu_manager_policy_options",
@@ -22,7 +22,7 @@ _FIELDS = {
     "topologyManagerScope": "kubelet_topology_manager_scope",
     "evictionHard": "eviction_hard",
 }
-# kubespray's own defaults, where the switch is on and the amount is not said.
+# kubespray's own defaults, where the switch is on and the amount is not set.
 _RESERVED = {
     "kubeReserved": ("kube_reserved", "kube_cpu_reserved", "100m", "kube_memory_reserved", "256Mi"),
     "systemReserved": ("system_reserved", "system_cpu_reserved", "500m", "system_memory_reserved", "512Mi"),
@@ -100,7 +100,7 @@ _OURS = ("kubelet_", "kube_reserved", "system_reserved", "eviction_")
 
 
 def is_variables(document: Mapping[str, Any]) -> bool:
-    """Whether a mapping holds variables of kubespray, be they about nodes or not; ours have a schema."""
+    """Whether a mapping holds variables of kubespray, about nodes or not; our files have a schema."""
     known = {row.path()[0] for row in ROWS}
     names = {str(name) for name in document}
     return names.isdisjoint(("kind", "schema")) and any(
@@ -109,7 +109,7 @@ def is_variables(document: Mapping[str, Any]) -> bool:
 
 
 def convert(draft: Draft, document: Mapping[str, Any]) -> None:
-    """Convert group variables: those of the kubelet's resources, strictly; all others are the cluster's."""
+    """Convert group variables: strictly those of the kubelet's resources; all others are the cluster's."""
     known = {row.path()[0] for row in ROWS}
     others = [str(name) for name in document if name not in known]
     for name in others:

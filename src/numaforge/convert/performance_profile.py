@@ -187,7 +187,7 @@ ROWS: tuple[FieldRow, ...] = (
     *not_ours("spec.nodeSelector spec.machineConfigLabel spec.machineConfigPoolSelector", _GROUPS),
 )
 
-# What the operator adds to every node without a field that says so.
+# What the operator adds to every node without a field for it.
 OPERATOR = "the operator"
 OPERATOR_ROWS: tuple[FieldRow, ...] = (
     FieldRow(
@@ -279,7 +279,7 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
 
 
 def _cpus(draft: Draft, section: Mapping[str, Any]) -> dict[str, frozenset[int]]:
-    """Return the sets of CPUs by their fields, as far as the operator would accept them."""
+    """Return the sets of CPUs by field; refuse what the operator would not accept."""
     found: dict[str, frozenset[int]] = {}
     for name in _CPU_FIELDS:
         try:
@@ -300,7 +300,7 @@ def _cpus(draft: Draft, section: Mapping[str, Any]) -> dict[str, frozenset[int]]
 
 
 def _refuse_contradictions(draft: Draft, spec: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    """As the operator's webhook does (performanceprofile_validation.go)."""
+    """Refuse what the operator's webhook refuses (performanceprofile_validation.go)."""
     if hints.get("highPowerConsumption") and hints.get("perPodPowerManagement"):
         draft.refuse(
             "spec.workloadHints", "highPowerConsumption and perPodPowerManagement exclude each other"
@@ -381,7 +381,7 @@ def _place_power(draft: Draft, hints: Mapping[str, Any]) -> None:
 def _place_pod_tuning(draft: Draft, document: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
     """Allow what the operator's handler does (assets/performanceprofile/configs/99-runtimes.conf).
 
-    With globallyDisableIrqLoadBalancing no interrupt is balanced onto pods' CPUs, whatever a pod asks for.
+    With globallyDisableIrqLoadBalancing, no interrupt is balanced onto pods' CPUs, whatever a pod asks for.
     """
     name = mapping(document.get("metadata")).get("name")
     balanced = not spec.get("globallyDisableIrqLoadBalancing")

@@ -1,4 +1,4 @@
-"""What becomes of each field of another tool's file: one table to read it by, for its notes and its page."""
+"""What becomes of each field of another tool's file: one table for reading it, its notes and its page."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Form(StrEnum):
 class FieldRow:
     """What becomes of one field, and of everything below it.
 
-    `key` is what it becomes in a profile, or what may be said instead; `by` turns the value. Where `placed`
-    is false, what converts the file as a whole places it. `why` is said of the field, unless its value is one
-    of `silent`, or the row is `quiet`: then what converts the file says it with more detail.
+    `key` is what it becomes in a profile, or the key to use instead; `by` converts the value. Where `placed`
+    is false, the converter of the whole file places it. `why` is noted for the field, unless its value is one
+    of `silent`, or the row is `quiet`: then the converter of the file notes it in more detail.
     """
 
     field: str
@@ -59,7 +59,7 @@ class FieldRow:
     quiet: bool = False
 
     def path(self) -> tuple[str, ...]:
-        """Return the names from the outside in; of an INI file, `[section] option`."""
+        """Return the names from the outside in; `[section] option` for an INI file."""
         if self.field.startswith("["):
             return tuple(self.field.removeprefix("[").replace("]", "", 1).split(" ", 1))
         return tuple(self.field.replace(EACH, f".{EACH}").split("."))
@@ -67,19 +67,19 @@ class FieldRow:
 
 @dataclass(frozen=True)
 class FieldReading:
-    """What a file says, field by field with its row, and the mistakes in it: (field, what is wrong)."""
+    """A file's fields with their rows and values, and its mistakes: (field, what is wrong)."""
 
     fields: tuple[tuple[Path, FieldRow, Any], ...]
     mistakes: tuple[tuple[str, str], ...]
 
 
 def becomes(field: str, key: str, form: Form, by: Callable[[Any], Any] | None = None) -> FieldRow:
-    """Return the row of a field that a key of a profile says in the same sense."""
+    """Return the row of a field that has the same meaning as a key of a profile."""
     return FieldRow(field, Fate.BECOMES, key, form=form, by=by, placed=True)
 
 
 def enters(field: str, key: str, form: Form, why: str = "") -> FieldRow:
-    """Return the row of a field that becomes `key` together with others; `why` is said where it differs."""
+    """Return the row of a field that becomes `key` together with others; `why` is noted where it differs."""
     return FieldRow(field, Fate.DIFFERS if why else Fate.BECOMES, key, why, form)
 
 
@@ -92,19 +92,19 @@ def differs(
     by: Callable[[Any], Any] | None = None,
     silent: tuple[object, ...] = (),
 ) -> FieldRow:
-    """Return the row of a field that a key says in another sense, which `why` explains."""
+    """Return the row of a field whose key has another meaning, which `why` explains."""
     return FieldRow(field, Fate.DIFFERS, key, why, form, by, placed=True, silent=silent)
 
 
 def same(fields: str, why: str) -> tuple[FieldRow, ...]:
-    """Return the rows of fields of which nothing has to be said."""
+    """Return the rows of fields that need no note."""
     return tuple(FieldRow(each, Fate.SAME, why=why) for each in fields.split())
 
 
 def not_ours(
     fields: str, why: str, *, prefix: str = "", silent: tuple[object, ...] = ()
 ) -> tuple[FieldRow, ...]:
-    """Return the rows of fields that no profile is about, all of them below `prefix`."""
+    """Return the rows of fields outside the scope of profiles, all of them below `prefix`."""
     return tuple(
         FieldRow(f"{prefix}{each}", Fate.NOT_OURS, why=why, silent=silent) for each in fields.split()
     )
@@ -113,7 +113,7 @@ def not_ours(
 def not_expressed(
     field: str, why: str, key: str = "", form: Form = Form.ANYTHING, silent: tuple[object, ...] = ()
 ) -> FieldRow:
-    """Return the row of a field that is about the node and becomes nothing; `key` may be said instead."""
+    """Return the row of a field that is about the node and becomes nothing; `key` may be used instead."""
     return FieldRow(field, Fate.NOT_EXPRESSED, key, why, form, silent=silent)
 
 

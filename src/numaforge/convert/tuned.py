@@ -35,7 +35,7 @@ _UNKNOWN = re.compile(r"\$\{")
 _ON = ("True", "true", "1")  # tuned/profiles/unit.py
 _GOVERNORS = ("performance", "powersave", "schedutil", "ondemand", "conservative", "userspace")
 _WORKQUEUES = ("/sys/devices/virtual/workqueue/cpumask", "/sys/bus/workqueue/devices/writeback/cpumask")
-# The variable of the profiles cpu-partitioning and realtime, which another file may set.
+# The variable of the profiles cpu-partitioning and realtime, possibly set in another file.
 _ISOLATED = ("${isolated_cores}", "${isolated_cores_expanded}", "${isolated_cores_online_expanded}")
 _CPU_SETS = {"nohz_full": "kernel.nohz_full", "rcu_nocbs": "kernel.rcu_nocbs"}
 _ALLOCATABLE = "allocatable"
@@ -50,7 +50,7 @@ def _switch(value: str) -> bool:
 
 
 def _governor(value: str) -> str:
-    """TuneD takes the first of the list that the driver has."""
+    """Return the governor: TuneD takes the first of the list that the driver has."""
     return next((each for each in re.split(r"[|,]", value) if each.strip() in _GOVERNORS), value).strip()
 
 
@@ -236,7 +236,7 @@ UNIT_ROWS: tuple[FieldRow, ...] = (
 )
 _UNIT_FIELDS = {name: row for row in UNIT_ROWS for name in row.field.split(", ")}
 _FOR_SOME = ("uname_regex", "cpuinfo_regex", "devices", "devices_udev_regex")
-# Plugins of which nothing is taken over, whatever their sections say.
+# Plugins from which nothing is converted, whatever their sections hold.
 _UNTOUCHED = {
     row.path()[0]
     for row in TUNED_ROWS
@@ -275,7 +275,7 @@ def convert_object(draft: Draft, document: Mapping[str, Any], name: str | None) 
 
 
 def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
-    """Convert what an INI file says: options by section."""
+    """Convert the content of an INI file: options by section."""
     variables = dict(document.get("variables", {}))
     if include := variables.pop("include", None):
         draft.note(
@@ -306,7 +306,7 @@ def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def _is_for_all(draft: Draft, section: str, plugin: str, options: dict[str, str]) -> bool:
-    """Take out the options that every section may have; whether the section is on, and for all machines."""
+    """Remove the options that every section may have; return whether the section is on, for all machines."""
     if plugin == "main":
         return True
     unit = {name: options.pop(name) for name in list(options) if name in _UNIT_FIELDS}
@@ -321,7 +321,7 @@ def _is_for_all(draft: Draft, section: str, plugin: str, options: dict[str, str]
 
 
 def _join(draft: Draft, section: str, held: dict[str, str], options: Mapping[str, str], plugin: str) -> None:
-    """Put the options of a section beside those of another of the same plugin."""
+    """Merge the options of a section with those of others of the same plugin."""
     for name in options.keys() & held.keys():
         if plugin not in _UNTOUCHED and held[name] != options[name]:
             draft.refuse(f"[{section}] {name}", f"another section of the plugin {plugin} says it too")
@@ -329,7 +329,7 @@ def _join(draft: Draft, section: str, held: dict[str, str], options: Mapping[str
 
 
 def _expanded(value: str, variables: Mapping[str, str]) -> str:
-    """Put variables of the file in; what it does not set stays as it is written."""
+    """Substitute the file's variables; others stay as written."""
     text = value.strip().strip('"')
     for _ in range(len(variables) + 1):
         text = _VARIABLE.sub(lambda match: variables.get(match[1], match[0]).strip(), text)
@@ -337,7 +337,7 @@ def _expanded(value: str, variables: Mapping[str, str]) -> str:
 
 
 def _readable(draft: Draft, plugin: str, name: str, value: str) -> bool:
-    """Whether no variable is left; the CPUs that another file isolates are those that pods get."""
+    """Whether no variable is left; CPUs that another file isolates stand for those that pods get."""
     if not _UNKNOWN.search(value) or plugin in ("bootloader", "variables", "main", *_UNTOUCHED):
         return True
     if (plugin, name) in (
@@ -345,7 +345,7 @@ def _readable(draft: Draft, plugin: str, name: str, value: str) -> bool:
         ("irqbalance", "banned_cpus"),
         ("systemd", "cpu_affinity"),
     ):
-        return True  # the value itself is not taken over
+        return True  # the value itself is not converted
     if name in _WORKQUEUES:
         return True
     draft.note(
@@ -413,7 +413,7 @@ def _place_modules(draft: Draft, options: Mapping[str, str]) -> None:
 
 
 def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
-    """Compose the command line as TuneD does: options by their names, `+` adds, `-` takes away."""
+    """Compose the command line as TuneD does: options sorted by name, `+` adds, `-` removes."""
     words: dict[str, str] = {}
     for name in sorted(options):
         if not name.startswith("cmdline"):
@@ -433,7 +433,7 @@ def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
 
 
 def _words(text: str) -> list[str]:
-    """Return the parameters of a command line; a space inside `${...}` ends none."""
+    """Return the parameters of a command line; a space inside `${...}` does not separate."""
     words, depth = [""], 0
     for char in text:
         depth += {"{": 1, "}": -1}.get(char, 0)

@@ -1,4 +1,4 @@
-"""A conversion as a profile's file: YAML whose comments say where each value comes from and what to know."""
+"""A conversion as a profile's file: YAML with comments on the origin of each value and what to know."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _mapping(
 
 
 def _one_line(text: str) -> str:
-    """Return a text as a comment may hold it."""
+    """Return a text as one line, fit for a comment."""
     return " ".join(text.split())
 
 

@@ -28,7 +28,7 @@ def driven(machine: NodeTopology) -> list[Gpu]:
 
 
 def has_driver(gpu: Gpu) -> bool:
-    """Return whether NVIDIA's driver has a GPU: by the kernel's link, or because NVML lists it."""
+    """Return whether NVIDIA's driver has a GPU: linked by the kernel, or known to NVML, even if lost."""
     return gpu.driver == "nvidia" or gpu.uuid is not None or gpu.index is not None
 
 

@@ -50,7 +50,7 @@ def _said(node: ServedNode) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _devices(node: ServedNode) -> list[dict[str, Any]]:
-    """Return NVIDIA's whole GPUs as koordlet reads them; none where one of them is not known well enough."""
+    """Return NVIDIA's whole GPUs as koordlet reads them; empty where UUID, minor or memory is missing."""
     gpus = [gpu for gpu in node.machine.gpus if gpu.vendor == "10de"]
     if not all(gpu.uuid and gpu.minor is not None and gpu.memory_bytes for gpu in gpus):
         return []
