@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Runs programs that measure, each within a time and a number of bytes, and prints what they print, printable characters
-# alone. Changes nothing on the node but the load that it makes.
+# Runs programs that measure, with limits of time and output bytes, and prints the printable characters of their output.
+# Changes nothing on the node except its load.
 
 MOST_BYTES=32768
 KILL_AFTER=2
 
-tell_tools() { # NAME=ARGUMENT...: what each program that is there says of its version, in its first line that has one
+tell_tools() { # NAME=ARGUMENT...: prints the version of each installed program: the first line that has one
     for tool; do
         name=${tool%%=*}
         if ! command -v "$name" > /dev/null 2>&1; then continue; fi
@@ -13,7 +13,7 @@ tell_tools() { # NAME=ARGUMENT...: what each program that is there says of its v
         printf '%s %s\n' "$name" "$said"
     done
 }
-tell_tracers() { # those that rtla reads; systemd mounts where they are
+tell_tracers() { # those that rtla reads; systemd mounts their file system
     for folder in /sys/kernel/tracing /sys/kernel/debug/tracing; do
         if [ -r "$folder/available_tracers" ]; then
             tr ' ' '\n' < "$folder/available_tracers" | grep -x -e timerlat -e osnoise
@@ -21,13 +21,13 @@ tell_tracers() { # those that rtla reads; systemd mounts where they are
         fi
     done
 }
-in_bounds() { # SECONDS COMMAND...: what it prints, and no more
+in_bounds() { # SECONDS COMMAND...: prints its output, up to the limits
     limit=$1
     shift
     LC_ALL=C timeout -k "$KILL_AFTER" "$limit" "$@" 2>&1 < /dev/null |
         timeout -k "$KILL_AFTER" "$((limit + KILL_AFTER + 1))" head -c "$MOST_BYTES" | tr -cd '\11\12\15\40-\176'
 }
-# What NVIDIA and AMD run beside workloads has the devices open all the time, and puts no load on them.
+# NVIDIA's and AMD's own services keep the devices open all the time without load on them: they do not count.
 tell_gpu_holders() {
     pid=
     # shellcheck disable=SC2012 # where the links lead, in one process; find of busybox does not say it
@@ -49,7 +49,7 @@ tell_gpu_holders() {
             esac
         done
 } 2> /dev/null
-# Keeps each of these CPUs busy until the load is ended, at most for so long.
+# Keeps each of these CPUs busy until end_load, for at most SECONDS.
 begin_load() { # SECONDS CPU...
     loads=
     limit=$1
@@ -64,8 +64,8 @@ end_load() {
     for load in $loads; do wait "$load" 2> /dev/null; done
     loads=
 }
-# One run: its output, and in a part of its own how it ended. 124 and 137: it ran into its time limit. What fills the
-# limit of bytes is named, too. Nothing begins after the deadline.
+# One run: its output, then how it ended, in a part of its own: 124 and 137 are the time limit, `flood` the limit of
+# bytes. No run starts after the deadline.
 run_one() { # ID SECONDS LOAD-CPUS COMMAND...
     id=$1 seconds=$2 busy=$3
     shift 3
@@ -90,7 +90,7 @@ run_one() { # ID SECONDS LOAD-CPUS COMMAND...
     echo "${how:-unknown}"
     rm -f "$WORK/said" "$WORK/ended"
 }
-# In its own folder, which goes with it.
+# Works in a temporary folder, which it removes.
 measure_all() {
     WORK=$(mktemp -d) || return 1
     trap 'end_load; rm -rf "$WORK"' EXIT
@@ -98,7 +98,7 @@ measure_all() {
     DEADLINE=$((${up%%.*} + MOST_SECONDS))
     run_each
 }
-# The file beside the one that is there, then in its place: half a file is never seen.
+# Writes a new file and renames it over the old one: no reader sees half a file.
 keep_measurement() { # PATH, the text on stdin
     folder=${1%/*}
     mkdir -p "$folder" && chmod 755 "$folder" || return 1

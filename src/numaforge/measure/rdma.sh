@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# ib_write_bw between two ports of this host, with gid_index and need of verification/active.sh.
+# ib_write_bw between two ports of this host; gid_index and need are from verification/active.sh.
 write_between() { # DEVICE PORT DEVICE PORT SECONDS
     need ib_write_bw
     mine=$(gid_index "$1" "$2") && theirs=$(gid_index "$3" "$4") || exit 1
     tcp=18600
-    # It leaves out the first and the last 2 seconds of a run, its margins: a shorter one has counted nothing.
+    # It ignores the first and last 2 seconds of a run, its margins: a shorter run counts nothing.
     common="-s 1048576 -D $(($5 + 4)) --report_gbits -F -p $tcp"
     # shellcheck disable=SC2086 # words
     ib_write_bw -d "$3" -i "$4" ${theirs:+-x "$theirs"} $common > /dev/null 2>&1 &
