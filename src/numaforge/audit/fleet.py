@@ -171,7 +171,7 @@ class Changes:
 
 
 def changes(audit: FleetAudit, before: Earlier) -> Changes:
-    """Return what has changed; a machine that is new or cannot be read is only named."""
+    """Return what has changed: findings and facts only of machines that both audits have read."""
     there = {*audit.machines, *audit.failed}
     keys = {name: {each.key for each in found} for name, found in audit.by_machine.items()}
     gone = {

@@ -54,7 +54,7 @@ def make_of(machine: NodeTopology) -> Make:
 
 
 def with_lost(makes: Sequence[Make]) -> list[Make]:
-    """Return makes so that a machine which has lost all of its GPUs keeps its former make.
+    """Return makes in which a machine that has lost all of its GPUs keeps its former make.
 
     Such a machine has NVIDIA's driver but no GPUs, and only one make has its processors.
     """
