@@ -24,7 +24,7 @@ from numaforge.sections.section import Section
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LONGEST_NAME = 255  # as that of a file, after which a profile without a name is called
+_LONGEST_NAME = 255  # as for a file name, which names a profile without one
 
 
 def _one_line(name: str) -> str:
@@ -73,7 +73,7 @@ class PlanHead:
 class Decisions:
     """What the roles before have decided, each field by its name; `previous` is the plan of an earlier run.
 
-    `asked_version` is the kubelet's version where it is not to be the host's, `profile` the profile's name,
+    `asked_version` is the kubelet's version where it differs from the host's, `profile` the profile's name,
     `sysctls` the values of those that roles name.
     """
 
@@ -99,12 +99,12 @@ class Decisions:
 
     @property
     def previous(self) -> Any:
-        """The plan that an earlier run left on the host; one that cannot be read is as good as none."""
+        """The plan that an earlier run left on the host; None where there is none, or it cannot be read."""
         return self._read[0]
 
     @property
     def unreadable(self) -> Notice | None:
-        """What to say of an earlier plan that cannot be read."""
+        """The notice about an earlier plan that cannot be read."""
         return self._read[1]
 
     @cached_property
@@ -172,7 +172,7 @@ def _profile_type() -> type[Any]:
 
 
 def __getattr__(name: str) -> type[Any]:
-    """Make a type when it is first asked for: who reads a profile does not wait for how plans are made."""
+    """Make a type on first use: reading a profile does not wait for the plan's type."""
     made = {"NodePlan": _plan_type, "NodeProfile": _profile_type}
     if name not in made:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

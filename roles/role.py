@@ -41,8 +41,8 @@ ALWAYS = ("topology",)
 class Turn(Enum):
     """When a role is decided.
 
-    Before all others, which then see the machine as it foresees it; once for all machines of a kind; or for
-    each machine.
+    FORESEEN: before all others, which then see the machine that it foresees. KIND: once for all machines of
+    a kind. MACHINE: for each machine.
     """
 
     FORESEEN = auto()
@@ -72,7 +72,7 @@ class PlanModule(Protocol):
     Decided: type[Any]
 
     def decide(self, machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Any]:
-        """Return what is decided, with reasons. Raises PlanError for what the machine cannot be."""
+        """Return what is decided, with reasons. Raises PlanError for what the machine cannot do."""
 
 
 class KindPlanModule(PlanModule, Protocol):
@@ -84,7 +84,7 @@ class KindPlanModule(PlanModule, Protocol):
     """
 
     def decide(self, machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Any]:
-        """Return what is decided, with reasons. Raises PlanError for what the machines cannot be."""
+        """Return what is decided, with reasons. Raises PlanError for what the machines cannot do."""
 
 
 class FilesModule(Protocol):
@@ -111,13 +111,13 @@ class PromisesModule(Protocol):
 
 
 class WatchedModule(Protocol):
-    """watched.py. It has one of these, or both; what it lacks is nothing."""
+    """watched.py: it has one of these functions, or both."""
 
     def compared(self, plan: NodePlan) -> Iterable[Compared]:
         """Return the files of the kernel that a node compares with its plan."""
 
     def families(self, plan: NodePlan) -> Iterable[Family]:
-        """Return the metrics that a node tells."""
+        """Return the metrics that a node exports."""
 
 
 class DriftModule(Protocol):
@@ -137,8 +137,8 @@ class Called:
     title: str
 
     def __call__(self, **arguments: Any) -> None:
-        """Have it carried out on the host of the deploy; `arguments` are pyinfra's own."""
-        # by its name: what has pyinfra is for deploys, and no role imports it
+        """Carry it out on the host of the deploy; `arguments` are pyinfra's own."""
+        # by name: it imports pyinfra, which is for deploys; no role imports it
         import_module("numaforge.roles.maintenance").take_part(self, **arguments)
 
 
@@ -168,7 +168,7 @@ class Role(Called):
 
     @cached_property
     def plan(self) -> PlanModule | None:
-        """How it is decided; None where nothing is."""
+        """How it is decided; None where nothing is decided."""
         return cast("PlanModule | None", self._module("plan"))
 
     @cached_property
@@ -188,12 +188,12 @@ class Role(Called):
 
     @cached_property
     def watched(self) -> WatchedModule | None:
-        """What a node compares and tells by itself; None for a role of which there is nothing."""
+        """What a node compares and exports by itself; None where there is nothing."""
         return cast("WatchedModule | None", self._module("watched"))
 
     @cached_property
     def drift(self) -> DriftModule | None:
-        """What an audit compares with a saved plan; None for a role of which a snapshot has nothing."""
+        """What an audit compares with a saved plan; None where a snapshot has nothing of the role."""
         return cast("DriftModule | None", self._module("drift"))
 
     def _module(self, name: str) -> object | None:
@@ -201,7 +201,7 @@ class Role(Called):
         try:
             return import_module(dotted)
         except ModuleNotFoundError as error:
-            if error.name != dotted:  # it is there, and what it imports is not
+            if error.name != dotted:  # the module exists, but one of its imports does not
                 raise
             return None
 

@@ -38,7 +38,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 def devices_of(known: Mapping[str, int], decided: Decisions) -> dict[str, int]:
-    """Return the devices by resource: those that the plan's device plugins advertise, and others' own."""
+    """Return the devices by resource: those of the plan's device plugins, and those of other plugins."""
     found = dict(known)
     if decided.advertised is not None:
         found = {name: count for name, count in known.items() if not GPU_RESOURCE.fullmatch(name)}

@@ -1,4 +1,4 @@
-"""What the cluster makes of the node."""
+"""The node's Allocatable, as the cluster reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the node will offer, as it tells of it by itself; spelled as kube-state-metrics spells resources."""
+"""The metrics of the predicted Allocatable; resources are spelled as kube-state-metrics spells them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modes in the words of AMD's device config manager, where a node leaves them to that.
+"""The modes as a profile of AMD's device config manager, where that manages the node's GPUs.
 
 ROCm/device-config-manager, docs/configuration/configmap.md: a profile has numbers of GPUs for modes, not
 which ones; NPS4 goes with CPX alone, NPS2 with DPX alone; the numbers and the skipped GPUs are all GPUs of
@@ -24,7 +24,7 @@ _ALONE = {"NPS4": "CPX", "NPS2": "DPX"}
 
 
 def refuse_for_manager(plan: AmdPartitionsPlan, gpus: int) -> None:
-    """Raise PlanError for modes that the manager cannot be told for a node with so many GPUs."""
+    """Raise PlanError for modes that the manager's profiles cannot express on a node with `gpus` GPUs."""
     modes = {(gpu.compute, gpu.memory) for gpu in plan.gpus}
     if len(modes) > 1:
         raise _beyond("its profiles have numbers of GPUs for each mode, and not which ones")
@@ -62,7 +62,7 @@ def manager_profile_name(profile: str, plan: AmdPartitionsPlan) -> str | None:
 
 
 def manager_config(profiles: dict[str, Any]) -> str:
-    """Return what stands in the manager's ConfigMap under its key, of profiles by name."""
+    """Return the text for the manager's ConfigMap, from profiles by name."""
     document = {
         "gpu-config-profiles": dict(sorted(profiles.items())),
         "gpuClientSystemdServices": {"names": [*SYSTEMD_CLIENTS]},

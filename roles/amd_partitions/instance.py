@@ -1,6 +1,6 @@
-"""How AMD's GPUs are partitioned, and what a plan says of all of them.
+"""How AMD's GPUs are partitioned: one GPU, and the plan for all of them.
 
-Nodes run this, too: the worker has it before its own modules.
+This runs on nodes, too: the worker's program starts with this module.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AmdGpu:
-    """The modes of one GPU, or those that it is to have."""
+    """The current or planned modes of one GPU."""
 
     pci_address: str
-    compute: str  # "SPX", "DPX", "TPX", "QPX", "CPX"; "" where the driver does not tell
+    compute: str  # "SPX", "DPX", "TPX", "QPX", "CPX"; "" where the driver does not report it
     memory: str  # "NPS1" to "NPS8"; "" where the GPU has one memory mode alone
-    partitions: int | None = field(default=None, compare=False)  # how many the compute mode makes
+    partitions: int | None = field(default=None, compare=False)  # partitions that the compute mode makes
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
-        """Return a GPU from the form that it has in documents."""
+        """Return a GPU from its form in documents."""
         return cls(**document)
 
     @property
@@ -35,11 +35,11 @@ class AmdGpu:
 
 @dataclass(frozen=True)
 class AmdPartitionsPlan:
-    """The modes that GPUs are to have; those that are not named stay as they are.
+    """The planned modes of GPUs; GPUs that are not named stay as they are.
 
-    `managed_by` carries it out: "numaforge", or "device-config-manager", which is handed the same. `naming`
+    `managed_by` sets the modes: "numaforge" or "device-config-manager". `naming`
     is the `-resource_naming_strategy` of AMD's device plugin, `plugin` its release. `may_stop` are units that
-    may be stopped for a change beside those that held a GPU when the node was looked at.
+    may be stopped for a change, in addition to those that held a GPU when the node was looked at.
     """
 
     gpus: tuple[AmdGpu, ...] = ()

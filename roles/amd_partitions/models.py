@@ -1,7 +1,7 @@
 """Which modes AMD's GPUs have, and which of them go together.
 
 Compute modes: drivers/gpu/drm/amd/amdgpu/aqua_vanjaram.c of Linux, __aqua_vanjaram_update_supported_modes and
-__aqua_vanjaram_get_px_mode_info, on bare metal. Of a model without a table only its driver knows.
+__aqua_vanjaram_get_px_mode_info, on bare metal. For a model without a table, only its driver knows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AmdModel:
         return MODELS[f"{AMD}:{self.device}"].removeprefix("AMD Instinct ")
 
     def describe(self, compute: str, memory: str) -> str:
-        """Return what two modes make of it, in figures."""
+        """Return the number and size of the parts that two modes make of it."""
         parts, regions = partitions(compute, self.dies), memory_partitions(memory)
         return (
             f"{compute} makes {parts} of its {self.dies} XCDs, {self.dies // parts} each; "
@@ -67,7 +67,7 @@ VIRTUAL_FUNCTIONS = frozenset({"74b5", "74b6", "74b9", "74bc", "74bd", "75b0", "
 
 
 def partitions(compute: str, dies: int) -> int:
-    """Return how many partitions a compute mode makes of a GPU with so many dies."""
+    """Return how many partitions a compute mode makes of a GPU with `dies` dies."""
     return PARTITIONS.get(compute, dies)
 
 

@@ -1,6 +1,6 @@
-"""AMD partitions: the GPUs have the planned modes, and had others; what differs changes, and nothing else.
+"""AMD partitions: change the GPUs whose modes differ from the plan, and no others.
 
-The node does it by itself, with Python: worker.py is data of the part.
+The node does it with Python: worker.py is data of the part.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return which GPUs get other modes.
+    """Return the part for GPUs with other modes than planned, and for our unit; None without a change.
 
     Raises HostError for a GPU that is not there or whose modes are not known, for a node that cannot run the
     worker, and where a kubelet runs that may not restart.
@@ -110,7 +110,7 @@ def part(
 def data(
     wanted: Sequence[AmdGpu], now: Sequence[AmdGpu], holders: Sequence[str], may_stop: Sequence[str]
 ) -> dict[str, str]:
-    """Return what the worker finds in the folder of its part, and the worker itself."""
+    """Return the files of the part: the worker, and what it reads."""
     return {
         **worker_files(map(asdict, wanted), map(asdict, now), holders, may_stop),
         "worker.py": source(),
@@ -118,9 +118,9 @@ def data(
 
 
 def _now(gpu: AmdGpu, now: Gpu | None) -> AmdGpu:
-    """Return the modes of a GPU as they are.
+    """Return the current modes of a GPU.
 
-    Raises HostError where that is not known.
+    Raises HostError where they are not known.
     """
     if now is None:
         raise HostError(

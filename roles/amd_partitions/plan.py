@@ -1,4 +1,4 @@
-"""Which modes AMD's GPUs are to have, in words that stay true once they have them."""
+"""Which modes AMD's GPUs get; the plan is the same before and after it was carried out."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def partitioned(topology: NodeTopology, plan: AmdPartitionsPlan) -> NodeTopology
 
 
 def _chosen(gpus: Mapping[int, Gpu], entries: Sequence[AmdGpus]) -> dict[int, AmdGpus]:
-    """Return the entry of each GPU that one names."""
+    """Return the entry that names each GPU, by index."""
     found: dict[int, tuple[str, AmdGpus]] = {}
     for number, entry in enumerate(entries):
         where = f"amd_partitions.gpus[{number}]"
@@ -145,7 +145,7 @@ def _named(gpus: Mapping[int, Gpu], entry: AmdGpus, where: str) -> Sequence[int]
 
 
 def _refusal(gpu: Gpu, entry: AmdGpus) -> str | None:
-    """Say why a GPU cannot have what is asked, or is not known to."""
+    """Return why a GPU cannot have the modes asked for, or is not known to; None where it can."""
     if gpu.device.lower() in VIRTUAL_FUNCTIONS:
         return "a virtual function: its modes are set on its host"
     cut, model = gpu.partition, MODELS_BY_DEVICE.get(gpu.device.lower())
@@ -180,7 +180,7 @@ def _not_offered(gpu: Gpu, model: AmdModel | None, wanted: str, offered: Sequenc
 def _not_together(
     gpu: Gpu, model: AmdModel | None, cut: GpuPartition, compute: str, memory: str
 ) -> str | None:
-    """Say why two modes do not go together: by its driver, else by the model's table, else by the counts."""
+    """Return why two modes do not go together, None where they do: by driver, table or counts."""
     allowed = cut.memory_of.get(compute) or (model.pairs.get(compute) if model and model.pairs else None)
     source = "its driver" if compute in cut.memory_of else "Linux"
     if model and model.pairs and compute not in model.pairs and compute not in cut.available_compute:
@@ -214,7 +214,7 @@ def _refuse(reasons: Mapping[int, str]) -> None:
 
 
 def _refuse_halves_of_hives(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGpu]) -> None:
-    """Refuse memory modes that differ within a hive: the driver asks one of all its GPUs."""
+    """Refuse memory modes that differ within a hive: the driver sets one for all its GPUs."""
     hives: dict[str, dict[int, str]] = {}
     for index, gpu in gpus.items():
         if gpu.xgmi_hive is not None:
@@ -234,7 +234,7 @@ def _refuse_halves_of_hives(gpus: Mapping[int, Gpu], planned: Mapping[int, AmdGp
 
 
 def _refuse_for_plugin(after: NodeTopology, plan: AmdPartitionsPlan) -> None:
-    """Refuse what ends AMD's device plugin, with its own words."""
+    """Refuse what makes AMD's device plugin exit, in the plugin's own words."""
     plugin, kinds = plugin_of(plan), kinds_of([*amd_gpus(after).values()])
     if plan.gpus and plugin.names_partitions and plan.naming == "single" and len(kinds) > 1:
         raise PlanError(

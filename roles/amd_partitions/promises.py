@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def amd_partitions(plan: NodePlan) -> Table:
-    """The modes of each GPU, by PCI address; AMD's manager sees to its own."""
+    """The modes of each GPU, by PCI address; none where AMD's manager sets them."""
     if plan.amd_partitions.managed_by != "numaforge":
         return {}
     return {gpu.pci_address: gpu for gpu in plan.amd_partitions.gpus}

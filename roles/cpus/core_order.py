@@ -24,7 +24,7 @@ class CoreOrder:
     isolated: CpuSet
 
     def take(self, nodes: Mapping[int, Sequence[Core]], count: int) -> CpuSet:
-        """Return the CPUs of `count` cores; of fewer cores those that it takes for more are a part."""
+        """Return the CPUs of `count` cores; a larger count includes the CPUs of a smaller one."""
         taken = [core for _, core in zip(range(count), self._all(nodes), strict=False)]
         return frozenset[int]().union(*(core.cpus for core in taken))
 

@@ -1,4 +1,4 @@
-"""What is reserved where no admin says an amount: it grows with the machine, up to a cap.
+"""The default reservations where the profile names no amount: they grow with the machine, up to a cap.
 
 The numbers are our choice; docs/reserved.md has what others take of the same machine.
 """
@@ -48,7 +48,7 @@ class Devices:
 def interrupting_devices(topology: MachineShape) -> Devices:
     """Return the GPUs, accelerators, NICs and NVMe drives that the host's own drivers serve.
 
-    What vfio-pci has, a guest answers. Where a device is may be unknown.
+    Interrupts of devices bound to vfio-pci go to a guest. The NUMA node of a device may be unknown.
     """
     classes: dict[str, Sequence[GpuShape | Accelerator | Nic | Nvme]] = {
         "GPU": topology.gpus,
@@ -94,7 +94,7 @@ class DefaultMemory:
 
 
 def default_memory(usable: int, max_pods: int) -> DefaultMemory:
-    """Return kubeReserved and systemReserved, in whole MiB, of so many bytes.
+    """Return kubeReserved and systemReserved, in whole MiB, out of `usable` bytes.
 
     `usable` is what huge pages and the eviction threshold leave beside CPUs.
     The kubelet and the runtime grow with the pods (awslabs/amazon-eks-ami: nodeadm, 255Mi and 11Mi for each),

@@ -157,9 +157,9 @@ def _keeps_l3_groups(profile: NodeProfile) -> bool:
 
 
 def _order(topology: MachineShape, profile: NodeProfile) -> CoreOrder:
-    """Return in which order cores are taken where the profile leaves the NUMA nodes open."""
+    """Return the order in which cores are taken where the profile leaves the NUMA nodes open."""
     devices = interrupting_devices(topology).by_numa_node
-    # That there are some counts, not how many: a drive that fails is to move nothing.
+    # Whether a node has devices counts, not how many: a failed drive must not move reserved CPUs.
     nodes = sorted(cores_by_numa_node(topology), key=lambda node: (node not in devices, node))
     if profile.cpus.avoid == "devices":
         nodes = [node for node in nodes if node not in devices]
@@ -417,7 +417,7 @@ def _cpu_notices(topology: MachineShape, plan: CpuPlan) -> tuple[Notice, ...]:
 
 
 def _kubelet_view_notices(topology: MachineShape) -> list[Notice]:
-    """Say where the kubelet counts other CPUs than there are: what is predicted goes by its count."""
+    """Return notices where the kubelet counts other CPUs than there are; predictions use its count."""
     notices = []
     if topology.kubelet_cores is not None and {core.cpus for core in topology.kubelet_cores} != {
         core.cpus for core in topology.cores if core.cpus <= cpus_seen(topology)

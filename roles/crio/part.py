@@ -1,4 +1,4 @@
-"""CRI-O reads its configuration, which files bring: it starts anew, and containers keep running."""
+"""Restart CRI-O where its configuration, a file, changes; containers keep running."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RESTART_SECONDS = 120  # systemd gives a unit 90 s to stop
 
 
 def look(goal: Goal) -> Look:
-    """Return no question: what the files change says it."""
+    """Return no question: the change of the drop-in decides."""
     return Look()
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the restart where CRI-O's drop-in changes.
 
-    A reload would do for the handler, and not for irqbalance's file nor for the balancing of other pods'
+    A reload would do for the handler, but not for irqbalance's file or for the balancing of other pods'
     CPUs, which CRI-O looks up once (internal/runtimehandlerhooks).
     """
     changes = [change for part in below for change in part.changed if change.path == CRIO_PATH]
@@ -36,7 +36,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def _takes_away(change: FileChange) -> bool:
-    """Say whether the handler changes, by which pods that run give back what they were given."""
+    """Whether the handler changes, with which running pods give back what they were given."""
     return change.old is not None and _settings(change.old.text) != _settings(
         change.new.text if change.new else ""
     )

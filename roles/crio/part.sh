@@ -15,7 +15,7 @@ crio_prove() { # NEW|OLD
     if ! crio_ran; then return; fi
     why="$CRIO_UNIT does not run any more"
     systemctl is-active "$CRIO_UNIT" > /dev/null || return 1
-    # A handler that it cannot use CRI-O leaves out, with a line in its log.
+    # CRI-O leaves out a handler that it cannot use, with a line in its log.
     if [ "$1" = old ] || [ -z "$CRIO_HANDLER" ] || ! crio status config > "$PART/running" 2> /dev/null; then return; fi
     why="$CRIO_UNIT has no runtime handler $CRIO_HANDLER although its drop-in names it: journalctl -u $CRIO_UNIT says why"
     grep -q "^ *\[crio\.runtime\.runtimes\.\"\{0,1\}$CRIO_HANDLER\"\{0,1\}\]" "$PART/running"

@@ -65,7 +65,7 @@ class Decided:
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return what CRI-O is to allow; a notice says what this host cannot do.
 
-    Raises PlanError where CRI-O and numaforge would set the same: who comes last would win.
+    Raises PlanError where CRI-O and numaforge would set the same value: the last one would win.
     """
     wish = profile.pod_tuning
     if not wish.allow:
@@ -121,7 +121,7 @@ def runtime_class(plan: NodePlan) -> dict[str, Any]:
 
 
 def pod_lines(plan: PodTuningPlan) -> dict[str, Any]:
-    """Return what a pod says that asks for all of it: its annotations, and its runtime class."""
+    """Return what a pod that asks for all of it has to say: annotations and the runtime class."""
     asks = {annotation: name for name, annotation in ANNOTATIONS.items()}
     return {
         "metadata": {
@@ -151,7 +151,7 @@ def _lacks(topology: NodeTopology) -> str | None:
 
 
 def _without(topology: NodeTopology) -> Iterator[tuple[Ask, str]]:
-    """Yield what the kernel has not, with the reason: there CRI-O fails a pod with a governor, for one."""
+    """Yield what the kernel lacks, with the reason: CRI-O would fail a pod that asks for a governor, say."""
     if topology.cpufreq is None or not topology.cpufreq.available:
         yield "governor", "the kernel offers no governors"
     if not topology.idle_states:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def runtime_handler(plan: NodePlan) -> Table:
-    """The unit that has to know of the runtime class's handler."""
+    """The unit that has to know the runtime class's handler."""
     return {HANDLER: CRIO} if plan.pod_tuning.annotations else {}
 
 

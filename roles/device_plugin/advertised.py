@@ -49,7 +49,7 @@ def unshared(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
 def advertised(config: DevicePluginConfig, machine: NodeTopology) -> dict[str, int]:
     """Return how many known devices each resource has on the node, shared ones counted and not listed.
 
-    Of a list that is too long for the kubelet that is none.
+    A list that is too long for the kubelet counts as 0.
     """
     shared = config.sharing.taken
     counts = {}
@@ -86,8 +86,8 @@ def refused(machine: NodeTopology, strategy: str) -> str | None:
 def lost(machine: NodeTopology, strategy: str) -> tuple[int, str] | None:
     """Return the first GPU that NVML lists without an answer, and the line with which the plugin ends.
 
-    The plugin asks NVML for each GPU's handle and its name, whatever the strategy; of a lost GPU there is no
-    handle (nvml.h). A GPU that tells its name may let the plugin start, and a driver that does not start
+    The plugin asks NVML for each GPU's handle and its name, whatever the strategy; a lost GPU has no
+    handle (nvml.h). A GPU that reports its name may let the plugin start, and a driver that does not start
     loses no GPU.
     """
     if machine.nvidia is not None and machine.nvidia.error is not None:
@@ -108,9 +108,9 @@ def as_listed(machine: NodeTopology) -> NodeTopology:
 
 
 def _is_one_kind(gpus: Iterable[Gpu]) -> bool:
-    """Say whether all MIG devices are of one kind for the plugin, as far as that is known.
+    """Whether all MIG devices are of one kind for the plugin, as far as that is known.
 
-    It compares not their names but NVML's attributes: a 1g.10gb of an A100 has fewer multiprocessors than one
+    It compares NVML's attributes, not names: a 1g.10gb of an A100 has fewer multiprocessors than one
     of an H100. On GPUs of one model they are alike where NVML says the same of their memory.
     """
     kinds, sizes = set(), set()
@@ -124,5 +124,5 @@ def _is_one_kind(gpus: Iterable[Gpu]) -> bool:
 
 
 def _is_part(profile: str) -> bool:
-    """Say whether a MIG device is a compute instance that is smaller than its GPU instance: 1c.3g.40gb."""
+    """Whether a MIG device is a compute instance that is smaller than its GPU instance: 1c.3g.40gb."""
     return "c." in profile

@@ -1,8 +1,8 @@
 """The list in which the device plugin announces a resource's devices, and how long a kubelet takes it.
 
 Source: ListAndWatchResponse in kubelet/pkg/apis/deviceplugin/v1beta1, and `dial` of the kubelet's
-devicemanager/plugin/v1beta1/client.go, which leaves the limit of gRPC as it is (kubernetes#109304). Of a
-longer list the kubelet reads nothing.
+devicemanager/plugin/v1beta1/client.go, which leaves the limit of gRPC as it is (kubernetes#109304). The
+kubelet reads nothing of a longer list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BEFORE_A_NUMBER = 2  # "::"
 
 
 def announced_bytes(devices: Sequence[Device], replicas: int | None) -> int:
-    """Return how long the list of some devices is, `replicas` of each; None: not shared."""
+    """Return the length in bytes of the list of devices, `replicas` of each; None: not shared."""
     each = sum(_AROUND + _topology(device) for device in devices)
     if replicas is None:
         return each

@@ -1,4 +1,4 @@
-"""What the device plugin is to do on one machine, and the labels of its Node."""
+"""The device plugin's configuration on one machine, and the labels of its Node."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DevicePluginPlan:
-    """What NVIDIA's device plugin is to do; `replicas` are by resource: each device so many times.
+    """How NVIDIA's device plugin is configured; `replicas` are replicas per device, by resource.
 
-    `config` is its key in the plugin's ConfigMap. `advertised` is what comes of it, in devices.
+    `config` is its key in the plugin's ConfigMap. `advertised` are the resulting devices, by resource.
     """
 
     mig_strategy: str  # "none", "single", "mixed"
@@ -45,7 +45,7 @@ _FIELDS = {"time-slicing": "timeSlicing", "mps": "mps"}
 
 
 def shared_by(profile: NodeProfile) -> Shared:
-    """Return how the device plugin shares devices where it is told what a profile says."""
+    """Return how the device plugin shares devices when configured by a profile."""
     return _shared(_wished(profile, profile.mig.strategy))
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CpuDriverPlan:
-    """What the CPU driver (dra.cpu) is told: its driverConfig.
+    """The CPU driver's (dra.cpu) driverConfig.
 
     `reserved_cpus` is a cpulist, the kubelet's own reservedSystemCPUs: the driver cannot ask for them
     (kubernetes-sigs/dra-driver-cpu#8).
@@ -69,8 +69,8 @@ class Decided:
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return what claims are for.
 
-    Raises PlanError for a runtime without CDI or NRI, which the CPU driver needs, and for words about a
-    driver that is not there.
+    Raises PlanError for a runtime without CDI or NRI, which the CPU driver needs, and for settings of a
+    driver that is not used.
     """
     wish = profile.dra
     cpus = by_claims(profile.kubelet) and decided.kubelet is not None
@@ -127,7 +127,7 @@ def served_by_claims(machine: NodeTopology, minor: int) -> dict[str, int]:
 
 
 def placed_cpus(machine: NodeTopology) -> CpuSet:
-    """Return the online CPUs that the CPU driver knows the place of: it passes over all others.
+    """Return the online CPUs whose place the CPU driver knows: it skips all others.
 
     Each has a NUMA node, a package that the kernel does not number -1, and a cache (populateTopologyInfo of
     pkg/cpuinfo). Only the group of the whole machine has other CPUs, too.

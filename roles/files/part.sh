@@ -56,7 +56,7 @@ files_take_back() { # put it back, but lose no text that came from elsewhere
 }
 files_by_hand() { stuck_by_hand; }
 files_discard() { files_each files_discard_one; }
-files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # one that cannot go stops no other
+files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # a file that cannot be removed stops no other
 files_notes() { # what `files_take_back` has kept
     [ -d "$FOLDER/edited" ] || return 0
     find "$FOLDER/edited" -type f | LC_ALL=C sort | while IFS= read -r path; do

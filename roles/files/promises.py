@@ -36,7 +36,7 @@ def starting_units(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of the ages of files."""
+    """Yield the question about the ages of files."""
     yield shell.call("tell_ages", [file.path for file in plan.files])
 
 

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # What is left on a host when nothing of it is set by numaforge any more: the plan, and what runs have left. It may be
-# interrupted anywhere: the folder of the plan goes last, and while any of it is there a further run goes on.
+# interrupted anywhere: the folder of the plan goes last, and while any of it is left, another run resumes.
 
 RECORDS=/etc/numaforge
 PROGRAMS=/usr/local/lib/numaforge

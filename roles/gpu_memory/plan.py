@@ -77,7 +77,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             where=SUBJECT,
             remedy=f"leave {SUBJECT} out, in a profile for such machines only",
         )
-    # A machine without such GPUs does without the reading of an earlier plan.
+    # A machine without such GPUs need not read an earlier plan.
     earlier = decided.previous if coherent else None
     previous = earlier.gpu_memory if earlier else GpuMemoryPlan()
     mode = asked or (_by_default(machine) if previous.mode else None)
@@ -108,7 +108,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 def mode_now(machine: NodeTopology) -> str:
-    """Return who manages the memory; where nothing says it, by whether the NUMA nodes of GPUs have any."""
+    """Return who manages the memory: as reported, else by whether the NUMA nodes of GPUs have any."""
     found = gpu_memory_mode(machine)
     return (found.mode if found else None) or (NUMA if memory_of_gpus(machine) else DRIVER)
 

@@ -107,7 +107,7 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
 
 
 def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[Decided]:
-    """Keep what an earlier plan has set while it cannot be said what is needed."""
+    """Keep what an earlier plan set while the required masks are unknown."""
     from numaforge.roles.document import loads  # the type of a plan is made of this module, too
 
     try:

@@ -23,7 +23,7 @@ def access_control(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of bridges."""
+    """Yield the questions about bridges."""
     if plan.rdma.acs.masks:
         yield shell.library("roles/gpudirect/control") + shell.call("tell_bridges", [*plan.rdma.acs.masks])
 

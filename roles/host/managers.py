@@ -21,7 +21,7 @@ GOVERNOR, PREFERENCE = "the CPUs' governor", "the CPUs' energy preference"
 KSM = "the merging of pages (KSM)"
 AFFINITY, LATER = "the affinity of NICs' interrupts", "where later interrupts start"
 
-# What each of them sets whatever else it is told.
+# What each of them sets, whatever its configuration.
 _SERVICES = {
     "tlp.service": ("TLP", (GOVERNOR, PREFERENCE)),
     "power-profiles-daemon.service": ("power-profiles-daemon", (GOVERNOR, PREFERENCE)),
@@ -82,7 +82,7 @@ class _Planned:
 
 
 def contests(machine: NodeTopology, tuning: TuningPlan, interrupts: InterruptsPlan) -> tuple[Contest, ...]:
-    """Return who sets what a plan sets as well, and to something else; what is unknown is no contest."""
+    """Return who sets a knob of the plan to another value; what is unknown is no contest."""
     userland, planned = machine.userland, _Planned(tuning, interrupts)
     found = [*_by_kubelet(machine, tuning)]
     if userland is not None:

@@ -1,4 +1,4 @@
-"""Packages that stay at their version: held where they are not, let go where only we held them."""
+"""Packages that stay at their version: held where they are not, released where only we held them."""
 
 from __future__ import annotations
 

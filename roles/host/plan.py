@@ -114,7 +114,7 @@ def _refuse_too_many_files(topology: NodeTopology, profile: NodeProfile) -> None
 
 
 def brings_cgroup_v2(profile: NodeProfile) -> bool:
-    """Say whether a boot for this profile is one with control groups of version 2."""
+    """Whether a boot for this profile brings control groups of version 2."""
     return UNIFIED in profile.kernel.cmdline and profile.maintenance.reboot == "allowed"
 
 

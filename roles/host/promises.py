@@ -52,7 +52,7 @@ def _units(plan: NodePlan) -> tuple[str, ...]:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of the userland, with what the part looks with itself."""
+    """Yield the questions about the userland, with the part's own look.sh."""
     host = plan.host
     if units := _units(plan):
         yield shell.call("tell_limits", units)

@@ -222,7 +222,7 @@ def _refuse_memory_that_grows(
     """Refuse where each new page gives the memory of its page structs back (mm/hugetlb_vmemmap.c).
 
     MemTotal grows with the pages then, and does not shrink when they go: what the node will offer cannot be
-    said before, and a kubelet with the memory manager's old state file would not start again.
+    predicted, and a kubelet with the memory manager's old state file would not start again.
     """
     runs = topology.kubelet is not None and topology.kubelet.running
     optimized = profile.tuning.sysctls.get(VMEMMAP, vmemmap) not in (None, "0")
@@ -247,7 +247,7 @@ NEEDS: tuple[str, ...] = ()
 class Decided:
     """The pools of a kernel without NUMA nodes, by size; `numa_nodes` has the others.
 
-    `hugepage_memory` is of what memory, in bytes by NUMA node, shares were taken; empty without shares.
+    `hugepage_memory` is the memory that shares were taken of, in bytes by NUMA node; empty without shares.
     """
 
     hugepages: ByName[int] = field(default_factory=dict)  # pages by size

@@ -109,7 +109,7 @@ class _ReservedByNode:
     def near(self, node: int | None) -> CpuSet:
         """Return the reserved CPUs of the NUMA node, else of the nearest one that has some.
 
-        For a device of which the firmware does not say where it is, all of them.
+        All of them for a device whose NUMA node the firmware does not name.
         """
         home = next((each for each in self.topology.numa_nodes if each.id == node), None)
         return self.reserved & self._host(home).cpus if home else self.reserved
@@ -120,7 +120,7 @@ class _ReservedByNode:
 
     def _host(self, home: NumaNodeShape) -> NumaNodeShape:
         able = [each for each in self.topology.numa_nodes if each.cpus & self.reserved]
-        far = 255  # what firmware says of a node that cannot be reached
+        far = 255  # firmware's distance of an unreachable node
         return min(
             able,
             key=lambda each: (each.id != home.id, home.distances.get(each.id, far), each.id),
@@ -129,7 +129,7 @@ class _ReservedByNode:
 
 
 def _devices(topology: MachineShape, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
-    """Yield the devices of the classes and their NUMA nodes; one that a virtual machine has is not ours."""
+    """Yield the devices of the classes and their NUMA nodes; devices of virtual machines are left out."""
     by_class: dict[str, tuple[Nic | Nvme | GpuShape, ...]] = {
         "nics": topology.nics,
         "nvmes": topology.nvmes,

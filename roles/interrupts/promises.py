@@ -1,4 +1,4 @@
-"""Who answers devices on the CPUs of workloads."""
+"""Which CPUs answer the devices, and what keeps workloads' CPUs free of them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _cpus_of(mask: str) -> CpuSet:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of interrupts."""
+    """Yield the questions about interrupts."""
     wish = plan.interrupts
     if wish.devices:
         yield shell.call("tell_interrupts", sorted(wish.devices))

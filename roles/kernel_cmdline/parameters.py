@@ -1,4 +1,4 @@
-"""Kernel parameters that a profile may name without more ado, by purpose, and those that none may name.
+"""Kernel parameters that a profile may name freely, by purpose, and those that none may name.
 
 A parameter that is in neither table may cost the node, and needs `kernel.unsafe` with its risk. Source:
 Documentation/admin-guide/kernel-parameters.txt; systemd(1) and kernel-command-line(7) for what they read.
@@ -241,7 +241,7 @@ def refused_pattern() -> str:
 
 
 def doubt(parameter: str) -> str | None:
-    """Return what is doubtful about a parameter that the table does not have; None where it has it."""
+    """Return the doubt about a parameter that is not in the table; None for one that is."""
     if _accepted().fullmatch(parameter):
         return None
     name, given, _ = parameter.partition("=")

@@ -66,7 +66,7 @@ def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Say what waits for a reboot that is not allowed; None where nothing does."""
+    """Return what waits for a reboot that is not allowed; None where nothing does."""
     if goal.plan.kernel.reboot == "allowed":
         return None
     missing, removed = _differences(goal, found)

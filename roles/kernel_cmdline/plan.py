@@ -73,7 +73,7 @@ def _intents(
 def _said_once(intents: Iterable[_Intent]) -> tuple[str, ...]:
     """Return all parameters in order.
 
-    Raises PlanError, with both places, for one that is said twice.
+    Raises PlanError, with both places, for a parameter that is set twice.
     """
     said: dict[str, tuple[str, str]] = {}
     for intent in intents:
@@ -330,7 +330,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
     A second run has to find the same plan. Where a reboot is not allowed, a notice names what waits for one.
     Raises PlanError for CPUs that the system needs, for what the machine cannot do, and for a parameter that
-    two places say.
+    two places set.
     """
     size = judge_page_size(machine, profile)
     refuse_other_pages(machine, profile.kernel.cmdline)

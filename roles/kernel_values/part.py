@@ -36,8 +36,8 @@ _SWITCH_SECONDS = 1  # for each CPU: tens of milliseconds, more where much is mo
 class _Return:
     """What becomes of the values that an earlier plan has set and this one does not name, by path.
 
-    `back` are put back, `others` have been changed by someone else or are gone: both leave the record.
-    `in_use` are limits that stay, for more is in use than there was before.
+    `back` are put back, `others` were changed by something else or are gone: both leave the record.
+    `in_use` are limits that stay, because more is in use than the earlier value allows.
     """
 
     back: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Say which limits are not put back yet, for more is in use than there was before; None without any."""
+    """Return which limits are not put back yet, because more is in use than they allow; None without any."""
     record = read_record(found.text(RECORD))
     in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), found).in_use
     stays = ", ".join(
@@ -207,7 +207,7 @@ def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
 
 
 def is_value(now: str | None, wanted: str) -> bool:
-    """Say whether a kernel file's line means the value, `[chosen] other` and odd spacing included."""
+    """Whether a kernel file's line means the value, `[chosen] other` and odd spacing included."""
     if now is None:
         return False
     return f"[{wanted}]" in now.split() or now.split() == wanted.split()

@@ -108,7 +108,7 @@ def idle_states(tuning: TuningPlan) -> dict[str, str]:
 
 
 def raised_values(tuning: TuningPlan) -> dict[str, str]:
-    """Return the least that each limit is to be, by path."""
+    """Return the minimum of each limit, by path."""
     return {sysctl(name): value for name, value in tuning.raised_sysctls.items()}
 
 

@@ -40,7 +40,7 @@ class IdleStateOff:
 class TuningPlan:
     """Kernel settings; empty means "left as it is". What the host lacks is named in the plan's notices.
 
-    `raised_sysctls` are the least that each limit is to be: a host that has more keeps it, now and at boot.
+    `raised_sysctls` are minimums of limits: a host with a higher value keeps it, now and at boot.
     """
 
     governors: ByCpu = field(default_factory=dict)  # by CPU
@@ -85,7 +85,7 @@ def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the settings to write; a notice names each one that this host does not have.
 
-    A limit that an earlier plan raised stays planned, whatever the host has by now: to raise does no harm.
+    A limit that an earlier plan raised stays planned, whatever the host has by now: raising does no harm.
     Raises PlanError for a governor and an energy preference that the cpufreq driver refuses together.
     """
     wish, held, previous = profile.tuning, decided.sysctls, decided.previous

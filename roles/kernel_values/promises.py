@@ -55,7 +55,7 @@ def sysctls(plan: NodePlan) -> Table:
 
 
 def raised_sysctls(plan: NodePlan) -> Table:
-    """The least that each limit of the kernel is."""
+    """The minimum of each limit of the kernel."""
     return {
         name: (kernel_values_paths.sysctl(name), value)
         for name, value in sorted(plan.tuning.raised_sysctls.items())

@@ -49,7 +49,7 @@ IN_USE: Mapping[str, str] = {
 
 
 def is_raised_only(name: str, value: str) -> bool:
-    """Say whether a host that has more than `value` is better off with what it has."""
+    """Whether a host that has more than `value` keeps what it has."""
     return name in RAISED_ONLY and digits(value) is not None
 
 
@@ -68,7 +68,7 @@ def refuse_odd_limits(asked: Mapping[str, str]) -> None:
 
 
 def has_more(held: str | None, value: str) -> bool:
-    """Say whether a host's value is known and larger than `value`."""
+    """Whether a host's value is known and larger than `value`."""
     there, wanted = digits(held), digits(value)
     return there is not None and wanted is not None and there > wanted
 

@@ -1,4 +1,4 @@
-"""What a change of the kubelet's files means: would it start, has it to restart, which state files go."""
+"""What a change of the kubelet's files means: whether it starts, has to restart, which state files go."""
 
 from __future__ import annotations
 

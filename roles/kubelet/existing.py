@@ -1,4 +1,4 @@
-"""What the kubelet is told already, by its files and flags, less what an earlier plan of ours put there."""
+"""The kubelet's settings from its files and flags, without what an earlier plan of ours put there."""
 
 from __future__ import annotations
 

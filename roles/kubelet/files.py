@@ -93,7 +93,7 @@ TEMPLATES = {
 
 
 def handed_back_paths(kubelet: KubeletPlan) -> tuple[str, ...]:
-    """Return the files by which the kubelet was told of our settings, where it is told of none any more."""
+    """Return the files that gave the kubelet our settings, where it no longer gets any."""
     if kubelet.delivery != "none":
         return ()
     return (*filter(None, [kubelet.drop_in]), *(() if kubelet.exec_start else (_unit_drop_in(kubelet),)))
@@ -113,7 +113,7 @@ def _unit_folder(kubelet: KubeletPlan) -> str:
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
-    """Return the files that tell the kubelet its settings."""
+    """Return the files that give the kubelet its settings."""
     kubelet = plan.kubelet
     if kubelet is None:
         return ()

@@ -1,4 +1,4 @@
-"""What amdgpu shows of its GPUs, what it is asked to change, and its reload."""
+"""The modes that amdgpu shows of its GPUs, how to change them, and its reload."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLL_SECONDS = 0.5
 
 
 def gpu_now(address: str) -> AmdGpu:
-    """Return the modes of a GPU; one that the driver does not tell is "".
+    """Return the modes of a GPU; "" for one that the driver does not report.
 
     Raises NotDoneError for a GPU that amdgpu does not have.
     """
@@ -64,7 +64,7 @@ def compute_nodes(address: str) -> int | None:
 
 
 def is_so(wanted: AmdGpu, now: AmdGpu) -> bool:
-    """Say whether a GPU has the modes that are wanted of it."""
+    """Whether a GPU has the wanted modes."""
     return wanted.compute in ("", now.compute) and wanted.memory in ("", now.memory)
 
 
@@ -90,7 +90,7 @@ def device_names() -> list[str]:
 
 
 def held() -> Iterator[tuple[str, Sequence[Holder]]]:
-    """Yield who has to let go of AMD's GPUs.
+    """Yield the processes that have to release AMD's GPUs.
 
     That is every process with /dev/kfd open, whatever GPU it is on: the driver changes no compute mode
     while there is one (amdgpu_amdkfd_check_and_lock_kfd), and is unloaded only when no device file is open.
@@ -100,9 +100,9 @@ def held() -> Iterator[tuple[str, Sequence[Holder]]]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a mode, again for a while where the driver says that it is busy.
+    """Write a mode; retry for BUSY_SECONDS while the driver is busy.
 
-    Raises NotDoneError with the kernel's word.
+    Raises NotDoneError with the kernel's message.
     """
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -116,7 +116,7 @@ def write(path: Path, text: str) -> None:
 
 
 def refuse_pair(wanted: AmdGpu) -> None:
-    """Ask the driver which memory modes go with a compute mode; drivers without that answer are believed.
+    """Ask the driver which memory modes go with a compute mode; a driver without that file passes.
 
     The question leaves the GPU as it is. Raises NotDoneError where the wanted one is not among them.
     """
@@ -138,9 +138,9 @@ def refuse_pair(wanted: AmdGpu) -> None:
 
 
 def change_memory(gpus: Sequence[AmdGpu], addresses: Sequence[str], folder: Path | None) -> None:
-    """Ask for memory modes, and reload the driver, which carries that out; a request is noted before.
+    """Request memory modes, and reload the driver, which applies them; the requests are noted first.
 
-    The driver takes none back: one for the mode that it has is ignored (amdgpu_gmc.c,
+    The driver cancels no request: one for the mode that it has is ignored (amdgpu_gmc.c,
     current_memory_partition_store).
     """
     if folder is not None:
@@ -161,7 +161,7 @@ def requested(folder: Path) -> str | None:
 def reload(addresses: Sequence[str], folder: Path | None) -> None:
     """Unload the driver and load it again, and wait until it has the GPUs.
 
-    Raises NotDoneError for a driver that does not go, or that does not come back with each of them.
+    Raises NotDoneError for a driver that cannot be unloaded, or comes back without one of them.
     """
     status, said = output("modprobe", "-r", "amdgpu", seconds=RELOAD_SECONDS)
     if status:
@@ -172,7 +172,7 @@ def reload(addresses: Sequence[str], folder: Path | None) -> None:
 
 
 def load(addresses: Iterable[str]) -> None:
-    """Load the driver where it is not, and wait until it has the GPUs."""
+    """Load the driver where it is not loaded, and wait until it has the GPUs."""
     status, said = output("modprobe", "amdgpu", seconds=RELOAD_SECONDS)
     if status:
         raise NotDoneError(f"amdgpu cannot be loaded: {one_line(said)}")
@@ -186,20 +186,20 @@ def load(addresses: Iterable[str]) -> None:
 
 
 def missing(addresses: Iterable[str]) -> list[str]:
-    """Return the GPUs that the driver does not have, or of which it does not tell the modes."""
+    """Return the GPUs that the driver does not have, or whose modes it does not report."""
     return [each for each in addresses if not (DRIVER / each).exists() or gpu_now(each).compute == ""]
 
 
 def is_loaded() -> bool:
-    """Say whether the driver is there: a change that was broken off may have left it unloaded."""
+    """Whether the driver is loaded: an interrupted change may have left it unloaded."""
     return MODULE.exists()
 
 
 def boot_id() -> str:
-    """Return what tells this boot from others."""
+    """Return the id of this boot."""
     return BOOT_ID.read_text(encoding="ascii").strip().replace(" ", "-")
 
 
 def one_line(said: str) -> str:
-    """Return what a program has said last, in one line."""
+    """Return the end of a program's output, in one line."""
     return " ".join(said.split())[-200:] or "it says nothing"

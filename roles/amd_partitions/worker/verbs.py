@@ -57,15 +57,15 @@ OPTION = "amd_partitions.may_stop"
 
 
 def gpus_of(path: Path) -> list[AmdGpu]:
-    """Return the GPUs of a file."""
+    """Return the GPUs in a file."""
     return [AmdGpu.read(gpu) for gpu in json.loads(path.read_text(encoding="utf-8"))["gpus"]]
 
 
 def bring(wanted: Sequence[AmdGpu], folder: Path | None) -> None:
-    """Bring GPUs to what is wanted; what is so already is not touched. One that is away gets a reload.
+    """Bring GPUs to what is wanted; GPUs that have the modes are not touched. A missing GPU gets a reload.
 
-    The memory mode comes first: the reload for it chooses a compute mode by itself. Without a folder, which
-    is for a boot, no holder is stopped. Raises NotDoneError.
+    The memory mode comes first: the reload for it chooses a compute mode by itself. At a boot
+    there is no folder, and no holder is stopped. Raises NotDoneError.
     """
     addresses = [each.pci_address for each in wanted]
     if not is_loaded():
@@ -98,7 +98,7 @@ def refuse_held() -> None:
 
 
 def keep(folder: Path) -> None:
-    """Note what is there, and refuse where that is not what was planned on or is held by a person."""
+    """Note the current modes; refuse where they differ from those planned on, or a person holds a GPU."""
     wanted = gpus_of(folder / "planned.json")
     found = {gpu.pci_address: gpu for gpu in gpus_of(folder / "found.json")}
     refuse_others(held(), folder, OPTION)
@@ -115,7 +115,7 @@ def keep(folder: Path) -> None:
 
 
 def apply(folder: Path) -> None:
-    """Bring the GPUs to the plan; what was stopped for that is started again, whatever comes of it."""
+    """Bring the GPUs to the plan; stopped units are started again, even after a failure."""
     try:
         bring(gpus_of(folder / "planned.json"), folder)
     finally:
@@ -133,9 +133,9 @@ def undo(folder: Path) -> None:
 
 
 def withdraw(earlier: Sequence[AmdGpu], folder: Path) -> None:
-    """Have a request for a memory mode carried out that is still waiting, so that it can be undone.
+    """Reload the driver to carry out a waiting request for a memory mode, so that it can be undone.
 
-    One that cannot be is said: the driver carries it out when it is unloaded next, and a boot forgets it.
+    Where that fails, a note says so: the driver applies it at its next unload, and a boot forgets it.
     """
     asked = requested(folder)
     if asked is None or not is_loaded():
@@ -181,7 +181,7 @@ def by_hand(folder: Path) -> None:
 
 
 def boot(plan: Path) -> None:
-    """Bring the GPUs of a plan to it after a boot."""
+    """Bring the GPUs to their plan after a boot."""
     bring(gpus_of_plan(plan), None)
 
 
