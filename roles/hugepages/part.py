@@ -39,7 +39,7 @@ def pools_found(goal: Goal, found: Found) -> WantedPages:
 
 
 def change_with_kubelet(goal: Goal, found: Found) -> bool:
-    """Whether the pools are changed with the kubelet stopped: it might start at any moment."""
+    """Whether the pools are changed with the kubelet stopped: where it may start at any moment."""
     return goal.plan.kubelet is not None and found.unit().may_start
 
 

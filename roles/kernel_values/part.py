@@ -99,7 +99,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Return which limits are not put back yet, because more is in use than they allow; None without any."""
+    """Return the limits that cannot be put back yet because more is in use; None where there are none."""
     record = read_record(found.text(RECORD))
     in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), found).in_use
     stays = ", ".join(
