@@ -49,7 +49,7 @@ class ProfileHead(Section):
     )
     sources: dict[str, str] = Field(
         default_factory=dict,
-        description="Where values come from, by dotted path; the plan's decisions show it.",
+        description="The sources of values, by dotted path; the plan's decisions show them.",
         examples=[{"tuning.sysctls.vm.swappiness": "ticket 4711"}],
     )
 

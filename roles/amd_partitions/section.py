@@ -25,7 +25,7 @@ PluginRelease = Annotated[str, AfterValidator(_release), as_text("release", f"^{
 
 
 class AmdGpus(Section):
-    """The modes of some GPUs: all of AMD's, or those that one of model and indices names."""
+    """The modes of AMD's GPUs: of all, or of those that either model or indices selects."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -46,14 +46,13 @@ class AmdGpus(Section):
     )
     compute: Literal["SPX", "DPX", "TPX", "QPX", "CPX"] | None = Field(
         default=None,
-        description="Compute mode: 1, 2, 3 or 4 partitions of a GPU, or one for each of its dies (CPX). "
-        "Unset: stays as it is.",
+        description="Compute mode: 1, 2, 3 or 4 partitions per GPU, or one per die (CPX). Unset: unchanged.",
         examples=["CPX"],
     )
     memory: Literal["NPS1", "NPS2", "NPS4", "NPS8"] | None = Field(
         default=None,
-        description="Memory mode: into how many parts the memory of a GPU is divided; the same for all GPUs "
-        "of a hive, and a change reloads the driver. Unset: stays as it is.",
+        description="Memory mode: the number of parts that a GPU's memory is divided into. It is the same "
+        "for all GPUs of a hive, and a change reloads the driver. Unset: unchanged.",
         examples=["NPS4"],
     )
 
@@ -67,33 +66,31 @@ class AmdGpus(Section):
 
 
 class AmdPartitions(Section):
-    """How AMD's GPUs are partitioned. GPUs that are not named stay as they are."""
+    """How AMD's GPUs are partitioned. GPUs that no entry selects stay as they are."""
 
-    gpus: tuple[AmdGpus, ...] = Field(
-        default=(), description="The modes of GPUs; each GPU is named by one entry at most."
-    )
+    gpus: tuple[AmdGpus, ...] = Field(default=(), description="The modes of GPUs; at most one entry per GPU.")
     managed_by: Literal["numaforge", "device-config-manager"] = Field(
         default="numaforge",
-        description="Who sets the modes. device-config-manager is AMD's: the roll-out sets the label "
-        "by which it takes the same modes from its ConfigMap, and the node is not touched.",
+        description="What sets the modes. device-config-manager is AMD's: the roll-out sets the label that "
+        "selects the same modes in its ConfigMap, and changes nothing on the node.",
         examples=["device-config-manager"],
     )
     naming: Literal["single", "mixed"] = Field(
         default="single",
-        description="The -resource_naming_strategy of AMD's device plugin: amd.com/gpu for everything, or a "
-        "resource for each pair of modes, such as amd.com/cpx_nps4.",
+        description="The -resource_naming_strategy of AMD's device plugin: amd.com/gpu for everything, or "
+        "one resource per pair of modes, such as amd.com/cpx_nps4.",
         examples=["mixed"],
     )
     plugin: PluginRelease = Field(
         default="1.31.0.10",
-        description="The release of AMD's device plugin that runs on the node; before 1.31.0.7 it names no "
-        "modes.",
+        description="The release of AMD's device plugin that runs on the node; before 1.31.0.7 it does not "
+        "name resources by mode.",
         examples=["1.31.0.9"],
     )
     may_stop: tuple[UnitName, ...] = Field(
         default=(),
-        description="Units that may be stopped for a change, and are started again after it. Those that hold "
-        "a GPU when the node is looked at need no mention.",
+        description="Units that may be stopped for a change; they are started again after it. Units that "
+        "hold a GPU when the node is read need not be listed.",
         examples=[["gpuagent.service"]],
     )
 

@@ -43,7 +43,7 @@ _FIXED = ("cores_per_numa_node", "cpulist")  # these say the NUMA nodes, too
 
 
 class ReservedCpus(Section):
-    """Which CPUs workloads never get: exactly one of the four ways to say it."""
+    """CPUs that workloads never get, by exactly one of the four keys."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one_of(*_WAYS))
 
@@ -81,27 +81,27 @@ class Cpus(Section):
 
     reserved: ReservedCpus | None = Field(
         default=None,
-        description="Which CPUs are reserved. Unset: what the kubelet reserves now, else whole cores that "
-        "grow with the machine, at most a sixteenth of them.",
+        description="The reserved CPUs. Unset: those that the kubelet reserves now, otherwise whole cores, "
+        "whose number grows with the machine up to a sixteenth of its cores.",
         examples=[{"cores_per_numa_node": 1}],
     )
     avoid: Literal["devices"] | None = Field(
         default=None,
-        description="devices: reserved cores are taken on NUMA nodes without GPUs, NICs and NVMe drives as "
-        "long as these have some. Unset: where the devices are.",
+        description="devices: reserve cores on NUMA nodes without GPUs, NICs and NVMe drives, as long as "
+        "these have any left. Unset: on the NUMA nodes of the devices.",
         examples=["devices"],
     )
 
     smt: Off | None = Field(
         default=None,
-        description="off leaves one thread of each core online. The node is drained, and its kubelet starts "
-        "anew on the CPUs that are left.",
+        description="off leaves one thread of each core online. The node is drained, and its kubelet "
+        "restarts with the remaining CPUs.",
         examples=["off"],
     )
     offline: CpulistText | None = Field(
         default=None,
-        description="CPUs that are taken offline, such as those of a package that no workload needs. CPU 0 "
-        "stays online.",
+        description="CPUs to take offline, such as those of a package that no workload needs. CPU 0 stays "
+        "online.",
         examples=["96-191"],
     )
 

@@ -12,20 +12,22 @@ Ask = Literal["interrupts", "cpu_quota", "load_balancing", "c_states", "governor
 
 
 class PodTuning(Section):
-    """What pods with whole CPUs may ask of CRI-O, by annotations; containerd has nothing of the kind."""
+    """What pods with whole CPUs may request from CRI-O by annotations; containerd has no such feature."""
 
     allow: Annotated[tuple[Ask, ...], AfterValidator(each_once)] = Field(
         default=(),
-        description="What pods of the runtime class may ask for: no interrupts on their CPUs, no CFS quota, "
-        "no balancing by the scheduler, sleep states and the governor of their CPUs.",
+        description="What pods of the runtime class may request for their CPUs: no interrupts, no CFS "
+        "quota, no load balancing by the scheduler, sleep states, the governor.",
         examples=[["cpu_quota", "c_states", "governor"]],
     )
     runtime_class: str = Field(
         default="high-performance",
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
-        description="The RuntimeClass that such pods name.",
+        description="The RuntimeClass of these pods.",
         examples=["performance-gpu"],
     )
 
 
-KEY = ProfileKey("pod_tuning", PodTuning, PodTuning.unset(), "What pods may ask of CRI-O for their own CPUs.")
+KEY = ProfileKey(
+    "pod_tuning", PodTuning, PodTuning.unset(), "What pods may request from CRI-O for their own CPUs."
+)

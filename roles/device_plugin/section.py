@@ -42,7 +42,7 @@ ConfigName = Annotated[str, BeforeValidator(_config_name), as_text("label value"
 
 
 class DevicePlugin(Section):
-    """How NVIDIA's device plugin shares GPUs and MIG devices. Unset: numaforge says nothing of it."""
+    """How NVIDIA's device plugin shares GPUs and MIG devices. Unset: numaforge does not configure it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -57,24 +57,24 @@ class DevicePlugin(Section):
 
     time_slicing: dict[Resource, Replicas] = Field(
         default_factory=dict,
-        description="How often each device of a resource is advertised; its pods take turns on it.",
+        description="Replicas per device, by resource; the pods on a device take turns.",
         examples=[{"nvidia.com/gpu": 4}],
     )
     mps: dict[Resource, Annotated[Replicas, Field(le=48)]] = Field(
         default_factory=dict,
-        description="The same with MPS: its pods run at once, each with its share of the memory. Full GPUs "
-        "only.",
+        description="Replicas per device with MPS, by resource; the pods on a device run at once, each with "
+        "its share of the memory. Full GPUs only.",
         examples=[{"nvidia.com/gpu": 8}],
     )
     rename_shared: bool = Field(
         default=False,
-        description="Advertise shared devices under another name: nvidia.com/gpu.shared.",
+        description="Advertise shared devices under another name, such as nvidia.com/gpu.shared.",
         examples=[True],
     )
     one_per_pod: bool | None = Field(
         default=None,
-        description="Refuse pods that ask for more than one shared device. Unset: as the plugin does, with "
-        "MPS only.",
+        description="Refuse pods that request more than one shared device. Unset: the plugin's default, "
+        "only with MPS.",
         examples=[True],
     )
     config: ConfigName | None = Field(

@@ -10,26 +10,26 @@ from numaforge.sections.section import ProfileKey, Section
 
 
 class Dra(Section):
-    """What drivers of dynamic resource allocation hand out, and how. Unset: nothing is said to them."""
+    """What the drivers of dynamic resource allocation allocate, and how. Unset: they are not configured."""
 
     cpu_device_mode: Literal["grouped", "individual"] | None = Field(
         default=None,
-        description="cpuDeviceMode of the CPU driver: a device for each group of CPUs, of which claims take "
-        "a number, or one for each CPU. Unset: grouped. For kubelet.resource_engine: dra alone.",
+        description="cpuDeviceMode of the CPU driver: one device per group of CPUs, from which claims take "
+        "a number of CPUs, or one device per CPU. Unset: grouped. Only with `kubelet.resource_engine: dra`.",
         examples=["individual"],
     )
     cpu_group_by: Literal["numanode", "socket", "machine"] | None = Field(
         default=None,
-        description="groupBy of the CPU driver: what a group of CPUs is. Unset: numanode, so that a claim's "
-        "CPUs are on one NUMA node.",
+        description="groupBy of the CPU driver: what forms a group of CPUs. Unset: numanode, so that a "
+        "claim's CPUs are on one NUMA node.",
         examples=["socket"],
     )
     gpus: Literal["device-plugin", "claims"] = Field(
         default="device-plugin",
-        description="Who hands out GPUs. With claims a DRA driver does, and no device plugin: the Node's "
-        "Allocatable has no GPUs, and numaforge does not miss them there.",
+        description="What allocates GPUs. claims: a DRA driver instead of a device plugin; the Node's "
+        "Allocatable then has no GPUs, and numaforge does not expect any there.",
         examples=["claims"],
     )
 
 
-KEY = ProfileKey("dra", Dra, Dra.unset(), "Dynamic resource allocation: what its drivers hand out.")
+KEY = ProfileKey("dra", Dra, Dra.unset(), "Dynamic resource allocation: what its drivers allocate.")

@@ -10,6 +10,7 @@ KEY = ProfileKey(
     "gpu_memory",
     Literal["numa", "driver"] | None,
     None,
-    "Who manages the memory of GPUs beside Grace and Vera CPUs, from a boot on: `numa`, the kernel as NUMA "
-    "nodes; `driver`, NVIDIA's driver alone (CDMM). Unset: whatever the driver's branch takes.",
+    "What manages the memory of GPUs beside Grace and Vera CPUs, in effect after a reboot. `numa`: the "
+    "kernel, as NUMA nodes; `driver`: NVIDIA's driver alone (CDMM). Unset: the default of the driver's "
+    "branch.",
 )

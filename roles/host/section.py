@@ -31,34 +31,34 @@ class Limits(Section):
         default=None, description="Open files; at most fs.nr_open.", examples=[1048576]
     )
     nproc: Count | Literal["unlimited"] | None = Field(
-        default=None, description="Processes of a user, for logins alone.", examples=[UNLIMITED]
+        default=None, description="Processes per user, for logins only.", examples=[UNLIMITED]
     )
     memlock: ByteLimit | None = Field(
         default=None,
-        description="Locked memory, for logins alone: section rdma has that of the units.",
+        description="Locked memory, for logins only; `rdma.host.memlock` is for the units.",
         examples=[UNLIMITED],
     )
-    stack: ByteLimit | None = Field(default=None, description="Stack of a thread.", examples=["64Mi"])
+    stack: ByteLimit | None = Field(default=None, description="Stack size of a thread.", examples=["64Mi"])
     core: ByteLimit | None = Field(default=None, description="Size of a core dump.", examples=[0])
 
 
 class Host(Section):
-    """The userland. Whatever is unset is left as the host has it."""
+    """The userland. Unset keys leave the host as it is."""
 
     limits: Limits = Field(default=Limits.unset(), description="Resource limits.")
     hold_packages: tuple[Held, ...] = Field(
         default=(),
-        description="What stays at its version, by hand and unattended.",
+        description="Packages held at their version, in manual and unattended upgrades.",
         examples=[["kernel", "driver", "kubelet", "containerd"]],
     )
     time_sync: Literal["required"] | None = Field(
         default=None,
-        description="required: verification fails where the clock is not synchronised.",
+        description="required: verification fails if the clock is not synchronised.",
         examples=["required"],
     )
     cgroup: Literal["v2"] | None = Field(
         default=None,
-        description="v2: a host with control groups of version 1 is refused.",
+        description="v2: a host with cgroup v1 is refused.",
         examples=["v2"],
     )
 

@@ -42,14 +42,14 @@ _PLACES = ("numa_node", "numa_nodes")
 
 
 class Hugepages(Section):
-    """Pages of one size, said in exactly one of three ways."""
+    """Pages of one size, by exactly one of count_per_numa_node, count and share."""
 
     model_config = ConfigDict(json_schema_extra={**exactly_one_of(*_AMOUNTS), **at_most_one_of(*_PLACES)})
 
     size: HugepageSize = Field(description="The page's size as Kubernetes writes it.", examples=["1Gi"])
     count_per_numa_node: Count | None = Field(
         default=None,
-        description="This many pages on each of the NUMA nodes; in all, where the kernel shows none.",
+        description="This many pages on each NUMA node, or in total if the kernel shows no NUMA nodes.",
         examples=[16],
     )
     count: Count | None = Field(
@@ -72,8 +72,8 @@ class Hugepages(Section):
 
     at: Literal["boot"] | None = Field(
         default=None,
-        description="boot has the kernel reserve the pages before memory is in pieces, by its command line: "
-        "one size only, and `maintenance.reboot` has to allow it. Unset: while it runs.",
+        description="boot: the kernel command line reserves the pages before memory is fragmented; for one "
+        "size only, and `maintenance.reboot` must allow it. Unset: at run time.",
         examples=["boot"],
     )
 

@@ -39,7 +39,7 @@ Unit = Annotated[str, _named(_UNIT, "a unit, such as kubelet.service")]
 
 
 class Image(Section):
-    """What is true on every node that is made of the image."""
+    """What every node made from the image has."""
 
     boot: BootSettings = Field(
         default=BootSettings(), description="What each node does before its kubelet starts."

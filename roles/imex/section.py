@@ -35,23 +35,23 @@ SocketPath = Annotated[str, BeforeValidator(_socket), as_text("socket path", f"^
 
 
 class ImexService(Section):
-    """Who runs IMEX on a tray. Unset: it is left as the host has it."""
+    """What runs IMEX on a tray. Unset: the host is left as it is."""
 
     mode: Literal["driver-managed", "host-managed", "bare"] | None = Field(
         default=None,
         description="driver-managed: NVIDIA's DRA driver starts it in pods, and the host's unit is masked. "
-        "host-managed: the host's unit runs, and the DRA driver asks it by a socket (its gate "
-        "HostManagedIMEXDaemon). bare: the host's unit runs for work outside of Kubernetes, with channel 0.",
+        "host-managed: the host's unit runs, and the DRA driver talks to it over a socket (feature gate "
+        "HostManagedIMEXDaemon). bare: the host's unit runs for work outside Kubernetes, with channel 0.",
         examples=["driver-managed"],
     )
     nodes: Annotated[tuple[Address, ...], AfterValidator(each_once)] = Field(
         default=(),
-        description="The addresses of all trays of the clique, in the same order on each of them.",
+        description="The addresses of all trays of the clique, in the same order on every tray.",
         examples=[["10.0.0.11", "10.0.0.12"]],
     )
     socket: SocketPath = Field(
         default="/var/run/nvidia-imex-ctrl.sock",
-        description="Where a host-managed daemon takes commands; the DRA driver's hostSocketPath.",
+        description="The command socket of a host-managed daemon; the DRA driver's hostSocketPath.",
         examples=["/etc/nvidia-imex/imex_ctrl.sock"],
     )
 
@@ -65,4 +65,4 @@ class ImexService(Section):
         return self
 
 
-KEY = ProfileKey("imex", ImexService, ImexService.unset(), "Who runs IMEX on a tray of a rack.")
+KEY = ProfileKey("imex", ImexService, ImexService.unset(), "What runs IMEX on a tray of a rack.")

@@ -19,7 +19,7 @@ DeviceClass = Literal["nics", "nvmes", "gpus"]
 
 
 class Interrupts(Section):
-    """Which CPUs answer the devices. Whatever is unset, or `keep`, is left as the host has it."""
+    """Which CPUs handle the devices. Unset keys, and `keep`, leave the host as it is."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -30,26 +30,29 @@ class Interrupts(Section):
 
     irqbalance: ReservedOrOff | None = Field(
         default=None,
-        description="reserved: irqbalance uses the reserved CPUs alone; off: it is stopped and stays so.",
+        description="reserved: irqbalance uses only the reserved CPUs; off: it is stopped and stays stopped.",
         examples=["off"],
     )
     devices: ReservedOrKeep | None = Field(
         default=None,
-        description="reserved: interrupts of devices go to the reserved CPUs of the device's NUMA node.",
+        description="reserved: a device's interrupts go to the reserved CPUs of its NUMA node.",
         examples=["reserved"],
     )
     device_classes: tuple[DeviceClass, ...] = Field(
-        default=("nics", "nvmes"), min_length=1, description="Which devices.", examples=[["nics", "gpus"]]
+        default=("nics", "nvmes"),
+        min_length=1,
+        description="The devices that `devices` applies to.",
+        examples=[["nics", "gpus"]],
     )
     default_affinity: ReservedOrKeep | None = Field(
         default=None,
-        description="reserved: interrupts that are requested later start on the reserved CPUs.",
+        description="reserved: interrupts requested later start on the reserved CPUs.",
         examples=["reserved"],
     )
     rps: ReservedOrOff | None = Field(
         default=None,
-        description="Which CPUs take received packets of the host's NICs beside the one that was "
-        "interrupted: reserved, or none (off).",
+        description="Which CPUs process received packets of the host's NICs besides the interrupted CPU: "
+        "reserved, or none (off).",
         examples=["off"],
     )
     workqueues: ReservedOrKeep | None = Field(
@@ -72,5 +75,5 @@ KEY = ProfileKey(
     "interrupts",
     Interrupts,
     Interrupts.unset(),
-    "Which CPUs answer the devices: interrupts and received packets.",
+    "Which CPUs handle the devices: interrupts and received packets.",
 )

@@ -109,78 +109,78 @@ Iommu = Annotated[
 
 
 class Kernel(Removable):
-    """What only a boot changes. `maintenance.reboot` says whether numaforge may boot the node for it.
+    """Settings that only a reboot changes. `maintenance.reboot` says whether numaforge may reboot the node.
 
-    What has a name of its own here is said in the words of the machine's CPU.
+    A setting with its own key is translated into the parameters for the machine's CPU.
     """
 
     cmdline: Annotated[tuple[Parameter, ...], AfterValidator(_one_value_each)] = Field(
         default=(),
-        description="Parameters that the kernel command line has to have, from [the list]"
-        "(#parameters-by-purpose); all others stay as they are.",
+        description="Parameters that the kernel command line must have, from [the "
+        "list](#parameters-by-purpose); all others stay as they are.",
         examples=[["intel_iommu=on", "iommu=pt", "default_hugepagesz=1G"]],
     )
     unsafe: dict[AnyParameter, Risk] = Field(
         default_factory=dict,
-        description="Parameters that are not on the list, each with what it may cost. The plan and every run "
-        "repeat it.",
+        description="Parameters that are not on the list, each with its risk, which the plan and every run "
+        "repeat.",
         examples=[{"net.ifnames=0": "NICs are renamed: networkd matches them by MAC address here"}],
     )
     next_kernel: Literal["running", "any"] = Field(
         default="running",
-        description="Which kernel a reboot for numaforge may start. running: the one that runs; where the "
-        "boot loader would start another, the reboot is refused. any: that one too, where it has the drivers "
-        "of the GPUs and NICs that are loaded now.",
+        description="Which kernel a reboot by numaforge may start. running: only the running one; if the "
+        "boot loader would start another, the reboot is refused. any: another one too, if it has the GPU "
+        "and NIC drivers that are loaded now.",
         examples=["any"],
     )
     iommu: Iommu | None = Field(
         default=None,
-        description="passthrough lets devices reach memory untranslated, which GPUDirect needs on bare "
-        "metal; off switches the IOMMU off.",
+        description="passthrough gives devices untranslated access to memory, which GPUDirect needs on bare "
+        "metal; off disables the IOMMU.",
         examples=["passthrough"],
     )
     isolated_cpus: Cpus | None = Field(
         default=None,
-        description="CPUs that the scheduler does not balance: threads stay where they are started, those of "
-        "pods that are not pinned too. `allocatable` is all but the reserved ones.",
+        description="CPUs without load balancing by the scheduler: threads stay on the CPU where they "
+        "start, even those of unpinned pods. `allocatable`: all CPUs except the reserved ones.",
         examples=["allocatable"],
     )
     nohz_full: Cpus | None = Field(
         default=None,
-        description="CPUs without a tick while one thread runs on them.",
+        description="CPUs whose tick stops while only one thread runs on them.",
         examples=["allocatable"],
     )
     rcu_nocbs: Cpus | None = Field(
         default=None,
-        description="CPUs whose RCU callbacks run on others.",
+        description="CPUs whose RCU callbacks run on other CPUs.",
         examples=["allocatable"],
     )
     page_size: Literal["4Ki", "16Ki", "64Ki"] | None = Field(
         default=None,
-        description="The page size that the kernel has to have, which on Arm is a matter of its package: a "
-        "kernel with another one is refused, and none is installed.",
+        description="The page size that the kernel must have; on Arm it depends on the kernel's package. A "
+        "kernel with another page size is refused; numaforge does not install one.",
         examples=["64Ki"],
     )
     init_on_alloc: bool | None = Field(
         default=None,
-        description="Whether the kernel clears every page that it hands out. false is faster, and pages show "
-        "what they held to faulty code in the kernel.",
+        description="Whether the kernel zeroes every page that it allocates. false is faster, but faulty "
+        "kernel code can then see a page's old contents.",
         examples=[False],
     )
     numa_balancing: bool | None = Field(
         default=None,
-        description="NUMA balancing from the first moment on; tuning.numa_balancing needs no boot.",
+        description="NUMA balancing from the start of the kernel on; tuning.numa_balancing needs no reboot.",
         examples=[False],
     )
     skew_tick: bool | None = Field(
         default=None,
-        description="Whether the ticks of CPUs are spread, so that no lock is wanted by all at once.",
+        description="Whether the ticks of the CPUs are staggered, so that they do not compete for a lock.",
         examples=[True],
     )
     max_cstate: Count | None = Field(
         default=None,
-        description="The deepest sleep state that the kernel's driver uses at all, x86 only; "
-        "tuning.cpu_idle needs no boot.",
+        description="The deepest sleep state that the kernel's driver may use, x86 only; tuning.cpu_idle "
+        "needs no reboot.",
         examples=[1],
     )
 
@@ -190,4 +190,4 @@ class Kernel(Removable):
         return self
 
 
-KEY = ProfileKey("kernel", Kernel, Kernel.unset(), "Kernel settings that only a boot changes.")
+KEY = ProfileKey("kernel", Kernel, Kernel.unset(), "Kernel settings that only a reboot changes.")

@@ -111,12 +111,12 @@ _TURBO_FILES: Mapping[str, Mapping[Word, str]] = {
 }
 
 KNOBS = (
-    Knob("turbo", bool, _TURBO_FILES, "Frequencies above the nominal one, on every CPU.", True, _TURBO),
+    Knob("turbo", bool, _TURBO_FILES, "Whether every CPU may run above its nominal frequency.", True, _TURBO),
     Knob(
         "ksm",
         bool,
         at("/sys/kernel/mm/ksm/run"),
-        "Whether the kernel merges equal pages. false stops it; what is merged stays merged.",
+        "Whether the kernel merges identical pages. false stops it; pages already merged stay merged.",
         False,
         _KSM,
         absent_is=False,
@@ -125,30 +125,33 @@ KNOBS = (
         "numa_balancing",
         bool,
         at("/proc/sys/kernel/numa_balancing"),
-        "kernel.numa_balancing: whether the kernel moves pages after threads.",
+        "kernel.numa_balancing: whether the kernel moves pages to the threads that use them.",
         False,
     ),
     Knob(
         "nmi_watchdog",
         bool,
         at("/proc/sys/kernel/nmi_watchdog"),
-        "kernel.nmi_watchdog: whether each CPU is interrupted to see if it hangs. Off, a counter is free.",
+        "kernel.nmi_watchdog: whether the kernel interrupts each CPU to detect hangs. false frees a "
+        "performance counter.",
         False,
     ),
     Knob(
         "pcie_aspm",
         ("default", "performance", "powersave", "powersupersave"),
         at(f"{_ASPM.folder}policy"),
-        "How PCIe links at rest save power; performance keeps them awake. Where the firmware keeps this to "
-        "itself, the kernel refuses the value, and the change is undone.",
+        "How idle PCIe links save power; performance keeps them awake. If the firmware controls this, the "
+        "kernel refuses the value, and the change is undone.",
         "performance",
         _ASPM,
     ),
-    _thp("enabled", ("always", "madvise", "never"), "When the kernel uses huge pages by itself.", "madvise"),
+    _thp(
+        "enabled", ("always", "madvise", "never"), "When the kernel uses transparent huge pages.", "madvise"
+    ),
     _thp(
         "defrag",
         ("always", "defer", "defer+madvise", "madvise", "never"),
-        "When it stops to make room for them.",
+        "When an allocation waits while the kernel makes room for huge pages.",
         "defer+madvise",
     ),
     _thp(
@@ -157,12 +160,12 @@ KNOBS = (
         "When shared memory and tmpfs get huge pages.",
         "advise",
     ),
-    _thp("khugepaged/defrag", bool, "Whether it may make room for huge pages.", False),
-    _thp("khugepaged/pages_to_scan", AtLeast(1), "Pages that it looks at in one pass.", 4096),
+    _thp("khugepaged/defrag", bool, "Whether khugepaged may make room for huge pages.", False),
+    _thp("khugepaged/pages_to_scan", AtLeast(1), "Pages that khugepaged scans in one pass.", 4096),
     _thp(
         "khugepaged/scan_sleep_millisecs",
         AtLeast(0),
-        "How long it sleeps between passes, in milliseconds.",
+        "How long khugepaged sleeps between passes, in milliseconds.",
         60000,
     ),
 )

@@ -61,18 +61,19 @@ SysctlSet = Literal["training", "inference", "fabric"]
 
 
 class CpuIdle(Section):
-    """How deep idle CPUs may sleep, said in one of two ways."""
+    """How deeply idle CPUs may sleep, by exactly one of the two keys."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one_of("max_latency_us", "deepest"))
 
     max_latency_us: Count | None = Field(
         default=None,
-        description="No state that takes longer than this to wake from, in microseconds.",
+        description="The longest permitted wake-up latency of a sleep state, in microseconds.",
         examples=[20],
     )
     deepest: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="No state that takes longer to wake from than this one, by the kernel's name for it.",
+        description="The slowest permitted sleep state, by the kernel's name: no state with a longer "
+        "wake-up latency is used.",
         examples=["C1E"],
     )
 
@@ -85,15 +86,15 @@ class CpuIdle(Section):
 
 @with_knobs("transparent_hugepages.khugepaged.")
 class Khugepaged(Section):
-    """The kernel's thread that joins small pages to huge ones."""
+    """The kernel thread that merges small pages into huge ones."""
 
 
 @with_knobs("transparent_hugepages.")
 class TransparentHugepages(Section):
-    """The switches below /sys/kernel/mm/transparent_hugepage."""
+    """The settings below /sys/kernel/mm/transparent_hugepage."""
 
     khugepaged: Khugepaged = Field(
-        default=Khugepaged.unset(), description="The kernel's thread that makes huge pages."
+        default=Khugepaged.unset(), description="The kernel thread that makes huge pages."
     )
 
 
@@ -102,7 +103,7 @@ _SYSCTL_KNOBS = {knob.sysctl: knob.key for knob in KNOBS if knob.sysctl}
 
 @with_knobs()
 class Tuning(Removable):
-    """Kernel settings. Whatever is unset is left as the host has it."""
+    """Kernel settings. Unset keys leave the host as it is."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -117,21 +118,21 @@ class Tuning(Removable):
 
     governor: (
         Literal["performance", "powersave", "schedutil", "ondemand", "conservative", "userspace"] | None
-    ) = Field(default=None, description="Every CPU's cpufreq governor.", examples=["performance"])
+    ) = Field(default=None, description="The cpufreq governor of every CPU.", examples=["performance"])
     energy_preference: (
         Literal["default", "performance", "balance_performance", "balance_power", "power"] | None
     ) = Field(
         default=None,
-        description="Every CPU's energy_performance_preference.",
+        description="The energy_performance_preference of every CPU.",
         examples=["balance_performance"],
     )
     cpu_idle: CpuIdle | None = Field(
-        default=None, description="How deep idle CPUs may sleep.", examples=[{"max_latency_us": 20}]
+        default=None, description="How deeply idle CPUs may sleep.", examples=[{"max_latency_us": 20}]
     )
     sysctl_sets: Annotated[tuple[SysctlSet, ...], AfterValidator(each_once)] = Field(
         default=(),
-        description="Sets of kernel parameters by purpose; host-settings.md has their tables. What `sysctls` "
-        "says wins over them.",
+        description="Sets of kernel parameters by purpose, listed in host-settings.md. `sysctls` overrides "
+        "them.",
         examples=[["training", "fabric"]],
     )
     sysctls: dict[SysctlName, SysctlText] = Field(
@@ -139,8 +140,8 @@ class Tuning(Removable):
     )
     unsafe: dict[SysctlName, Risk] = Field(
         default_factory=dict,
-        description="Those of `sysctls` that may cost the node its network or its pods, each with what it "
-        "may cost. The plan repeats it.",
+        description="Parameters in `sysctls` that may cost the node its network or its pods, each with its "
+        "risk, which the plan repeats.",
         examples=[{"net.ipv6.conf.all.disable_ipv6": "nothing here speaks IPv6"}],
     )
     transparent_hugepages: Annotated[
@@ -148,7 +149,7 @@ class Tuning(Removable):
         BeforeValidator(_switches, json_schema_input_type=Enabled | TransparentHugepages | None),
     ] = Field(
         default=None,
-        description="The switches, or a text for `enabled` alone.",
+        description="A mapping of settings, or a text that sets only `enabled`.",
         examples=["madvise", {"enabled": "madvise", "defrag": "defer+madvise"}],
     )
     swap: Swap | None = Field(
@@ -179,4 +180,4 @@ class Tuning(Removable):
         return self
 
 
-KEY = ProfileKey("tuning", Tuning, Tuning.unset(), "Kernel settings that change at once.")
+KEY = ProfileKey("tuning", Tuning, Tuning.unset(), "Kernel settings that take effect at once.")

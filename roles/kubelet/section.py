@@ -62,26 +62,26 @@ TaintText = Annotated[str, BeforeValidator(_taint_text), as_text("taint", f"^{_T
 
 
 class Kubelet(Removable):
-    """Which resource managers run, and how. Unset: as the kubelet has it, else chosen by the machine.
+    """Which resource managers run, and how. Unset: the kubelet's own setting, or one that fits the machine.
 
-    With `state: absent` numaforge sets nothing of the kubelet, and takes back what it has set.
+    With `state: absent` numaforge configures nothing of the kubelet, and reverts what it has set.
     """
 
     version: VersionText | None = Field(
         default=None,
-        description="The kubelet's version, for hosts on which none is installed yet; in quotes.",
+        description="The kubelet's version, for hosts where no kubelet is installed yet; in quotes.",
         examples=["1.36"],
     )
     resource_engine: Literal["kubelet", "dra"] | None = Field(
         default=None,
-        description="Who hands out CPUs: the kubelet's managers, or the CPU driver of dynamic resource "
-        "allocation. With dra the kubelet's policies are none, whatever the profile that this one `extends` "
-        "says of them. Unset: kubelet.",
+        description="What allocates CPUs: the kubelet's managers, or the CPU driver of dynamic resource "
+        "allocation. With dra the kubelet's policies are none, even if the profile that this one `extends` "
+        "sets others. Unset: kubelet.",
         examples=["dra"],
     )
     cpu_manager_policy: Literal["none", "static"] | None = Field(
         default=None,
-        description="static gives whole CPUs to Guaranteed pods that ask for them.",
+        description="static gives exclusive CPUs to Guaranteed pods that request whole CPUs.",
         examples=["static"],
     )
     cpu_manager_options: dict[str, OptionText] = Field(
@@ -92,37 +92,37 @@ class Kubelet(Removable):
     )
     topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = Field(
         default=None,
-        description="How strictly CPUs, memory and devices of a pod must be on the same NUMA nodes. Unset: "
+        description="How strictly a pod's CPUs, memory and devices must be on the same NUMA nodes. Unset: "
         "single-numa-node on machines with several NUMA nodes, best-effort where a pod with all GPUs would "
-        "not fit one of them.",
+        "not fit on one of them.",
         examples=["restricted"],
     )
     topology_manager_scope: Literal["container", "pod"] | None = Field(
         default=None,
-        description="Whether each container is aligned, or the pod as a whole.",
+        description="Whether to align each container, or the pod as a whole.",
         examples=["pod"],
     )
     topology_manager_options: dict[str, OptionText] = Field(
         default_factory=dict,
         description="topologyManagerPolicyOptions, each checked against the kubelet's version. "
-        "max-allowable-numa-nodes is set by itself on machines that need it.",
+        "max-allowable-numa-nodes is set automatically on machines that need it.",
         examples=[{"prefer-closest-numa-nodes": True}],
     )
     memory_manager_policy: Literal["None", "Static"] | None = Field(
         default=None,
-        description="Static gives memory and huge pages of Guaranteed pods NUMA nodes of their own. "
-        "Unset: Static with restricted and single-numa-node, else None.",
+        description="Static assigns NUMA nodes to the memory and huge pages of each Guaranteed pod. Unset: "
+        "Static with restricted and single-numa-node, otherwise None.",
         examples=["Static"],
     )
     register_with_taints: list[TaintText] = Field(
         default_factory=list,
-        description="Taints with which a Node is made that has not joined before. numaforge.io/unverified is "
-        "lifted by `numaforge rollout release` when a node that plans itself has verified itself.",
+        description="Taints that a Node gets when it first joins. `numaforge rollout release` removes "
+        "numaforge.io/unverified once a node that plans itself has verified itself.",
         examples=[["numaforge.io/unverified:NoSchedule"]],
     )
     on_conflict: Literal["refuse", "override"] = Field(
         default="refuse",
-        description="What to do where the kubelet's own files say something else than this profile.",
+        description="What to do if the kubelet's own files contradict this profile.",
         examples=["override"],
     )
 

@@ -13,16 +13,16 @@ _Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 class MadeFor(Section):
-    """Which machines the values were chosen for; the plan of another one has a notice."""
+    """The machines that the values were chosen for; a plan for any other machine has a notice."""
 
     gpus: tuple[PciId, ...] | None = Field(
         default=None,
-        description="PCI vendor and device of its GPUs. An empty list: it has none.",
+        description="PCI vendor and device of its GPUs. An empty list: no GPUs.",
         examples=[["10de:2330", "10de:2335"]],
     )
     numa_nodes_per_package: tuple[_Count, ...] | None = Field(
         default=None,
-        description="How many NUMA nodes with CPUs a package has: NPS1 to NPS4, sub-NUMA clusters.",
+        description="NUMA nodes with CPUs per package (NPS1 to NPS4, sub-NUMA clusters).",
         examples=[[2, 4]],
     )
     l3_per_numa_node: Literal["one", "several"] | None = Field(

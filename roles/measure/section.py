@@ -24,17 +24,17 @@ LeastShare = Annotated[str, BeforeValidator(_share), as_text("percentage", f"^{_
 
 
 class Measure(Section):
-    """What was measured on a node decides over it. `measure: required` is short for `gate: required`."""
+    """Whether measurements hold a node. `measure: required` is short for `gate: required`."""
 
     gate: Literal["none", "required"] = Field(
         default="none",
-        description="required holds a drained node, cordoned, where it was not measured, or where a figure "
-        "is worse than that of its siblings.",
+        description="required holds a drained node, cordoned, if it was not measured or if a figure is "
+        "worse than its siblings'.",
         examples=["required"],
     )
     least_share: LeastShare = Field(
         default="80%",
-        description="The share of its siblings' median that each figure has to reach.",
+        description="The share of its siblings' median that each figure must reach.",
         examples=["90%"],
     )
 
@@ -47,5 +47,5 @@ KEY = ProfileKey(
     "measure",
     Annotated[Measure, BeforeValidator(_in_one_word, json_schema_input_type=Measure | Literal["required"])],
     Measure.unset(),
-    "Whether a node has to be measured before it goes back into service.",
+    "Whether a node must be measured before it returns to service.",
 )

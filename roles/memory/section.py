@@ -54,14 +54,13 @@ class Memory(Section):
     )
     eviction_hard: dict[EvictionSignal, EvictionThreshold] = Field(
         default_factory=dict,
-        description="Hard eviction thresholds; the kubelet's default is kept for each signal that is not "
-        "named.",
+        description="Hard eviction thresholds; signals that are not named keep the kubelet's default.",
         examples=[{"memory.available": "1Gi", "nodefs.available": "10%"}],
     )
     split: Literal["proportional", "even"] | None = Field(
         default=None,
-        description="How reservedMemory is divided among NUMA nodes: by their memory, or equally. "
-        "Unset: proportional.",
+        description="How reservedMemory is divided among NUMA nodes: in proportion to their memory, or "
+        "equally. Unset: proportional.",
         examples=["even"],
     )
 

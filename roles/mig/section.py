@@ -87,7 +87,7 @@ _SOME = Field(json_schema_extra={"minProperties": 1})
 
 
 class MigGpus(Section):
-    """What some GPUs get: all of them, or those that exactly one of model, indices and uuids names."""
+    """The MIG layout of GPUs: of all, or of those that one of model, indices and uuids selects."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -102,7 +102,7 @@ class MigGpus(Section):
 
     model: str | None = Field(
         default=None,
-        description="Only GPUs of this model: a key or a PCI id, as `numaforge mig explain` takes it.",
+        description="Only GPUs of this model: a key or a PCI id, as `numaforge mig explain` accepts it.",
         examples=["h100-80gb"],
     )
     indices: Numbers | None = Field(
@@ -116,13 +116,13 @@ class MigGpus(Section):
     mode: Literal["enabled", "disabled"] | None = Field(
         default=None,
         description="disabled leaves the GPUs whole; enabled alone is MIG without GPU instances. Unset: "
-        "enabled, with devices or placements.",
+        "enabled if devices or placements are given.",
         examples=["disabled"],
     )
     devices: Annotated[dict[ProfileText, DeviceCount], AfterValidator(_not_empty), _SOME] | None = Field(
         default=None,
-        description="MIG devices by profile. A name without memory is the smallest profile with so many "
-        "slices; all is as many as fit beside the others.",
+        description="The number of MIG devices by profile. A name without memory means the smallest profile "
+        "with that many slices; all means as many as fit beside the others.",
         examples=[{"3g": 1, "1g": 4}, {"1g.10gb": 7}],
     )
     placements: (
@@ -135,7 +135,7 @@ class MigGpus(Section):
         | None
     ) = Field(
         default=None,
-        description="GPU instances by profile, each with the memory slice at which it starts.",
+        description="GPU instances by profile, as the memory slices at which they start.",
         examples=[{"3g.40gb": [4], "1g.10gb": [0, 1]}],
     )
 
@@ -153,22 +153,22 @@ class MigGpus(Section):
 
 
 class Mig(Section):
-    """How GPUs are cut into MIG instances. GPUs that are not named stay as they are."""
+    """How GPUs are cut into MIG instances. GPUs that no entry selects stay as they are."""
 
     model_config = ConfigDict(
         json_schema_extra=_never_together(given("gpus", {"minItems": 1}), given("mig_parted"))
     )
 
     gpus: tuple[MigGpus, ...] = Field(
-        default=(), description="What GPUs get; each GPU is named by one entry at most."
+        default=(), description="The MIG layout of GPUs; at most one entry per GPU."
     )
     mig_parted: (
         Annotated[MigConfigFile, WithJsonSchema({"type": ["string", "object"], "format": "mig-parted"})]
         | None
     ) = Field(
         default=None,
-        description="A configuration of mig-parted: its file, relative to the profile's (to the working "
-        "directory where the profile is a mapping), or what it says.",
+        description="A mig-parted configuration: the path of its file, relative to the profile's file (to "
+        "the working directory if the profile is a mapping), or its contents.",
         examples=[
             {
                 "version": "v1",
@@ -180,37 +180,38 @@ class Mig(Section):
     )
     config: str | None = Field(
         default=None,
-        description="Which config of mig_parted. Unset: the only one that it has.",
+        description="The config of mig_parted to use. Unset: the only one in it.",
         examples=["all-balanced"],
     )
     managed_by: Literal["numaforge", "gpu-operator", "dra-driver"] = Field(
         default="numaforge",
-        description="Who creates the GPU instances. gpu-operator is handed the same geometry for its MIG "
-        "manager. dra-driver creates them as claims come (DynamicMIG): then the mode alone is set.",
+        description="What creates the GPU instances. gpu-operator: its MIG manager gets the same geometry. "
+        "dra-driver: it creates them on demand for claims (DynamicMIG), and numaforge sets only the mode.",
         examples=["gpu-operator"],
     )
     strategy: Literal["mixed", "single", "none"] = Field(
         default="mixed",
-        description="The device plugin's migStrategy, which decides under which names the node offers what.",
+        description="The device plugin's migStrategy, which decides the names of the resources that the "
+        "node advertises.",
         examples=["single"],
     )
     label: bool = Field(
         default=False,
-        description="Whether the node is labelled mig-enabled or mig-disabled, for jobs on whole GPUs.",
+        description="Whether to label the node mig-enabled or mig-disabled, for jobs that need whole GPUs.",
         examples=[True],
         strict=True,
     )
     in_use: Literal["refuse", "drain"] = Field(
         default="refuse",
-        description="What to do where GPU instances have to go while they are in use: refuse the plan, or "
-        "carry it out after the drain.",
+        description="What to do if GPU instances that must be removed are in use: refuse the plan, or apply "
+        "it after the drain.",
         examples=["drain"],
     )
 
     may_stop: tuple[UnitName, ...] = Field(
         default=(),
-        description="Units that may be stopped for a change, and are started again after it. Those that hold "
-        "a GPU when the node is looked at need no mention; with any other the node is looked at anew.",
+        description="Units that may be stopped for a change; they are started again after it. Units that "
+        "hold a GPU when the node is read need not be listed; for any other holder the node is read again.",
         examples=[["nvidia-dcgm.service"]],
     )
 

@@ -39,21 +39,22 @@ Option = Annotated[str, BeforeValidator(_option_text), as_text("module option", 
 
 
 class Modules(Section):
-    """Kernel modules. Whatever is not named is left as the host has it."""
+    """Kernel modules. Modules that are not named stay as they are on the host."""
 
     load: tuple[ModuleName, ...] = Field(
         default=(),
-        description="Modules that are loaded now and at every boot.",
+        description="Modules to load, now and at every boot.",
         examples=[["ib_umad", "nvidia_peermem"]],
     )
     options: dict[ModuleName, tuple[Option, ...]] = Field(
         default_factory=dict,
-        description="Options by module. What is not so already waits for a boot that proves it.",
+        description="Options by module. Options that are not in effect yet need a reboot, and are verified "
+        "after it.",
         examples=[{"nvidia": ["NVreg_EnableStreamMemOPs=1"]}],
     )
     blocked: tuple[ModuleName, ...] = Field(
         default=(),
-        description="Modules that nothing may load, from a boot on that proves it.",
+        description="Modules that must never be loaded: in effect after a reboot, and verified then.",
         examples=[["nouveau"]],
     )
 

@@ -12,11 +12,12 @@ AccessControlWish = Literal["keep", "correct", "bare-metal", "virtual-machines"]
 
 
 class GpuDirect(Section):
-    """What GPUDirect needs of PCIe. Whatever is unset is left as the host has it."""
+    """PCIe settings for GPUDirect. Unset keys leave the host as it is."""
 
     acs: AccessControlWish = Field(
         default="keep",
-        description="PCIe access control (ACS) of the bridges between GPUs and NICs: `keep` leaves it, "
-        "`correct` sets what GPUDirect needs by pci=config_acs= on the kernel's command line, for guests "
-        "where the NICs have address translation (ATS); the other two say which it is.",
+        description="PCIe access control (ACS) of the bridges between GPUs and NICs. `keep` leaves it "
+        "alone. `correct` sets what GPUDirect needs with pci=config_acs= on the kernel command line: for "
+        "virtual machines if the NICs have address translation (ATS), otherwise for bare metal. The other "
+        "two values make that choice explicit.",
     )

@@ -34,67 +34,67 @@ Priority = Annotated[int, Field(strict=True, ge=_PRIORITIES[0], le=_PRIORITIES[-
 
 
 class WaitForVirtualFunctions(Section):
-    """What a boot waits for before the kubelet starts, and how long."""
+    """What to wait for at boot before the kubelet starts, and for how long."""
 
     count: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = Field(
         default=None,
-        description="How many virtual functions with an RDMA device each NIC is to have. Unset: those RDMA "
-        "devices that the NICs have when the node is planned.",
+        description="How many virtual functions with an RDMA device to wait for on each NIC. Unset: wait "
+        "for the RDMA devices that the NICs have when the node is planned.",
         examples=[8],
     )
     timeout_seconds: Annotated[int, Field(strict=True, ge=1, le=600)] = Field(
         default=120,
-        description="After that the kubelet starts all the same, and the unit has failed.",
+        description="After this time the kubelet starts anyway, and the unit fails.",
         examples=[300],
     )
 
 
 class RdmaHost(Section):
-    """What RDMA needs of the host. Whatever is unset is left as the host has it."""
+    """Host settings for RDMA. Unset keys leave the host as it is."""
 
     modules: Literal["mlx5"] | tuple[ModuleName, ...] = Field(
         default=(),
-        description="Modules to load, beside those of `modules.load`; mlx5 is the set for ConnectX and "
+        description="Modules to load in addition to `modules.load`; mlx5 is the set for ConnectX and "
         "BlueField: mlx5_ib, ib_uverbs, ib_umad, rdma_ucm, rdma_cm.",
         examples=["mlx5", ["irdma", "ib_uverbs", "rdma_ucm"]],
     )
     netns: Literal["shared", "exclusive"] | None = Field(
         default=None,
         description="Whether network namespaces share RDMA devices, as the shared device plugin needs, or "
-        "have their own, as the RDMA CNI does.",
+        "have their own, as the RDMA CNI needs.",
         examples=["shared"],
     )
     memlock: Literal["unlimited"] | None = Field(
         default=None,
-        description="How much memory the container runtime, the kubelet and so the pods may pin.",
+        description="How much memory the container runtime and the kubelet, and therefore pods, may pin.",
         examples=["unlimited"],
     )
     nics: Literal["rails"] | tuple[Nic, ...] = Field(
         default="rails",
-        description="Which NICs the settings below are for: those with GPUs near to them (all with RDMA "
-        "where the machine has no GPU), or those named.",
+        description="The NICs that the settings below apply to. rails: the NICs near GPUs, or all NICs with "
+        "RDMA if the machine has no GPU. A list: the named ones.",
         examples=["rails", ["mlx5_0", "mlx5_1"]],
     )
     max_read_request: Literal[128, 256, 512, 1024, 2048, 4096] | None = Field(
-        default=None, description="PCIe's largest read request, in bytes.", examples=[4096]
+        default=None, description="The maximum PCIe read request, in bytes.", examples=[4096]
     )
     relaxed_ordering: bool | None = Field(
         default=None,
-        description="Whether the NICs order PCIe writes loosely. It is a setting of their firmware: the plan "
-        "shows the command, and numaforge does not run it.",
+        description="Whether the NICs use relaxed ordering for PCIe writes. This is a firmware setting: the "
+        "plan shows the command, and numaforge does not run it.",
         examples=[True],
     )
     trust: Literal["dscp", "pcp"] | None = Field(
-        default=None, description="What tells the priority of a packet on Ethernet.", examples=["dscp"]
+        default=None, description="What determines the priority of a packet on Ethernet.", examples=["dscp"]
     )
     pfc: Annotated[tuple[Priority, ...], AfterValidator(_priorities)] | None = Field(
         default=None,
-        description="The priorities that pause instead of dropping packets, 0 to 7, on Ethernet; all others "
-        "do not.",
+        description="The priorities, 0 to 7, that pause instead of dropping packets on Ethernet (priority "
+        "flow control); all others do not pause.",
         examples=[[3]],
     )
     wait_for_virtual_functions: WaitForVirtualFunctions | None = Field(
         default=None,
-        description="Have the kubelet wait at boot until the RDMA devices are there.",
+        description="Delay the kubelet at boot until the RDMA devices exist.",
         examples=[{"count": 8, "timeout_seconds": 120}],
     )

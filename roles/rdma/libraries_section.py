@@ -106,7 +106,7 @@ TopologyFile = Annotated[
 
 
 class PcieSwitch(Section):
-    """GPUs and NICs that share a PCIe switch of the host, by the addresses that they have in this machine."""
+    """GPUs and NICs that share a PCIe switch of the host, by their addresses in this machine."""
 
     devices: tuple[PciAddress, ...] = Field(
         min_length=2,
@@ -115,79 +115,84 @@ class PcieSwitch(Section):
     )
     numa_node: Annotated[int, Field(ge=0, strict=True)] | None = Field(
         default=None,
-        description="The NUMA node of this machine that they are near to; unset: as the kernel says.",
+        description="Their nearest NUMA node in this machine. Unset: the one that the kernel reports.",
         examples=[0],
     )
     speed: Literal[8, 16, 32, 64] | None = Field(
         default=None,
-        description="GT/s of the switch's own link to the CPU; unset: NCCL reckons with 8.",
+        description="Speed of the switch's own link to the CPU, in GT/s. Unset: NCCL assumes 8.",
         examples=[32],
     )
     width: Literal[1, 2, 4, 8, 16] | None = Field(
-        default=None, description="Lanes of that link; unset: NCCL reckons with 16.", examples=[16]
+        default=None, description="Lanes of that link. Unset: NCCL assumes 16.", examples=[16]
     )
 
 
 class Libraries(Section):
-    """What libraries are told of the rails: in files on the host, and in pods by `numaforge rdma env`."""
+    """Settings of libraries for the rails: in files on the host, and for pods by `numaforge rdma env`."""
 
     nccl_conf: bool = Field(
         default=False,
-        description="Write /etc/nccl.conf, for jobs on the host itself; with AMD's GPUs it is RCCL's "
-        "/etc/rccl.conf.",
+        description="Write /etc/nccl.conf, or RCCL's /etc/rccl.conf with AMD's GPUs, for jobs on the host "
+        "itself.",
         examples=[True],
     )
     env_file: bool = Field(
         default=False,
-        description="Write /etc/numaforge/rails.env, with the variables of all libraries that are on here.",
+        description="Write /etc/numaforge/rails.env, with the variables of all libraries that are enabled "
+        "here.",
         examples=[True],
     )
     network: Literal["host", "overlay"] = Field(
         default="host",
-        description="How pods are attached to the network: `numaforge rdma env` prints for that.",
+        description="How pods are attached to the network; `numaforge rdma env` prints variables to match.",
         examples=["overlay"],
     )
     socket_interface: Interface = Field(
         default=DEFAULT_ROUTE,
-        description="Where NCCL sets up connections: an interface's name, the IPv4 network that it is in, or "
+        description="The interface over which NCCL sets up connections: its name, its IPv4 network, or "
         "default-route.",
         examples=["bond0", "10.0.0.0/16", "default-route"],
     )
     overlay_interface: Annotated[str, Field(pattern=f"^{_INTERFACE.pattern}$")] = Field(
-        default="eth0", description="The same for pods of the overlay: what the CNI plugin calls it in them."
+        default="eth0",
+        description="The same for pods on the overlay network: the name that the CNI plugin gives the "
+        "interface in the pod.",
     )
     more_devices: tuple[RdmaDeviceName, ...] = Field(
         default=(),
-        description="RDMA devices that are no GPU's nearest and are used none the less.",
+        description="Further RDMA devices to use, although no GPU is nearest to them.",
         examples=[["mlx5_8"]],
     )
     gdr_level: GdrLevel = Field(
         default="auto",
-        description="NCCL_NET_GDR_LEVEL: to which distance GPUDirect is used. auto: as the machine's best "
-        "pairs need it.",
+        description="NCCL_NET_GDR_LEVEL: the largest distance at which GPUDirect is used. auto: the one "
+        "that the machine's best pairs need.",
         examples=["PHB"],
     )
     topology_file: TopologyFile = Field(
         default="auto",
-        description="NCCL_TOPO_FILE: a file that is there; auto writes one where `pcie_switches` are given.",
+        description="NCCL_TOPO_FILE: an existing file; auto writes one if `pcie_switches` are given.",
         examples=["/opt/microsoft/ndv5-topo.xml"],
     )
     pcie_switches: tuple[PcieSwitch, ...] = Field(
         default=(),
-        description="PCIe switches that a virtual machine does not see, as its host or provider tells.",
+        description="PCIe switches that a virtual machine does not see, as described by its host or "
+        "provider.",
     )
     nccl: dict[NcclName, NcclText] = Field(
         default_factory=dict,
-        description="Further settings of NCCL by name.",
+        description="Further NCCL settings by name.",
         examples=[{"NCCL_IB_TIMEOUT": 22, "NCCL_IB_QPS_PER_CONNECTION": 4}],
     )
-    ucx: bool = Field(default=False, description="Say UCX_NET_DEVICES.", examples=[True])
+    ucx: bool = Field(default=False, description="Set UCX_NET_DEVICES.", examples=[True])
     nvshmem: bool = Field(
-        default=False, description="Say NVSHMEM which GPU uses which device.", examples=[True]
+        default=False, description="Tell NVSHMEM which GPU uses which device.", examples=[True]
     )
     vllm: bool = Field(
         default=False,
-        description="Say vLLM which NIC is whose GPU's; it then tells UCX and NVSHMEM for each worker.",
+        description="Tell vLLM which NIC belongs to which GPU; it then configures UCX and NVSHMEM for each "
+        "worker.",
         examples=[True],
     )
 

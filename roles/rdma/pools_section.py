@@ -46,7 +46,7 @@ PciId = Annotated[str, BeforeValidator(_pci_id), as_text("PCI id", f"^{_PCI_ID.p
 
 
 class RdmaSelection(Section):
-    """Some RDMA devices: those that fit one entry of every list that is given."""
+    """A selection of RDMA devices: those that match an entry of every given list."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -59,16 +59,18 @@ class RdmaSelection(Section):
 
     names: tuple[str, ...] = Field(
         default=(),
-        description="Names of RDMA devices; `*` and `?` stand for any letters.",
+        description="Names of RDMA devices; `*` and `?` are wildcards.",
         examples=[["mlx5_*"]],
     )
     interfaces: tuple[str, ...] = Field(
         default=(),
-        description="Names of network interfaces; `*` and `?` stand for any letters.",
+        description="Names of network interfaces; `*` and `?` are wildcards.",
         examples=[["ibs*"]],
     )
     link_layers: tuple[Literal["InfiniBand", "Ethernet"], ...] = Field(
-        default=(), description="What their ports speak: InfiniBand or Ethernet.", examples=[["InfiniBand"]]
+        default=(),
+        description="Link layers of their ports: InfiniBand or Ethernet.",
+        examples=[["InfiniBand"]],
     )
     drivers: tuple[str, ...] = Field(
         default=(), description="Drivers of their PCI functions.", examples=[["mlx5_core"]]
@@ -85,7 +87,7 @@ class RdmaSelection(Section):
 
 
 class SharedDevicePlugin(Section):
-    """The pools that the shared RDMA device plugin offers. Unset: numaforge says nothing of it."""
+    """The pools that the shared RDMA device plugin offers. Unset: numaforge does not configure it."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [given("per"), {"propertyNames": {"const": "per"}}]}
@@ -93,39 +95,41 @@ class SharedDevicePlugin(Section):
 
     per: Literal["rail", "numa_node", "device", "machine"] | None = Field(
         default=None,
-        description="What one resource holds: a rail, the devices of a NUMA node, one device, or all of "
-        "them. A pod gets every device of a resource, and the kubelet aligns none of them with GPUs: with "
-        "rails a pod chooses.",
+        description="What one resource contains: a rail, the devices of a NUMA node, one device, or all of "
+        "them. A pod gets every device of a resource, and the kubelet does not align them with GPUs; with "
+        "one resource per rail the pod chooses.",
         examples=["rail"],
     )
     resource_prefix: Prefix = Field(
-        default="rdma", description="What stands before the `/` of each resource."
+        default="rdma", description="The part of each resource's name before the `/`."
     )
     resource_name: str | None = Field(
         default=None,
-        description="What stands behind it, with {rail}, {numa_node} or {device} as `per` says. Unset: "
+        description="The part after the `/`, with {rail}, {numa_node} or {device} to match `per`. Unset: "
         "rail{rail}, numa{numa_node}, {device}, or hca for all devices of the machine.",
         examples=["hca"],
     )
     hca_max: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
         default=63,
-        description="How many pods at most share a resource: rdmaHcaMax. 63 is what NVIDIA's network "
-        "operator has in its examples; 1000 is the plugin's own example.",
+        description="rdmaHcaMax: the maximum number of pods that share a resource. The examples of NVIDIA's "
+        "network operator have 63, the plugin's own example has 1000.",
         examples=[63],
     )
     include: tuple[RdmaSelection, ...] = Field(
-        default=(), description="Offer these devices alone. Unset: all.", examples=[[{"names": ["mlx5_*"]}]]
+        default=(), description="Offer only these devices. Unset: all.", examples=[[{"names": ["mlx5_*"]}]]
     )
     exclude: tuple[RdmaSelection, ...] = Field(
         default=(), description="Leave these devices out.", examples=[[{"interfaces": ["storage*"]}]]
     )
     down_ports: bool = Field(
         default=True,
-        description="Offer devices with no active port as well: the plugin brings their interfaces up, and a "
-        "cable that is out changes no resource.",
+        description="Offer devices without an active port as well: the plugin brings their interfaces up, "
+        "and an unplugged cable does not change resources.",
     )
     virtual_functions: bool = Field(
-        default=False, description="Offer virtual functions beside their physical ones.", examples=[True]
+        default=False,
+        description="Offer virtual functions in addition to physical functions.",
+        examples=[True],
     )
     software_devices: bool = Field(
         default=False,
@@ -135,8 +139,8 @@ class SharedDevicePlugin(Section):
     )
     deployed: bool = Field(
         default=False,
-        description="The manifests of these nodes are in the cluster: the roll-out labels the Node for its "
-        "pools, and proves that it advertises them.",
+        description="Whether the manifests for these nodes are in the cluster: the roll-out then labels the "
+        "Node for its pools, and proves that it advertises them.",
         examples=[True],
     )
 

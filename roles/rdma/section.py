@@ -14,7 +14,7 @@ __all__ = ["GpuDirect", "Libraries", "Rdma", "RdmaHost", "SharedDevicePlugin"]
 
 
 class Rdma(Section):
-    """RDMA on a node. Whatever is unset is left as the host has it."""
+    """RDMA on a node. Unset keys leave the host as it is."""
 
     device_plugin: SharedDevicePlugin = Field(
         default=SharedDevicePlugin.unset(), description="The pools of the shared RDMA device plugin."
@@ -24,7 +24,7 @@ class Rdma(Section):
         default=GpuDirect.unset(), description="What GPUs and NICs need to reach each other's memory."
     )
     libraries: Libraries = Field(
-        default=Libraries.unset(), description="What NCCL, UCX and NVSHMEM are told of the rails."
+        default=Libraries.unset(), description="Settings of NCCL, UCX and NVSHMEM for the rails."
     )
 
 

@@ -14,12 +14,12 @@ class Maintenance(Section):
 
     reboot: Literal["never", "allowed"] = Field(
         default="never",
-        description="allowed lets numaforge reboot the node for changes that only a boot brings; never "
-        "reports them as pending.",
+        description="allowed lets numaforge reboot the node for changes that need a reboot; never reports "
+        "them as pending.",
         examples=["allowed"],
     )
 
 
 KEY = ProfileKey(
-    "maintenance", Maintenance, Maintenance.unset(), "What numaforge may do to a node to carry out its plan."
+    "maintenance", Maintenance, Maintenance.unset(), "What numaforge may do to a node to apply its plan."
 )

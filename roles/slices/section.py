@@ -13,17 +13,17 @@ SLICES: tuple[str, ...] = get_args(Slice)
 
 
 class System(Section):
-    """The system's own daemons. Whatever is unset, or `keep`, is left as the host has it."""
+    """The system's own daemons. Unset keys, and `keep`, leave the host as it is."""
 
     daemons: Literal["reserved", "keep"] | None = Field(
         default=None,
-        description="reserved: what runs in the slices uses the reserved CPUs alone (cgroup v2).",
+        description="reserved: processes in these slices run only on the reserved CPUs (needs cgroup v2).",
         examples=["reserved"],
     )
     slices: Annotated[tuple[Slice, ...], AfterValidator(each_once)] = Field(
         default=("system.slice", "user.slice", "init.scope"),
         min_length=1,
-        description="systemd's units that are confined; pods are in none of them.",
+        description="The systemd units to confine; none of them contains pods.",
         examples=[["system.slice", "user.slice"]],
     )
 

@@ -12,7 +12,7 @@ DIRECTORY = "/var/lib/node_exporter/textfile_collector"
 
 
 class Watch(Section):
-    """Every minute the node compares itself with its plan. Off, nothing of it is on the node."""
+    """Every minute the node compares itself with its plan. If off, nothing is installed for it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -36,7 +36,7 @@ class Watch(Section):
     )
     condition: bool | None = Field(
         default=None,
-        description="Whether its Node has the condition numaforge.io/PlanDrift, true by default.",
+        description="Whether to set the condition numaforge.io/PlanDrift on its Node, true by default.",
         examples=[False],
         strict=True,
     )
@@ -50,5 +50,5 @@ class Watch(Section):
 
 
 KEY = ProfileKey(
-    "watch", Watch, Watch.unset(), "Whether the node itself watches that it is as its plan says."
+    "watch", Watch, Watch.unset(), "Whether the node itself checks that it still matches its plan."
 )

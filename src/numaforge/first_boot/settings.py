@@ -22,14 +22,14 @@ class BootSettings(Section):
 
     profile: str | None = Field(
         default=None,
-        description="What the node is for, where nothing else names a profile: a ready one, one of the "
-        "image's below /etc/numaforge/profiles, or a file.",
+        description="The profile where nothing else names one: a ready one, one of the image's below "
+        "/etc/numaforge/profiles, or a file.",
         examples=["training"],
     )
     on_change: Literal["replan", "hold", "start-unaligned"] = Field(
         default="replan",
-        description="What becomes of a node whose machine is not what it was planned on any more: it plans "
-        "itself anew, its kubelet is not started, or its kubelet starts as the distribution has it.",
+        description="What to do with a node whose machine is no longer the one it was planned on: it plans "
+        "itself again, its kubelet is not started, or its kubelet starts as the distribution configures it.",
         examples=["hold"],
     )
     gpus: int | None = Field(
@@ -37,7 +37,7 @@ class BootSettings(Section):
         ge=0,
         le=64,
         strict=True,
-        description="How many GPUs each node has; fewer are waited for.",
+        description="How many GPUs each node has; a node with fewer waits for the others.",
         examples=[8],
     )
     wait_seconds: int = Field(
@@ -45,13 +45,13 @@ class BootSettings(Section):
         ge=0,
         le=600,
         strict=True,
-        description="How long GPUs that are missing are waited for.",
+        description="How long to wait for missing GPUs.",
         examples=[120],
     )
     report: bool = Field(
         default=True,
         strict=True,
-        description="Whether a node verifies itself once it has joined, and tells its Node how it is.",
+        description="Whether a node verifies itself once it has joined, and reports the result on its Node.",
         examples=[False],
     )
 

@@ -81,23 +81,25 @@ TABLE = (
     Datum(
         "numaforge_profile",
         "the name of a ready profile, the path of a YAML file, or a mapping",
-        "What the host is for. Every deploy needs it.",
+        "The host's profile. Every deploy needs it.",
         _profile,
     ),
     Datum(
         PLACE,
         "a mapping of the settings of docs/rollout.md",
-        "How a node of a cluster is taken out of service.",
+        "How a cluster's node is taken out of service.",
         _rollout,
     ),
     Datum(
         PIN,
         "the name of a Node, or its provider ID",
-        "Which Node of a cluster the host is, where its address does not say so: docs/rollout.md.",
+        "The Node that the host is, where its address does not show it: docs/rollout.md.",
         _is_text,
     ),
-    Datum(f"{PLACE}_options", "a mapping", "The same, as `numaforge rollout` says it itself.", _rollout),
-    Datum(f"{PLACE}_run", "a mapping", "What a run is to a roll-out; set by `numaforge rollout`.", _mapping),
+    Datum(f"{PLACE}_options", "a mapping", "The same, as set by `numaforge rollout`.", _rollout),
+    Datum(
+        f"{PLACE}_run", "a mapping", "The role of a run in a roll-out; set by `numaforge rollout`.", _mapping
+    ),
     Datum(
         "numaforge_measure",
         "a mapping",
@@ -108,7 +110,7 @@ TABLE = (
     Datum(
         "numaforge_image",
         "a mapping, or the YAML file of one",
-        "What an image is to have: deploys/bake.py, docs/image.md.",
+        "What an image contains: deploys/bake.py, docs/image.md.",
         lambda value: _mapping(value) or _file(value),
     ),
     Datum(
@@ -121,62 +123,85 @@ TABLE = (
     Datum(
         "kubelet_stable_seconds",
         "a whole number from 0 to 3600",
-        "How long the kubelet then has to stay healthy.",
+        "How long the kubelet must then stay healthy.",
         _whole(0, 3600),
         default=10,
     ),
     Datum(
         "numaforge_confirm_seconds",
         "a whole number from 30 to 1800",
-        "How long a changed host waits to be reached over a new connection, before it goes back by itself.",
+        "How long a changed host waits to be reached over a new connection before it rolls back by itself.",
         _whole(30, 1800),
         default=300,
     ),
     Datum(
         ANSWER_SECONDS,
         "a whole number from 1 to 3600",
-        "How long a host may take to say what it is: those of a large inventory are all asked together.",
+        "How long a host may take to report what it is: all hosts of an inventory are asked at once.",
         _whole(1, 3600),
         default=600,
     ),
-    Datum("out", "a folder", "Where `deploys/detect.py` saves.", _is_text, default="numaforge-out"),
-    Datum(DIFF, "names of hosts with commas between, or all", "Whose changes are shown as diffs.", _is_text),
-    Datum(REPORT, "a file in a folder that exists", "Gets every host's result as JSON.", _is_text),
-    Datum("ssh_hostname", "a name or an address", "Else the host's name.", _is_text, neutral=""),
+    Datum("out", "a folder", "Where `deploys/detect.py` saves its files.", _is_text, default="numaforge-out"),
+    Datum(
+        DIFF,
+        "names of hosts with commas between, or all",
+        "Hosts whose changes are shown as diffs.",
+        _is_text,
+    ),
+    Datum(
+        REPORT, "a file in a folder that exists", "Where every host's result is written as JSON.", _is_text
+    ),
+    Datum(
+        "ssh_hostname", "a name or an address", "The host's address. Unset: its name.", _is_text, neutral=""
+    ),
     Datum(
         "ssh_port",
         "a whole number from 1 to 65535",
-        "Else that of ssh_config, or 22.",
+        "The port. Unset: that of ssh_config, or 22.",
         _whole(1, 65535),
         neutral=0,
     ),
-    Datum("ssh_user", "a user's name", "Else that of ssh_config, or yours.", _is_text, neutral=""),
-    Datum("ssh_password", "text", "Better a key.", _is_text, neutral=""),
     Datum(
-        "ssh_key", "the file of a private key", "Else those of ssh_config and of an agent.", _file, neutral=""
+        "ssh_user",
+        "a user's name",
+        "The user to log in as. Unset: that of ssh_config, or yours.",
+        _is_text,
+        neutral="",
+    ),
+    Datum("ssh_password", "text", "The user's password; a key is better.", _is_text, neutral=""),
+    Datum(
+        "ssh_key",
+        "the file of a private key",
+        "The key to log in with. Unset: those of ssh_config and of an agent.",
+        _file,
+        neutral="",
     ),
     Datum(
         "ssh_key_password", "text", "The key's passphrase; an agent asks for it once.", _is_text, neutral=""
     ),
-    Datum("ssh_config_file", "a file", "Else ~/.ssh/config.", _file, neutral=""),
-    Datum("ssh_known_hosts_file", "a path", "Where the keys of hosts are.", _is_text, neutral=""),
+    Datum("ssh_config_file", "a file", "The SSH configuration. Unset: ~/.ssh/config.", _file, neutral=""),
+    Datum("ssh_known_hosts_file", "a path", "The file with the keys of hosts.", _is_text, neutral=""),
     Datum(
         "ssh_strict_host_key_checking",
         "yes, no, off, ask or accept-new",
-        "What becomes of a host whose key is not known.",
+        "What to do with a host whose key is unknown.",
         lambda value: value in ("yes", "no", "off", "ask", "accept-new"),
         neutral="yes",
     ),
-    Datum("ssh_allow_agent", "True or False", "Whether an agent's keys are tried.", _truth, neutral=False),
-    Datum(
-        "ssh_look_for_keys", "True or False", "Whether the keys in ~/.ssh are tried.", _truth, neutral=False
-    ),
+    Datum("ssh_allow_agent", "True or False", "Whether to try an agent's keys.", _truth, neutral=False),
+    Datum("ssh_look_for_keys", "True or False", "Whether to try the keys in ~/.ssh.", _truth, neutral=False),
     Datum("ssh_forward_agent", "True or False", "Whether the host may use the agent.", _truth, neutral=False),
-    Datum("ssh_paramiko_connect_kwargs", "a mapping", "More for paramiko's connect.", _mapping, neutral={}),
+    Datum(
+        "ssh_paramiko_connect_kwargs",
+        "a mapping",
+        "Further arguments of paramiko's connect.",
+        _mapping,
+        neutral={},
+    ),
     Datum(
         "ssh_connect_retries",
         "a whole number from 0 to 100",
-        "How often to try again.",
+        "How often to retry a connection.",
         _whole(0, 100),
         default=0,
         neutral=0,
@@ -184,7 +209,7 @@ TABLE = (
     Datum(
         "ssh_connect_retry_min_delay",
         "seconds, as 0.1",
-        "The shortest pause.",
+        "The shortest pause between retries.",
         _seconds,
         default=0.1,
         neutral=0.1,
@@ -192,7 +217,7 @@ TABLE = (
     Datum(
         "ssh_connect_retry_max_delay",
         "seconds, as 0.5",
-        "The longest pause.",
+        "The longest pause between retries.",
         _seconds,
         default=0.5,
         neutral=0.5,
@@ -200,7 +225,7 @@ TABLE = (
     Datum(
         "ssh_file_transfer_protocol",
         "sftp or scp",
-        "How files are sent by operations of pyinfra.",
+        "How pyinfra's operations send files.",
         lambda value: value in ("sftp", "scp"),
         default="sftp",
         neutral="sftp",

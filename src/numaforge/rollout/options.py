@@ -61,25 +61,25 @@ class RolloutOptions(Section):
 
     kubeconfig: str | None = Field(
         default=None,
-        description="The login to the cluster, where numaforge runs; else what kubectl would use.",
+        description="The login to the cluster, on the machine where numaforge runs. By default the one that "
+        "kubectl would use.",
         examples=["/home/ops/.kube/fleet"],
     )
     context: str | None = Field(default=None, description="The kubeconfig's context.", examples=["fleet"])
     kubectl: str = Field(default="kubectl", description="The kubectl to use.", examples=["kubectl"])
     namespace: str = Field(
-        default=LEASE_NAMESPACE, description="Where the Leases are kept.", examples=["kube-system"]
+        default=LEASE_NAMESPACE, description="The namespace of the Leases.", examples=["kube-system"]
     )
     without_drain: Annotated[str, BeforeValidator(_reason)] | None = Field(
         default=None,
-        description="Plain pyinfra changes joined nodes, and hosts on which pods run, without asking the "
-        "cluster at all; the value says why. `numaforge rollout` refuses it for both.",
+        description="Lets plain pyinfra change joined nodes, and hosts on which pods run, without asking "
+        "the cluster at all; the value is the reason. `numaforge rollout` refuses it for both.",
         examples=["new cluster, no workloads yet"],
     )
     max_unavailable: ShareText = Field(
         default="1",
-        description="How many nodes of the pool may be out of service together, for whatever reason; and how "
-        "many of the hosts that are changed without a drain change together. It has to be said where hosts "
-        "outside a cluster reboot.",
+        description="How many nodes of the pool may be out of service at once, for any reason, and how many "
+        "hosts may be changed at once without a drain. Required if hosts outside a cluster reboot.",
         examples=["10%"],
     )
     pool: str = Field(
@@ -89,35 +89,39 @@ class RolloutOptions(Section):
     )
     failure_domain: str | None = Field(
         default=None,
-        description="The label of the failure domains, which are gone through one after the other; else "
-        "racks are domains, by nvidia.com/gpu.clique.",
+        description="The label of the failure domains, which are rolled out one after the other. By default "
+        "racks are the domains, by nvidia.com/gpu.clique.",
         examples=["topology.kubernetes.io/zone"],
     )
-    domains_at_once: int = Field(default=1, ge=1, description="How many domains together.", examples=[1])
+    domains_at_once: int = Field(
+        default=1, ge=1, description="How many domains may be in progress at once.", examples=[1]
+    )
     max_unavailable_per_domain: ShareText | None = Field(
-        default=None, description="How many nodes of one domain together.", examples=["2"]
+        default=None,
+        description="How many nodes of one domain may be out of service at once.",
+        examples=["2"],
     )
     ends_compute_domains: bool = Field(
         default=False,
-        description="Also drain nodes of a ComputeDomain, whose work on all of its nodes ends with that; "
-        "else its end is waited for.",
+        description="Also drain nodes of a ComputeDomain, which ends its work on all of its nodes. By "
+        "default they wait until it has ended.",
         examples=[True],
     )
     control_plane_outage: Annotated[str, BeforeValidator(_reason)] | None = Field(
         default=None,
-        description="Permits to take out a node of the control plane without which the API is away, or whose "
-        "etcd the cluster does not show; the value says why.",
+        description="Permits taking out a control-plane node without which the API is unavailable, or whose "
+        "etcd the cluster does not show; the value is the reason.",
         examples=["one control-plane node, window on Sunday"],
     )
     canaries: int = Field(
         default=1,
         ge=0,
-        description="How many hosts of each stage have to succeed before its others begin.",
+        description="How many hosts of each stage must succeed before its others begin.",
         examples=[2],
     )
     canary_hosts: tuple[str, ...] = Field(
         default=(),
-        description="Which hosts begin, each in its stage; else its first ones by name.",
+        description="The hosts that go first, each in its stage. By default a stage's first ones by name.",
         examples=[["gpu-07"]],
     )
     soak_seconds: Seconds = Field(
@@ -129,21 +133,26 @@ class RolloutOptions(Section):
     max_blocked: int | None = Field(
         default=None,
         ge=0,
-        description="How many hosts may be blocked or refused; else any number.",
+        description="How many hosts may be blocked or refused. By default any number.",
         examples=[5],
     )
     drain_seconds: Seconds | None = Field(
         default=None,
-        description="How long a drain may take; else 600, or the longest grace period and a minute.",
+        description="How long a drain may take. By default 600, or the longest grace period plus a minute "
+        "if that is more.",
         examples=[3600],
     )
     delete_empty_dir_data: bool = Field(
-        default=False, description="Evict pods whose emptyDir volumes are lost.", examples=[True]
+        default=False,
+        description="Also evict pods with emptyDir volumes, whose data is lost.",
+        examples=[True],
     )
-    force: bool = Field(default=False, description="Evict pods that nothing re-creates.", examples=[True])
+    force: bool = Field(
+        default=False, description="Also evict pods that nothing re-creates.", examples=[True]
+    )
     wait_for: dict[str, str] = Field(
         default_factory=dict,
-        description="Labels of pods that are left to complete by themselves.",
+        description="Labels of pods that run to completion instead of being evicted.",
         examples=[{"job": "training"}],
     )
     include_cordoned: bool = Field(
@@ -155,16 +164,16 @@ class RolloutOptions(Section):
         default=14400, description="How long to wait for room in the budget.", examples=[86400]
     )
     maintenance_seconds: Seconds = Field(
-        default=0, description="How long to wait for other tools to end their work.", examples=[1800]
+        default=0, description="How long to wait for other tools to finish their work.", examples=[1800]
     )
     unreachable_seconds: Seconds = Field(
         default=900, description="How long to wait for an unreachable API server or host.", examples=[1800]
     )
     ready_seconds: Seconds = Field(
-        default=300, description="How long a changed node may take to be as planned.", examples=[600]
+        default=300, description="How long a changed node may take to match its plan.", examples=[600]
     )
     settle_seconds: Seconds = Field(
-        default=30, description="How long it then has to stay so without a break.", examples=[60]
+        default=30, description="How long it must then match its plan without interruption.", examples=[60]
     )
     verify: bool = Field(
         default=True, description="Run the verification suite before the uncordon.", examples=[False]
@@ -172,8 +181,8 @@ class RolloutOptions(Section):
 
     retry_failed: bool = Field(
         default=False,
-        description="Try a plan again that was rolled back on the host before; else it is refused until the "
-        "plan changes or the host boots.",
+        description="Retry a plan that was rolled back on the host before. By default it is refused until "
+        "the plan changes or the host reboots.",
         examples=[True],
     )
 

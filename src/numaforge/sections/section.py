@@ -43,8 +43,8 @@ class Removable(Section):
 
     state: Literal["absent"] | None = Field(
         default=None,
-        description="`absent` drops what the profile that this one `extends` says here, and stands "
-        "alone: what an earlier run has changed for it is put back.",
+        description="`absent` drops this section of the profile that this one `extends`, and puts back what "
+        "earlier runs changed for it. No other key may be set beside it.",
         examples=["absent"],
     )
 
