@@ -1,4 +1,4 @@
-"""The kubelet's configuration, restarted only where that changes what it runs with."""
+"""The kubelet's configuration; the kubelet restarts only where its effective settings change."""
 
 from numaforge.roles.role import role
 

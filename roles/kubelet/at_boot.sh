@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Before the kubelet starts for the first time in a boot: puts its memory manager's state aside where it does not fit.
-# Arguments: the state file, where the kernel shows NUMA nodes, and what is there once this has run in a boot.
+# Before the kubelet's first start in a boot: puts its memory manager's state aside where it does not fit.
+# Arguments: the state file, the kernel's folder of NUMA nodes, and a file that marks that this has run in the boot.
 
 if [ -e "$3" ]; then exit; fi
 : > "$3" || exit

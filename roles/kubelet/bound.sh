@@ -1,15 +1,15 @@
 # shellcheck shell=sh
 # The units that systemd stops with the kubelet and does not start with it: Requires=, BindsTo=, PartOf=. A stop
-# goes on to every unit that names the stopped one in that way, and from there to the next; a start does not
+# propagates to every unit that names the stopped one in that way, and on to theirs; a start does not
 # (systemd.unit(5)). So those that were active are noted before each stop and started after each start.
 
 # The reverse of Requires=, Requisite=, BindsTo=, PartOf= and StopPropagatedFrom=, as `systemctl show` names
-# them; a systemd that does not know one says nothing about it.
+# them; a systemd that does not know one prints nothing for it.
 bound_to() { # UNIT...
     systemctl show -p RequiredBy -p RequisiteOf -p BoundBy -p ConsistsOf -p PropagatesStopTo "$@" |
         sed 's/^[A-Za-z]*=//'
 }
-bound_units() { # sets `bound` to every unit that systemd stops with the kubelet, and with one of those
+bound_units() { # sets `bound` to every unit that systemd stops with the kubelet, directly or through another
     bound=
     more=$KUBELET_UNIT
     while [ -n "$more" ]; do
@@ -37,13 +37,13 @@ note_bound() { # add those that are active
         done
     } | sort -u > "$PART/bound.new" && sync "$PART/bound.new" && mv -f "$PART/bound.new" "$PART/bound"
 }
-start_bound() { # whether they come up is for `bound_run` to say
+start_bound() { # `bound_run` checks that they come up
     for unit in $(bound_before); do
         systemctl reset-failed "$unit" 2> /dev/null
         systemctl start --no-block "$unit"
     done
 }
-bound_run() { # sets `down` to one that does not
+bound_run() { # whether they are all active; else `down` is one that is not
     for unit in $(bound_before); do
         down=$unit
         systemctl is-active --quiet "$unit" || return 1

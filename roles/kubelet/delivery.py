@@ -1,4 +1,4 @@
-"""How settings reach the kubelet: a drop-in and its flag, or a merge into the main file of an older one."""
+"""How settings reach the kubelet: a drop-in and its flag, or for older ones a merge into the main file."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KubeletPlan:
-    """What the kubelet is to run with, and how that reaches it.
+    """The kubelet's planned settings, and how they reach it.
 
     `settings` is the part of a KubeletConfiguration that numaforge manages, with Kubernetes' own field names.
-    `delivery` is "drop-in" (a file in `config_dir`), "merge" (into `config_file`), or "none": then nothing is
-    set, and the `drop_in` of an earlier run goes. `exec_start` is the unit's ExecStart with --config-dir
+    `delivery` is "drop-in" (a file in `config_dir`), "merge" (into `config_file`), or "none": nothing is set,
+    and the `drop_in` of an earlier run is removed. `exec_start` is the unit's ExecStart with --config-dir
     added, or None where the flag is already there or not needed. `root_dir` holds the state files. `retired`
-    has the shape of `settings`: what an earlier plan merged into `config_file` and this one does not want
-    there; each value is to be removed while the file still has it. `binary` says which file was
-    `binary_version` when this was planned, so that it need not be started to be asked again.
+    has the shape of `settings`: what an earlier plan merged into `config_file` and this one no longer wants
+    there; a value is removed if the file still has it. `binary` is the file whose version was
+    `binary_version` when this was planned, so that it need not be run again for its version.
     """
 
     version: str
@@ -67,9 +67,9 @@ def plan_delivery(
     previous: NodePlan | None,
     notices: list[Notice],
 ) -> KubeletPlan:
-    """Return the plan with which `settings` reach this kubelet; what the admin should know goes to `notices`.
+    """Return the plan that delivers `settings` to this kubelet; adds to `notices` what the admin should know.
 
-    Raises PlanError where no file can reach it.
+    Raises PlanError where the kubelet reads no file.
     """
     install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
     common = _common(version, install)
@@ -108,7 +108,7 @@ def hand_back(
 ) -> KubeletPlan:
     """Return the plan under which the kubelet runs as it would without numaforge.
 
-    The flag --config-dir stays where other drop-ins have come to lie in its folder; `notices` says so then.
+    The flag --config-dir stays where its folder has drop-ins of others; a notice then names them.
     """
     install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
     earlier = previous.kubelet if previous else None
@@ -148,7 +148,7 @@ def _common(version: KubeletVersion, install: KubeletInstallShape) -> dict[str, 
 def _exec_start(
     install: KubeletInstallShape | None, config_dir: str, earlier: KubeletPlan | None, notices: list[Notice]
 ) -> str | None:
-    """Return the unit's ExecStart with --config-dir, or None where the admin has put the flag there."""
+    """Return the unit's ExecStart with --config-dir, or None where the admin has set the flag."""
     if install is None:
         notices.append(
             Notice(
@@ -177,7 +177,7 @@ def _exec_start(
 def _without_what_is_there(
     settings: Mapping[str, Any], existing: ExistingSettings, profile: NodeProfile
 ) -> dict[str, Any]:
-    """Leave out what the admin's file says already: what is merged is taken for ours the next time."""
+    """Return `settings` without what the admin's file has: a later plan takes merged values for ours."""
     if existing.eviction_map is not None:
         wanted = {*profile.memory.eviction_hard}
         eviction = {signal: text for signal, text in settings["evictionHard"].items() if signal in wanted}
@@ -224,7 +224,7 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without(base: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` without the `retired` values that it still has; a mapping that this empties goes too."""
+    """Return `base` without the `retired` values that it still has; an emptied mapping is dropped, too."""
     left = dict(base)
     for key, value in retired.items():
         old = left.get(key)

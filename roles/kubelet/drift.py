@@ -1,4 +1,4 @@
-"""Whether the kubelet still is the one that was planned, with the settings that were planned."""
+"""Whether the kubelet still has the planned version and settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of the kubelet's files means: whether it starts, has to restart, which state files go."""
+"""The effect of changing the kubelet's files: whether it starts or must restart, which state files go."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from numaforge.roles.kubelet.plan import KubeletPlan
     from numaforge.roles.node import NodePlan
 
-# The findings that say a state file cannot be restored under an otherwise good configuration.
+# The findings that a state file cannot be restored under an otherwise valid configuration.
 _UNREADABLE = {"NF301": CPU_STATE_FILE, "NF302": MEMORY_STATE_FILE}
 
 
 @dataclass(frozen=True)
 class Effect:
-    """The kubelet before and after: `before` is what it is set to run with now, None if not known.
+    """The kubelet before and after: `before` is its current effective configuration, None if not known.
 
-    `removals` maps the path of a state file to the reason why the kubelet could not read it any more.
-    `invalid` are their paths, and those of files that the kubelet which runs has not written yet, but may
-    until it is stopped. `pools_change` says whether it will have other huge pages to offer.
+    `removals` maps the path of each state file that the kubelet could no longer read to the reason.
+    `invalid` has these paths, and those of files that the running kubelet has not written yet but may write
+    before it is stopped. `pools_change`: whether its huge pages change.
     """
 
     before: Mapping[str, Any] | None
@@ -54,7 +54,7 @@ class Effect:
 
     @property
     def needs_restart(self) -> bool:
-        """Whether a running kubelet has to restart for the files and the pools to be true of it."""
+        """Whether a running kubelet must restart to use the new files and pools."""
         return self.before is None or bool(self.changed_settings or self.removals or self.pools_change)
 
 
@@ -66,10 +66,10 @@ def effect(
     drop_ins: Mapping[str, str],
     state_files: Mapping[str, str],
 ) -> Effect:
-    """Compare the kubelet's configuration as it is with the one that the `wanted` files make.
+    """Compare the kubelet's current configuration with the one from the `wanted` files.
 
-    `config_text` and `drop_ins` (by path) are the files as they are now; `state_files` maps a state file's
-    name to its text.
+    `config_text` and `drop_ins` (by path) are the current files; `state_files` maps a state file's name to
+    its text.
     """
     kubelet = _kubelet(plan)
     install = machine.kubelet or KubeletInstall(kubelet.version, kubelet.unit, None, None, ())
@@ -112,7 +112,7 @@ def effect(
 
 
 def _said(config: Mapping[str, Any], name: str) -> Any:
-    """Return a setting; an empty mapping, which reading a drop-in leaves behind, says nothing."""
+    """Return a setting; an empty mapping, which reading a drop-in leaves behind, counts as None."""
     return config.get(name) or None if isinstance(config.get(name), Mapping) else config.get(name)
 
 

@@ -1,7 +1,7 @@
-"""Who hands out CPUs and memory: the kubelet's managers, or drivers of dynamic resource allocation.
+"""What allocates CPUs and memory: the kubelet's managers, or drivers of dynamic resource allocation.
 
-The two exclude each other: beside the static policy the pool of the CPU driver is empty, or what it pins is
-undone (kubernetes-sigs/dra-driver-cpu#134, #140).
+The two exclude each other: with the static policy the CPU driver's pool is empty, or its pinning is undone
+ (kubernetes-sigs/dra-driver-cpu#134, #140).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def gates(version: KubeletVersion) -> tuple[str, ...]:
 
 
 def notices(version: KubeletVersion) -> Iterator[Notice]:
-    """Yield what is lost with the kubelet's managers, and what the cluster has to have on."""
+    """Yield notices of what is lost without the kubelet's managers, and what the cluster must turn on."""
     yield Notice(
         "alignment-by-claims-alone",
         "the kubelet aligns nothing: Guaranteed pods with whole CPUs run on shared ones until they name a "

@@ -22,7 +22,7 @@ DROP_IN_NAME = "90-numaforge.conf"
 
 SettingPath = tuple[str, ...]
 
-# The fields that a plan sets, or has to know to get its sums right.
+# The fields that a plan sets, or needs for its arithmetic.
 _SCALARS = (
     "reservedSystemCPUs",
     "cpuManagerPolicy",
@@ -58,9 +58,9 @@ class Setting:
 class ExistingSettings:
     """The kubelet's settings that are not ours, by path: ("kubeReserved", "memory").
 
-    `effective` is the configuration with which the kubelet would run without ours, defaults filled in;
-    `settings` is what files and flags set of it. `eviction_map` is the main file or the flag whose
-    evictionHard replaces the kubelet's defaults, None where none does.
+    `effective` is the kubelet's configuration without ours, defaults filled in; `settings` is the part that
+    files and flags set. `eviction_map` is the main file or the flag whose evictionHard replaces the kubelet's
+    defaults, None where none does.
     """
 
     settings: Mapping[SettingPath, Setting] = field(default_factory=dict)
@@ -80,10 +80,10 @@ class ExistingSettings:
         same: Callable[[Any], bool] | None = None,
         shown: str | None = None,
     ) -> Setting | None:
-        """Return the setting to keep, or None where `wanted`, or a default, is to stand.
+        """Return the setting to keep, or None where `wanted` or a default applies.
 
-        `same` tells whether a value that is there already means the same as `wanted`, `shown` is `wanted` in
-        words. Raises PlanError where the wish contradicts a flag, or a file that it may not override.
+        `same`: whether an existing value means the same as `wanted`; `shown` is `wanted` in words. Raises
+        PlanError where `wanted` contradicts a flag, or a file that it may not override.
         """
         held = self.get(*path)
         whole_map = self.get(path[0])
@@ -116,10 +116,10 @@ class ExistingSettings:
 def read_existing(
     install: KubeletInstallShape | None, previous: KubeletPlan | None, version: KubeletVersion
 ) -> ExistingSettings:
-    """Return what the kubelet runs with, as it loads its main file, its drop-ins and its flags.
+    """Return the kubelet's settings, as it loads them from its main file, its drop-ins and its flags.
 
-    Our own drop-in is left out, and so is what `previous` merged into the main file as long as it is
-    unchanged. Raises PlanError, in the kubelet's words, for what this version could not load.
+    Our own drop-in is left out, and so are the unchanged values that `previous` merged into the main file.
+    Raises PlanError, with the kubelet's message, for what this version could not load.
     """
     if install is None:
         return ExistingSettings(effective={"evictionHard": EVICTION_HARD})
@@ -145,7 +145,7 @@ def read_existing(
 
 
 def _given(configuration: Configuration) -> Iterator[tuple[SettingPath, Setting]]:
-    """Yield every setting that a plan manages or needs and that a file or a flag sets."""
+    """Yield every setting that a plan manages or needs, where a file or a flag sets it."""
     names = {name: text for name, text in configuration.settings.items() if text is not None}
     for name in (*_SCALARS, *_LISTS):
         if name in names and (origin := configuration.origin(name)):
@@ -166,7 +166,7 @@ def _setting(value: Any, origin: Origin) -> Setting:
 
 
 def _less(text: str | None, ours: Mapping[SettingPath, Any]) -> str | None:
-    """Return a main file without the values of ours that it still has; what is no YAML stays as it is."""
+    """Return a main file without our values that it still has; invalid YAML is returned unchanged."""
     try:
         document = read(text).data if text and ours else None
     except YamlError:
@@ -194,7 +194,7 @@ def _refused_by_flag(held: Setting, said: str, subject: str) -> PlanError:
 
 
 def merged_by_us(previous: KubeletPlan | None) -> dict[SettingPath, Any]:
-    """Return what an earlier plan has merged into the admin's file, by path."""
+    """Return the values that an earlier plan merged into the admin's file, by path."""
     if previous is None:
         return {}
     merged = dict(flatten_settings(previous.retired))

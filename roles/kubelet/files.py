@@ -62,7 +62,7 @@ def _script_values(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:
 def _command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
     root = plan.kubelet.root_dir if plan.kubelet else ""
     arguments = (f"{root}/{MEMORY_STATE_FILE}", NUMA, "/run/numaforge-memory-state")
-    # Whatever becomes of it, the kubelet starts.
+    # "-": the kubelet starts even if the script fails.
     return {"memory_state_command": f"-/bin/sh {MEMORY_STATE_SCRIPT_PATH} {' '.join(arguments)}"}
 
 
@@ -100,7 +100,7 @@ def handed_back_paths(kubelet: KubeletPlan) -> tuple[str, ...]:
 
 
 def memory_state_paths(kubelet: KubeletPlan) -> tuple[str, str]:
-    """Return the script that puts the memory manager's state aside after a boot, and what has it run."""
+    """Return the script that puts the memory manager's state aside after a boot, and its unit drop-in."""
     return MEMORY_STATE_SCRIPT_PATH, f"{_unit_folder(kubelet)}/91-numaforge-memory-state.conf"
 
 
@@ -122,7 +122,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
     elif kubelet.drop_in is None:
         settings = [PlannedFile(kubelet.config_file, "kubelet", None)]
     else:
-        # The CIS benchmark wants kubelet configuration readable by root alone.
+        # The CIS benchmark wants kubelet configuration readable only by root.
         settings = [PlannedFile(kubelet.drop_in, "kubelet", "kubelet/drop-in.conf.j2", mode="0600")]
     if kubelet.exec_start is not None:
         settings.append(PlannedFile(_unit_drop_in(kubelet), "kubelet", "kubelet/unit.conf.j2"))
@@ -136,7 +136,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 
 
 def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return the files of the kubelet that go where it is not to read them."""
+    """Return the kubelet's files that are removed where it should no longer read them."""
     return (*memory_state_paths(plan.kubelet), *handed_back_paths(plan.kubelet)) if plan.kubelet else ()
 
 
@@ -146,12 +146,12 @@ def text(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:
 
 
 def read_back(plan: NodePlan, file: PlannedFile, config_text: str | None, text: str) -> Both:
-    """Return what the merged file says and what it is meant to."""
+    """Return the merged file's content and the expected content."""
     return yaml.safe_load(text), plain(_merged(plan, config_text))
 
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:
-    """Return the main config file where something of an earlier plan has to leave it."""
+    """Return the main config file where values of an earlier plan must be removed from it."""
     planned = plan.kubelet
     if not planned or not config_text or planned.config_file in [file.path for file in files(plan)]:
         return []

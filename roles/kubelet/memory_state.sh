@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# What the kubelet's memory manager has kept of NUMA nodes, beside what they have in this boot. The kernel lies elsewhere
-# after each boot, and takes some tens of MiB from another NUMA node (KASLR, kubernetes/kubernetes#131253); the kubelet
-# would not start with it (policy Static: "the expected machine state is different from the real one"). No container has
-# outlived the boot: pods are admitted anew.
+# Compares the NUMA nodes' memory in the state of the kubelet's memory manager with that in this boot. The kernel's load
+# address changes with each boot (KASLR), so it takes some tens of MiB from another NUMA node
+# (kubernetes/kubernetes#131253); the kubelet would not start with the old state (policy Static: "the expected machine
+# state is different from the real one"). No container has outlived the boot: pods are admitted again.
 
-memory_kept() { # FILE: lines "NODE BYTES" of a state file, of memory that is not in huge pages
+memory_kept() { # FILE: prints "NODE BYTES" for each NUMA node of a state file, without huge pages
     grep -o '"[0-9]*":{"numberOfAssignments"\|"memory":{"total":[0-9]*' "$1" | while IFS= read -r found; do
         case $found in
         *numberOfAssignments*) node=${found#\"} node=${node%%\"*} ;;
@@ -12,7 +12,7 @@ memory_kept() { # FILE: lines "NODE BYTES" of a state file, of memory that is no
         esac
     done
 }
-memory_present() { # FOLDER NODE: the same of the machine, as the kubelet counts it
+memory_present() { # FOLDER NODE: prints "BYTES bytes" that the machine has, as the kubelet counts them
     kib=$(sed -n 's/^Node [0-9]* MemTotal: *\([0-9]*\) kB.*/\1/p' "$1/node$2/meminfo" 2> /dev/null)
     if [ -z "$kib" ]; then return 1; fi
     for pool in "$1/node$2"/hugepages/hugepages-*kB; do
@@ -22,7 +22,7 @@ memory_present() { # FOLDER NODE: the same of the machine, as the kubelet counts
     done
     echo "$((kib * 1024)) bytes"
 }
-put_memory_state_aside() { # FILE FOLDER: where a NUMA node of the kernel's FOLDER has other memory than the file says
+put_memory_state_aside() { # FILE FOLDER: if a NUMA node below the kernel's FOLDER has other memory than in the file
     if [ ! -s "$1" ]; then return; fi
     memory_kept "$1" | while read -r node bytes; do
         now=$(memory_present "$2" "$node") || now="no memory"

@@ -1,4 +1,4 @@
-"""The kubelet: restarted where its effective settings change, and healthy twice before the change counts."""
+"""The kubelet: restarted where its effective settings change; must then become healthy twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def nothing_to_do(plan: NodePlan) -> tuple[str, str] | None:
 
 
 def look(goal: Goal) -> Look:
-    """Return the state files; the part `files` asks for everything that the kubelet reads."""
+    """Return the state files to read; the part `files` covers everything else that the kubelet reads."""
     kubelet, install = goal.plan.kubelet, goal.machine.kubelet
     if kubelet is None:
         return Look()
@@ -46,10 +46,10 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return what becomes of the kubelet and its state files; None where nothing of it changes.
+    """Return the part for the kubelet and its state files; None where nothing changes.
 
-    Raises KubeletConfigError for a configuration under which it would not start, HostError for a node
-    without a way to ask for its health.
+    Raises KubeletConfigError for a configuration under which it would not start, HostError for a host that
+    has no way to query its health.
     """
     kubelet = goal.plan.kubelet
     if kubelet is None:
@@ -103,18 +103,18 @@ def part(
 ) -> Part:
     """Return the part that restarts the kubelet; without `restart` it is neither stopped nor started.
 
-    `disturbs` says that the kubelet starts otherwise with it, whenever that is: pods outlive a kubelet that
-    is down, and a state file that is removed has their CPUs.
+    `disturbs`: the kubelet's next start, whenever that is, differs with the change: pods outlive a stopped
+    kubelet, and a removed state file holds their CPUs.
 
-    `invalid_state` are the state files that the new settings make unreadable, there or not; `kept_state` are
-    the others, put back with the rest when the change fails. `health` is the
-    address and the port of its healthz, None where it serves none. `unit_files` says whether systemd has to
-    read its unit again: it then reads every unit, which may take their GPUs from containers that run.
+    `invalid_state` are the state files that the new settings make unreadable, whether they exist or not;
+    `kept_state` are the others, restored with the rest when the change fails. `health` is the address and
+    port of its healthz, None where it serves none. `unit_files`: whether systemd must reload the unit; it
+    then reloads every unit, which may take the GPUs from running containers.
 
-    With the change the kubelet has to come up twice: what it has written once must be readable to it. It has
-    come up when, within `start_seconds`, it is healthy and its resource managers run. The first time that is
-    enough; the second time the same process then has to stay healthy for `stable_seconds`. A kubelet whose
-    managers did not run before the change has to stay healthy for `stable_seconds` both times instead.
+    With the change the kubelet must come up twice, since it must be able to read what it wrote itself. It is
+    up when, within `start_seconds`, it is healthy and its resource managers run. The first time that is
+    enough; the second time the same process must then stay healthy for `stable_seconds`. A kubelet whose
+    managers did not run before the change must stay healthy for `stable_seconds` both times instead.
     """
     address, port = health or ("", "")
     once = _STOP_SECONDS + start_seconds
@@ -142,7 +142,7 @@ def part(
 
 
 def health_url(config: Mapping[str, object]) -> tuple[str, int] | None:
-    """Return where a kubelet of this effective configuration answers healthz, or None where it does not."""
+    """Return the address and port of healthz in this effective configuration, None where it is off."""
     port = config.get("healthzPort", 10248)
     if not isinstance(port, int) or not port:
         return None

@@ -1,15 +1,15 @@
 # shellcheck shell=sh
-# The kubelet: stopped while anything that it reads is changed, and healthy twice afterwards. `invalid-state` has
-# the state files that the new settings make unreadable, `kept-state` the others. KUBELET_RESTART (empty: it
-# neither runs nor is started), KUBELET_UNIT, KUBELET_UNIT_FILES (not empty: its unit has to be read again),
-# START_SECONDS, STABLE_SECONDS, HEALTH_HOST and HEALTH_PORT (empty: it serves no healthz) are settings.
+# The kubelet: stopped while anything that it reads is changed; must then become healthy twice. `invalid-state`
+# lists the state files that the new settings make unreadable, `kept-state` the others. Settings: KUBELET_RESTART
+# (empty: it is neither stopped nor started), KUBELET_UNIT, KUBELET_UNIT_FILES (not empty: systemd must reload its
+# unit), START_SECONDS, STABLE_SECONDS, HEALTH_HOST and HEALTH_PORT (empty: it serves no healthz).
 
-# The kubelet opens it when its resource managers have read their state, as the last thing of their start. It
-# is the same path whatever --root-dir says.
+# The kubelet opens this socket at the end of its resource managers' start, once they have read their state. The
+# path does not depend on --root-dir.
 MANAGERS_SOCKET=/var/lib/kubelet/device-plugins/kubelet.sock
 JOURNAL_LINES=200
 
-health() { # asked with what the host has. The answer is the body `ok`; proxies are for other places
+health() { # queried with a program that the host has. A healthy answer is the body `ok`; proxies are bypassed
     [ -n "$HEALTH_PORT" ] || return 0
     url="http://$HEALTH_HOST:$HEALTH_PORT/healthz"
     if command -v curl > /dev/null 2>&1; then
@@ -29,25 +29,25 @@ sys.exit(r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=2).read() 
 unit_state() { systemctl show -p MainPID -p NRestarts -p SubState "$KUBELET_UNIT"; }
 managers_run() { grep -q " $MANAGERS_SOCKET\$" /proc/net/unix; }
 managers_run_as_before() { [ ! -e "$PART/managers-ran" ] || managers_run; }
-look_at_clock() { # sets `now` to hundredths of a second since the boot: whole ones are up to one ahead of what has passed
+look_at_clock() { # sets `now` to hundredths of a second since the boot: whole seconds could count one too many
     read -r now _ < /proc/uptime
     now=${now%.*}${now#*.}
 }
-ask_unit() { # sets `shown` to what systemd says of it, `main_pid`, and `begun` to when that process was started
+ask_unit() { # sets `shown` to systemd's properties of it, `main_pid`, and `begun` to that process's start time
     shown=$(unit_state)
     main_pid=${shown#*MainPID=}
     main_pid=${main_pid%%[!0-9]*}
     begun=$(start_time "$main_pid")
 }
 main_lives() { [ -n "$begun" ] && [ "$(start_time "$main_pid")" = "$begun" ]; } # so there was no restart
-start_time() {                                                                  # PID: in clock ticks since the boot
+start_time() {                                                                  # PID: prints it in clock ticks since the boot
     read -r stat < "/proc/$1/stat" || return
     set -f
     # shellcheck disable=SC2086 # its words, after a name that may have any bytes
     set -- ${stat##*) }
     echo "${20}"
 } 2> /dev/null
-comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
+comes_up() { # SECONDS that it must stay up; sets `why` on failure
     look_at_clock
     deadline=$((now + START_SECONDS * 100))
     steady=
@@ -66,13 +66,13 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
             return 1
             ;;
         esac
-        # The managers run last, and to look for them is cheap where to ask for the health starts a program.
+        # The managers start last, and checking for them is cheap, while a health query starts a program.
         managers=
         if managers_run_as_before; then managers=run; fi
         if { [ -n "$managers" ] || [ "$now" -ge "$deadline" ]; } && health; then
             if [ "$shown" != "$steady" ]; then
                 steady=$shown
-                look_at_clock # it was not before the health was asked
+                look_at_clock # after the health query
                 since=$now
             fi
             if [ -n "$managers" ] && bound_run && [ $((now - since)) -ge $(($1 * 100)) ]; then
@@ -99,7 +99,7 @@ comes_up() { # SECONDS that it has to stay up; sets `why` when it does not
         pause
     done
 }
-reload_units() { # only where that is needed: containers that still run may lose their devices by it
+reload_units() { # only where needed: it may take the devices from running containers
     if [ -n "$KUBELET_UNIT_FILES" ] ||
         [ "$(systemctl show -p NeedDaemonReload --value "$KUBELET_UNIT")" = yes ]; then
         systemctl daemon-reload || {
@@ -155,7 +155,7 @@ kubelet_start() { # NEW|OLD
     if [ -n "$KUBELET_RESTART" ]; then
         reload_units && start_unit
     elif [ -n "$KUBELET_UNIT_FILES" ] && ! systemctl is-active --quiet "$KUBELET_UNIT"; then
-        reload_units # for what is ours alone: a change that reloads nothing else is not drained for it
+        reload_units # for our files only: a change that reloads nothing else is not drained for it
     fi
 }
 kubelet_prove() { # NEW|OLD
@@ -206,17 +206,17 @@ kubelet_restart_by_hand() {
     printf 'systemctl daemon-reload; systemctl restart %s' "$KUBELET_UNIT"
     bound_by_hand
 }
-kubelet_explain() { # the kubelet's last lines, of its first failure
+kubelet_explain() { # the kubelet's last journal lines, from its first failure
     if [ -e "$FOLDER/journal" ]; then return; fi
     invocation=$(systemctl show -p InvocationID --value "$KUBELET_UNIT")
     journalctl -u "$KUBELET_UNIT" _SYSTEMD_INVOCATION_ID="$invocation" -n "$JOURNAL_LINES" --no-pager -o cat \
         > "$FOLDER/journal.new" 2> /dev/null
     mv -f "$FOLDER/journal.new" "$FOLDER/journal"
 }
-# A kubelet whose node is drained still writes its state: a pod that has gone goes from it up to ten seconds
-# later (removeStaleState in pkg/kubelet/cm/cpumanager). So a state file in which no pod has anything is never
-# in the way: a map of entries that is empty is left out (state/checkpoint.go). Until the kubelet has stopped
-# it may also write what is only kept.
+# The kubelet of a drained node still writes its state: it removes a deleted pod up to ten seconds later
+# (removeStaleState in pkg/kubelet/cm/cpumanager). So a changed state file without pods is tolerated: an empty
+# map of entries is left out of the file (state/checkpoint.go). The kubelet may write a file in `kept-state`
+# until it has stopped: after the stop, that is tolerated, too.
 kubelet_tolerates() { # PATH before-stop|after-stop
     if [ "$2" = after-stop ] && grep -qxF "$1" "$PART/kept-state"; then return 0; fi
     grep -qxF "$1" "$PART/kept-state" "$PART/invalid-state" && [ -e "$1" ] && ! grep -qi entries "$1"

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import Decisions, NodePlan, NodeProfile
 
 
-# Where a profile says what becomes a policy or a scope.
+# The profile field of each policy and scope.
 _FIELDS = {
     "cpuManagerPolicy": "kubelet.cpu_manager_policy",
     "topologyManagerPolicy": "kubelet.topology_manager_policy",
@@ -117,7 +117,7 @@ def kubelet_version(
 
 
 def _is_there(kubelet: KubeletInstallShape | None, previous: NodePlan | None) -> bool:
-    """Say whether a kubelet is there to be configured: its program, or a unit that an earlier plan is for."""
+    """Whether there is a kubelet to configure: its program, or a unit that an earlier plan is for."""
     if kubelet is None:
         return False
     planned = previous is not None and previous.kubelet is not None
@@ -126,7 +126,7 @@ def _is_there(kubelet: KubeletInstallShape | None, previous: NodePlan | None) ->
 
 @dataclass
 class _Chooser:
-    """Takes the decisions one after the other, each later one seeing the earlier."""
+    """Takes the decisions in order; each can use the earlier ones."""
 
     topology: MachineShape
     profile: NodeProfile
@@ -239,9 +239,9 @@ class _Chooser:
         return "none", "no CPUs are reserved, which the static policy needs"
 
     def _topology_policy_default(self, cpu_policy: str) -> tuple[str, str]:
-        """Choose the strictest policy under which one pod may still have all GPUs.
+        """Return the strictest policy that admits one pod with all GPUs, and the reason.
 
-        A stricter one fails every such pod that the scheduler places (pytorch/ci-infra#652).
+        Under a stricter one every such pod that the scheduler places fails (pytorch/ci-infra#652).
         """
         nodes = sum(bool(node.cpus) for node in self.topology.numa_nodes)
         if nodes <= 1:
@@ -263,9 +263,9 @@ class _Chooser:
         return "best-effort", reason
 
     def _bearable(self, cpu_policy: str, policy: str, reason: str) -> tuple[str, str]:
-        """Return a default under which the kubelet starts and answers pods: without alignment, if need be.
+        """Return a default under which the kubelet starts and admits pods in time: none, if need be.
 
-        The kubelet's own default is none, too. A policy that the profile names is refused instead.
+        That is the kubelet's own default, too. A policy that the profile names is refused instead.
         """
         said = self.wish.topology_manager_policy or self.wish.topology_manager_options
         if policy == "none" or said or self.existing.get("topologyManagerPolicy"):
@@ -331,7 +331,7 @@ class _Chooser:
         return hint_work(self.topology, self.version, policies)
 
     def _judge_hints(self, cpu_policy: str, memory_policy: str, topology_policy: str) -> None:
-        """Refuse policies under which the kubelet never answers, and note those under which it is slow."""
+        """Refuse policies under which the kubelet admits no pod in time; add a notice where it is slow."""
         work = self._hint_work(cpu_policy, memory_policy, topology_policy)
         if not work.slow:
             return
@@ -401,11 +401,11 @@ class _Chooser:
         return dict(sorted(chosen.items()))
 
     def _held_options(self) -> Mapping[str, Any]:
-        """Return what the kubelet's files and flags say, a flag's whole map included."""
+        """Return the options that the kubelet's files and flags set, a flag's whole map included."""
         return self.existing.effective.get("cpuManagerPolicyOptions") or {}
 
     def _wants_strict_reservation(self, effective: Options, known: Mapping[str, OptionState]) -> bool:
-        """Say whether the option is to be on where no one says: from the minor in which it is no alpha."""
+        """Whether to turn the option on where it is unset: from the first minor in which it is not alpha."""
         state = known.get(STRICT_CPU_RESERVATION)
         if state is None or state.maturity is Maturity.ALPHA or STRICT_CPU_RESERVATION in effective:
             return False
@@ -508,16 +508,17 @@ class _Chooser:
             )
 
     def _judge_division(self, policy: str, chosen: Options) -> None:
-        """Say what pods with GPUs get where firmware divides an EPYC into NUMA nodes, and what else there is.
+        """Add a notice of what pods with GPUs get where firmware divides an EPYC into NUMA nodes.
 
-        A GPU is near one of them: in NPS4 its quadrant, with L3 as NUMA domain the first L3 of that.
+        It names the alternatives. A GPU is near one NUMA node: its quadrant in NPS4, the quadrant's first L3
+        with L3 as NUMA domain.
         """
         sizes = self._pod_cpus_near_gpus()
         nodes, packages = (
             sum(bool(node.cpus) for node in self.topology.numa_nodes),
             len(self.topology.packages),
         )
-        known = any(notice.id == "not-aligned" for notice in self.notices)  # it says what there is instead
+        known = any(notice.id == "not-aligned" for notice in self.notices)  # it names the alternatives
         if self.topology.cpu_vendor != _EPYC or not sizes or nodes <= packages or known:
             return
         closest = truth(chosen.get(PREFER_CLOSEST_NUMA))
@@ -539,7 +540,7 @@ class _Chooser:
         )
 
     def _pod_cpus_near_gpus(self) -> list[int]:
-        """Return how many CPUs pods find on each NUMA node with CPUs that is that of a GPU."""
+        """Return the number of CPUs left to pods on each NUMA node that has CPUs and a GPU."""
         near = {gpu.numa_node for gpu in self.topology.gpus}
         return [
             len(node.cpus - self.decided.cpus.reserved)
@@ -548,7 +549,7 @@ class _Chooser:
         ]
 
     def _has_too_many_numa_nodes(self) -> bool:
-        """Say whether this kubelet starts with no policy but none here, as no option raises its limit."""
+        """Whether this kubelet starts only with policy none here: no option raises its NUMA node limit."""
         known = MAX_ALLOWABLE_NUMA_NODES in topology_options(self.version)
         return len(self.topology.numa_nodes) > DEFAULT_MAX_NUMA_NODES and not known
 
@@ -619,7 +620,7 @@ class _Chooser:
     def _settle_options(
         self, name: str, wanted: Options, field: str, same: Callable[[str, Any], bool]
     ) -> Options:
-        """Return the profile's options after comparing each with what is there."""
+        """Return the profile's options, each compared with the kubelet's existing setting."""
         for option, value in wanted.items():
             self.existing.settle(
                 (name, option),
@@ -730,16 +731,16 @@ NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "devices",
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of the kubelet; None: there is none on the host, and none was named."""
+    """The plan for the kubelet; None where the host has none and no version was named."""
 
     kubelet: KubeletPlan | None
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what the kubelet is to run with: the policies, their options, and how the settings reach it.
+    """Return the kubelet's settings: the policies, their options, and how the settings reach it.
 
-    Raises PlanError for what this version does not know or refuses, and for contradictions with what the
-    kubelet is told already.
+    Raises PlanError for what this version does not know or rejects, and for contradictions with the
+    kubelet's existing settings.
     """
     version, previous = decided.version, decided.previous
     if version is None:
@@ -759,9 +760,9 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
 def review(
     machine: MachineShape, profile: NodeProfile, decided: Decisions, said: Collection[str]
 ) -> tuple[Notice, ...]:
-    """Return what a kubelet with this plan would warn of, beside the notices that are `said` already.
+    """Return warnings about a kubelet with this plan, except where `said` holds the notice's id.
 
-    Raises PlanError for what it would refuse.
+    Raises PlanError where it would not start.
     """
     from numaforge.roles.host.plan import brings_cgroup_v2
     from numaforge.roles.kubelet.startup import judge_startup
@@ -779,7 +780,7 @@ def review(
 
 
 def of_machine(decided: Decided, machine: NodeTopology) -> Decided:
-    """Return the same with the file that this machine's kubelet is."""
+    """Return the same with the path and version of this machine's kubelet binary."""
     kubelet, install = decided.kubelet, machine.kubelet
     if kubelet is None:
         return decided
@@ -789,7 +790,7 @@ def of_machine(decided: Decided, machine: NodeTopology) -> Decided:
 
 
 def identity(plan: NodePlan) -> str | None:
-    """Return what of a plan is one machine's own: the file that its kubelet is."""
+    """Return the part of a plan that is specific to one machine: the path of its kubelet binary."""
     return plan.kubelet.binary if plan.kubelet else None
 
 

@@ -1,4 +1,4 @@
-"""The node as its plan makes it: the machine, what its kubelet runs with, the devices that it offers."""
+"""The node after its plan: the machine, the kubelet's configuration, the devices that it offers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from numaforge.topology.model import NodeTopology
 class PlannedNode:
     """A node as it will be.
 
-    `kubelet` is what the kubelet would say to its files as planned. `state` are the texts of its state files,
-    by name, without those that the plan removes.
+    `kubelet` is the startup report on its planned files. `state` maps the name of each state file to its
+    text, without those that the plan removes.
     """
 
     machine: NodeTopology
@@ -31,7 +31,7 @@ class PlannedNode:
     plan: NodePlan
 
     def scenario(self, where: str | None) -> Scenario:
-        """Return the node to be filled; raises KubeletConfigError, at `where`, if no kubelet starts there."""
+        """Return the node to fill; raises KubeletConfigError, at `where`, if its kubelet would not start."""
         require_start(self.kubelet, where)
         kubelet = self.kubelet
         return Scenario(self.machine, kubelet.effective, self.devices, self.state or None, kubelet.version)
@@ -40,10 +40,10 @@ class PlannedNode:
 def planned_node(
     machine: NodeTopology, plan: NodePlan, files: Sequence[FileContent], state: Mapping[str, str]
 ) -> PlannedNode:
-    """Return a machine, found before or after its plan was carried out, as the plan makes it.
+    """Return the node after its plan; `machine` was captured before or after the plan was carried out.
 
-    `files` are those that the kubelet's role writes, `state` the kubelet's state files as they are now, by
-    name. Raises KubeletConfigError where no kubelet is planned.
+    `files` are those that the kubelet's role writes, `state` the kubelet's current state files, by name.
+    Raises KubeletConfigError where no kubelet is planned.
     """
     there = machine.kubelet
     expected = effect(plan, machine, files, machine.kubelet_config, there.drop_ins if there else {}, state)

@@ -1,4 +1,4 @@
-"""The kubelet that runs."""
+"""The running kubelet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def boot_unit(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield what is asked of the kubelet."""
+    """Yield the shell command that queries the kubelet."""
     if plan.kubelet:
         yield shell.call("tell_kubelet", [plan.kubelet.unit])
 

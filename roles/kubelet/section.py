@@ -45,7 +45,7 @@ def _taint_text(value: object) -> str:
 
 
 def read_taint(text: str) -> dict[str, str]:
-    """Return a taint such as "key=value:NoSchedule" as the KubeletConfiguration has it."""
+    """Return a taint such as "key=value:NoSchedule" in the form of a KubeletConfiguration."""
     named, _, effect = text.rpartition(":")
     key, _, value = named.partition("=")
     return {"key": key, **({"value": value} if value else {}), "effect": effect}

@@ -1,4 +1,4 @@
-"""Whether the kubelet starts with the plan: the judge of `numaforge check` on what will be on the host."""
+"""Whether the kubelet starts with the plan: the check of `numaforge check`, run on the planned host."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.plan import KubeletPlan
 
-_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # for a program alone to read
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # only programs read it
 
-# What planning says of its own accord, and in the words of a plan.
+# Findings that planning reports itself, as a notice of the plan.
 _SAID_BY_PLANNING = {
     "NF505": "uneven-smt",
     "NF506": "reserved-part-of-core",
@@ -36,12 +36,12 @@ _SAID_BY_PLANNING = {
     "NF516": "many-hints",
 }
 
-# single-numa-node refuses what is larger than a NUMA node: the plan's largest pods tell it in numbers.
+# single-numa-node rejects what is larger than a NUMA node: the plan's largest pods give the numbers.
 _SAID_BY_LARGEST_PODS = "NF510"
 
 _TAKE_V1 = "failCgroupV1: false in the kubelet's own file"
 
-# What a profile can do about a refusal: where, and how.
+# How to change the profile after a refusal: the field and the remedy.
 _IN_A_PROFILE = {
     "NF117": (
         "kernel.cmdline",
@@ -60,11 +60,11 @@ def judge_startup(
     swap_off: bool,
     cgroup_v2: bool,
 ) -> tuple[Notice, ...]:
-    """Return the judge's warnings as notices, but for what the plan has `said` already, by id.
+    """Return the warnings of the startup check as notices, without those whose id is in `said`.
 
-    `hugepages` are the wanted pages by NUMA node; `cgroup_v2` says that a boot brings these control groups.
-    What could not be read is not judged, nor are the managers' state files: the maintenance removes those
-    that no longer fit. Raises PlanError where the kubelet would not start.
+    `hugepages` are the wanted pages by NUMA node; `cgroup_v2`: the next boot brings cgroup v2. An unreadable
+    configuration is not checked, nor are the managers' state files: the maintenance removes those that no
+    longer fit. Raises PlanError where the kubelet would not start.
     """
     install = topology.kubelet
     if install and install.config_file in topology.unreadable:
