@@ -1,4 +1,4 @@
-"""Whether a machine still has the pools of huge pages that were planned."""
+"""Whether a machine still has the planned pools of huge pages."""
 
 from __future__ import annotations
 

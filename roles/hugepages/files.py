@@ -33,7 +33,7 @@ TEMPLATES = {"hugepages/tmpfiles.conf.j2": Template(_counts, _pools)}
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
-    """Return the file that fills the pools at every boot; none without pools."""
+    """Return the file that fills the pools at every boot; empty without pools."""
     if not hugepage_counts(plan):
         return ()
     return (PlannedFile(HUGEPAGES_TMPFILES_PATH, "hugepages", "hugepages/tmpfiles.conf.j2"),)

@@ -1,4 +1,4 @@
-"""Hugepage pools per NUMA node: all of them filled, or none. The kubelet is stopped meanwhile."""
+"""Hugepage pools per NUMA node: all are filled, or none, while the kubelet is stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME = "hugepages"
 NO_SUCH_POOL = "this kernel has no such pool"
 OTHER_SIZES = "choose a hugepage size that /sys/devices/system/node/node*/hugepages lists"
-_FILL_SECONDS = 600  # one CPU clears every page: two TiB in some minutes
+_FILL_SECONDS = 600  # one CPU clears every page: minutes for 2 TiB
 
 
 def look(goal: Goal) -> Look:
@@ -27,7 +27,7 @@ def look(goal: Goal) -> Look:
 
 
 def pools_found(goal: Goal, found: Found) -> WantedPages:
-    """Return the pages of the pools that exist, of those that the plan names."""
+    """Return the pages of the plan's pools that exist on the host."""
     return {
         place: {
             size: int(found.values[path])
@@ -44,7 +44,7 @@ def change_with_kubelet(goal: Goal, found: Found) -> bool:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return which pools change.
+    """Return the part that changes the pools; None where none changes.
 
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.
     """
@@ -62,7 +62,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def part(wanted: Mapping[str, int], now: Mapping[str, int]) -> Part:
-    """Return the part that gives each pool its pages, by `nr_hugepages` path.
+    """Return the part that sets the pages of each pool, by `nr_hugepages` path.
 
     Raises HostError for a pool that the kernel does not have.
     """

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Pools of huge pages: all of them are filled, or none. `planned` has a line PAGES PATH for each, the path being
-# that of its nr_hugepages; `earlier` is written like it. The kernel gives as many pages as it finds, without a
-# word: the number is read back.
+# Pools of huge pages: all are filled, or none. `planned` has a line PAGES PATH for each, PATH being its
+# nr_hugepages; `earlier` has the same form. The kernel gives as many pages as it finds, without an error, so the
+# number is read back.
 
 pages() { head -n 1 "$1"; } # PATH
 pools_each() {              # FILE COMMAND: run it with PATH and PAGES
@@ -11,11 +11,11 @@ shrink() { # PATH PAGES
     if [ "$(pages "$1")" -gt "$2" ]; then echo "$2" > "$1"; fi
     :
 }
-fill() { # PATH PAGES: also where as many are counted, for some may be on loan and go when they fall free
+fill() { # PATH PAGES: even if the count is right, since surplus pages count too and go when they are freed
     echo "$2" > "$1"
     :
 }
-lacking() { # PATH PAGES: say what is amiss
+lacking() { # PATH PAGES: print how the pool differs
     got=$(pages "$1")
     if [ "$got" = "$2" ]; then return; fi
     pool=${1%/nr_hugepages}
@@ -26,7 +26,7 @@ lacking() { # PATH PAGES: say what is amiss
     echo "$1: wanted $2, got $got ($(pages "$pool/free_hugepages") of them free)," \
         "$memory of memory free on $place"
 }
-set_pools() { # FILE; sets `short` to what is amiss. What shrinks comes first: its memory may serve others
+set_pools() { # FILE; sets `short` to the differences. Shrink first: other pools may need the memory
     pools_each "$1" shrink
     pools_each "$1" fill
     short=$(pools_each "$1" lacking)
@@ -58,7 +58,7 @@ hugepages_undo() {
     why="$why (a reboot fills them, too)"
     return 2
 }
-hugepages_by_hand() { # what frees memory comes first
+hugepages_by_hand() { # frees memory first
     pools_each earlier pool_by_hand_shrink
     pools_each earlier pool_by_hand_fill
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def hugepage_pool(numa_node: int | None, size: str) -> str:
-    """Return the folder of a NUMA node's pool of pages of a size such as "2Mi", or of the machine's."""
+    """Return the folder of the pool of a size such as "2Mi", of a NUMA node or (None) of the machine."""
     above = "/sys/kernel/mm" if numa_node is None else f"/sys/devices/system/node/node{numa_node}"
     return f"{above}/hugepages/hugepages-{parse_bytes(size) // 1024}kB"
 
@@ -37,6 +37,6 @@ def hugepage_counts(plan: NodePlan) -> dict[str, int]:
 def hugepage_totals(machine: MachineShape) -> dict[str, int]:
     """Return the number of pages that every pool has, by its `nr_hugepages` path.
 
-    The machine's own pools are those of a kernel without NUMA nodes; elsewhere they are sums.
+    The machine-wide pools count only on a kernel without NUMA nodes; elsewhere they are sums.
     """
     return _by_path({place: pools_after(node, {}) for place, node in pool_places(machine).items()})

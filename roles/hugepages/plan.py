@@ -1,4 +1,4 @@
-"""How many huge pages of which size every NUMA node gets."""
+"""How many huge pages of each size every NUMA node gets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Machine = TypeVar("Machine", bound=MachineShape)  # shapes stay shapes, whole ma
 Pool = TypeVar("Pool", bound=HugepagePoolShape)
 
 PagesBySize = Mapping[str, int]
-# A boot leaves the kernel some 60 MB more or less: a share stays that of the memory which an earlier plan
-# took it of while there is as much, within a hundredth or this.
+# Memory varies by some 60 MB between boots: shares stay based on the memory in the earlier plan while the
+# difference is within a hundredth, or within this.
 _STEADY_PART = 100
 _A_BOOT_MOVES = 64 * 2**20
 
@@ -39,9 +39,9 @@ WantedPages = Mapping[int | None, PagesBySize]
 
 
 def share_memory(topology: MachineShape, previous: NodePlan | None) -> dict[int, int]:
-    """Return the memory in bytes of which shares are taken, by NUMA node; by 0 where the kernel shows none.
+    """Return the memory in bytes that shares are based on, by NUMA node; by 0 where the kernel shows none.
 
-    It is that of an earlier plan while a boot alone may have moved it, so that the pools stay as they are.
+    It is the earlier plan's while a boot alone may explain the difference, so that the pools stay the same.
     """
     earlier: Mapping[int, int] = previous.hugepage_memory if previous else {}
     if previous and not earlier:  # written by an earlier release
@@ -58,19 +58,19 @@ def _a_boot_moves(memory: int) -> int:
 
 
 def pool_places(topology: MachineShape) -> dict[int | None, NumaNodeShape]:
-    """Return what has pools: each NUMA node; by None the machine, where the kernel shows no NUMA nodes."""
+    """Return the NUMA nodes, which have pools, by id; by None the machine, where the kernel shows none."""
     if topology.numa_nodes:
         return {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
     return {None: NumaNodeShape(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
 
 
 def pools_of(plan: NodePlan) -> WantedPages:
-    """Return the pages that a plan names."""
+    """Return the pages in a plan, by NUMA node and size."""
     return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.numa_nodes}}
 
 
 def with_pools(machine: Machine, pages: WantedPages) -> Machine:
-    """Return the machine with these pages in its pools; those that are not named stay as they are."""
+    """Return the machine with these pages in its pools; other pools stay as they are."""
 
     def pools(place: int | None, there: Mapping[str, Pool]) -> dict[str, Pool]:
         named = pages.get(place, {})
@@ -97,12 +97,12 @@ def untouched_pools(node: NumaNodeShape, wanted: PagesBySize) -> dict[str, int]:
 
 
 def pool_bytes(pools: PagesBySize) -> int:
-    """Return the memory that pools take."""
+    """Return the bytes that pools take."""
     return sum(count * parse_bytes(size) for size, count in pools.items())
 
 
 def describe_pools(node: NumaNodeShape, wanted: PagesBySize) -> str:
-    """Say what pools take, for a message's arithmetic."""
+    """Return the pools as a sum, for a message's arithmetic."""
     parts = [
         f"{count} x {size} {'wanted' if size in wanted else 'already there'}"
         for size, count in pools_after(node, wanted).items()
@@ -114,9 +114,9 @@ def describe_pools(node: NumaNodeShape, wanted: PagesBySize) -> str:
 def _no_longer_named(
     topology: MachineShape, profile: NodeProfile, previous: NodePlan | None
 ) -> tuple[set[str], set[str]]:
-    """Return which sizes of an earlier plan are given back, and which are left as they are.
+    """Return the sizes of an earlier plan to release, and those to leave as they are.
 
-    A plan is saved before it is carried out, which may be never: only pools that are as it says are its own.
+    A plan is saved before it is carried out, which may never happen: only pools that match it are ours.
     """
     there = {place: pools_after(node, {}) for place, node in pool_places(topology).items()}
     named = {entry.size for entry in profile.hugepages}
@@ -188,7 +188,7 @@ def _targets(
             where=name,
             remedy=f"choose among {format_cpulist(there)}" if there else f"leave {name} out",
         )
-    # Memory without CPUs is a GPU's or CXL memory: pages go there only when the profile names the node.
+    # Memory without CPUs belongs to a GPU or is CXL: pages go there only when the profile names the node.
     targets: dict[int | None, NumaNodeShape] = {place: nodes[place] for place in sorted(set(named))} or {
         place: node for place, node in nodes.items() if node.cpus and node.memory_bytes
     }
@@ -219,9 +219,9 @@ def _refuse_too_many_pages(place: int | None, node: NumaNodeShape, wanted: Pages
 def _refuse_memory_that_grows(
     topology: MachineShape, profile: NodeProfile, vmemmap: str | None, wanted: WantedPages
 ) -> None:
-    """Refuse where each new page gives the memory of its page structs back (mm/hugetlb_vmemmap.c).
+    """Refuse more pages where each frees the memory of its page structs (mm/hugetlb_vmemmap.c).
 
-    MemTotal grows with the pages then, and does not shrink when they go: what the node will offer cannot be
+    MemTotal then grows with the pages, and does not shrink when they go: the node's allocatable cannot be
     predicted, and a kubelet with the memory manager's old state file would not start again.
     """
     runs = topology.kubelet is not None and topology.kubelet.running
@@ -247,7 +247,7 @@ NEEDS: tuple[str, ...] = ()
 class Decided:
     """The pools of a kernel without NUMA nodes, by size; `numa_nodes` has the others.
 
-    `hugepage_memory` is the memory that shares were taken of, in bytes by NUMA node; empty without shares.
+    `hugepage_memory` is the memory that shares are based on, in bytes by NUMA node; empty without shares.
     """
 
     hugepages: ByName[int] = field(default_factory=dict)  # pages by size
@@ -256,7 +256,7 @@ class Decided:
 
 
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the wanted pages of each pool; a size that is not among them is left as it is.
+    """Return the wanted pages of each pool; sizes that are not in it stay as they are.
 
     A size that the profile names is managed on every NUMA node; a kernel without NUMA nodes has one pool of
     each size, below /sys/kernel/mm/hugepages. Raises PlanError for a NUMA node or a size that the machine
@@ -295,5 +295,5 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
 
 
 def sysctls(profile: NodeProfile) -> tuple[str, ...]:
-    """Return the sysctls whose values decide."""
+    """Return the sysctls whose values the decision needs."""
     return (VMEMMAP,)

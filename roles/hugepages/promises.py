@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def hugepages(plan: NodePlan) -> Table:
-    """Each pool of huge pages, by NUMA node and size; by size alone, where the kernel shows no NUMA nodes."""
+    """Each pool of huge pages, by NUMA node and size; by size alone where the kernel shows no NUMA nodes."""
     return {
         size if place is None else f"numa-node-{place}-{size}": (pool_pages(place, size), str(pages))
         for place, held in pools_of(plan).items()

@@ -21,7 +21,7 @@ def compared(plan: NodePlan) -> Iterator[Compared]:
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:
-    """Return the pages that are planned and those that are there; numa is "" where the kernel shows none."""
+    """Return the planned and the actual pages; numa is "" where the kernel shows no NUMA nodes."""
     pools = [*_pools(plan)]
     planned = tuple(Stated(_labels(place, size), pages) for place, size, pages in pools)
     actual = tuple(Measured(_labels(place, size), pool_pages(place, size)) for place, size, _ in pools)
