@@ -1,6 +1,6 @@
-"""Sysctls that a profile sets only with their risk, and those that it never sets.
+"""Sysctls that a profile sets only with their risk acknowledged, and those that it never sets.
 
-A sysctl that is not here is taken as it is. Sources: Documentation/admin-guide/sysctl,
+A sysctl that is not listed here is accepted. Sources: Documentation/admin-guide/sysctl,
 Documentation/networking/ip-sysctl.rst, namespaces(7).
 """
 
@@ -24,9 +24,9 @@ Judge = Callable[[list[int]], bool]
 
 @dataclass(frozen=True)
 class Danger:
-    """What makes a sysctl dangerous: `harms` judges its numbers, None any value. `never`: not even knowingly.
+    """What makes a sysctl dangerous: `harms` judges its numbers; None: any value is dangerous.
 
-    "*" in a name stands for one part of it, such as an interface.
+    `never`: not even with its risk acknowledged. "*" in a name is one part of it, such as an interface.
     """
 
     name: str
@@ -48,7 +48,7 @@ def _below(least: int, at: int = 0) -> Judge:
 
 
 def _few_ports(numbers: list[int]) -> bool:
-    return len(numbers) != 2 or numbers[1] - numbers[0] < 4096  # fewer connections than a busy node has
+    return len(numbers) != 2 or numbers[1] - numbers[0] < 4096  # a busy node has more connections
 
 
 DANGERS: tuple[Danger, ...] = (
@@ -132,9 +132,9 @@ DANGERS: tuple[Danger, ...] = (
 
 
 def danger(name: str, value: str) -> Danger | None:
-    """Return what makes a value of a sysctl dangerous, None where nothing is known to.
+    """Return the danger of a sysctl's value, None where none is known.
 
-    Where a number is judged, what is no decimal number is dangerous: the kernel may read it as any.
+    Where `harms` judges numbers, a non-decimal value is dangerous: the kernel may read it as any number.
     """
     numbers = [int(word) for word in value.split() if re.fullmatch(r"-?(0|[1-9][0-9]{0,18})", word)]
     whole = bool(numbers) and len(numbers) == len(value.split())
@@ -145,7 +145,7 @@ def danger(name: str, value: str) -> Danger | None:
 
 
 def _names(pattern: str, name: str) -> bool:
-    """Whether a name is meant, "-" and "_" as one; a name with "*" of its own means all that it matches."""
+    """Whether a pattern covers a name, "-" equal to "_"; a name with "*" stands for all that it matches."""
     patterns, parts = pattern.split("."), name.replace("-", "_").split(".")
     return len(patterns) == len(parts) and all(
         fnmatchcase(part, wanted) or ("*" in part and fnmatchcase(wanted, part))

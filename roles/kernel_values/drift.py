@@ -1,4 +1,4 @@
-"""Whether the running kernel still has the values that were planned."""
+"""Whether the running kernel still has the planned values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel values: sysctl.d, tmpfiles.d, and the unit of a boot."""
+"""Kernel values at every boot: sysctl.d, tmpfiles.d and a unit."""
 
 from __future__ import annotations
 

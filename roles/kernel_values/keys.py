@@ -1,4 +1,4 @@
-"""The keys of a profile that set values of the kernel, one for each row of the table of knobs."""
+"""The profile keys that set kernel values, one for each row of the table of knobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Held = TypeVar("Held", bound=Section)
 
 
 def with_knobs(place: str = "") -> Callable[[type[Held]], type[Held]]:
-    """Give a section the keys of the knobs at this place below `tuning`, such as "transparent_hugepages."."""
+    """Add to a section the keys of the knobs at a place below `tuning`, such as "transparent_hugepages."."""
 
     def extended(section: type[Held]) -> type[Held]:
         keys = {knob.key.removeprefix(place): _key(knob) for knob in KNOBS if knob.key.startswith(place)}
@@ -29,7 +29,7 @@ def with_knobs(place: str = "") -> Callable[[type[Held]], type[Held]]:
 
 
 def said(tuning: Section, knob: Knob) -> Word | None:
-    """Return what a profile's `tuning` says for a knob; None where it says nothing."""
+    """Return a knob's value in a profile's `tuning`; None where it is unset."""
     found: Any = tuning
     for name in knob.key.split("."):
         found = getattr(found, name, None)
@@ -37,7 +37,7 @@ def said(tuning: Section, knob: Knob) -> Word | None:
 
 
 def sysctl_knobs(tuning: Section) -> dict[str, tuple[Knob, Word]]:
-    """Return the knobs that a profile sets and that are sysctls, by their dotted name, with what it says."""
+    """Return the sysctls that a profile sets by a knob: the knob and its value, by dotted name."""
     words = [(knob, said(tuning, knob)) for knob in KNOBS if knob.sysctl]
     return {knob.sysctl: (knob, word) for knob, word in words if knob.sysctl and word is not None}
 

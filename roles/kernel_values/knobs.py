@@ -1,8 +1,8 @@
-"""The values of the kernel that a profile sets by keys of their own: one row each.
+"""The kernel values that have their own profile keys: one row each.
 
-From its row follow the profile's key and the key's documentation, what a snapshot takes of it, where the
-plan keeps it, the file that sets it at every boot, the part of a maintenance that sets it now and puts it
-back, what verification holds the node to, and what TuneD's files become.
+The row determines the profile's key and its documentation, what a snapshot captures, where the plan keeps
+the value, the file that sets it at every boot, the part of a maintenance that sets and restores it, what
+verification checks, and how TuneD's files are converted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 Word = bool | int | str
-"""What a profile says."""
+"""A value in a profile."""
 
 _CPU = "/sys/devices/system/cpu"
 _SYSCTLS = "/proc/sys/"
@@ -20,7 +20,7 @@ _MOST_DIGITS = 20
 
 @dataclass(frozen=True)
 class AtLeast:
-    """What a profile may say for a number."""
+    """A number in a profile, with its minimum."""
 
     least: int
 
@@ -29,8 +29,8 @@ class AtLeast:
 class Feature:
     """What a kernel has or lacks as a whole, with the notice for one that lacks it.
 
-    `field` is that of TuningPlan which holds its values, by their path below `folder`; what has none is in
-    `values`, by the whole path.
+    `field` is the field of TuningPlan that holds its values, by path below `folder`; None: they are in
+    `values`, by full path.
     """
 
     folder: str
@@ -41,11 +41,10 @@ class Feature:
 
 @dataclass(frozen=True)
 class Knob:
-    """One value: `key` is its place below `tuning`, `word` what a profile may say there.
+    """One value: `key` is its place below `tuning`, `word` what a profile accepts there.
 
-    `files` are the files of the kernel that hold it, of which the first one that exists is meant, each with
-    its text for a word that is not written as it is. A kernel without it is as good as one that has the word
-    `absent_is`.
+    `files` are the kernel files that may hold it, of which the first that exists counts, each with the text
+    for words that are not written as they are. A kernel without any counts as having the word `absent_is`.
     """
 
     key: str
@@ -58,22 +57,22 @@ class Knob:
 
     @property
     def sysctl(self) -> str | None:
-        """The dotted name of a value that is a sysctl; None for any other."""
+        """The dotted name where the value is a sysctl, else None."""
         if not self.path.startswith(_SYSCTLS):
             return None
         return self.path.removeprefix(_SYSCTLS).replace("/", ".")
 
     @property
     def path(self) -> str:
-        """The file that holds it, the best one where a kernel may have another one."""
+        """The file that holds it; the preferred one where kernels differ."""
         return next(iter(self.files))
 
     def text(self, path: str, word: Word) -> str:
-        """Return what the file says for a word."""
+        """Return the text in the file for a word."""
         return self.files[path].get(word) or str(int(word) if isinstance(word, bool) else word)
 
     def word_for(self, path: str, text: str) -> Word | None:
-        """Return what a profile says for a file's text; None for a text that no word stands for."""
+        """Return the profile's word for a file's text; None where there is none."""
         if self.word is bool:
             return next((word for word in (False, True) if self.text(path, word) == text), None)
         if isinstance(self.word, AtLeast):
@@ -83,7 +82,7 @@ class Knob:
 
 
 def at(path: str) -> dict[str, dict[Word, str]]:
-    """Return the only file of a knob, to which words are written as they are, true as 1."""
+    """Return the `files` of a knob with one file, where words are written as they are, true as 1."""
     return {path: {}}
 
 
@@ -171,4 +170,4 @@ KNOBS = (
 )
 
 KNOB_AT: Mapping[str, Knob] = {path: knob for knob in KNOBS for path in knob.files}
-"""The knob of each file."""
+"""The knob of each file, by path."""

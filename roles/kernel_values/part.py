@@ -1,6 +1,6 @@
-"""Values of the running kernel and swap: only what differs, and back again what is no longer named.
+"""Values of the running kernel and swap: set where they differ, restored where the plan drops them.
 
-CPUs come online before everything else and go offline after it: the values of an offline CPU are not there.
+CPUs come online before everything else and go offline after it: an offline CPU has no values.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from numaforge.shell import line
 NAME = "kernel_values"
 UNIT = PurePosixPath(TUNING_UNIT_PATH).name
 BOOT_LINK = boot_link(TUNING_UNIT_PATH)
-_SWITCH_SECONDS = 1  # for each CPU: tens of milliseconds, more where much is moved away from it
+_SWITCH_SECONDS = 1  # for each CPU: tens of milliseconds, more where much has to move off it
 
 
 @dataclass(frozen=True)
 class _Return:
-    """What becomes of the values that an earlier plan has set and this one does not name, by path.
+    """The values that an earlier plan set and this one does not name, by path.
 
-    `back` are put back, `others` were changed by something else or are gone: both leave the record.
-    `in_use` are limits that stay, because more is in use than the earlier value allows.
+    `back` are restored, `others` were changed by something else or are gone: both leave the record. `in_use`
+    are limits that stay, because more is in use than the earlier value allows.
     """
 
     back: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class _Return:
 
 
 def look(goal: Goal) -> Look:
-    """Return the kernel's files, the record, and whether swap is on and our unit enabled."""
+    """Return the look at the kernel's files, the record, swap, and whether our unit is enabled."""
     record = goal.machine.kernel_values_record
     paths = {
         **kernel_values_paths.kernel_values(goal.plan.tuning),
@@ -62,9 +62,9 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the values that differ; a limit that is higher already is left alone.
+    """Return the part for the values that differ; None without any. A limit already higher is left alone.
 
-    What the record holds and the plan does not name is put back. Raises HostError for a value that the kernel
+    Recorded values that the plan does not name are restored. Raises HostError for a value that the kernel
     does not have, and for CPUs that are switched without the kubelet's role.
     """
     tuning, said = goal.plan.tuning, found.answers(NAME)
@@ -99,7 +99,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Return the limits that cannot be put back yet because more is in use; None where there are none."""
+    """Return the limits that cannot be restored yet because more is in use; None where there are none."""
     record = read_record(found.text(RECORD))
     in_use = _returning(record, kernel_values_paths.kernel_values(goal.plan.tuning), found).in_use
     stays = ", ".join(
@@ -120,10 +120,10 @@ def part(
     others: Sequence[str] = (),
     swaps_on: Mapping[str, Recorded] | None = None,
 ) -> Part:
-    """Return the part that sets values by path; `enabled` says whether our unit repeats that at every boot.
+    """Return the part that sets values by path; `enabled`: our unit sets them at every boot.
 
-    `record` is what stays of the node's record, `back` what leaves it and gets its old value, `others` what
-    leaves it and stays as it is. Raises HostError for a value that the kernel does not have.
+    `record` is what stays in the node's record; `back` leaves it and gets the earlier value, `others` leave
+    it and stay as they are. Raises HostError for a value that the kernel does not have.
     """
     record, back, swaps_on = record or {}, back or {}, swaps_on or {}
     coming, going = _switched(back), _switched(different)
@@ -181,16 +181,16 @@ def part(
         },
         drains=bool(switches),
         restarts_kubelet=bool(switches),
-        # What is swapped out is read back first.
+        # Swapped-out memory is read back first.
         apply_seconds=(300 if swap_off else 60) + len(switches) * _SWITCH_SECONDS,
         undo_seconds=(300 if swaps_on else 60) + len(switches) * _SWITCH_SECONDS,
         boot_seconds=60 + len(switches) * _SWITCH_SECONDS,
-        units=(UNIT,),  # systemd has it in its queue when a boot takes the change back
+        units=(UNIT,),  # it is in systemd's queue when a boot rolls the change back
     )
 
 
 def _switched(values: Iterable[str]) -> tuple[int, ...]:
-    """Return the CPUs that come online or go offline with these paths."""
+    """Return the CPUs that these paths switch."""
     return tuple(
         sorted(cpu for path in values if (cpu := kernel_values_paths.switched_cpu(path)) is not None)
     )
@@ -207,7 +207,7 @@ def _refuse_beside_kubelet(goal: Goal, values: Iterable[str]) -> None:
 
 
 def is_value(now: str | None, wanted: str) -> bool:
-    """Whether a kernel file's line means the value, `[chosen] other` and odd spacing included."""
+    """Whether a kernel file's line has the wanted value; accepts `[chosen] other` and odd spacing."""
     if now is None:
         return False
     return f"[{wanted}]" in now.split() or now.split() == wanted.split()
@@ -234,6 +234,6 @@ def _returning(record: Mapping[str, Recorded], planned: Mapping[str, str], found
 
 
 def _used(path: str, found: Found) -> str | None:
-    """Return how much of a limit is in use, where the kernel counts that."""
+    """Return how much of a limit is in use, None where the kernel does not count it."""
     words = found.values.get(_COUNTERS.get(path, ""), "").split()
     return words[0] if words and words[0].isdecimal() else None

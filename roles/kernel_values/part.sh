@@ -1,33 +1,33 @@
 # shellcheck shell=sh
 # Values below /sys and /proc/sys, swap, and the unit that sets them at every boot. `planned` has a line
-# KIND<tab>PATH<tab>VALUE for each value: `back` is put back, `new` gets a line in the record of what was there
-# before, `recorded` has one. `online` are such lines of CPUs that come online, first of all, `late` values that these
-# CPUs bring, `offline` CPUs that go, last of all. `kept` are the record's lines that stay, `swaps-on` has DEVICE
-# PRIORITY of swap that is turned on again. SWAP_OFF, VALUES_RECORD (the record's path), BOOT_LINK (the unit's link
-# below multi-user.target.wants) and BOOT_LINK_TARGET (empty: the link has to go) are settings.
+# KIND<tab>PATH<tab>VALUE for each value: `back` is restored, `new` gets a line with its earlier value in the record,
+# `recorded` has one. `online` has such lines for CPUs that come online, before all else, `late` for the values that
+# these CPUs bring, `offline` for CPUs that go offline, after all else. `kept` has the record's lines that stay,
+# `swaps-on` DEVICE PRIORITY of swap that is turned on again. Settings: SWAP_OFF, VALUES_RECORD (the record's path),
+# BOOT_LINK (the unit's link below multi-user.target.wants) and BOOT_LINK_TARGET (empty: remove the link).
 
 TAB=$(printf '\t')
 
-# A kernel file's first line. The shell's own `read` needs no process, but it asks for one byte at a time, and a
-# sysctl gives its value to the first read only.
-first_line() { # PATH, into $line
+# A kernel file's first line. The shell's own `read` needs no process, but it reads one byte at a time, and a
+# sysctl returns its value only to the first read.
+first_line() { # PATH: sets $line
     case $1 in
     /proc/sys/*) line=$(head -n 1 "$1") ;;
     *) IFS= read -r line < "$1" || [ -n "$line" ] ;;
     esac
 }
 words() { printf '%s\n' "$1" | tr -s '[:space:]' ' '; } # the spacing is the kernel's
-choose() { # LINE: sets $value_now to the value that counts, "madvise" of "always [madvise] never"
+choose() { # LINE: sets $value_now to the value in effect, "madvise" of "always [madvise] never"
     value_now=$1
     case $1 in
     *\[*\]*) value_now=${1#*\[} value_now=${value_now%%\]*} ;;
     *"$TAB"*) value_now=$(words "$1") ;;
     esac
 }
-kernel_values_each() { # FILE COMMAND: run it with PATH and VALUE of each; go on after a failure
+kernel_values_each() { # FILE COMMAND: run it with PATH and VALUE of each; continue after a failure
     while IFS=$TAB read -r _ path value <&3; do "$2" "$path" "$value" 3<&-; done 3< "$PART/$1"
 }
-kernel_values_read() { # FILE: what is there now, into EARLIER-FILE and, where it is new, the record
+kernel_values_read() { # FILE: write the current values into earlier-FILE and, for KIND new, the record
     while IFS=$TAB read -r kind path value <&3; do
         line=
         first_line "$path" || return 1
@@ -47,7 +47,7 @@ kernel_values_keep() {
     fi
     keep "$FOLDER/backup" "$VALUES_RECORD" && keep_link "$BOOT_LINK"
 }
-swaps_now() { # prints DEVICE PRIORITY; a priority below 0 is the kernel's own choice
+swaps_now() { # prints DEVICE PRIORITY; the kernel chose a priority below 0
     sed -n '2,$s/^\([^[:space:]]*\)[[:space:]].*[[:space:]]\(-\{0,1\}[0-9][0-9]*\)$/\1 \2/p' /proc/swaps
 }
 is_swap() { grep -q "^$1[[:space:]]" /proc/swaps; } # DEVICE
@@ -62,7 +62,7 @@ kernel_values_record() {
 }
 kernel_values_apply() {
     why="$VALUES_RECORD could not be written"
-    kernel_values_record || return 1 # before the values: what is changed is always recorded
+    kernel_values_record || return 1 # before the values, so that every change is recorded
     complaints=
     kernel_values_each online set_value
     if [ -s "$PART/late" ]; then
@@ -71,7 +71,7 @@ kernel_values_apply() {
     fi
     for file in planned late offline; do kernel_values_each "$file" set_value; done
     if [ -n "$SWAP_OFF" ] && [ -s "$PART/swaps" ]; then swapoff -a || refuses "swap could not be turned off"; fi
-    while read -r device priority; do # a device that is gone has no swap to turn on
+    while read -r device priority; do # skip devices that are gone
         if [ -e "$device" ] && ! is_swap "$device"; then swap_on "$device" "$priority"; fi
     done < "$PART/swaps-on"
     link_unit "$BOOT_LINK" "$BOOT_LINK_TARGET" || refuses "$BOOT_LINK could not be written"
@@ -79,8 +79,8 @@ kernel_values_apply() {
     [ -z "$complaints" ]
 }
 refuses() { complaints="$complaints$1; "; }
-# Every refusal is named, and the others are still tried. What the kernel took is read back: some drivers accept
-# a write and keep their value.
+# Each refusal is reported, and the other values are still tried. The value is read back: some drivers accept a
+# write and keep their own.
 set_value() { # PATH VALUE
     if ! printf '%s\n' "$2" > "$1"; then
         refuses "$1: the kernel refuses the value $2"
@@ -115,7 +115,7 @@ kernel_values_undo() {
     return 2
 }
 kernel_values_discard() { discard new "$VALUES_RECORD"; }
-put_value_back() { # PATH VALUE: only what differs, for some values cannot be written although they can be read
+put_value_back() { # PATH VALUE: only where it differs: some values are read-only
     first_line "$1"
     choose "$line"
     if [ "$value_now" != "$2" ]; then set_value "$1" "$2"; fi

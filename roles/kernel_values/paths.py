@@ -27,7 +27,7 @@ def energy_preference(cpu: int) -> str:
 
 
 def cpu_folder(cpu: int) -> str:
-    """Return the folder of a CPU, with its last slash."""
+    """Return the folder of a CPU, with a trailing slash."""
     return f"/sys/devices/system/cpu/cpu{cpu}/"
 
 
@@ -37,7 +37,7 @@ def online(cpu: int) -> str:
 
 
 def switched_cpu(path: str) -> int | None:
-    """Return the CPU of such a switch, None for any other path."""
+    """Return the CPU that a path of `online` switches, None for any other path."""
     match = re.fullmatch(r"/sys/devices/system/cpu/cpu(\d+)/online", path)
     return int(match[1]) if match else None
 
@@ -50,7 +50,7 @@ def idle_state(cpu: int, index: int) -> str:
 def sysctl(name: str) -> str:
     """Return the path of a sysctl; as in sysctl.d(5), a name whose first separator is "/" keeps its dots.
 
-    Raises PlanError for a name that leads out of the folder.
+    Raises PlanError for a name that leads out of /proc/sys.
     """
     first = re.search(r"[./]", name)
     path = name if first and first[0] == "/" else name.translate(str.maketrans("./", "/."))
@@ -64,7 +64,7 @@ def sysctl(name: str) -> str:
 
 
 def tuning_values(tuning: TuningPlan) -> dict[str, str]:
-    """Return every value below /sys that the tuning sets, by path; sysctls are kept apart."""
+    """Return every value below /sys that the tuning sets, by path; without sysctls."""
     return {
         **{governor(cpu): value for cpu, value in tuning.governors.items()},
         **{energy_preference(cpu): value for cpu, value in tuning.energy_preferences.items()},
@@ -91,7 +91,7 @@ def knob_values(tuning: TuningPlan) -> dict[str, str]:
 
 
 def knob_fields(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a TuningPlan that hold these values of knobs, by path."""
+    """Return the fields of a TuningPlan for these values of knobs, given by path."""
     fields: dict[str, dict[str, str]] = {field: {} for field in (*_FOLDERS, "values")}
     for path, value in sorted(values.items()):
         feature = KNOB_AT[path].feature
@@ -113,6 +113,6 @@ def raised_values(tuning: TuningPlan) -> dict[str, str]:
 
 
 def kernel_values(tuning: TuningPlan) -> dict[str, str]:
-    """Return every value that the tuning sets or raises, below /sys and as a sysctl, by path."""
+    """Return every value that the tuning sets or raises, below /sys and in sysctls, by path."""
     exact = {sysctl(name): value for name, value in tuning.sysctls.items()}
     return tuning_values(tuning) | exact | raised_values(tuning)

@@ -1,4 +1,4 @@
-"""Kernel settings: what the profile asks for and the host has."""
+"""Kernel settings that the profile asks for and the host has."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IdleStateOff:
-    """A sleep state that is switched off on these CPUs; `index` is the kernel's number of it."""
+    """A sleep state that is switched off on these CPUs; `index` is the kernel's number for it."""
 
     index: int
     cpus: CpuSet
@@ -54,15 +54,15 @@ class TuningPlan:
     idle_states_off: tuple[IdleStateOff, ...] = ()
     turbo: ByName[str] = field(default_factory=dict)  # "intel_pstate/no_turbo", "cpufreq/boost" -> value
     ksm: str | None = None  # "0", "1"
-    values: ByName[str] = field(default_factory=dict)  # of knobs that have no field of their own, by path
+    values: ByName[str] = field(default_factory=dict)  # knobs without a field of their own, by path
     offline: OfflinePlan = OfflinePlan()
 
 
-# Drivers that refuse another energy preference than performance while their governor is performance
+# Drivers that reject any energy preference but performance while their governor is performance
 # (drivers/cpufreq/intel_pstate.c, amd-pstate.c).
 _PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 
-# Folders of which a snapshot holds some keys only.
+# Folders of which a snapshot holds only some keys.
 _LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
 
 
@@ -72,7 +72,7 @@ NEEDS: tuple[str, ...] = ("offline",)
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of the values of the running kernel."""
+    """The plan for the values of the running kernel."""
 
     tuning: TuningPlan = TuningPlan()
 
@@ -85,8 +85,8 @@ def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return the settings to write; a notice names each one that this host does not have.
 
-    A limit that an earlier plan raised stays planned, whatever the host has by now: raising does no harm.
-    Raises PlanError for a governor and an energy preference that the cpufreq driver refuses together.
+    A limit that an earlier plan raised stays planned whatever the host now has: raising does no harm. Raises
+    PlanError for a governor and an energy preference that the cpufreq driver rejects together.
     """
     wish, held, previous = profile.tuning, decided.sysctls, decided.previous
     notices: list[Notice] = []
@@ -178,7 +178,7 @@ def _energy_preferences(topology: MachineShape, wish: Tuning, notices: list[Noti
 def _idle_states_off(
     topology: MachineShape, wish: CpuIdle | None, notices: list[Notice]
 ) -> tuple[IdleStateOff, ...]:
-    """Return the states beyond the limit, each CPU by its own states: those of hybrid machines differ."""
+    """Return the states beyond the limit, by each CPU's own states: they differ on hybrid machines."""
     if wish is None:
         return ()
     states = topology.idle_states
@@ -219,7 +219,7 @@ def _knobs(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[
 
 
 def _lacking(topology: MachineShape, knob: Knob) -> Notice:
-    """Say that a kernel has no such file, or nothing of the feature to which it belongs."""
+    """Return the notice that the kernel lacks the knob's file, or its whole feature."""
     feature = knob.feature
     if feature and not any(each.startswith(feature.folder) for each in topology.kernel_values):
         return Notice(feature.id, f"{feature.lacking}: left alone")
@@ -233,8 +233,8 @@ def _sysctls(
 ) -> dict[str, str]:
     asked = {**of_sets, **wish.sysctls}
     asked |= {name: knob.text(knob.path, word) for name, (knob, word) in sysctl_knobs(wish).items()}
-    # A snapshot lists folders of sysctls whole, so a key that is missing beside others does not exist. What a
-    # set alone says is for kernels that show it.
+    # A snapshot lists whole folders of sysctls, so a key missing from a listed folder does not exist. Values
+    # that only a set asks for apply only to kernels that show the sysctl.
     listed = {name.rpartition(".")[0] for name in topology.sysctls} - _LISTED_IN_PART
     of_sets_alone = {*of_sets} - {*wish.sysctls} if topology.sysctls else set()
     missing = {
@@ -250,7 +250,7 @@ def _sysctls(
 
 
 def _meant(name: str, topology: MachineShape) -> str:
-    """Return which sysctl of the kernel may have been meant by one that it does not have."""
+    """Return a hint at the kernel's nearest sysctl for one that it lacks; "" where none is near."""
     nearest = get_close_matches(name, topology.sysctls, n=1, cutoff=0.85)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
@@ -287,7 +287,7 @@ def _decisions(plan: TuningPlan, profile: NodeProfile) -> tuple[Decision, ...]:
 
 
 def _choice_within(profile: NodeProfile, path: str) -> str:
-    """Return the reason for a section of which the source may be said of one of its keys."""
+    """Return the reason for a section; its source may be recorded under one of its keys."""
     below = (source for source in sorted(profile.sources) if source.startswith(f"{path}."))
     return profile.choice(next(below, path))
 
@@ -327,5 +327,5 @@ def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Itera
 
 
 def sysctls(profile: NodeProfile) -> tuple[str, ...]:
-    """Return the sysctls whose values decide."""
+    """Return the sysctls whose values the decision needs."""
     return (*profile.tuning.sysctls, *sysctl_sets.names(profile.tuning.sysctl_sets))

@@ -68,14 +68,14 @@ def swap(plan: NodePlan) -> Table:
 
 
 def _asks(_plan: NodePlan) -> tuple[str, ...]:
-    """Return what is asked of swap."""
+    """Return the shell command that lists swap."""
     return (shell.call("tell_swap"),)
 
 
 def _kernel_value(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, chosen = expected
     offered = node.value(path) or ""
-    held = re.findall(r"\[(.*)\]", offered) or [offered]  # of `always [madvise] never` the word in brackets
+    held = re.findall(r"\[(.*)\]", offered) or [offered]  # the word in brackets of `always [madvise] never`
     assert held == [chosen], f"{path}: {offered}"
 
 

@@ -1,8 +1,8 @@
-"""The record of what the kernel had before numaforge: a file on the host, PATH<tab>EARLIER<tab>OURS a line.
+"""The record of kernel values before numaforge: a file on the host with lines PATH<tab>EARLIER<tab>OURS.
 
-EARLIER is the value that was there before the first change, and stays that one however often a profile
-changes. OURS is what was set last: a value that is another one by now was changed by someone else or by a
-boot, and is not ours to put back. A swap device that was turned off is `swap DEVICE`, EARLIER its priority.
+EARLIER is the value before the first change, and stays the same however often a profile changes. OURS is what
+was set last: a value that now differs was changed by someone else or by a boot, and is not ours to restore. A
+swap device that was turned off is `swap DEVICE`, EARLIER its priority.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _SWAP = "swap "
 
 @dataclass(frozen=True)
 class Recorded:
-    """One value that was changed: what was there before, and what was set last."""
+    """A changed value: the one before the first change, and the one set last."""
 
     earlier: str
     ours: str
 
 
 def read_record(text: str | None) -> dict[str, Recorded]:
-    """Return what a record holds, by path; a line of another form is passed over."""
+    """Return a record's values, by path; lines of another form are skipped."""
     rows = (line.split("\t") for line in (text or "").splitlines() if not line.startswith("#"))
     return {row[0]: Recorded(row[1], row[2]) for row in rows if len(row) == 3}
 
 
 def record_lines(record: Mapping[str, Recorded]) -> tuple[str, ...]:
-    """Return the lines of a record, without its head."""
+    """Return the lines of a record, without its header."""
     return tuple(f"{path}\t{each.earlier}\t{each.ours}" for path, each in record.items())
 
 
 def paths_of(record: Iterable[str]) -> tuple[str, ...]:
-    """Return the recorded paths of the kernel, without swap devices."""
+    """Return the recorded kernel paths, without swap devices."""
     return tuple(path for path in record if path.startswith(("/sys/", "/proc/sys/")))
 
 

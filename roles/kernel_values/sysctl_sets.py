@@ -1,8 +1,8 @@
 """Sysctls by purpose, as data: what peers set on GPU nodes, with the reason and the source of each value.
 
-A row that bounds something (planning/sysctls.py) is raised only, and so is each of several numbers. Left out
-on purpose: the scheduler's latencies, which are gone since Linux 6.6 (EEVDF); default socket buffers of 128
-MiB, which every socket of every pod would take; rp_filter, which is the network plugin's.
+A limit (planning/sysctls.py) is only raised, and so is each number of a row with several. Left out on
+purpose: the scheduler's latencies, gone since Linux 6.6 (EEVDF); default socket buffers of 128 MiB, which
+every socket of every pod would take; rp_filter, which belongs to the network plugin.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _KERNEL_KBYTES = 1024
 
 @dataclass(frozen=True)
 class Row:
-    """One sysctl of a set, and the machines it is for: `module` has to be there, so many `rails` at least.
+    """One sysctl of a set, for machines that have `module` and at least `rails` rails.
 
-    A value in kB that is a `share_of_memory` at most is less on a small machine: 100 is a hundredth.
+    `share_of_memory` caps a value in kB, so it is less on a small machine: 100 is a hundredth.
     """
 
     name: str
@@ -139,7 +139,7 @@ SETS: Mapping[str, tuple[Row, ...]] = {
 
 
 def names(sets: Iterable[str]) -> Iterator[str]:
-    """Yield every sysctl on whose value on the host a plan with these sets may depend."""
+    """Yield every sysctl whose value on the host may affect a plan with these sets."""
     if chosen := tuple(sets):
         yield CONGESTION_CONTROLS
         yield from (row.name for each in chosen for row in SETS[each])
@@ -148,7 +148,7 @@ def names(sets: Iterable[str]) -> Iterator[str]:
 def rows_for(
     topology: MachineShape, held: Mapping[str, str], sets: Iterable[str], notices: list[Notice]
 ) -> dict[str, tuple[str, Row]]:
-    """Return the rows of the sets that are for this machine, by sysctl, each with the name of its set.
+    """Return the sets' rows that apply to this machine, by sysctl, each with the name of its set.
 
     `held` are the values that the kernel has now.
     """
@@ -166,11 +166,11 @@ def rows_for(
 
 
 def value_for(topology: MachineShape, held: str, row: Row) -> str:
-    """Return a row's value on this machine; what is bounded by memory is the next lower power of two then.
+    """Return a row's value on this machine; one capped by memory is rounded down to a power of two.
 
-    `held` is the value that the kernel has now. Of several numbers, as in the least, default and largest
-    buffer of a TCP socket, each stays where the host's is larger: a kernel's default of 131072 bytes is no
-    87380 of an older one.
+    `held` is the value that the kernel has now. Of several numbers, such as the minimum, default and maximum
+    buffer of a TCP socket, each keeps the host's where that is larger: a newer kernel's default of 131072
+    bytes is not lowered to an older one's 87380.
     """
     wanted, now = row.value.split(), held.split()
     if len(wanted) > 1:

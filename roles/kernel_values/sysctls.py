@@ -1,4 +1,4 @@
-"""Kernel parameters that are limits or reserves: a host that has more than a profile asks for keeps it."""
+"""Sysctls that are limits or reserves: a host that has more than a profile asks for keeps it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _ADMIN = "Documentation/admin-guide/sysctl"
 _IP = "Documentation/networking/ip-sysctl.rst"
 
-# What each one bounds, and the document that says so. All are whole numbers, of which the larger allows more.
+# What each one bounds, and the document for it. All are whole numbers; a larger one allows more.
 RAISED_ONLY: Mapping[str, str] = {
     "fs.aio-max-nr": f"{_ADMIN}/fs.rst: asynchronous requests at once",
     "fs.file-max": f"{_ADMIN}/fs.rst: open files",
@@ -40,7 +40,7 @@ RAISED_ONLY: Mapping[str, str] = {
     "vm.min_free_kbytes": f"{_ADMIN}/vm.rst: memory kept free for the kernel",
 }
 
-# Where the kernel counts what is in use of a limit: a limit that is put back never falls below that.
+# The kernel's counter of what is in use of a limit: restoring a limit never lowers it below that.
 IN_USE: Mapping[str, str] = {
     "fs.aio-max-nr": "fs.aio-nr",
     "fs.file-max": "fs.file-nr",  # allocated, free, maximum
@@ -54,9 +54,9 @@ def is_raised_only(name: str, value: str) -> bool:
 
 
 def refuse_odd_limits(asked: Mapping[str, str]) -> None:
-    """Refuse a limit that is no whole number: it would be set as it is, below what the host has.
+    """Raise PlanError for a limit that is not a whole number: it could be set below what the host has.
 
-    Raises PlanError. The kernel reads 0x1 and 010 too, and some limits take -1.
+    The kernel also reads 0x1 and 010, and some limits take -1.
     """
     for name, value in asked.items():
         if name in RAISED_ONLY and digits(value) is None:
@@ -74,6 +74,6 @@ def has_more(held: str | None, value: str) -> bool:
 
 
 def reaches(held: str | None, least: str) -> bool:
-    """Say whether a limit is at least `least`; what is no number is left alone, what is not there is not."""
+    """Whether a limit is at least `least`; True where either is not a number, False where it is missing."""
     there, wanted = digits(held), digits(least)
     return held is not None and not (there is not None and wanted is not None and there < wanted)

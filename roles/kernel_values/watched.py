@@ -20,7 +20,7 @@ _ONLINE = "/sys/devices/system/cpu/cpu{}/online"
 
 
 def compared(plan: NodePlan) -> Iterator[Compared]:
-    """Yield each value that the plan sets, those of CPUs together."""
+    """Yield each value that the plan sets; CPUs with the same value are one entry."""
     tuning = plan.tuning
     yield from _by_value("governor", _GOVERNOR, tuning.governors)
     yield from _by_value("energy_preference", _ENERGY, tuning.energy_preferences)
@@ -35,11 +35,11 @@ def compared(plan: NodePlan) -> Iterator[Compared]:
     for name, value in sorted(tuning.raised_sysctls.items()):
         yield Compared(f"sysctl:{name}", paths.sysctl(name), value, Held.LEAST)
     if tuning.swap_off:
-        yield Compared("swap", "/proc/swaps", "1", Held.LINES)  # its head
+        yield Compared("swap", "/proc/swaps", "1", Held.LINES)  # only the header
 
 
 def families(plan: NodePlan) -> tuple[Family, ...]:
-    """Return the governors of the CPUs that are online; a machine without frequency scaling has none."""
+    """Return the governors of the online CPUs; a machine without frequency scaling has none."""
     return (
         Family(
             "numaforge_cpu_governor",
