@@ -1,4 +1,4 @@
-"""Whether the kernel has booted with the parameters that were planned."""
+"""Whether the kernel has booted with the planned parameters."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Which boot loader's tools a node has, and the parameters that numaforge has added to the kernel's command line.
+# The boot loader's tools on a host, and the parameters that numaforge has added to the kernel's command line.
 
 cmdline_loader() {
     if command -v kernelstub > /dev/null 2>&1; then
@@ -20,7 +20,8 @@ has_loader_entries() {
     done
     return 1
 }
-# Whether an entry can be booted once is asked where the command line is not as planned: that takes processes.
+# Whether an entry can be booted once is checked only where the command line differs from the plan or numaforge has
+# added parameters, since the check starts processes.
 look_kernel_cmdline() ( # RECORD PARAMETER...
     set +f
     unset IFS

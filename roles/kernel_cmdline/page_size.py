@@ -1,4 +1,4 @@
-"""The kernel's page size: compared with what is asked for, for only another kernel has another one."""
+"""The kernel's page size: only checked against the profile, since changing it takes another kernel."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _PACKAGES = {
 
 
 def judge_page_size(topology: NodeTopology, profile: NodeProfile) -> Reasoned[str | None]:
-    """Return the kernel's page size, where the profile asks for one.
+    """Return the kernel's page size where the profile asks for one; None also where it is not known.
 
-    Raises PlanError, with the package of the kernel that has it, where the running one has another.
+    Raises PlanError, naming the package of a kernel with that size, where the running kernel's differs.
     """
     wish = profile.kernel.page_size
     if wish is None:
@@ -46,7 +46,7 @@ def judge_page_size(topology: NodeTopology, profile: NodeProfile) -> Reasoned[st
 
 
 def refuse_other_pages(topology: NodeTopology, cmdline: Sequence[str]) -> None:
-    """Raise PlanError for a default size of huge pages that the kernel has no pool for, and would ignore."""
+    """Raise PlanError for a default size of huge pages without a pool: the kernel would ignore it."""
     sizes = hugepage_sizes(topology)
     for parameter in cmdline:
         asked = parameter.removeprefix(_DEFAULT_SIZE)

@@ -1,6 +1,6 @@
 """Kernel parameters that a profile may name freely, by purpose, and those that none may name.
 
-A parameter that is in neither table may cost the node, and needs `kernel.unsafe` with its risk. Source:
+A parameter in neither table may make the node unreachable, and needs `kernel.unsafe` with its risk. Sources:
 Documentation/admin-guide/kernel-parameters.txt; systemd(1) and kernel-command-line(7) for what they read.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Words in angle brackets stand for values. What a value of the kernel's own form may hold is its own affair;
-# here stands what no boot loader's script reads as something else.
+# The patterns of words in angle brackets: text that no boot loader's script misreads. The kernel checks the
+# rest of a value's syntax.
 _VALUES = {
     "<n>": "[0-9]+",
     "<0|1>": "[01]",
@@ -27,8 +27,8 @@ _VALUES = {
     "<mask>": "(0x[0-9a-f]+|[0-9a-f,]+)",
 }
 
-# NAME for a switch, NAME=VALUE|VALUE for the values that are accepted; "*" in a name stands for letters,
-# digits and "_".
+# NAME for a switch, NAME=VALUE|VALUE for the accepted values; "*" in a name stands for letters, digits, "_"
+# and "-".
 ACCEPTED: Mapping[str, tuple[str, ...]] = {
     "CPU isolation": (
         "isolcpus=<flags><cpus>",
@@ -195,7 +195,7 @@ _EXAMPLES = {
     "<y|n>": "0, 1, Y, N",
 }
 
-# What no profile may set, and why: it belongs to each machine, or decides what it boots into.
+# What no profile may set, and why: it is specific to a machine, or decides what the machine boots into.
 _BOOT_LOADER = "the boot loader of each machine sets it"
 _ROOT = "it names the file system that this machine boots from"
 _FIRST_PROCESS = "it decides what starts at boot, and the kubelet might not"
@@ -214,7 +214,7 @@ _REFUSED_NAMES = {
     **dict.fromkeys(("nosmt", "maxcpus", "nr_cpus", "possible_cpus", "nosmp"), _NUMBER_OF_CPUS),
     "break": _INITIAL_RAM_DISK,
 }
-_REFUSED_PREFIXES = ("rd.", "rd_", "luks.")  # dracut's own, and what opens disks
+_REFUSED_PREFIXES = ("rd.", "rd_", "luks.")  # dracut's parameters, and those that unlock disks
 
 _ELSEWHERE = {
     "hugepages": "hugepages with at: boot, which counts the machine's memory",
@@ -241,7 +241,7 @@ def refused_pattern() -> str:
 
 
 def doubt(parameter: str) -> str | None:
-    """Return the doubt about a parameter that is not in the table; None for one that is."""
+    """Return why a parameter is not accepted as harmless; None for an accepted one."""
     if _accepted().fullmatch(parameter):
         return None
     name, given, _ = parameter.partition("=")
@@ -254,7 +254,7 @@ def doubt(parameter: str) -> str | None:
 
 
 def elsewhere(parameter: str) -> str | None:
-    """Return the section of a profile that says a parameter instead, where there is one."""
+    """Return the section of a profile that sets a parameter instead, None where there is none."""
     return _ELSEWHERE.get(parameter_name(parameter))
 
 
@@ -279,12 +279,12 @@ def _name_pattern(name: str) -> str:
 
 
 def _spelled(name: str) -> str:
-    """Return the pattern of a name, with "-" and "_" as one."""
+    """Return the pattern of a name, in which "-" also matches where the table has "_"."""
     return re.escape(name).replace("_", "[_-]")
 
 
 def _split(values: str) -> list[str]:
-    """Return the alternatives; "|" within angle brackets divides none."""
+    """Return the alternatives; "|" within angle brackets separates nothing."""
     return re.findall(r"(?:<[^>]*>|[^|<])+", values)
 
 
@@ -300,5 +300,5 @@ def _alternatives(forms: list[str]) -> str:
 
 @cache
 def _accepted() -> re.Pattern[str]:
-    """Return the pattern of all that are accepted: it takes 10 ms to compile, and most profiles name none."""
+    """Return the pattern of all accepted parameters; compiling takes 10 ms, and most profiles name none."""
     return re.compile(accepted_pattern())

@@ -1,4 +1,4 @@
-"""Parameters of the kernel's command line: true after a boot, and undone by a second one."""
+"""Parameters of the kernel's command line: in effect after a reboot, rolled back by a second one."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 NAME = "kernel_cmdline"
 RECORD = "/etc/numaforge/kernel-cmdline"
 DROP_IN = "/etc/default/grub.d/90-numaforge.cfg"
-TRIAL = "/etc/grub.d/45_numaforge"  # after the entries of others, whose numbers stay
+TRIAL = "/etc/grub.d/45_numaforge"  # after all other entries, so that their numbers stay
 _INSTEAD = " instead-of "
 _WRITTEN = ("grub", "grubby")  # the boot loaders that part.sh writes
-_WRITE_SECONDS = 120  # update-grub asks about every disk
+_WRITE_SECONDS = 120  # update-grub probes every disk
 
 
 def look(goal: Goal) -> Look:
-    """Return the question about the boot loader, the command line, and what an earlier plan has added."""
+    """Return the look at the boot loader, the command line, and what an earlier plan added."""
     asks = goal.plan.kernel.cmdline if goal.plan.kernel.reboot == "allowed" else ()
     return Look(call=("look_kernel_cmdline", RECORD, *asks))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the parameters that have to come and to go; None as well where a reboot is not allowed.
+    """Return the part that adds and removes parameters; None also where a reboot is not allowed.
 
-    Raises HostError for a boot loader that numaforge does not know.
+    Raises HostError for a boot loader that numaforge does not write.
     """
     planned = goal.plan.kernel.cmdline
     missing, removed = _differences(goal, found)
@@ -44,7 +44,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def _unsupported(loader: str, missing: Sequence[str]) -> HostError:
-    """Return the refusal; what the kernel has is no difference, so parameters set by hand end it."""
+    """Return the error for this boot loader; setting the parameters by hand, as it advises, resolves it."""
     wish = " ".join(missing)
     message, remedy = {
         "kernelstub": (
@@ -86,10 +86,10 @@ def part(
     not_once: str | None = None,
     replaced: Mapping[str, str] | None = None,
 ) -> Part:
-    """Return the part that has the boot loader pass the planned parameters; `loader` is grub or grubby.
+    """Return the part that makes the boot loader pass the planned parameters; `loader` is grub or grubby.
 
-    `not_once` is why the boot loader can boot no entry once: then its default is changed before the reboot.
-    `replaced` are the host's own parameters that stood in place of ours, by ours.
+    `not_once` is why the boot loader cannot boot an entry once: its default is then changed before the
+    reboot. `replaced` maps our parameters to the host's own that they replaced.
     """
     replaced = replaced or {}
     moves = [f"kernel command line: + {parameter}" for parameter in missing]
@@ -122,10 +122,10 @@ def part(
 
 
 def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[str, str]) -> list[str]:
-    """Return what an entry had in place of parameters of ours that go, where no other of ours takes it.
+    """Return the host's parameters that our removed ones replaced, unless another of ours replaces them.
 
-    GRUB's drop-in has only added ours, so nothing was taken away there. A record of an earlier version does
-    not name it: there it is known of `pci=`, see planning.kernel.
+    GRUB's drop-in only adds ours, so it has replaced none. A record of an earlier version does not name them:
+    there only the host's `pci=` is known, see planning.kernel.
     """
     others = [replaced.get(each) or each.rpartition(",config_acs=")[0] for each in removed]
     taken = {parameter_name(each) for each in planned}
@@ -133,7 +133,7 @@ def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[
 
 
 def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
-    """Return the planned parameters that the kernel lacks, and the earlier plan's that this one has not."""
+    """Return the planned parameters that the kernel lacks, and an earlier plan's that this one lacks."""
     recorded = _recorded(found)
     running = found.answers(NAME).get("cmdline", "").split()
     planned = goal.plan.kernel.cmdline
@@ -142,6 +142,6 @@ def _differences(goal: Goal, found: Found) -> tuple[list[str], list[str]]:
 
 
 def _recorded(found: Found) -> dict[str, str]:
-    """Return what an earlier plan has added, each with the host's own that it replaced, or ""."""
+    """Return the parameters that an earlier plan added, each with the host's own that it replaced, or ""."""
     texts = (text.partition(_INSTEAD) for text in found.every(NAME, "recorded"))
     return {ours: other for ours, _, other in texts}

@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# Parameters of the kernel's command line. `planned` has one a line, `removed` those that an earlier plan has added and
-# this one has not, `restored` what the boot loader's entry had in their place, `replaced` what it had in place of planned
-# ones ("NEW instead-of OLD"). CMDLINE_RECORD (which parameters are ours), CMDLINE_DROP_IN, CMDLINE_TRIAL (the script of
-# our entry in GRUB's menu), CMDLINE_LOADER (grub: Debian and Ubuntu read drop-ins of /etc/default/grub.d; grubby: RHEL and
-# its kin change entries) and CMDLINE_ONCE are settings. With CMDLINE_ONCE=yes an entry of our own is booted once, and
-# what stays is written by `commit`: until then a power cycle starts the old entry.
+# Parameters of the kernel's command line, one a line: `planned`, `removed` (added by an earlier plan and not in this
+# one), `restored` (what the boot loader's entry had in place of the removed ones) and `replaced` (what it had in place
+# of planned ones: "NEW instead-of OLD"). Settings: CMDLINE_RECORD (which parameters are ours), CMDLINE_DROP_IN,
+# CMDLINE_TRIAL (the script of our entry in GRUB's menu), CMDLINE_LOADER (grub: Debian and Ubuntu read drop-ins of
+# /etc/default/grub.d; grubby: RHEL and its derivatives change entries) and CMDLINE_ONCE. With CMDLINE_ONCE=yes an entry
+# of our own is booted once, and `commit` writes the lasting change: until then a power cycle starts the old entry.
 
 TRIAL=numaforge-trial # the id of our entry in GRUB's menu
 
@@ -46,7 +46,7 @@ kernel_cmdline_make_lasting() {
     kernel_cmdline_record | kernel_cmdline_write "$CMDLINE_RECORD" || return 1
     kernel_cmdline_with "kernel_cmdline_by_$CMDLINE_LOADER" && kernel_cmdline_look_at default
 }
-kernel_cmdline_with() { # COMMAND: run it, with the last line that it prints as the reason of its failure
+kernel_cmdline_with() { # COMMAND: run it; on failure add its last line of output to `why`
     "$1" > "$PART/output" 2>&1 || {
         why="$why: $(tail -n 1 "$PART/output")"
         return 1
@@ -61,15 +61,15 @@ kernel_cmdline_record() {
         printf '%s%s\n' "$parameter" "${other:+ instead-of $other}"
     done < "$PART/planned"
 }
-kernel_cmdline_instead_of() { # PARAMETER: sets `other` to what grubby takes away for it
+kernel_cmdline_instead_of() { # PARAMETER: sets `other` to the one that grubby removes for it
     other=$(sed -n "s/^$(printf '%s' "$1" | sed 's/[].[*^$\/]/\\&/g') instead-of //p" "$PART/replaced")
     if [ -n "$other" ] || [ "$CMDLINE_LOADER" != grubby ]; then return; fi
     word_of "$(kernel_cmdline_bare < "$PART/options")" "${1%%=*}"
     if [ -n "$word" ] && [ "${1%%=*}=$word" != "$1" ] && ! listed "${1%%=*}=$word" removed; then other=${1%%=*}=$word; fi
 }
 listed() { grep -qxF -e "$1" "$PART/$2"; } # PARAMETER FILE
-kernel_cmdline_bare() { tr -d '"'; }       # GRUB takes the quotes away
-kernel_cmdline_quoted() {                  # FILE: in one line; GRUB ends a command at a bare ";"
+kernel_cmdline_bare() { tr -d '"'; }       # GRUB removes the quotes
+kernel_cmdline_quoted() {                  # FILE: its lines joined; GRUB ends a command at an unquoted ";"
     sed 's/=\(.*;.*\)/="\1"/' "$1" | paste -s -d ' ' -
 }
 
@@ -84,14 +84,14 @@ kernel_cmdline_trial_id() {
         echo "${id%.conf}"
     fi
 }
-kernel_cmdline_trial_entry() { # beside the other entry of this machine, and older than all by its version
+kernel_cmdline_trial_entry() { # next to this machine's entry; its version sorts below all others
     read -r path < "$PART/entry"
     read -r kernel < "$PART/kernel"
     kernel_version "$kernel"
     path=${path%.conf}
     echo "${path%-"$version"}-0-numaforge.conf"
 }
-kernel_cmdline_options() { # what the entry that is tried passes to the kernel
+kernel_cmdline_options() { # the options of the entry on trial
     read -r options < "$PART/options"
     printf '%s\n' "$options" | tr -s ' \t' '\n' | while IFS= read -r given; do
         bare=$(printf '%s' "$given" | kernel_cmdline_bare)
@@ -142,7 +142,7 @@ kernel_cmdline_try_by_grubby() {
     done < "$path" | kernel_cmdline_write "$(kernel_cmdline_trial_entry)"
 }
 
-# ---- what stays ----
+# ---- the lasting change ----
 
 kernel_cmdline_by_grub() {
     {
@@ -154,10 +154,10 @@ kernel_cmdline_by_grub() {
     content "$CMDLINE_DROP_IN" > "$PART/drop-in" && sync "$PART/drop-in" || return 1
     kernel_cmdline_end_trial && kernel_cmdline_update_grub
 }
-kernel_cmdline_update_grub() { # and note what it has written, which is ours until another program writes it
+kernel_cmdline_update_grub() { # and note the result, which is ours until another program changes it
     update-grub && content /boot/grub/grub.cfg > "$PART/grub.cfg" && sync "$PART/grub.cfg"
 }
-kernel_cmdline_by_grubby() { # the entries of this kernel alone: others, the one for rescues too, stay as they are
+kernel_cmdline_by_grubby() { # only this kernel's entries: others, including the rescue entry, stay as they are
     kernel_cmdline_end_trial || return 1
     read -r kernel < "$PART/kernel"
     if [ -s "$PART/removed" ]; then
@@ -172,7 +172,7 @@ kernel_cmdline_by_grubby() { # the entries of this kernel alone: others, the one
     read -r path < "$PART/entry"
     [ -z "$path" ] || content "$path" > "$PART/written" && sync "$PART"
 }
-kernel_cmdline_on_disk() { # PATH as the boot loader sees it
+kernel_cmdline_on_disk() { # PATH as the boot loader sees it: prints its path on the host
     for found in "$1" "/boot$1" "/boot/${1##*/}"; do
         if [ -e "$found" ]; then
             echo "$found"
@@ -189,7 +189,7 @@ kernel_cmdline_end_trial() {
 
 # ---- what the next boot would start ----
 
-kernel_cmdline_look_at() { # trial|default: sets `why` where it is not the kernel, the root and the parameters that are wanted
+kernel_cmdline_look_at() { # trial|default: fails, with `why`, unless kernel, root and parameters are as wanted
     why="the boot loader's default has changed by itself"
     next_entry || find_entry is_running || return 1
     read -r kernel < "$PART/kernel"
@@ -227,20 +227,20 @@ kernel_cmdline_look_at() { # trial|default: sets `why` where it is not the kerne
     fi
 }
 
-# ---- proof, and the way back ----
+# ---- proof and rollback ----
 
 kernel_cmdline_prove() { # NEW|OLD
     if ! kernel_cmdline_pending "$1"; then return; fi
     why="the kernel's command line is \"$(cat /proc/cmdline)\": $pending"
     return 1
 }
-given() { # PARAMETER FILE: whether it stands there
+given() { # PARAMETER FILE: whether the file has it
     case " $(cat "$2") " in
     *" $1 "*) return 0 ;;
     *) return 1 ;;
     esac
 }
-kernel_cmdline_pending() { # NEW|OLD: sets `pending` to what only a boot brings
+kernel_cmdline_pending() { # NEW|OLD: sets `pending` to what still needs a reboot
     pending=
     while IFS= read -r parameter; do
         given "$parameter" "$PART/before" && before=yes || before=
@@ -260,7 +260,7 @@ kernel_cmdline_pending() { # NEW|OLD: sets `pending` to what only a boot brings
     done < "$PART/removed"
     [ -n "$pending" ]
 }
-kernel_cmdline_undo() { # by operation: a kernel package may have written the boot loader's files since
+kernel_cmdline_undo() { # step by step: a kernel package may have changed the boot loader's files since
     why="the kernel's command line could not be put back"
     take_back_once kernel_cmdline_take_back && sync
 }
@@ -304,7 +304,7 @@ kernel_cmdline_back_by_grubby() {
         return
     fi
     read -r kernel < "$PART/kernel"
-    if ! find_entry starts_kernel "$kernel"; then return; fi # its package has gone, and took the entry with it
+    if ! find_entry starts_kernel "$kernel"; then return; fi # the kernel was uninstalled, with its entry
     tr -d '"' < "$PART/options" | tr -s ' \t' '\n' > "$PART/words"
     printf '%s' "$entry_options" | kernel_cmdline_bare | tr -s ' \t' '\n' > "$PART/now"
     : > "$PART/away" && : > "$PART/back"
@@ -326,7 +326,7 @@ kernel_cmdline_back_by_grubby() {
     fi
 }
 starts_kernel() { [ "$entry_kernel" = "$1" ] && [ "${entry_id%-0-numaforge}" = "$entry_id" ]; } # PATH
-kernel_cmdline_by_hand() { # what was written is back where only the boot is missing
+kernel_cmdline_by_hand() { # without stuck files, only the reboot is missing
     if [ ! -e "$PART/stuck" ]; then
         printf 'cat /proc/cmdline; systemctl reboot; '
         return

@@ -1,4 +1,4 @@
-"""What only a boot brings: parameters of the kernel's command line."""
+"""What needs a reboot: parameters of the kernel's command line."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """What only a boot brings: parameters that the kernel's command line is to have, all others kept.
+    """What needs a reboot: the planned parameters of the kernel's command line, all others kept.
 
-    `reboot` is "allowed" or "never": then what is missing is reported, and nothing is written. `next_kernel`
-    is "running" where a reboot may start no other kernel, else "any".
+    `reboot` is "allowed" or "never": under "never" missing parameters are reported, and nothing is written.
+    `next_kernel` is "running" where a reboot must start the same kernel, else "any".
     """
 
     cmdline: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ _PAGES_BY_NUMA_NODE = (5, 16)  # hugepages=0:8,1:8
 
 @dataclass(frozen=True)
 class _Intent:
-    """What one key of the profile comes to on this machine."""
+    """The parameters that one key of the profile means on this machine."""
 
     place: str  # "kernel.iommu"
     parameters: tuple[str, ...]
@@ -73,7 +73,7 @@ def _intents(
 def _said_once(intents: Iterable[_Intent]) -> tuple[str, ...]:
     """Return all parameters in order.
 
-    Raises PlanError, with both places, for a parameter that is set twice.
+    Raises PlanError, naming both places, for a parameter that is set twice.
     """
     said: dict[str, tuple[str, str]] = {}
     for intent in intents:
@@ -272,8 +272,8 @@ def _because(profile: NodeProfile, place: str, reason: str) -> str:
 def _with_pci_option(topology: NodeTopology, cmdline: tuple[str, ...], option: str) -> tuple[str, ...]:
     """Return the parameters with one `pci=`, the new option last.
 
-    The kernel reads several of them, but grubby keeps one of each name: there the host's own options are said
-    again.
+    The kernel reads several, but grubby keeps one parameter of each name: there the host's own options are
+    repeated.
     """
     if not option:
         return cmdline
@@ -320,15 +320,15 @@ NEEDS: tuple[str, ...] = ("cpus", "memory", "hugepages", "gpudirect")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of the kernel's command line."""
+    """The plan for the kernel's command line."""
 
     kernel: KernelPlan = KernelPlan()
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the parameters that the command line is to have, in words as true after the boot as before it.
+    """Return the planned parameters of the command line, with reasons that also hold after the reboot.
 
-    A second run has to find the same plan. Where a reboot is not allowed, a notice names what waits for one.
+    A second run must produce the same plan. Where a reboot is not allowed, a notice names what waits for one.
     Raises PlanError for CPUs that the system needs, for what the machine cannot do, and for a parameter that
     two places set.
     """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def kernel_cmdline(plan: NodePlan) -> Table:
-    """The parameters of the kernel's command line, where a reboot for them is allowed; else they may wait."""
+    """The planned kernel parameters where a reboot for them is allowed; elsewhere they may wait."""
     return {parameter: parameter for parameter in plan.kernel.cmdline if plan.kernel.reboot == "allowed"}
 
 

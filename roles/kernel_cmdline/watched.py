@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 
 
 def compared(plan: NodePlan) -> Iterator[Compared]:
-    """Yield each parameter that the kernel has to have booted with."""
+    """Yield each parameter that the kernel must have booted with."""
     for parameter in kernel_cmdline(plan):
         yield Compared("kernel_cmdline", "/proc/cmdline", parameter, Held.HAS)
