@@ -3,15 +3,15 @@
 #   device PCI-ADDRESS CPULIST   each message-signalled interrupt of the device
 #   rps INTERFACE MASK           each receive queue of the interface
 #   mask PATH MASK               a mask of the kernel
-# Numbers of interrupts are those of one boot, and so is what each had before: it is kept below /run, for what leaves
-# the configuration.
+# Interrupt numbers are valid for one boot, and so are their earlier CPUs: these are kept below /run, and restored for
+# what leaves the configuration.
 
 AFFINITY=/run/numaforge/interrupts
 TAB=$(printf '\t')
 NEWLINE='
 '
 
-affinity_targets() { # configuration on stdin; prints PATH<tab>CPUS<tab>NAME for what this kernel has
+affinity_targets() { # configuration on stdin; prints PATH<tab>CPUS<tab>NAME for the paths that this kernel has
     while read -r kind name cpus; do
         case $kind in
         device) set -- "/sys/bus/pci/devices/$name/msi_irqs"/* ;;
@@ -25,11 +25,11 @@ affinity_targets() { # configuration on stdin; prints PATH<tab>CPUS<tab>NAME for
         done
     done
 }
-affinity_now() { # PATH, into $now
+affinity_now() { # PATH: sets $now
     now=
     IFS= read -r now < "$1" || [ -n "$now" ]
 }
-each_cpu() { # CPULIST COMMAND: run it with each CPU, until it fails
+each_cpu() { # CPULIST COMMAND: run it with each CPU until it fails
     left=$1,
     while [ -n "$left" ]; do
         range=${left%%,*}
@@ -43,7 +43,7 @@ each_cpu() { # CPULIST COMMAND: run it with each CPU, until it fails
 }
 note_cpu() { cpus="$cpus$1 "; }
 noted_cpu() { case $cpus in *" $1 "*) ;; *) return 1 ;; esac }
-bare() { # MASK, into $mask: without the commas and the zeros in front, of which kernels print different numbers
+bare() { # MASK: sets $mask without commas and leading zeros, whose number differs between kernels
     mask=$1
     while :; do
         case $mask in
@@ -53,7 +53,7 @@ bare() { # MASK, into $mask: without the commas and the zeros in front, of which
         esac
     done
 }
-# A mask has to be the same. An interrupt is where it should be on any of the CPUs: irqbalance chooses one of them.
+# A mask must be equal. An interrupt may be on any subset of the CPUs: irqbalance chooses one of them.
 affinity_fits() { # PATH NOW CPUS
     if [ "$2" = "$3" ]; then return 0; fi
     if [ -z "$2" ]; then return 1; fi
@@ -76,12 +76,12 @@ affinity_differences() { # configuration on stdin; prints PATH<tab>NOW<tab>CPUS<
     affinity_targets | while IFS=$TAB read -r path cpus name; do
         case $managed in *"$NEWLINE$path$NEWLINE"*) continue ;; esac
         wish=$cpus
-        affinity_now "$path" 2> /dev/null || continue # it has gone meanwhile
+        affinity_now "$path" 2> /dev/null || continue # it has disappeared
         affinity_fits "$path" "$now" "$wish" || printf '%s\t%s\t%s\t%s\n' "$path" "$now" "$wish" "$name"
     done
 }
-# What the kernel manages (the queues of NVMe drives) answers EIO (kernel/irq/proc.c, write_irq_affinity): that is known,
-# and no failure. A shell's own words do not tell errors apart.
+# Writes to managed interrupts (the queues of NVMe drives) fail with EIO (kernel/irq/proc.c, write_irq_affinity), which
+# is expected. The message of a shell's own redirection does not identify the error, so `tee` writes again.
 affinity_write() { # PATH CPUS
     if { printf '%s\n' "$2" > "$1"; } 2> /dev/null; then return 0; fi
     said=$(printf '%s\n' "$2" | LC_ALL=C tee "$1" 2>&1 > /dev/null)
@@ -90,11 +90,11 @@ affinity_write() { # PATH CPUS
     *) printf '%s: the kernel refuses %s (%s)\n' "$1" "$2" "${said##*: }" >> "$AFFINITY/refused" ;;
     esac
 }
-affinity_apply() { # CONFIGURATION: sets what differs; fails where the kernel refuses, with its words in `refused`
+affinity_apply() { # CONFIGURATION: sets what differs; fails if the kernel refuses any, with the errors in `refused`
     mkdir -p "$AFFINITY" && touch "$AFFINITY/earlier" || return 1
     : > "$AFFINITY/refused"
     affinity_give_back < "$1" || return 1
-    : > "$AFFINITY/managed" # it is found out anew: the numbers may be those of other devices by now
+    : > "$AFFINITY/managed" # found again: the numbers may now belong to other devices
     affinity_differences < "$1" > "$AFFINITY/differ"
     known=$NEWLINE$(cut -f 1 "$AFFINITY/earlier")$NEWLINE
     while IFS=$TAB read -r path now cpus _ <&3; do
@@ -106,13 +106,13 @@ affinity_apply() { # CONFIGURATION: sets what differs; fails where the kernel re
     done 3< "$AFFINITY/differ"
     [ ! -s "$AFFINITY/refused" ]
 }
-affinity_left() { # configuration on stdin; prints PATH<tab>EARLIER of what was changed and is not in it any more
+affinity_left() { # configuration on stdin; prints PATH<tab>EARLIER of what was changed and is no longer in it
     planned=$NEWLINE$(affinity_targets | cut -f 1)$NEWLINE
     while IFS=$TAB read -r path earlier; do
         case $planned in *"$NEWLINE$path$NEWLINE"*) ;; *) printf '%s\t%s\n' "$path" "$earlier" ;; esac
     done < "$AFFINITY/earlier"
 }
-affinity_give_back() { # configuration on stdin
+affinity_give_back() { # configuration on stdin: restores what is no longer in it
     affinity_left > "$AFFINITY/left"
     [ -s "$AFFINITY/left" ] || return 0
     while IFS=$TAB read -r path earlier <&3; do

@@ -62,7 +62,7 @@ TEMPLATES = {
 
 
 def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
-    """Return what sets the interrupts at every boot, and of a driver that is loaded again."""
+    """Return the files that set the interrupts at every boot and after a driver reload."""
     wish, found = plan.interrupts, []
     if wish.devices or wish.rps or wish.default_affinity or wish.workqueues:
         found += [

@@ -11,7 +11,7 @@ look_interrupts() { # BOOT-LINK BLOCK-BEGIN BLOCK-END CONFIGURATION-LINE...
             [ ! -e "$path" ] || printf 'left %s %s\n' "$path" "$earlier"
         done
     fi
-    look_irqbalance "$begin" "$end" # at last: its file may end without a newline
+    look_irqbalance "$begin" "$end" # last: its file may end without a newline
 }
 look_irqbalance() { # BLOCK-BEGIN BLOCK-END
     for property in LoadState ActiveState UnitFileState; do
@@ -19,7 +19,7 @@ look_irqbalance() { # BLOCK-BEGIN BLOCK-END
         printf '%s %s\n' "$property" "$unit_value"
     done
     unit_says irqbalance.service EnvironmentFiles
-    file=${unit_value%% *} # what follows says whether it may be missing
+    file=${unit_value%% *} # the rest is whether it may be missing
     printf 'EnvironmentFile %s\n' "$file"
     if [ -e "$file" ]; then sed -n "/^$1\$/,/^$2\$/s/^/block /p" "$file" 2> /dev/null; fi
 }

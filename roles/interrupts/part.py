@@ -1,4 +1,4 @@
-"""Interrupts, packet steering and workqueues on the reserved CPUs, and irqbalance kept from moving them."""
+"""Interrupts, packet steering and workqueues on the reserved CPUs; irqbalance may not move them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCK_BEGIN, BLOCK_END = "# numaforge begin", "# numaforge end"
 
 
 def look(goal: Goal) -> Look:
-    """Return the question about what is elsewhere, what an earlier plan has left, and irqbalance."""
+    """Return the look at what is on other CPUs, what an earlier plan left, and irqbalance."""
     asked = affinity_lines(goal.plan.interrupts)
     return Look(
         files=(IRQBALANCE_OFF_PATH,),
@@ -35,7 +35,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return what has to move.
+    """Return the part that moves interrupts; None where nothing has to move.
 
     Raises HostError for an irqbalance whose CPUs cannot be restricted.
     """
@@ -50,7 +50,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def pending(goal: Goal, found: Found) -> str | None:
-    """Say which queues and masks are left alone, because this kernel has none; None where all are there."""
+    """Return the queues and masks that this kernel lacks, as a message; None where it has all."""
     words = (text.split() for text in found.every(NAME, "lacks"))
     names = [_MASKS.get(name, f"rps of {name}") for _, name, *_ in words]
     return f"left alone: {', '.join(names)}, which this kernel does not offer" if names else None
@@ -65,10 +65,10 @@ def part(
     verb: str = "",
     enabled: bool = True,
 ) -> Part:
-    """Return the part that makes the node as the plan says.
+    """Return the part that carries out the plan.
 
-    `file` is irqbalance's environment file where it is to end with `block`, `verb` what systemctl does to
-    irqbalance; `enabled` says whether our unit repeats all of it at every boot.
+    `file` is irqbalance's environment file, "" where it stays, `block` its new end, `verb` the systemctl verb
+    for irqbalance; `enabled`: our unit repeats the settings at every boot.
     """
     return Part(
         NAME,
@@ -90,7 +90,7 @@ def part(
 
 
 def _moved(found: Found) -> list[str]:
-    """Return a line for each device and interface of which something is elsewhere, with how many."""
+    """Return a line for each device and interface with something on other CPUs, with the count."""
     said = (text.split("\t") for text in found.every(NAME, "differs"))
     groups = Counter((name, now, wanted) for _, now, wanted, name in said)
     return [
@@ -109,7 +109,7 @@ def _left(found: Found) -> list[str]:
 def _irqbalance_change(
     plan: InterruptsPlan, found: Found, said: Mapping[str, str]
 ) -> tuple[tuple[str, ...], str, str, list[str]]:
-    """Return the end of its environment file, that file if it changes, what systemctl does, and the moves."""
+    """Return the new end of its environment file, the file if it changes, systemctl's verb, and the moves."""
     if said.get("LoadState") != "loaded":  # not installed, or masked by the admin
         return (), "", "", []
     file, active = said.get("EnvironmentFile", ""), said.get("ActiveState") == "active"
@@ -126,7 +126,7 @@ def _irqbalance_change(
     elif (
         found.text(IRQBALANCE_OFF_PATH) is not None and not active and said.get("UnitFileState") == "enabled"
     ):
-        verb = "start"  # an earlier plan had it off
+        verb = "start"  # an earlier plan turned it off
     else:
         verb = "restart" if active and now != wanted else ""
     moves = (
@@ -140,7 +140,7 @@ def _irqbalance_change(
 
 
 def _block(plan: InterruptsPlan) -> tuple[str, ...]:
-    """Return the lines for its environment file: the mask for versions before 1.8.0, which know no list."""
+    """Return the lines for its environment file; versions before 1.8.0 know only the mask."""
     return (
         BLOCK_BEGIN,
         f"IRQBALANCE_BANNED_CPUS={format_cpumask(plan.banned)}",

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # Interrupts, packet steering and workqueues (affinity.sh), irqbalance, and the unit that sets them at every boot.
-# `planned` is the configuration. `banned` is what irqbalance's environment file is to end with, between the lines
-# BLOCK_BEGIN and BLOCK_END. IRQBALANCE_FILE (empty: it stays), IRQBALANCE_VERB (restart, stop, start or nothing),
-# INTERRUPTS_LINK and INTERRUPTS_LINK_TARGET (empty: the link has to go) are settings.
+# `planned` is the configuration. `banned` is the new end of irqbalance's environment file, from the line BLOCK_BEGIN to
+# BLOCK_END. Settings: IRQBALANCE_FILE (empty: it stays), IRQBALANCE_VERB (restart, stop, start or nothing),
+# INTERRUPTS_LINK and INTERRUPTS_LINK_TARGET (empty: remove the link).
 
 interrupts_keep() {
     boot_id > "$PART/boot" || return 1
@@ -40,7 +40,7 @@ irqbalance_unit() { # VERB
     why="systemctl $1 irqbalance.service failed"
     systemctl "$1" irqbalance.service
 }
-irqbalance_block() { # the admin's lines stay; of two that set a variable systemd takes the last
+irqbalance_block() { # keeps the admin's lines; systemd uses the last assignment of a variable
     temporary new "$IRQBALANCE_FILE"
     if [ -e "$target" ]; then cp -a "$target" "$new"; else mkdir -p "${target%/*}" && : > "$new"; fi || return 1
     {
@@ -50,7 +50,7 @@ irqbalance_block() { # the admin's lines stay; of two that set a variable system
     { if [ -s "$new" ]; then content "$new"; else echo absent; fi; } > "$PART/written" && sync "$PART/written" || return 1
     irqbalance_place
 }
-irqbalance_place() { # what is staged, or nothing where that is empty
+irqbalance_place() { # place the staged file, or remove the target where that is empty
     temporary new "$IRQBALANCE_FILE"
     if [ -s "$new" ]; then
         sync "$new" && place new "$IRQBALANCE_FILE"
@@ -58,7 +58,7 @@ irqbalance_place() { # what is staged, or nothing where that is empty
         rm -f "$new" && remove "$IRQBALANCE_FILE"
     fi
 }
-irqbalance_block_back() { # as it was kept; where another has edited the file since, only the lines between the marks
+irqbalance_block_back() { # restore the kept file; if it was edited since, only the lines between the marks
     temporary new "$IRQBALANCE_FILE"
     now=$(content "$target")
     if [ "$now" = "$(cat "$PART/written")" ]; then
@@ -72,7 +72,7 @@ irqbalance_block_back() { # as it was kept; where another has edited the file si
         sed -n "/^$BLOCK_BEGIN\$/,/^$BLOCK_END\$/p" "$FOLDER/backup$IRQBALANCE_FILE" 2> /dev/null || : # there was none
     } > "$new" && irqbalance_place
 }
-# A driver that has come up since, as after a boot, is set now; one that comes later has the unit for it.
+# Interrupts of drivers loaded since, such as after a boot, are set now; the unit sets those of later ones.
 interrupts_prove() { # NEW|OLD
     if [ "$1" = old ]; then
         why="irqbalance.service does not run, as it did before"
@@ -104,11 +104,11 @@ interrupts_undo() {
     return 2
 }
 irqbalance_ran() { [ -n "$IRQBALANCE_VERB" ] && [ "$(cat "$PART/irqbalance")" = active ]; }
-# Its drop-in, with which it does not start, is a file: that is undone after this part, and gone when things start again.
+# The drop-in that keeps irqbalance from starting is a file: it is undone after this part, before units start again.
 interrupts_start() { # NEW|OLD
     if [ "$1" = old ] && [ -e "$PART/touched" ] && irqbalance_ran; then systemctl restart irqbalance.service || :; fi
 }
-interrupts_take_back() { # numbers of another boot mean other interrupts
+interrupts_take_back() { # only in the same boot: interrupt numbers change with a boot
     : > "$AFFINITY/refused"
     interrupts_differing affinity_write
     cp "$PART/record" "$AFFINITY/earlier"
@@ -118,7 +118,7 @@ interrupts_by_hand() {
     if [ "$(cat "$PART/boot")" = "$(boot_id)" ]; then interrupts_differing interrupt_by_hand; fi
 }
 interrupt_by_hand() { printf "echo %s > '%s'; " "$2" "$1"; }
-interrupts_differing() { # COMMAND: run it with PATH and CPUS of what is not as it was
+interrupts_differing() { # COMMAND: run it with PATH and earlier CPUS of what has changed
     while IFS=$TAB read -r path cpus <&3; do
         affinity_now "$path" 2> /dev/null || continue
         # shellcheck disable=SC2031 # affinity_differences reads in a pipe

@@ -1,4 +1,4 @@
-"""Where the kernel keeps which CPUs answer devices."""
+"""Where the kernel keeps the CPUs that answer devices."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InterruptsPlan:
-    """Which CPUs answer the devices; an empty set, or a device that is not named, is left as it is.
+    """Which CPUs answer the devices; empty sets and devices that are not named leave things as they are.
 
-    `devices` are by PCI address: the numbers of interrupts change with every boot and driver reload. Of
-    `rps`, by interface, an empty set turns receive packet steering off. `banned` are the CPUs that irqbalance
-    does not use, offline ones included.
+    `devices` are by PCI address: interrupt numbers change with every boot and driver reload. `rps` is by
+    interface: there an empty set turns receive packet steering off. `banned` are the CPUs that irqbalance
+    must not use, offline ones included.
     """
 
     devices: ByName[CpuSet] = field(default_factory=dict)
@@ -52,7 +52,7 @@ NEEDS: tuple[str, ...] = ("cpus",)
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of interrupts."""
+    """The plan for interrupts."""
 
     interrupts: InterruptsPlan = InterruptsPlan()
 
@@ -60,7 +60,7 @@ class Decided:
 def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
     """Return which CPUs answer each device.
 
-    Raises PlanError where the reserved CPUs are asked for and there are none.
+    Raises PlanError where the profile asks for reserved CPUs and there are none.
     """
     wish = profile.interrupts
     on_reserved = [name for name in _REASONS if getattr(wish, name) == "reserved"]
@@ -91,7 +91,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
 
 
 def refuse_without_reserved(field: str) -> PlanError:
-    """Return the refusal of a wish that needs reserved CPUs."""
+    """Return the error for a field that needs reserved CPUs, where there are none."""
     return PlanError(
         "asks for the reserved CPUs, and this machine reserves none",
         where=field,
@@ -109,7 +109,7 @@ class _ReservedByNode:
     def near(self, node: int | None) -> CpuSet:
         """Return the reserved CPUs of the NUMA node, else of the nearest one that has some.
 
-        All of them for a device whose NUMA node the firmware does not name.
+        Returns all of them for a device whose NUMA node the firmware does not name.
         """
         home = next((each for each in self.topology.numa_nodes if each.id == node), None)
         return self.reserved & self._host(home).cpus if home else self.reserved
@@ -120,7 +120,7 @@ class _ReservedByNode:
 
     def _host(self, home: NumaNodeShape) -> NumaNodeShape:
         able = [each for each in self.topology.numa_nodes if each.cpus & self.reserved]
-        far = 255  # firmware's distance of an unreachable node
+        far = 255  # the firmware's distance for an unreachable node
         return min(
             able,
             key=lambda each: (each.id != home.id, home.distances.get(each.id, far), each.id),
@@ -129,7 +129,7 @@ class _ReservedByNode:
 
 
 def _devices(topology: MachineShape, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
-    """Yield the devices of the classes and their NUMA nodes; devices of virtual machines are left out."""
+    """Yield the devices of the classes with their NUMA nodes, without those passed to virtual machines."""
     by_class: dict[str, tuple[Nic | Nvme | GpuShape, ...]] = {
         "nics": topology.nics,
         "nvmes": topology.nvmes,

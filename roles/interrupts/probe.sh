@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Who answers devices, as it is now.
+# The CPUs that answer devices now.
 
 tell_interrupts() { # PCI-ADDRESS...: prints ADDRESS<tab>NUMBER CPULIST MANAGED
     managed=$(cat /run/numaforge/interrupts/managed 2> /dev/null)
@@ -16,7 +16,7 @@ $path
         done
     done
 }
-tell_irqbalance() { # what its process was given, for its file may be newer
+tell_irqbalance() { # the environment of its process: its file may be newer
     unit_says irqbalance.service MainPID
     tr '\0' '\n' 2> /dev/null < "/proc/${unit_value:-0}/environ" | sed -n 's/^\(IRQBALANCE_BANNED_CPULIST\)=/irqbalance \1	/p'
 }

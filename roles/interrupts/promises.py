@@ -31,7 +31,7 @@ def packet_steering(plan: NodePlan) -> Table:
 
 
 def cpu_masks(plan: NodePlan) -> Table:
-    """The kernel's masks: for interrupts to come, and for its workqueues."""
+    """The kernel's masks: for new interrupts, and for its workqueues."""
     masks = {
         "default-affinity": (interrupts_paths.DEFAULT_AFFINITY, plan.interrupts.default_affinity),
         "workqueues": (interrupts_paths.WORKQUEUES, plan.interrupts.workqueues),
@@ -40,7 +40,7 @@ def cpu_masks(plan: NodePlan) -> Table:
 
 
 def irqbalance(plan: NodePlan) -> Table:
-    """What irqbalance does: it does not run, or leaves the CPUs of workloads alone."""
+    """irqbalance: it does not run, or leaves the CPUs of workloads alone."""
     wish = plan.interrupts
     return {wish.irqbalance: wish.banned} if wish.irqbalance else {}
 
@@ -51,7 +51,7 @@ def _cpus_of(mask: str) -> CpuSet:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the questions about interrupts."""
+    """Yield the shell commands that query interrupts and irqbalance."""
     wish = plan.interrupts
     if wish.devices:
         yield shell.call("tell_interrupts", sorted(wish.devices))
@@ -64,7 +64,7 @@ def _units(plan: NodePlan) -> list[str]:
 
 
 def _queues(plan: NodePlan) -> list[str]:
-    """Return where the kernel says which CPUs take the packets of an interface."""
+    """Return the patterns of the files with the CPUs that take each interface's packets."""
     return [f"/sys/class/net/{name}/queues/rx-*/rps_cpus" for name in sorted(plan.interrupts.rps)]
 
 
