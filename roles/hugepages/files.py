@@ -45,7 +45,7 @@ paths = everywhere(HUGEPAGES_TMPFILES_PATH)
 def on_node(
     goal: Goal, found: Found, files: list[FileContent], absent: list[str]
 ) -> tuple[list[FileContent], list[str]]:
-    """Return nothing where only the kubelet was called for and does not run: the pools stay as they are."""
+    """Return no files where only the kubelet's role is applied and it is down: the pools stay as they are."""
     called = "hugepages" in goal.roles
     if called or not changes(files, absent, found.files) or change_with_kubelet(goal, found):
         return files, absent

@@ -22,7 +22,7 @@ _FILL_SECONDS = 600  # one CPU clears every page: minutes for 2 TiB
 
 
 def look(goal: Goal) -> Look:
-    """Return the pools that the plan names."""
+    """Return what to read: the pools that the plan names."""
     return Look(values=tuple(hugepage_counts(goal.plan)))
 
 

@@ -35,7 +35,7 @@ _STEADY_PART = 100
 _A_BOOT_MOVES = 64 * 2**20
 
 WantedPages = Mapping[int | None, PagesBySize]
-"""By NUMA node; by None for the machine, where the kernel shows no NUMA nodes."""
+"""Pages by NUMA node and size; by None for the machine, where the kernel shows no NUMA nodes."""
 
 
 def share_memory(topology: MachineShape, previous: NodePlan | None) -> dict[int, int]:

@@ -24,7 +24,7 @@ BLOCK_BEGIN, BLOCK_END = "# numaforge begin", "# numaforge end"
 
 
 def look(goal: Goal) -> Look:
-    """Return the look at what is on other CPUs, what an earlier plan left, and irqbalance."""
+    """Return what to read: what is on other CPUs, what an earlier plan left, and irqbalance."""
     asked = affinity_lines(goal.plan.interrupts)
     return Look(
         files=(IRQBALANCE_OFF_PATH,),

@@ -21,7 +21,7 @@ _WRITE_SECONDS = 120  # update-grub probes every disk
 
 
 def look(goal: Goal) -> Look:
-    """Return the look at the boot loader, the command line, and what an earlier plan added."""
+    """Return what to read: the boot loader, the command line, and what an earlier plan added."""
     asks = goal.plan.kernel.cmdline if goal.plan.kernel.reboot == "allowed" else ()
     return Look(call=("look_kernel_cmdline", RECORD, *asks))
 

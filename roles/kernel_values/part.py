@@ -46,7 +46,7 @@ class _Return:
 
 
 def look(goal: Goal) -> Look:
-    """Return the look at the kernel's files, the record, swap, and whether our unit is enabled."""
+    """Return what to read: the kernel's files, the record, swap, and whether our unit is enabled."""
     record = goal.machine.kernel_values_record
     paths = {
         **kernel_values_paths.kernel_values(goal.plan.tuning),

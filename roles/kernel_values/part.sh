@@ -115,7 +115,7 @@ kernel_values_undo() {
     return 2
 }
 kernel_values_discard() { discard new "$VALUES_RECORD"; }
-put_value_back() { # PATH VALUE: only where it differs: some values are read-only
+put_value_back() { # PATH VALUE: only where it differs, since some readable values cannot be written
     first_line "$1"
     choose "$line"
     if [ "$value_now" != "$2" ]; then set_value "$1" "$2"; fi

@@ -69,7 +69,7 @@ def plan_delivery(
 ) -> KubeletPlan:
     """Return the plan that delivers `settings` to this kubelet; adds to `notices` what the admin should know.
 
-    Raises PlanError where the kubelet reads no file.
+    Raises PlanError where no file can reach the kubelet.
     """
     install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
     common = _common(version, install)

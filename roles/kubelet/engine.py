@@ -1,7 +1,7 @@
 """What allocates CPUs and memory: the kubelet's managers, or drivers of dynamic resource allocation.
 
 The two exclude each other: with the static policy the CPU driver's pool is empty, or its pinning is undone
- (kubernetes-sigs/dra-driver-cpu#134, #140).
+(kubernetes-sigs/dra-driver-cpu#134, #140).
 """
 
 from __future__ import annotations

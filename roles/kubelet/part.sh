@@ -191,7 +191,7 @@ kubelet_undo() {
     why="not every state file could be put back"
     take_back_once kubelet_each_state kubelet_take_back
 }
-kubelet_put_aside() { [ -z "$1" ] || put_memory_state_aside "$1" /sys/devices/system/node; } # another boot's
+kubelet_put_aside() { [ -z "$1" ] || put_memory_state_aside "$1" /sys/devices/system/node; } # from another boot
 kubelet_take_back() { [ -z "$1" ] || take_back "$1"; }
 kubelet_by_hand() {
     if [ -e "$PART/stuck" ]; then

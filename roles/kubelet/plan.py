@@ -73,7 +73,7 @@ def kubelet_version(
 ) -> Reasoned[KubeletVersion | None]:
     """Return the version to plan for: the one asked for, else the host's, else the profile's, else None.
 
-    Raises PlanError where a kubelet is there, or was at the `previous` plan, and its version is not known.
+    Raises PlanError where the host has a kubelet, or `previous` planned one, whose version is not known.
     """
     distribution = topology.kubelet.distribution if topology.kubelet else None
     if distribution is not None and asked is None:
@@ -760,7 +760,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
 def review(
     machine: MachineShape, profile: NodeProfile, decided: Decisions, said: Collection[str]
 ) -> tuple[Notice, ...]:
-    """Return warnings about a kubelet with this plan, except where `said` holds the notice's id.
+    """Return what a kubelet with this plan would warn of, except what notices have `said` already, by id.
 
     Raises PlanError where it would not start.
     """

@@ -18,7 +18,7 @@ from numaforge.topology.model import NodeTopology
 
 @dataclass(frozen=True)
 class PlannedNode:
-    """A node as it will be.
+    """A node after its plan is carried out.
 
     `kubelet` is the startup report on its planned files. `state` maps the name of each state file to its
     text, without those that the plan removes.

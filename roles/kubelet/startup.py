@@ -60,7 +60,7 @@ def judge_startup(
     swap_off: bool,
     cgroup_v2: bool,
 ) -> tuple[Notice, ...]:
-    """Return the warnings of the startup check as notices, without those whose id is in `said`.
+    """Return the startup check's warnings as notices, except what the plan has `said` already, by id.
 
     `hugepages` are the wanted pages by NUMA node; `cgroup_v2`: the next boot brings cgroup v2. An unreadable
     configuration is not checked, nor are the managers' state files: the maintenance removes those that no
