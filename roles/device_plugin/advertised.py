@@ -1,7 +1,7 @@
-"""Which GPUs the device plugin advertises with a configuration, and on which machines it ends instead.
+"""Which GPUs the device plugin advertises with a configuration, and on which machines it exits instead.
 
-Source: k8s-device-plugin, internal/rm/device_map.go and rm.go, and nvlib/device of go-nvlib, which it visits
-devices with. What the plugin ends with is the whole line that it logs, from `error starting plugins` on.
+Sources: k8s-device-plugin, internal/rm/device_map.go and rm.go; nvlib/device of go-nvlib, with which the
+plugin visits devices. The error is the whole line that the plugin logs, from `error starting plugins` on.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _EACH_MIG_DEVICE = (
 
 
 def unshared(config: DevicePluginConfig, machine: NodeTopology) -> Inventory:
-    """Return the known devices of each resource before they are shared; none where the plugin ends."""
+    """Return the known devices of each resource before sharing; empty where the plugin exits."""
     strategy = config.flags.mig_strategy
     found = {} if refused(machine, strategy) else inventory_of(machine, strategy)
     return {name: devices for name, devices in found.items() if GPU_RESOURCE.fullmatch(name)}
 
 
 def advertised(config: DevicePluginConfig, machine: NodeTopology) -> dict[str, int]:
-    """Return how many known devices each resource has on the node, shared ones counted and not listed.
+    """Return the number of known devices by advertised resource name, counting replicas of shared devices.
 
-    A list that is too long for the kubelet counts as 0.
+    A resource whose device list is too long for the kubelet counts as 0.
     """
     shared = config.sharing.taken
     counts = {}
@@ -61,7 +61,7 @@ def advertised(config: DevicePluginConfig, machine: NodeTopology) -> dict[str, i
 
 
 def refused(machine: NodeTopology, strategy: str) -> str | None:
-    """Return the line with which the plugin ends on a geometry; None where it starts, as far as is known."""
+    """Return the line with which the plugin rejects a geometry; None where it starts, as far as is known."""
     gpus = nvml_gpus(machine)
     cut = {index: gpu for index, gpu in gpus.items() if gpu.mig_mode == "enabled"}
     names = {index: mig_device_names(gpu) for index, gpu in cut.items()}
@@ -84,11 +84,11 @@ def refused(machine: NodeTopology, strategy: str) -> str | None:
 
 
 def lost(machine: NodeTopology, strategy: str) -> tuple[int, str] | None:
-    """Return the first GPU that NVML lists without an answer, and the line with which the plugin ends.
+    """Return the index of the first lost GPU, and the line with which the plugin exits; None without one.
 
-    The plugin asks NVML for each GPU's handle and its name, whatever the strategy; a lost GPU has no
-    handle (nvml.h). A GPU that reports its name may let the plugin start, and a driver that does not start
-    loses no GPU.
+    The plugin asks NVML for each GPU's handle and name, whatever the strategy; NVML lists a lost GPU but has
+    no handle for it (nvml.h). The plugin may start with a GPU that reports its name. Where the driver itself
+    fails, no GPU counts as lost.
     """
     if machine.nvidia is not None and machine.nvidia.error is not None:
         return None
@@ -101,17 +101,17 @@ def lost(machine: NodeTopology, strategy: str) -> tuple[int, str] | None:
 
 
 def as_listed(machine: NodeTopology) -> NodeTopology:
-    """Return a machine without the GPUs that a driver which runs does not count, as one off the bus."""
+    """Return a machine without the GPUs that a working driver does not list, such as one off the bus."""
     if machine.nvidia is not None and machine.nvidia.error is not None:
         return machine
     return replace(machine, gpus=tuple(gpu for gpu in machine.gpus if gpu.unanswered != NOT_LISTED))
 
 
 def _is_one_kind(gpus: Iterable[Gpu]) -> bool:
-    """Whether all MIG devices are of one kind for the plugin, as far as that is known.
+    """Whether the plugin sees all MIG devices as one kind, as far as is known.
 
-    It compares NVML's attributes, not names: a 1g.10gb of an A100 has fewer multiprocessors than one
-    of an H100. On GPUs of one model they are alike where NVML says the same of their memory.
+    The plugin compares NVML's attributes, not names: a 1g.10gb of an A100 has fewer multiprocessors than one
+    of an H100. On GPUs of one model they match where NVML reports the same memory size.
     """
     kinds, sizes = set(), set()
     for gpu in gpus:

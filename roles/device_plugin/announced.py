@@ -1,8 +1,8 @@
-"""The list in which the device plugin announces a resource's devices, and how long a kubelet takes it.
+"""The list in which the device plugin announces a resource's devices, and the longest that a kubelet accepts.
 
 Source: ListAndWatchResponse in kubelet/pkg/apis/deviceplugin/v1beta1, and `dial` of the kubelet's
-devicemanager/plugin/v1beta1/client.go, which leaves the limit of gRPC as it is (kubernetes#109304). The
-kubelet reads nothing of a longer list.
+devicemanager/plugin/v1beta1/client.go, which keeps gRPC's default limit (kubernetes#109304). The kubelet
+reads nothing of a longer list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BEFORE_A_NUMBER = 2  # "::"
 
 
 def announced_bytes(devices: Sequence[Device], replicas: int | None) -> int:
-    """Return the length in bytes of the list of devices, `replicas` of each; None: not shared."""
+    """Return the length in bytes of the list with `replicas` of each device; None: not shared."""
     each = sum(_AROUND + _topology(device) for device in devices)
     if replicas is None:
         return each
@@ -31,7 +31,7 @@ def announced_bytes(devices: Sequence[Device], replicas: int | None) -> int:
 
 
 def most_replicas(devices: Sequence[Device]) -> int:
-    """Return how many replicas of each device a kubelet takes at most."""
+    """Return the most replicas of each device that a kubelet accepts."""
     too_many: int = bisect_right(range(MOST_BYTES), MOST_BYTES, key=partial(announced_bytes, devices))
     return too_many - 1
 
@@ -43,5 +43,5 @@ def _topology(device: Device) -> int:
 
 
 def _digits(count: int) -> int:
-    """Return how many digits the numbers from 0 to `count` - 1 have together."""
+    """Return the total number of digits in the numbers from 0 to `count` - 1."""
     return count + sum(count - int(f"1{'0' * digits}") for digits in range(1, len(str(count))))

@@ -1,4 +1,4 @@
-"""What the device plugin accepts and should not, and what it refuses only on a machine."""
+"""What the device plugin accepts but should not, and what it rejects only on some machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_config(config: DevicePluginConfig) -> tuple[Finding, ...]:
 
 
 def check_answers(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Finding, ...]:
-    """Return what keeps the plugin from its start on a machine as it is, however its GPUs are cut."""
+    """Return what keeps the plugin from starting on a machine as it is, however its GPUs are cut."""
     return (*_lost(config, machine), *_imex(config, machine))
 
 
@@ -41,7 +41,7 @@ def check_machine(config: DevicePluginConfig, machine: NodeTopology) -> tuple[Fi
 
 
 def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
-    """Return that a migStrategy does not suit how the GPUs of a machine are cut; None where it does."""
+    """Return a finding where the migStrategy does not suit a machine's MIG geometry; None where it does."""
     if (refusal := refused(machine, strategy)) is None:
         return None
     return Finding(
@@ -55,7 +55,7 @@ def check_strategy(strategy: str, machine: NodeTopology) -> Finding | None:
 
 
 def sentence(finding: Finding) -> str:
-    """Return what was found, with the plugin's own words."""
+    """Return the finding's evidence, with the plugin's own message."""
     return f"{finding.evidence} ({finding.text})" if finding.text else finding.evidence
 
 

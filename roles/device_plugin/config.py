@@ -1,7 +1,7 @@
 """The configuration of NVIDIA's device plugin, read strictly: each key that it knows, and nothing else.
 
 Source: k8s-device-plugin, api/config/v1, and validateFlags of cmd/nvidia-device-plugin. The plugin itself
-drops unknown keys without a word. What it refuses is refused here in its own words.
+drops unknown keys silently. What it rejects is rejected here with its own message.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _DEVICE = re.compile(r"\d+(:\d+)?|(MIG-)?GPU-[0-9a-f-]{36}(/\d+/\d+)?|MIG-[0-9a-
 
 
 def resource_name(text: object) -> str:
-    """Return the full name of a resource: the plugin puts its prefix before a name without it.
+    """Return the full name of a resource: the plugin prepends its prefix where it is missing.
 
-    Raises ValueError, in the plugin's words, for what it refuses.
+    Raises ValueError, with the plugin's message, for a name that the plugin rejects.
     """
     if not isinstance(text, str):
         raise ValueError(f"{text!r} is not a resource's name; write for example nvidia.com/gpu")
@@ -44,7 +44,7 @@ def resource_name(text: object) -> str:
 
 
 def _one_of(says: str, *accepted: str) -> BeforeValidator:
-    """Return a check for one of some texts, which `says` what the plugin says of another one."""
+    """Return a check for one of the accepted texts; `says` begins the plugin's message about any other."""
 
     def check(value: object) -> str:
         if value not in accepted:
@@ -211,7 +211,7 @@ class Sharing(_CamelCase):
 
     @property
     def taken(self) -> Shared:
-        """What the plugin makes of it; with MPS it refuses several replicas whatever is said."""
+        """The sharing in effect; with MPS the plugin always rejects requests for several replicas."""
         active = self.mps or self.time_slicing
         if active is None:
             return NOT_SHARED
@@ -277,7 +277,7 @@ def parse_device_plugin(text: str, place: str) -> DevicePluginConfig:
 
 
 def _having(value: Any, **missing: str) -> Any:
-    """Return a mapping that has some keys; else raise ValueError with what the plugin says of the first."""
+    """Return the value; raise ValueError, with the plugin's message, for the first key missing from it."""
     for key, said in missing.items() if isinstance(value, Mapping) else ():
         if value.get(key) in (None, []):
             raise ValueError(said)

@@ -28,7 +28,7 @@ OPERATOR_KEY = "config.yaml"  # where mig-manager reads it (gpu-operator, assets
 def device_plugin_text(plan: NodePlan) -> str:
     """Return a node's configuration of the device plugin, as YAML.
 
-    Raises PlanError for a plan that says nothing of it.
+    Raises PlanError for a plan without one.
     """
     if plan.device_plugin is None:
         raise PlanError(
@@ -47,8 +47,8 @@ def config_key(plan: NodePlan) -> str:
 def device_plugin_config_map(plans: Iterable[NodePlan], name: str, namespace: str) -> Manifest:
     """Return the plugin's ConfigMap: a key for each kind of node.
 
-    The label nvidia.com/device-plugin.config of a Node chooses among them. Raises PlanError where two nodes
-    want different texts under one key.
+    A Node's label nvidia.com/device-plugin.config chooses the key. Raises PlanError where two nodes want
+    different texts under one key.
     """
     texts: dict[str, str] = {}
     first: dict[str, str] = {}
@@ -68,10 +68,10 @@ def device_plugin_config_map(plans: Iterable[NodePlan], name: str, namespace: st
 def operator_config_map(
     machines: Iterable[tuple[NodePlan, NodeTopology]], name: str, namespace: str
 ) -> tuple[Manifest, Mapping[str, Mapping[str, str]]]:
-    """Return the ConfigMap of the operator's mig-manager, and the labels by which nodes choose, by hostname.
+    """Return the ConfigMap of the operator's mig-manager, and by hostname the labels that choose a config.
 
     One config for each distinct geometry, as mig-parted reads it. Raises PlanError for a geometry that
-    mig-parted cannot say.
+    mig-parted cannot express.
     """
     configs: dict[str, list[dict[str, Any]]] = {}
     labels: dict[str, dict[str, str]] = {}
@@ -90,7 +90,7 @@ def operator_config_map(
 def manager_config_map(
     plans: Iterable[NodePlan], name: str, namespace: str
 ) -> tuple[Manifest, Mapping[str, Mapping[str, str]]]:
-    """Return the ConfigMap of AMD's device config manager, and the labels by which nodes choose, by hostname.
+    """Return the ConfigMap of AMD's device config manager, and by hostname the labels that choose a profile.
 
     Raises PlanError for a plan that does not leave its GPUs to the manager.
     """

@@ -50,7 +50,7 @@ def shared_by(profile: NodeProfile) -> Shared:
 
 
 def devices_of(machine: NodeTopology, plan: NodePlan) -> Inventory:
-    """Return the devices of each resource that a machine, cut as its plan says, offers with this plan."""
+    """Return the devices of each resource that a machine, already cut as planned, offers with this plan."""
     strategy = plan.device_plugin.mig_strategy if plan.device_plugin else plan.mig.strategy
     shared = _shared(plan.device_plugin) if plan.device_plugin else NOT_SHARED
     tokens = shared_tokens({pool.resource: pool.tokens for pool in plan.rdma.pools})
@@ -83,13 +83,13 @@ def _shared(plan: DevicePluginPlan) -> Shared:
 
 
 def _config(plan: DevicePluginPlan) -> DevicePluginConfig:
-    from numaforge.roles.device_plugin.config import DevicePluginConfig  # few need it
+    from numaforge.roles.device_plugin.config import DevicePluginConfig  # rarely needed
 
     return DevicePluginConfig.model_validate(config_document(plan))
 
 
 def config_document(plan: DevicePluginPlan) -> dict[str, Any]:
-    """Return the plugin's configuration, in its own words."""
+    """Return the plugin's configuration file, as a document."""
     document: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": plan.mig_strategy}}
     if plan.replicas:
         options = {"renameByDefault": plan.renamed or None, "failRequestsGreaterThanOne": plan.one_per_pod}
@@ -117,7 +117,7 @@ NEEDS: tuple[str, ...] = ("mig",)
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of NVIDIA's device plugin; None: the profile says nothing of it."""
+    """The configuration of NVIDIA's device plugin; None where the profile has none."""
 
     device_plugin: DevicePluginPlan | None = None
     advertised: Annotated[Mapping[str, int] | None, Working] = (
@@ -126,9 +126,10 @@ class Decided:
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what the device plugin is to do.
+    """Return how the device plugin is configured.
 
-    Raises PlanError, with the plugin's own words, for what it would refuse on this machine.
+    Raises PlanError, with the plugin's own message, for what the plugin would reject on this machine, and
+    where a DRA driver has the GPUs.
     """
     mig = decided.mig
     known = _countable(machine, mig.strategy)
@@ -146,7 +147,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             where="device_plugin",
             remedy=f"leave the section out, or have {other}",
         )
-    # The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
+    # The plugin rejects MPS with `mixed` even where no GPU is in MIG mode.
     plan = _wished(profile, mig.strategy if in_mig_mode(machine) else "none")
     config = _config(plan)
     findings = [*check_config(config), *check_machine(config, machine)]
