@@ -1,7 +1,7 @@
 """What a node hands out by claims: the CPU driver's half of `kubelet.resource_engine: dra`, and GPUs.
 
 Sources: kubernetes-sigs/dra-driver-cpu v0.2.0 (README: requirements, driverConfig; issues 8, 45, 46, 134 and
-140; pkg/cpuinfo: CPUs that it passes over), kubernetes/website#56232 (the topology manager has no hints of
+140; pkg/cpuinfo: CPUs that it skips), kubernetes/website#56232 (the topology manager has no hints of
 DRA devices), KEP-5004 (DRAExtendedResource).
 """
 
@@ -61,16 +61,16 @@ NEEDS: tuple[str, ...] = ("cpus", "kubelet", "device_plugin")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of dynamic resource allocation; None: nothing is handed out by claims."""
+    """The plan for dynamic resource allocation; None where nothing is allocated by claims."""
 
     dra: DraPlan | None = None
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what claims are for.
+    """Return what the node allocates by claims.
 
-    Raises PlanError for a runtime without CDI or NRI, which the CPU driver needs, and for settings of a
-    driver that is not used.
+    Raises PlanError for a runtime without CDI or NRI, which the CPU driver needs, for settings of a driver
+    that is not used, and for a machine on which the CPU driver cannot work.
     """
     wish = profile.dra
     cpus = by_claims(profile.kubelet) and decided.kubelet is not None
@@ -108,17 +108,17 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 def claims_of(machine: NodeTopology, plan: NodePlan) -> dict[str, int]:
-    """Return the extended resources that claims serve as planned, with how many devices have them."""
+    """Return the number of devices by extended resource that claims serve as planned."""
     if not (plan.dra and plan.dra.gpus and plan.kubelet):
         return {}
     return served_by_claims(machine, KubeletVersion.parse(plan.kubelet.version).minor)
 
 
 def served_by_claims(machine: NodeTopology, minor: int) -> dict[str, int]:
-    """Return the extended resources that claims serve where a DRA driver has the GPUs, no device plugin.
+    """Return the number of devices by extended resource that claims serve where a DRA driver has the GPUs.
 
-    `minor` is that of Kubernetes. NVIDIA's class gpu.nvidia.com has the extended resource nvidia.com/gpu, of
-    whole GPUs alone.
+    `minor` is that of Kubernetes. NVIDIA's class gpu.nvidia.com has the extended resource nvidia.com/gpu, for
+    whole GPUs only.
     """
     if minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
         return {}
@@ -127,10 +127,10 @@ def served_by_claims(machine: NodeTopology, minor: int) -> dict[str, int]:
 
 
 def placed_cpus(machine: NodeTopology) -> CpuSet:
-    """Return the online CPUs whose place the CPU driver knows: it skips all others.
+    """Return the online CPUs whose topology the CPU driver knows: it skips all others.
 
-    Each has a NUMA node, a package that the kernel does not number -1, and a cache (populateTopologyInfo of
-    pkg/cpuinfo). Only the group of the whole machine has other CPUs, too.
+    Each has a NUMA node, a package whose id is not -1, and a cache (populateTopologyInfo of pkg/cpuinfo).
+    Only the group of the whole machine includes other CPUs.
     """
     on_numa_nodes = {cpu for each in machine.numa_nodes for cpu in each.cpus}
     in_packages = {cpu for each in driver_packages(machine) if each.id >= 0 for cpu in each.cpus}
@@ -138,7 +138,7 @@ def placed_cpus(machine: NodeTopology) -> CpuSet:
 
 
 def driver_packages(machine: NodeTopology) -> tuple[Package, ...]:
-    """Return the packages as the CPU driver tells them apart, which is by the kernel's ids alone."""
+    """Return the packages as the CPU driver distinguishes them: by the kernel's ids alone."""
     return machine.packages if machine.kubelet_packages is None else machine.kubelet_packages
 
 
@@ -235,10 +235,10 @@ def _gpu_notices(decided: Decisions) -> Iterator[Notice]:
 
 
 def _runtime_notices(machine: NodeTopology) -> Iterator[Notice]:
-    """Yield what is not known of the runtime; raises PlanError for one that the CPU driver cannot work with.
+    """Yield a notice for an unknown runtime; raise PlanError for one that the CPU driver cannot work with.
 
-    The driver pins containers through NRI and names their devices by CDI: on by default from containerd 2.0
-    and CRI-O 1.30 on.
+    The driver pins containers through NRI and names their devices by CDI: both are on by default from
+    containerd 2.0 and CRI-O 1.30.
     """
     unit = runtime_unit(machine)
     if unit == CRIO:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def by_claims_alone(plan: NodePlan) -> Table:
-    """GPUs that come by claims are not offered by a device plugin, too."""
+    """GPUs allocated by claims are not also offered by a device plugin."""
     return {GPU: 0} if plan.dra and plan.dra.gpus else {}
 
 

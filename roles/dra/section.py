@@ -1,4 +1,4 @@
-"""Section `dra`: what the drivers of dynamic resource allocation are told."""
+"""Section `dra`: settings of the drivers of dynamic resource allocation."""
 
 from __future__ import annotations
 
