@@ -1,4 +1,4 @@
-"""Files: the plan itself, and what the roles write."""
+"""Files: the plan itself, and the files of the roles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "files"
 
 
 def look(goal: Goal) -> Look:
-    """Return the paths, and the texts that are known already."""
+    """Return the paths to look at, and the texts already known."""
     install = goal.machine.kubelet
     files, absent = _files(goal, goal.machine.kubelet_config)
     paths = [*(file.path for file in files), *absent]
@@ -32,7 +32,7 @@ def look(goal: Goal) -> Look:
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return what has to be written and removed."""
+    """Return the part that writes and removes files; None where nothing changes."""
     kubelet = goal.plan.kubelet
     files, absent = _files(goal, found.text(kubelet.config_file) if kubelet else None, found)
     changed = changes(files, absent, found.files)
@@ -61,9 +61,9 @@ def part(changed: Sequence[FileChange]) -> Part:
 def _files(
     goal: Goal, config_text: str | None, found: Found | None = None
 ) -> tuple[list[FileContent], list[str]]:
-    """Return the files of the roles that were called, and the paths that must not exist.
+    """Return the files of the goal's roles, and the paths that must not exist.
 
-    With what was `found`, only what counts on that node.
+    With `found`, roles that adapt to the node have adapted theirs.
     """
     files, absent = role_files(goal.plan, "topology"), list[str]()
     for role in ROLES:

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# Files, replaced atomically. `written` has a line for each: NUMBER CHECKSUM MODE OWNER GROUP PATH, and its
-# content as base64 in a file named by the number; `absent` has the paths that must not exist.
+# Files, replaced atomically. `written` has a line for each: NUMBER CHECKSUM MODE OWNER GROUP PATH. Its
+# content is base64 in a file named by the number. `absent` has the paths that must not exist.
 
-files_each() { # COMMAND: run it with NUMBER CHECKSUM MODE OWNER GROUP PATH; the number and the rest may be "-"
+files_each() { # COMMAND: run it with NUMBER CHECKSUM MODE OWNER GROUP PATH; "- absent - - - PATH" for a path to remove
     while IFS=' ' read -r number checksum mode owner group path <&3; do
         "$1" "$number" "$checksum" "$mode" "$owner" "$group" "$path" 3<&- || return 1
     done 3< "$PART/written"
@@ -15,7 +15,7 @@ files_keep_one() {
     if [ "$1" != - ]; then write_beside "$1" "$6" < "$PART/$1" || return 1; fi
     keep "$FOLDER/backup" "$6"
 }
-files_finish() { # those in a row that have the same rights at once
+files_finish() { # in one call for consecutive files of the same mode and owner
     same=
     set --
     while IFS=' ' read -r number _ mode owner group path <&3; do
@@ -29,7 +29,7 @@ files_finish() { # those in a row that have the same rights at once
     done 3< "$PART/written"
     [ "$#" -eq 0 ] || finish_staged "${same% *}" "${same#* }" "$@"
 }
-files_apply() { # each of them takes its place whole; after a break all of them are put back
+files_apply() { # each file is replaced atomically; after an interruption all are put back
     why="a file could not be replaced"
     files_each files_place_one || return 1
     set --
@@ -44,7 +44,7 @@ files_undo() {
     why="not every file could be put back"
     take_back_once files_each files_take_back
 }
-files_take_back() { # put it back, but lose no text that came from elsewhere
+files_take_back() { # keep a copy of a text that is neither ours nor the backup's
     now=$(content "$6")
     if [ "$now" != absent ] && [ "$now" != "$2" ] && [ "$now" != "$(content "$FOLDER/backup$6")" ]; then
         keep "$FOLDER/edited" "$6" || {
@@ -56,8 +56,8 @@ files_take_back() { # put it back, but lose no text that came from elsewhere
 }
 files_by_hand() { stuck_by_hand; }
 files_discard() { files_each files_discard_one; }
-files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # a file that cannot be removed stops no other
-files_notes() { # what `files_take_back` has kept
+files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # go on after a file that cannot be removed
+files_notes() { # the texts that files_take_back kept
     [ -d "$FOLDER/edited" ] || return 0
     find "$FOLDER/edited" -type f | LC_ALL=C sort | while IFS= read -r path; do
         printf '; %s was edited during the change: its text is kept in %s' "${path#"$FOLDER/edited"}" "$path"

@@ -1,4 +1,4 @@
-"""The files and units that numaforge wrote: there, with their rights, saying what the plan says."""
+"""The files and units that numaforge wrote: mode, owner, content and state as planned."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def files(plan: NodePlan) -> Table:
 
 
 def units(plan: NodePlan) -> Table:
-    """The states that each unit of ours may be in: one that acts at boot has not failed."""
+    """The states allowed for each of our units: a service that runs at boot has not failed."""
     states = {".service": ("active", "inactive"), ".timer": ("active",)}
     return {unit.name: states[unit.suffix] for unit in boot_units(plan.files)}
 
 
 def starting_units(plan: NodePlan) -> Table:
-    """The units that have to start at boot."""
+    """The units that must start at boot."""
     return dict.fromkeys(units(plan), "enabled")
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the question about the ages of files."""
+    """Yield the shell call that prints the ages of files."""
     yield shell.call("tell_ages", [file.path for file in plan.files])
 
 
