@@ -1,4 +1,4 @@
-"""Leave nothing of numaforge on a host from which everything that it had set is gone."""
+"""Remove what remains of numaforge on a host where all its settings have been taken back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from numaforge.roles.modules.files import MODPROBE_PATH
 __all__ = ["forget"]
 
 _RUN = "/run/numaforge"
-"""What units and parts keep until the next boot."""
+"""State that units and parts keep until the next boot."""
 
 
 @role("Forget")
@@ -41,7 +41,7 @@ def forget() -> None:
 def _forget(flag_stays: bool) -> Commands:
     """Remove the saved plan and the backups.
 
-    + flag_stays: whether the kubelet goes on to read the folder of drop-ins that was added for it
+    + flag_stays: whether the kubelet still reads the folder of drop-ins that was added for it
     """
     values = {
         "ROOT": TRANSACTIONS,

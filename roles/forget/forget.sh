@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# What is left on a host when nothing of it is set by numaforge any more: the plan, and what runs have left. It may be
+# Removes what remains on a host once all settings are taken back: the plan, and the state of earlier runs. It may be
 # interrupted anywhere: the folder of the plan goes last, and while any of it is left, another run resumes.
 
 RECORDS=/etc/numaforge
 PROGRAMS=/usr/local/lib/numaforge
-kept() { # say whether there is anything to forget
+kept() { # print whether anything remains: yes or no
     for each in "$RECORDS" "$PROGRAMS" "$STATE" "$RUN" "$MODPROBE"; do
         if [ -e "$each" ]; then
             echo yes
@@ -14,7 +14,7 @@ kept() { # say whether there is anything to forget
     echo no
 }
 forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
-    if [ -d "$ROOT" ]; then # nothing may begin now
+    if [ -d "$ROOT" ]; then # keep a transaction from starting
         exec 9> "$ROOT/lock" && flock 9 || return 1
     fi
     if [ -L "$ROOT/current" ]; then
