@@ -1,4 +1,4 @@
-"""Who manages the memory of GPUs beside Grace and Vera, from a boot on."""
+"""Who manages the memory of GPUs beside Grace and Vera after a boot."""
 
 from numaforge.roles.role import role
 

@@ -1,7 +1,7 @@
 """Who manages the memory of GPUs beside Grace and Vera, and the machine as the boot leaves it.
 
-The mode is an option of nvidia.ko, which the role `modules` writes and proves. With it the NUMA nodes of GPUs
-lose their memory or have it back (they stay themselves: firmware lists them).
+The mode is an option of nvidia.ko, which the role `modules` writes and proves. It empties the NUMA nodes of
+GPUs or gives them their memory back; the nodes themselves stay, because firmware lists them.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Decided:
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the mode of the GPUs' memory, and what it does to the machine.
+    """Return the mode of the GPUs' memory, and its effect on the machine.
 
-    Raises PlanError where it is asked for on a machine without such GPUs, and of a driver that has no CDMM.
+    Raises PlanError for a mode on a machine without such GPUs, and for `driver` with a driver without CDMM.
     """
     asked = gpu_memory_asked(profile)
     coherent = any(map(is_coherent, machine.gpus))
@@ -77,7 +77,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             where=SUBJECT,
             remedy=f"leave {SUBJECT} out, in a profile for such machines only",
         )
-    # A machine without such GPUs need not read an earlier plan.
+    # Spare machines without such GPUs the reading of an earlier plan.
     earlier = decided.previous if coherent else None
     previous = earlier.gpu_memory if earlier else GpuMemoryPlan()
     mode = asked or (_by_default(machine) if previous.mode else None)
@@ -108,20 +108,20 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
 
 
 def mode_now(machine: NodeTopology) -> str:
-    """Return who manages the memory: as reported, else by whether the NUMA nodes of GPUs have any."""
+    """Return who manages the memory: as reported, else by whether the NUMA nodes of GPUs have memory."""
     found = gpu_memory_mode(machine)
     return (found.mode if found else None) or (NUMA if memory_of_gpus(machine) else DRIVER)
 
 
 def moves_memory(machine: NodeTopology, plan: GpuMemoryPlan) -> bool:
-    """Whether carrying out the plan on the machine, as it is, changes the memory that the kernel has."""
+    """Whether carrying out the plan changes the memory that the kernel has on this machine."""
     return plan.mode is not None and not plan.waits and mode_now(machine) != plan.mode
 
 
 def in_mode(machine: NodeTopology, plan: GpuMemoryPlan) -> NodeTopology:
-    """Return a machine, found before or after its plan was carried out, as it is with that plan.
+    """Return a machine, captured before or after its plan was carried out, as it is with that plan.
 
-    Where the size of what a boot adds is not known, it is the machine as it is.
+    Memory that a boot adds without a known size is left out.
     """
     if not moves_memory(machine, plan):
         return machine

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Who manages the memory of GPUs, and how much of it the kernel has, in kB by NUMA node.
+# Prints who manages the memory of GPUs, and how much of it the kernel has, in kB by NUMA node.
 
 tell_gpu_memory() { # NUMA-NODE...
     sed -n 's/^CoherentGPUMemoryMode: "\(..*\)"$/gpu-memory mode\t\1/p; s/^CoherentGPUMemoryMode: ""$/gpu-memory mode\t""/p' \

@@ -1,4 +1,4 @@
-"""Who manages the memory of GPUs: as NVIDIA's driver says, and as their NUMA nodes show."""
+"""Who manages the memory of GPUs: as NVIDIA's driver reports, and as their NUMA nodes show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def gpu_memory(plan: NodePlan) -> Table:
-    """The planned mode, unless a boot that is not allowed would bring it."""
+    """The planned mode, unless it waits for a boot that is not allowed."""
     mode = plan.gpu_memory.mode
     return {} if mode is None or plan.gpu_memory.waits else {"mode": mode}
 
@@ -34,7 +34,7 @@ def gpu_memory_nodes(plan: NodePlan) -> Table:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the question; NUMA nodes are asked beside it."""
+    """Yield the shell call that prints the mode and the memory of the NUMA nodes."""
     if gpu_memory(plan):
         yield shell.call("tell_gpu_memory", [node.removeprefix("node-") for node in gpu_memory_nodes(plan)])
 
