@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# The access control (ACS) of a PCIe bridge, from its configuration space: it takes root rights.
+# The access control (ACS) of a PCIe bridge, read from its configuration space as root.
 
 # Prints the control register in decimal; fails where there is none. An extended capability begins with its id (16
-# bits), its version (4) and where the next one is (12); ACS has its control at +6.
+# bits), its version (4) and the offset of the next one (12); ACS has its control register at +6.
 access_control() { # ADDRESS
     place=256
     hops=0
@@ -23,7 +23,7 @@ bridge_ids() { # ADDRESS: its vendor and device
     IFS= read -r vendor < "/sys/bus/pci/devices/$1/vendor" && IFS= read -r device < "/sys/bus/pci/devices/$1/device" &&
         echo "${vendor#0x}:${device#0x}"
 } 2> /dev/null
-controls_as() { # CONTROL MASK: whether each bit is as the mask has it, the lowest last
+controls_as() { # CONTROL MASK: whether each bit matches the mask, whose last character is bit 0
     rest=$2
     bit=1
     while [ -n "$rest" ]; do

@@ -1,6 +1,6 @@
 """PCIe access control: set by the kernel at boot, and proved here in the bridges themselves.
 
-A kernel that does not know pci=config_acs= ignores it, and its command line shows it all the same.
+A kernel that does not know pci=config_acs= ignores it, yet shows it in its command line.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ NAME = "pcie_acs"
 
 
 def look(goal: Goal) -> Look:
-    """Return nothing: the kernel's command line says whether a boot is needed."""
+    """Return an empty look: the kernel's command line shows whether a boot is needed."""
     return Look()
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return the proof of the bridges where the kernel's command line changes."""
+    """Return the part that proves the bridges where the kernel's command line changes."""
     acs = goal.plan.rdma.acs
     changes = any(part.name == kernel_cmdline.NAME for part in below)
     return part(acs.masks, acs.bridges) if acs.masks and changes else None
 
 
 def part(masks: Mapping[str, str], bridges: Mapping[str, str]) -> Part:
-    """Return the part that proves the mask of each bridge, by PCI address; `bridges` are their ids."""
+    """Return the part that proves the mask of each bridge, by PCI address; `bridges` has their ids."""
     return Part(
         NAME,
         sentences=(f"after the boot {len(masks)} PCIe bridges have to control access as planned",),

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# PCIe access control as the boot has left it. `masks` has a line "ADDRESS VENDOR:DEVICE MASK" for each bridge.
+# PCIe access control after the boot. `masks` has a line "ADDRESS VENDOR:DEVICE MASK" for each bridge.
 
-pcie_acs_apply() { :; } # the kernel does it, at boot
+pcie_acs_apply() { :; } # the kernel sets it at boot
 pcie_acs_undo() { :; }
 pcie_acs_prove() { # NEW|OLD
     [ "$1" = new ] || return 0

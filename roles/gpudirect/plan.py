@@ -1,4 +1,4 @@
-"""PCIe access control for GPUDirect: which bridges the kernel is to set otherwise than it does by itself."""
+"""PCIe access control for GPUDirect: the bridges for which the kernel's default is changed."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ NEEDS: tuple[str, ...] = ()
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """PCIe access control; not in the document, where `rdma.acs` has it."""
+    """PCIe access control; in the document it is `rdma.acs`."""
 
     acs: Annotated[AcsPlan, Working] = AcsPlan()
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the masks to set, in values that are as true after the boot as before it.
+    """Return the masks to set, which are the same before and after the boot.
 
-    A machine whose bridges are right without a parameter keeps them. Raises PlanError for a wish that makes
-    no difference on ConnectX-8 Direct.
+    Bridges that are right without a parameter get none. Raises PlanError for a setting that makes no
+    difference on ConnectX-8 Direct.
     """
     wish = profile.rdma.gpudirect.acs
     if wish == "keep":
@@ -108,7 +108,7 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
 
 def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[Decided]:
     """Keep what an earlier plan set while the required masks are unknown."""
-    from numaforge.roles.document import loads  # the type of a plan is made of this module, too
+    from numaforge.roles.document import loads  # a cycle: the type of a plan is built from this module
 
     try:
         earlier = loads(topology.previous_plan).rdma.acs if topology.previous_plan else AcsPlan()
@@ -119,7 +119,7 @@ def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[Decided]:
 
 
 def _kernel_has_it(topology: NodeTopology) -> bool:
-    """Say whether the kernel knows config_acs: its own types tell of a backport, else its version does."""
+    """Whether the kernel knows config_acs: by its own types, which show a backport, else by its version."""
     told = topology.peer_memory.config_acs
     return (kernel_version(topology) or (0, 0)) >= CONFIG_ACS_KERNEL if told is None else told
 

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What bridges control.
+# Prints the ids and the access control of PCIe bridges.
 
 tell_bridges() { # PCI-ADDRESS...
     for bridge in "$@"; do

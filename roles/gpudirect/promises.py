@@ -1,4 +1,4 @@
-"""What each PCIe bridge controls."""
+"""The access control of each PCIe bridge."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def access_control(plan: NodePlan) -> Table:
-    """What each PCIe bridge controls, its ids and its mask, where a reboot for it is allowed."""
+    """The ids and the mask of each PCIe bridge, where a reboot for it is allowed."""
     acs = plan.rdma.acs
     planned = plan.kernel.cmdline and plan.kernel.reboot == "allowed"
     return {address: (acs.bridges[address], mask) for address, mask in acs.masks.items() if planned}
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the questions about bridges."""
+    """Yield the shell call that prints the bridges."""
     if plan.rdma.acs.masks:
         yield shell.library("roles/gpudirect/control") + shell.call("tell_bridges", [*plan.rdma.acs.masks])
 
