@@ -66,7 +66,7 @@ def limits_path(unit: str) -> str:
 
 
 def no_swap_path(unit: str) -> str:
-    """Return the drop-in that keeps a service from making swap."""
+    """Return the drop-in that keeps a service from creating swap."""
     return f"/etc/systemd/system/{unit}.d/90-numaforge.conf"
 
 
@@ -85,7 +85,7 @@ def files(plan: NodePlan) -> tuple[PlannedFile, ...]:
 
 
 def paths(plan: NodePlan, machine: NodeTopology) -> tuple[str, ...]:
-    """Return the files of the userland, and the drop-in of each unit from which pods inherit limits."""
+    """Return the files of the userland, and the drop-in of each unit whose limits pods inherit."""
     return (
         PAM_LIMITS_PATH,
         UPGRADES_PATH,

@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# Which packages are held. The files of versionlock and zypper are read: dnf takes a second to say what is in them,
-# and apt-mark half of one, where dpkg-query takes 30 ms.
+# Prints which packages are held. Reads the files of versionlock and zypper: dnf takes a second to list them.
+# dpkg-query takes 30 ms, apt-mark half a second.
 
 held_packages() { # MANAGER: "held NAME" of each
-    # shellcheck disable=SC2016 # dpkg-query puts them in
+    # shellcheck disable=SC2016 # dpkg-query expands them
     case $1 in
     apt) dpkg-query -W -f '${db:Status-Want} ${Package}\n' | sed -n 's/^hold /held /p' ;;
     dnf)

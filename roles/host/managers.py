@@ -21,7 +21,7 @@ GOVERNOR, PREFERENCE = "the CPUs' governor", "the CPUs' energy preference"
 KSM = "the merging of pages (KSM)"
 AFFINITY, LATER = "the affinity of NICs' interrupts", "where later interrupts start"
 
-# What each of them sets, whatever its configuration.
+# What each service sets, whatever its configuration.
 _SERVICES = {
     "tlp.service": ("TLP", (GOVERNOR, PREFERENCE)),
     "power-profiles-daemon.service": ("power-profiles-daemon", (GOVERNOR, PREFERENCE)),
@@ -41,12 +41,12 @@ KUBELET_SYSCTLS = {
     "kernel.keys.root_maxkeys": "1000000",
     "kernel.keys.root_maxbytes": "25000000",
 }
-"""What the kubelet sets at each start, or demands with protectKernelDefaults (setupKernelTunables)."""
+"""What the kubelet sets at each start, or requires with protectKernelDefaults (setupKernelTunables)."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """A manager that sets a knob of the plan's to something else; `where` is its file or its unit."""
+    """A manager that sets a knob of the plan to another value; `where` is its file or unit."""
 
     manager: str
     knob: str
@@ -59,14 +59,14 @@ class Contest:
 
 @dataclass(frozen=True)
 class _Planned:
-    """What a plan sets that others set as well."""
+    """The parts of a plan that other managers may set, too."""
 
     tuning: TuningPlan
     interrupts: InterruptsPlan
 
     @property
     def knobs(self) -> tuple[str, ...]:
-        """The knobs that are set, without their values."""
+        """The knobs that the plan sets, without their values."""
         tuning, interrupts = self.tuning, self.interrupts
         by_knob = {
             GOVERNOR: tuning.governors,
@@ -75,14 +75,14 @@ class _Planned:
             "sysctls": tuning.sysctls or tuning.raised_sysctls,
             KSM: tuning.ksm,
             AFFINITY: interrupts.devices,
-            # An irqbalance that the plan restricts or stops moves nothing elsewhere.
+            # An irqbalance that the plan restricts or stops does not interfere.
             LATER: interrupts.default_affinity and interrupts.irqbalance is None,
         }
         return tuple(knob for knob, planned in by_knob.items() if planned)
 
 
 def contests(machine: NodeTopology, tuning: TuningPlan, interrupts: InterruptsPlan) -> tuple[Contest, ...]:
-    """Return who sets a knob of the plan to another value; what is unknown is no contest."""
+    """Return the managers that set a knob of the plan to another value; unknown values are no contest."""
     userland, planned = machine.userland, _Planned(tuning, interrupts)
     found = [*_by_kubelet(machine, tuning)]
     if userland is not None:
@@ -124,7 +124,7 @@ def _tuned(userland: Userland) -> list[HostProcess]:
 
 
 def _tuned_values(tuned: Mapping[str, str], planned: _Planned) -> Iterator[tuple[str, str, str]]:
-    """Yield each knob that both set, with TuneD's value and the plan's; a variable of TuneD's is unknown."""
+    """Yield each knob that both set, with TuneD's value and the plan's; skip values with TuneD variables."""
     tuning, interrupts = planned.tuning, planned.interrupts
     switches = tuning.transparent_hugepages
     both = {
@@ -166,7 +166,7 @@ def _by_driver(userland: Userland, planned: _Planned) -> Iterator[Contest]:
 
 
 def _by_sysctl_files(userland: Userland, tuning: TuningPlan) -> Iterator[Contest]:
-    """Yield the files that systemd-sysctl reads after ours: the last one wins at boot."""
+    """Yield contests with files that systemd-sysctl reads after ours: the last one wins at boot."""
     ours = PurePosixPath(SYSCTL_PATH).name
     last: dict[str, tuple[str, str]] = {}
     for path, settings in userland.sysctl_files.items():

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 NAME = "packages"
 RECORD = "/etc/numaforge/held-packages"
-_WAIT_SECONDS = 120  # for another run of the package manager
+_WAIT_SECONDS = 120  # for a lock that another run of the package manager holds
 
 
 def look(goal: Goal) -> Look:
-    """Return which packages are held, and which of those by us."""
+    """Return the look for held packages, and for those that we held."""
     manager = goal.plan.host.package_manager or "none"
     return Look(call=("look_packages", RECORD, manager, "all" if goal.plan.host.holds else "ours"))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-    """Return what is to be held and to be let go; what something else holds stays so."""
+    """Return the part that holds and releases packages, or None; packages that others held stay held."""
     held, ours = {*found.every(NAME, "held")}, {*found.every(NAME, "ours")}
     wanted = {*goal.plan.host.holds}
     hold, loose = sorted(wanted - held), sorted((ours - wanted) & held)
@@ -33,7 +33,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
 
 def part(manager: str, hold: Sequence[str], loose: Sequence[str], record: Sequence[str]) -> Part:
-    """Return the part that holds and lets go packages by "apt", "dnf" or "zypper"; `record` are ours then."""
+    """Return the part that holds and releases packages; `manager` is "apt", "dnf", "zypper" or "none"."""
     moves = [f"package {name}: held" for name in hold] + [f"package {name}: no longer held" for name in loose]
     return Part(
         NAME,

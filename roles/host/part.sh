@@ -1,20 +1,20 @@
 # shellcheck shell=sh
-# Packages that stay at their version. `hold` and `loose` have the names to hold and to let go, `record` those that
-# are ours afterwards. PACKAGE_MANAGER (apt, dnf, zypper) and HELD_RECORD are settings.
+# Packages that stay at their version. `hold` and `loose` have the names to hold and to release, `record` our holds
+# afterwards. PACKAGE_MANAGER (apt, dnf, zypper) and HELD_RECORD are settings.
 
 packages_keep() { keep "$FOLDER/backup" "$HELD_RECORD"; }
 packages_apply() {
     for names in hold loose; do
         : > "$PART/did-$names"
         packages_change "$names" "$names" || {
-            rm "$PART/did-$names" # the package managers do all of it, or nothing
+            rm "$PART/did-$names" # package managers change all or nothing
             return 1
         }
     done
     why="$HELD_RECORD could not be written"
     write_record "$HELD_RECORD" "the packages that it holds, and nothing else did before"
 }
-packages_undo() { # what was done, the other way about
+packages_undo() { # reverse what was done
     if [ -e "$PART/did-hold" ]; then packages_change loose hold || return 2; fi
     if [ -e "$PART/did-loose" ]; then packages_change hold loose || return 2; fi
     why="$HELD_RECORD could not be put back"
@@ -35,7 +35,7 @@ packages_change() { # hold|loose FILE: another run of the package manager may ha
         return 1
     fi
     deadline=$(($(uptime_seconds) + 100))
-    # shellcheck disable=SC2046,SC2086 # a command and names of packages, in words
+    # shellcheck disable=SC2046,SC2086 # a command and package names, split into words
     until $command $(cat "$PART/$2") > "$PART/output" 2>&1 < /dev/null; do
         why="$command failed: $(tail -n 3 "$PART/output" | paste -s -d ' ' -)"
         if [ "$(uptime_seconds)" -ge "$deadline" ] || ! packages_locked; then return 1; fi

@@ -61,16 +61,16 @@ NEEDS: tuple[str, ...] = ("kernel_values", "interrupts")
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """What a plan says of the userland."""
+    """The plan for the userland."""
 
     host: HostPlan = HostPlan()
 
 
 def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return what the userland is to be; a notice names what this host cannot do, and who else sets what is
-    `decided` already.
+    """Return the plan for the userland.
 
-    Raises PlanError for more open files than the kernel allows, and for control groups of version 1.
+    Notices name what this host cannot do, and who else sets what is already `decided`. Raises PlanError for
+    more open files than the kernel allows, and for control groups of version 1.
     """
     userland = machine.userland or Userland()
     _refuse_too_many_files(machine, profile)
@@ -192,12 +192,12 @@ def unit_limits(plan: HostPlan) -> dict[str, str]:
 
 
 def upgrade_patterns(plan: HostPlan) -> tuple[str, ...]:
-    """Return what unattended upgrades leave alone: regular expressions for the names of packages."""
+    """Return regular expressions for the packages that unattended upgrades leave alone."""
     globs = [glob for kind in plan.hold_kinds for glob in HELD_PACKAGES[kind]]
     return tuple(dict.fromkeys(_pattern(glob) for glob in globs))
 
 
 def _pattern(glob: str) -> str:
-    """Return a glob as a pattern that is matched from the name's start."""
+    """Return a glob as a regular expression that is matched from the start of the name."""
     text = glob.replace(".", "[.]").replace("*", ".*")
     return text.removesuffix(".*") if glob.endswith("*") else f"{text}$"

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The clock, control groups, and packages that are held.
+# Prints the state of the clock, of control groups, and of held packages.
 
 tell_clock() { printf 'host clock\t%s\n' "$(timedatectl show -p NTPSynchronized --value 2> /dev/null)"; }
 tell_cgroup() { [ ! -e /sys/fs/cgroup/cgroup.controllers ] || printf 'host cgroup\t2\n'; }

@@ -24,9 +24,9 @@ def held_packages(plan: NodePlan) -> Table:
 
 
 def limits(plan: NodePlan) -> Table:
-    """The limits of each unit that has some, once it has started with them.
+    """The planned limits of each unit, once it has started with them.
 
-    How many files it opens is the kubelet's own: it sets maxOpenFiles itself (cmd/kubelet/app/server.go).
+    The kubelet's open files are left out: it sets maxOpenFiles itself (cmd/kubelet/app/server.go).
     """
     said = unit_limits(plan.host)
     return {
@@ -38,7 +38,7 @@ def limits(plan: NodePlan) -> Table:
 
 
 def clock(plan: NodePlan) -> Table:
-    """The clock is synchronised, where the plan requires that."""
+    """A synchronised clock, where the plan requires one."""
     return {"synchronised": "yes"} if plan.host.time_sync else {}
 
 
@@ -52,7 +52,7 @@ def _units(plan: NodePlan) -> tuple[str, ...]:
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
-    """Yield the questions about the userland, with the part's own look.sh."""
+    """Yield the shell calls that print the userland; the one for packages needs the part's look.sh."""
     host = plan.host
     if units := _units(plan):
         yield shell.call("tell_limits", units)
