@@ -63,7 +63,7 @@ def _files(
 ) -> tuple[list[FileContent], list[str]]:
     """Return the files of the goal's roles, and the paths that must not exist.
 
-    With `found`, roles that adapt to the node have adapted theirs.
+    With `found`, reduced to what applies to that node.
     """
     files, absent = role_files(goal.plan, "topology"), list[str]()
     for role in ROLES:
