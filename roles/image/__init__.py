@@ -1,4 +1,4 @@
-"""An image of nodes that plan themselves: what is true on all of them, and the units that decide the rest."""
+"""An image for nodes that plan themselves: what all of them share, and the units that decide the rest."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ _HOLDS = "/etc/apt/apt.conf.d/52numaforge"
 _PROFILES = "/etc/numaforge/profiles"
 _ENABLED = ("enabled", "static", "alias", "indirect", "generated")
 _EMPTIED = ("/etc/machine-id", "/var/log", "/var/cache/apt/archives")
-_SECONDS = 3600  # packages are fetched over a slow line
+_SECONDS = 3600  # allows for packages over a slow line
 
 
 @dataclass(frozen=True)
 class FoundImage:
     """An image as it is.
 
-    `node` says why it is none. `pythons` are those that can run: version, machine, path. `files` has
-    checksums by path, `units` whether they are enabled, `packages` of those that were asked for the version
-    and whether it is held. `left` are the paths that sysprep would remove.
+    `node` is the reason why this is a node and no image, or "". `pythons` are those that run: version,
+    machine, path. `files` has checksums by path, `units` the state from `systemctl is-enabled`, `packages`
+    the version of each wanted package and whether it is held. `left` are the paths that sysprep would remove
+    or empty.
     """
 
     node: str = ""
@@ -69,7 +70,7 @@ class FoundImage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an image is made of: the wish, and by path the texts of its own profiles and of its machines."""
+    """What an image is made of: the wish, and the texts of its own profiles and machines by path."""
 
     wish: Image
     profiles: Mapping[str, str]
@@ -81,7 +82,7 @@ class Recipe:
         return (*_UNITS, *self.wish.enable)
 
     def missing(self, found: FoundImage) -> tuple[str, ...]:
-        """Return the packages that are not there in the version that is asked for."""
+        """Return the packages that are missing or not of the wanted version."""
         return tuple(
             name
             for name, version in self.wish.packages.items()
@@ -89,7 +90,7 @@ class Recipe:
         )
 
     def unheld(self, found: FoundImage) -> tuple[str, ...]:
-        """Return the packages that an upgrade could replace."""
+        """Return the packages that are not held, so that an upgrade could replace them."""
         return tuple(name for name in self.wish.packages if found.packages.get(name, ("", ""))[1] != "held")
 
     def disabled(self, found: FoundImage) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ class Recipe:
         return tuple(unit for unit in self.units if found.units.get(unit) not in _ENABLED)
 
     def files(self, found: FoundImage) -> dict[str, str]:
-        """Return the files of the image by path, but its manifest, which has their checksums."""
+        """Return the files of the image by path, except its manifest, which has their checksums."""
         python, machine, command = best_python(found)
         files = {
             PROGRAM: program.program(program.wanted(python, machine), command),
@@ -116,7 +117,7 @@ class Recipe:
         return files
 
     def records(self, found: FoundImage) -> dict[str, str]:
-        """Return the manifest and the bill of materials of an image that is otherwise made."""
+        """Return the manifest and the bill of materials of an image that is complete otherwise."""
         python, machine, _ = best_python(found)
         sums = {path: checksum(text) for path, text in self.files(found).items()}
         text = manifest(
@@ -131,7 +132,7 @@ class Recipe:
         return {MANIFEST: text, **({BOM: materials} if materials else {})}
 
     def lacks(self, found: FoundImage) -> Iterator[str]:
-        """Yield a sentence for everything that the image is not yet."""
+        """Yield a sentence for each change that the image needs."""
         for name in self.missing(found):
             has = found.packages.get(name, ("", ""))[0]
             yield f"{name} {self.wish.packages[name]} is installed{f' in the place of {has}' if has else ''}"
@@ -154,9 +155,9 @@ class Recipe:
 
 @role("Image")
 def image() -> None:
-    """Make the image by the host data `numaforge_image`: a mapping, or the file of one.
+    """Make the image that the host data `numaforge_image` describe: a mapping, or the file of one.
 
-    It changes nothing outside of the image, starts nothing, and changes nothing that is so already.
+    Changes nothing outside the image and nothing that is already as wanted; starts nothing.
     """
     wish = read_image(host.data.get(KEY) or {})
     own = {Path(each).stem: each for each in wish.profiles}
@@ -187,7 +188,7 @@ def _machine(named: str) -> NodeTopology:
 
 
 def _plan(machine: NodeTopology, profile: NodeProfile, name: str) -> None:
-    """Plan a machine that the image is for: what cannot be planned there is said before a node boots."""
+    """Plan a machine that the image is for, so that a plan that fails does so before a node boots."""
     try:
         plan_node(machine, profile)
     except PlanError as error:
@@ -200,7 +201,7 @@ def _plan(machine: NodeTopology, profile: NodeProfile, name: str) -> None:
 
 @host_operation
 def _bake(recipe: Recipe) -> Commands:
-    """Bring the image to what it is to be.
+    """Change the image to match its recipe.
 
     + recipe: what it is made of
     """
@@ -216,7 +217,7 @@ def _bake(recipe: Recipe) -> Commands:
 
 
 def _make(on: Host, recipe: Recipe) -> None:
-    """Make the image: packages first, which may bring the Python that the rest needs."""
+    """Make the image: packages first, because one may be the Python that the rest needs."""
     ask = partial(reached, on, seconds=_SECONDS)
     found = read_found(ask(_look(recipe)))
     if missing := recipe.missing(found):
@@ -256,7 +257,7 @@ def _put(ask: partial[Answer], found: FoundImage, files: Mapping[str, str]) -> N
 
 
 def read_found(answer: Answer) -> FoundImage:
-    """Read what `tell_image` in image.sh printed."""
+    """Return the image that `tell_image` in image.sh printed."""
     rows: dict[str, list[str]] = {}
     for line in answer.lines:
         kind, _, rest = line.partition(" ")
@@ -276,7 +277,10 @@ def read_found(answer: Answer) -> FoundImage:
 
 
 def best_python(found: FoundImage) -> tuple[str, str, str]:
-    """Return the version, the machine and the path of the first Python that numaforge runs with."""
+    """Return the version, machine and path of the first Python that can run numaforge.
+
+    Raises HostError without one.
+    """
     for python, machine, path in found.pythons:
         if program.is_new_enough(python):
             return python, machine, path

@@ -38,7 +38,7 @@ RULES = {
 
 @pytest.fixture(scope="module")
 def leftovers(host: Any) -> dict[str, list[str]]:
-    """What is amiss, by rule."""
+    """The violations, by rule."""
     done = host.run("sh -c %s", shell.library("roles/image/hygiene") + "tell_leftovers")
     assert done.rc == 0, done.stderr
     found: dict[str, list[str]] = {}

@@ -1,16 +1,16 @@
 # shellcheck shell=sh
-# What belongs to one machine, or to the making of the image, and is in it all the same: lines "RULE WHAT".
+# Prints what an image contains although it belongs to one machine or to the making of it: lines "RULE WHAT".
 
 export LC_ALL=C SYSTEMD_OFFLINE=1
 act=say
-each() { # RULE PATH...: $act RULE PATH for those that are there
+each() { # RULE PATH...: run "$act RULE PATH" for the paths that exist
     rule=$1
     shift
     for path; do
         if [ -e "$path" ] || [ -L "$path" ]; then "$act" "$rule" "$path"; fi
     done
 }
-filled() { # RULE PATH...: those that hold anything
+filled() { # RULE PATH...: print the files that are not empty
     rule=$1
     shift
     for path; do
@@ -24,12 +24,12 @@ has_machine_id() {
     case $id in '' | uninitialized) return 1 ;; esac
 }
 
-# What sysprep removes: ACTION RULE PATH for each.
+# Runs "ACTION RULE PATH" for each path that sysprep removes.
 left_by_making() { # ACTION
     act=$1
     each ssh-host-keys /etc/ssh/ssh_host_*
     each identity /var/lib/systemd/random-seed /var/lib/systemd/credential.secret /etc/hostid
-    # systemd takes the machine-id from here where /etc has none, on all nodes the same
+    # without one in /etc, systemd takes the machine-id from here: the same on all nodes
     if [ ! -L /var/lib/dbus/machine-id ]; then each identity /var/lib/dbus/machine-id; fi
     each cloud-init /var/lib/cloud/instance /var/lib/cloud/instances/*
     each leases /var/lib/dhcp/*.leases /var/lib/dhclient/* /run/systemd/netif/leases/* /var/lib/NetworkManager/*lease*
@@ -42,7 +42,7 @@ left_by_making() { # ACTION
 
 tell_leftovers() {
     left_by_making say
-    each builder /usr/sbin/policy-rc.d # which the builder needs until it has ended, and removes itself
+    each builder /usr/sbin/policy-rc.d # the builder needs it to the end, then removes it itself
     if [ ! -e /etc/machine-id ]; then
         say machine-id "/etc/machine-id is missing, and systemd makes none where / is read-only"
     elif has_machine_id; then

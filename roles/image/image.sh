@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# An image that is made: everything runs inside of it (chroot, a container, a machine that is thrown away), starts
-# nothing, and writes no kernel setting. A path is resolved inside: a link that leads out leads nowhere.
+# Makes an image: everything runs inside it (a chroot, a container, a disposable machine), starts nothing, and writes no
+# kernel setting. Paths are resolved inside, too: no link leads out of the image.
 
 export DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 LC_ALL=C
 PYTHONS="python3 python3.14 python3.13 python3.12 python3.11"
 
-tell_image() { # PATHS UNITS PACKAGES, each with spaces between; "sysprep", or ""
+tell_image() { # PATHS UNITS PACKAGES, each separated by spaces; "sysprep" or ""
     if [ -e /var/lib/kubelet/pki ] || [ -e /etc/kubernetes/kubelet.conf ]; then echo "node a kubelet has joined a cluster"; fi
     for each in $PYTHONS; do
         "$each" -c 'import platform, shutil, sys
@@ -31,19 +31,19 @@ tell_all() { # every package, for the manifest
     # shellcheck source=/dev/null
     . /etc/os-release && printf 'release %s %s\n' "${ID-}" "${VERSION_ID-}"
 }
-put() { # PATH MODE: what stands on stdin, in base64
+put() { # PATH MODE: the content on stdin, in base64
     mkdir -p "${1%/*}" && base64 -d > "$1.numaforge-new" && chmod "$2" "$1.numaforge-new" &&
         mv -f "$1.numaforge-new" "$1"
 }
-# Compiled for that Python, whatever a builder makes of times: one that sets them all would have each start compile anew.
-unpack() { # FOLDER PYTHON: the archive on stdin takes the place of what is there
+# Compiles with hashes instead of times: a builder that resets all times would cause a recompilation at each start.
+unpack() { # FOLDER PYTHON: replace the folder by the archive on stdin
     rm -rf "$1.new" && mkdir -p "$1.new" && base64 -d | tar -xz --no-same-owner -C "$1.new" || return 1
     "$2" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$1.new" -p "$1" "$1.new/lib" > /dev/null 2>&1 || : # a file for another Python
     rm -rf "$1.old"
     if [ -e "$1" ]; then mv "$1" "$1.old" || return 1; fi
     mv "$1.new" "$1" && rm -rf "$1.old"
 }
-install_packages() { # NAME=VERSION...: none of them starts anything
+install_packages() { # NAME=VERSION...: without starting any service
     policy=/usr/sbin/policy-rc.d
     if [ -e "$policy" ]; then mv "$policy" "$policy.numaforge" || return 1; fi
     printf '#!/bin/sh\nexit 101\n' > "$policy" && chmod 755 "$policy"
@@ -62,7 +62,7 @@ disabled() {
     done
 }
 
-# What belongs to the machine that made the image is removed; left_by_making in hygiene.sh says what.
+# sysprep removes what belongs to the machine that made the image: see left_by_making in hygiene.sh.
 tell_left() {
     left_by_making tell_path
     if [ ! -e /etc/machine-id ] || has_machine_id; then tell_path machine-id /etc/machine-id; fi

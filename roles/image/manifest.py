@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 from numaforge import __version__
 
 BOM = "/etc/numaforge/image/bom.cdx.json"
-_MADE = datetime(1980, 1, 1, tzinfo=UTC)  # the same image has the same bill
+_MADE = datetime(1980, 1, 1, tzinfo=UTC)  # fixed, so that equal images have equal bills
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def manifest(
     driver: str,
     held: Iterable[str],
 ) -> str:
-    """Return the manifest: `files` are those that numaforge has written, with their SHA-256."""
+    """Return the manifest; `files` has the SHA-256 of each file that numaforge wrote, by path."""
     document = {
         "numaforge": {"version": __version__, "packages": digest},
         "release": release,

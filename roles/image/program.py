@@ -1,4 +1,4 @@
-"""numaforge itself as an image has it: its packages for the image's Python, which need no pip there."""
+"""numaforge as installed in an image: its packages for the image's Python, without pip there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OLDEST_PYTHON = ".".join(map(str, _OLDEST))
 
 @cache
 def wanted(python: str, machine: str) -> str:
-    """Return the digest of what `packages` packs: of the versions of everything, and of our own files."""
+    """Return the digest of what `packages` packs: all versions, and the content of our own files."""
     digest = hashlib.sha256(f"{python} {machine} {__version__}\n".encode())
     for name, version in sorted(libraries().items()):
         digest.update(f"{name} {version}\n".encode())
@@ -47,19 +47,19 @@ def wanted(python: str, machine: str) -> str:
 
 
 def program(digest: str, python: str) -> str:
-    """Return the text of the program that an image has as /opt/numaforge/numaforge."""
+    """Return the text of /opt/numaforge/numaforge in an image."""
     return _PROGRAM.format(version=__version__, digest=digest, python=python)
 
 
 def is_new_enough(python: str) -> bool:
-    """Say whether numaforge runs with a Python such as "3.12"."""
+    """Whether numaforge runs with a Python such as "3.12"."""
     return tuple(int(each) for each in python.split(".") if each.isdecimal()) >= _OLDEST
 
 
 def packages(python: str, machine: str) -> bytes:
     """Return a compressed archive of all packages for a Python ("3.12") on a kind of machine ("x86_64").
 
-    pip fetches those of others, in the versions that run here. Raises HostError with what pip says.
+    pip fetches third-party packages, in the versions that run here. Raises HostError with pip's error.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numaforge" / "image"
     kept = cache / f"{wanted(python, machine)}.tar.gz"
@@ -90,7 +90,7 @@ def _fetch(folder: Path, python: str, machine: str) -> None:
 
 
 def _packed(folder: Path) -> bytes:
-    """Pack the packages of others and our own: the same files are the same archive."""
+    """Pack third-party packages and our own: the same files give the same tar content."""
     others = ((str(file.relative_to(folder)), file) for file in folder.rglob("*") if file.is_file())
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=6) as archive:
@@ -104,7 +104,7 @@ def _packed(folder: Path) -> bytes:
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:
-    """Yield our files by their names below a folder of packages; a checkout has some of them behind links."""
+    """Yield our files with their names in site-packages; a checkout has some of them behind links."""
     package = Path(__file__).parents[2]
     for folder, names, files in os.walk(package, followlinks=True):
         names[:] = sorted(name for name in names if name not in _LEFT_OUT)
@@ -121,7 +121,7 @@ def _own_files() -> Iterator[tuple[str, Path]]:
 
 @cache
 def libraries() -> dict[str, str]:
-    """Return the packages of others that numaforge needs, with the versions that are installed here."""
+    """Return the third-party packages that numaforge needs, with the versions installed here."""
     found: dict[str, str] = {}
     left = [distribution("numaforge")]
     while left:

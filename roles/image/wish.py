@@ -1,4 +1,4 @@
-"""What an image is to be: the host data `numaforge_image`."""
+"""The wanted image: the host data `numaforge_image`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Image(Section):
 
 
 def read_image(said: object) -> Image:
-    """Return what the host data say, a mapping or its file; raises NumaforgeError with each mistake."""
+    """Return the image of the host data, a mapping or its file; raise NumaforgeError with every mistake."""
     place, document = f"host data {KEY}", said
     if isinstance(said, (str, Path)):
         place, document = str(said), read_yaml(read_text(said), str(said))
