@@ -125,7 +125,7 @@ def _restored(removed: Sequence[str], planned: Sequence[str], replaced: Mapping[
     """Return the host's parameters that our removed ones replaced, unless another of ours replaces them.
 
     GRUB's drop-in only adds ours, so it has replaced none. A record of an earlier version does not name them:
-    there only the host's `pci=` is known, see planning.kernel.
+    there only the host's `pci=` is known, see `_with_pci_option` in plan.py.
     """
     others = [replaced.get(each) or each.rpartition(",config_acs=")[0] for each in removed]
     taken = {parameter_name(each) for each in planned}

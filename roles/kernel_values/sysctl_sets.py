@@ -1,6 +1,6 @@
 """Sysctls by purpose, as data: what peers set on GPU nodes, with the reason and the source of each value.
 
-A limit (planning/sysctls.py) is only raised, and so is each number of a row with several. Left out on
+A limit (sysctls.py) is only raised, and so is each number of a row with several. Left out on
 purpose: the scheduler's latencies, gone since Linux 6.6 (EEVDF); default socket buffers of 128 MiB, which
 every socket of every pod would take; rp_filter, which belongs to the network plugin.
 """
