@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CpuPlan:
-    """Which CPUs workloads never get. `reserved` and `allocatable` partition `online`.
+    """The CPUs that workloads never get. `reserved` and `allocatable` partition `online`.
 
     `chosen_by` is "profile", "kubelet" (its settings), "default" or "default-avoiding-devices".
     """

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PodTuningPlan:
-    """What pods of a runtime class may ask of CRI-O for their own CPUs.
+    """What pods of a runtime class may request from CRI-O for their own CPUs.
 
-    Without `annotations` nothing is written. `irqbalance_file` is irqbalance's configuration where it is not
-    at CRI-O's default place.
+    Without `annotations` nothing is written. `irqbalance_file` is irqbalance's configuration, if not
+    at CRI-O's default path.
     """
 
     annotations: tuple[str, ...] = ()  # "cpu-quota.crio.io"

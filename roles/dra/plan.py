@@ -42,7 +42,7 @@ class CpuDriverPlan:
 
 @dataclass(frozen=True)
 class DraPlan:
-    """What claims are for on a node: CPUs, where the kubelet leaves them to the CPU driver, and GPUs."""
+    """What claims allocate on a node: CPUs, where the kubelet leaves them to the CPU driver, and GPUs."""
 
     cpus: CpuDriverPlan | None = None
     gpus: bool = False

@@ -40,11 +40,11 @@ SUBJECT = "gpu_memory"
 
 @dataclass(frozen=True)
 class GpuMemoryPlan:
-    """Who manages the memory of GPUs once the plan is carried out; `mode` None: as it is.
+    """What manages the memory of GPUs with the plan; `mode` None: unchanged.
 
-    `memory` is that of GPUs in bytes by NUMA node while the kernel manages it, kept from plan to plan; empty
-    where it was never seen. `waits` says that no boot is allowed that would change the mode. `grows` says
-    that a boot adds memory of unknown size.
+    `memory` is the memory of GPUs in bytes by NUMA node while the kernel manages it, kept from plan to plan;
+    empty where it was never seen. `waits`: the mode needs a reboot, and none is allowed. `grows`: a reboot
+    adds memory of unknown size.
     """
 
     mode: Literal["numa", "driver"] | None = None

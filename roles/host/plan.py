@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostPlan:
-    """The userland; empty means "left as it is".
+    """The userland; empty means unchanged.
 
     `limits` are "unlimited", a number ("nofile", "nproc") or bytes, by their PAM names; `limited_units` get
     theirs when they start next. `holds` are the packages that stay at their version, whether or not something

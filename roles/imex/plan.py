@@ -22,7 +22,7 @@ SUBJECT = "imex.mode"
 
 @dataclass(frozen=True)
 class ImexPlan:
-    """Who runs IMEX; `mode` None leaves it as the host has it. `socket` is set where it takes commands."""
+    """What runs IMEX; `mode` None: unchanged. `socket` is its command socket, where it has one."""
 
     mode: Literal["driver-managed", "host-managed", "bare"] | None = None
     nodes: tuple[str, ...] = ()

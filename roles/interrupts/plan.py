@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InterruptsPlan:
-    """Which CPUs answer the devices; empty sets and devices that are not named leave things as they are.
+    """Which CPUs handle interrupts; empty sets, and devices that are not named, stay as they are.
 
     `devices` are by PCI address: interrupt numbers change with every boot and driver reload. `rps` is by
     interface: there an empty set turns receive packet steering off. `banned` are the CPUs that irqbalance

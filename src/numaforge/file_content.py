@@ -12,10 +12,10 @@ _UNITS = PurePosixPath("/etc/systemd/system")
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file that numaforge writes on the host: which role, from which template, with which mode (octal).
+    """A file that numaforge writes on the host: its role, its template and its mode (octal).
 
-    One that `waits` counts at a boot only, and the profile does not allow that boot: of it is written what
-    needs none.
+    One that `waits` takes effect only at a reboot, which the profile does not allow: only its lines that need
+    no reboot are written.
     """
 
     path: str

@@ -54,7 +54,7 @@ class CpuStates:
 class Turbo:
     """The switch for frequencies above the nominal one: a file below /sys/devices/system/cpu.
 
-    `switch` is "intel_pstate/no_turbo", which says it the other way round, or "cpufreq/boost".
+    `switch` is "intel_pstate/no_turbo", which is inverted, or "cpufreq/boost".
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -65,9 +65,9 @@ class Turbo:
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyDocument:
-    """One machine as a document has it, field by field in the order in which they are written.
+    """One machine as a document, with its fields in the order in which they are written.
 
-    Fields may be added; readers pass over those that they do not know. A field keeps its name and meaning.
+    Fields may be added; readers ignore those that they do not know. A field keeps its name and meaning.
     """
 
     hostname: str | None

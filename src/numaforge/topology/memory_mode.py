@@ -28,9 +28,9 @@ _HBM_BYTES = 64 * 2**30  # a GPU of these boards has more, CXL memory of its own
 
 @dataclass(frozen=True)
 class GpuMemoryMode:
-    """Who manages the memory of coherent GPUs, and by what that is told.
+    """What manages the memory of coherent GPUs, and the source of that answer.
 
-    `mode` is NVIDIA's word: "numa" (NUMA nodes of the kernel), "driver" (CDMM); None where it is not known.
+    `mode` is NVIDIA's word: "numa" (NUMA nodes of the kernel), "driver" (CDMM); None where unknown.
     """
 
     __pydantic_config__ = NOTHING_ELSE

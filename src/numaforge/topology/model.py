@@ -61,8 +61,8 @@ class NumaNodeShape:
 class NumaNode(NumaNodeShape):
     """One NUMA node; `cpus` holds online CPUs only and is empty for a memory-only node.
 
-    `generic_initiator` says whether firmware keeps it for a device that reaches memory by itself, as the GPUs
-    of Grace do (ACPI SRAT, Generic Initiator Affinity); None where the kernel is older than 5.10.
+    `generic_initiator`: firmware reserves it for a device that accesses memory by itself, as the GPUs of
+    Grace do (ACPI SRAT, Generic Initiator Affinity); None where the kernel is older than 5.10.
     """
 
     hugepages: Mapping[str, HugepagePool]
@@ -115,9 +115,9 @@ class Cpufreq:
 
 @dataclass(frozen=True)
 class IdleState:
-    """A state in which idle CPUs sleep; CPUs of another kind have one of their own.
+    """A sleep state of idle CPUs; CPUs of another kind have states of their own.
 
-    `index` is the kernel's number of the state, `latency_us` how long a CPU takes to wake from it.
+    `index` is the kernel's number of the state, `latency_us` the time that a CPU takes to wake from it.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -142,13 +142,13 @@ class PciLink:
 
 @dataclass(frozen=True)
 class GpuPartition:
-    """How the amdgpu driver has partitioned a GPU; None where it does not say, as during a reset.
+    """How the amdgpu driver has partitioned a GPU; None where it does not report it, as during a reset.
 
     `compute` is one of SPX, DPX, TPX, QPX and CPX (1, 2, 3, 4 partitions, one per compute die), `memory` is
-    NPS1, NPS2, NPS4 or NPS8. The available ones are those that this GPU can be switched to. `count` is how
-    many partitions the kernel's KFD has, `memory_bytes` what each of them holds; None where they differ.
-    `memory_of` are the memory modes that the driver allows with a compute mode: it tells one at a time.
-    `named` is the form in which the kernel names their devices, "amdgpu_xcp_" or "amdgpu_xcp.".
+    NPS1, NPS2, NPS4 or NPS8. The available modes are those that this GPU can be switched to. `count` is the
+    number of partitions in the kernel's KFD, `memory_bytes` the memory of each; None where they differ.
+    `memory_of` are the memory modes that the driver allows with a compute mode: it reports one at a time.
+    `named` is the prefix of the kernel's names for their devices, "amdgpu_xcp_" or "amdgpu_xcp.".
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -173,7 +173,7 @@ class ComputeInstanceShape:
 
 @dataclass(frozen=True)
 class ComputeInstance(ComputeInstanceShape):
-    """A compute instance of a GPU instance; `uuid` is that of the MIG device which it is ("MIG-...")."""
+    """A compute instance of a GPU instance; `uuid` is the UUID of its MIG device ("MIG-...")."""
 
     __pydantic_config__ = NOTHING_ELSE
 
@@ -241,7 +241,7 @@ class Ecc:
 
 @dataclass(frozen=True)
 class RasErrors:
-    """Errors that a block of an AMD GPU has counted since its driver was loaded: "umc" is its memory."""
+    """Error counts of a block of an AMD GPU since its driver was loaded; "umc" is its memory."""
 
     __pydantic_config__ = NOTHING_ELSE
 
@@ -266,7 +266,7 @@ class RemappedRows:
 class FabricState:
     """A GPU's registration with its NVLink fabric: sound is "completed", "Success" and no fault.
 
-    `status` is NVML's word for the result, `faults` what its health says; each is None where it is not told.
+    `status` is NVML's word for the result, `faults` are from its health; each is None where not reported.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -482,7 +482,7 @@ class PciFunction:
 
 @dataclass(frozen=True)
 class PeerMemory:
-    """How NICs may reach the memory of GPUs on this host; None where it could not be told.
+    """How NICs may reach the memory of GPUs on this host; None where unknown.
 
     `clients` are the peer memory clients that have registered ("nv_mem"). `topology_check_off` is NVIDIA's
     option NVreg_GrdmaPciTopoCheckOverride, `config_acs` whether the kernel knows that option of `pci=`.
@@ -528,7 +528,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class NvidiaDriver:
-    """NVIDIA's driver as NVML or nvidia-smi names it, and what it says of the whole machine."""
+    """NVIDIA's driver as NVML or nvidia-smi names it, and its answers for the whole machine."""
 
     __pydantic_config__ = NOTHING_ELSE
 
@@ -541,9 +541,9 @@ class NvidiaDriver:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that uses a GPU: its name, and to what it belongs, as its control group says.
+    """A process that uses a GPU: its name, and its pod or unit, from its control group.
 
-    `pod` is "namespace/name", or the pod's UID where its name is not known.
+    `pod` is "namespace/name", or the pod's UID where its name is unknown.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -555,11 +555,11 @@ class GpuProcess:
 
 @dataclass(frozen=True)
 class NvidiaInstall:
-    """What the host's files show of NVIDIA's software; what was not looked at is None.
+    """NVIDIA's software, by the host's files; None where it was not captured.
 
-    `kernel_modules` are those loaded of the few that matter to GPUs. `daemons` are NVIDIA's that run, with
-    names cut to 15 characters, as the kernel keeps them. `packages` are the installed ones of fabric manager,
-    nvlsm and IMEX.
+    `kernel_modules` are the loaded modules among the few that matter to GPUs. `daemons` are NVIDIA's running
+    daemons, with names cut to 15 characters, as the kernel keeps them. `packages` are the installed packages
+    of fabric manager, nvlsm and IMEX.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -591,10 +591,10 @@ class NvidiaInstall:
 
 @dataclass(frozen=True)
 class DeviceHolder:
-    """A device that the kubelet has given to a container, as it says itself, or as its checkpoint does.
+    """A device that the kubelet has given to a container, by the kubelet's own answer or its checkpoint.
 
     `device` is the id that the device plugin advertises: for NVIDIA the UUID of a GPU or a MIG device, with
-    "::N" where it is shared. `present` is False where only the checkpoint is left of the pod.
+    "::N" where it is shared. `present` is False where only the checkpoint still names the pod.
     """
 
     __pydantic_config__ = NOTHING_ELSE
@@ -666,7 +666,7 @@ class HostProcess:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """A package that should not be upgraded by itself: of the "kernel", "driver", "kubelet", "containerd"."""
+    """A package that must not be upgraded unattended: of the "kernel", "driver", "kubelet", "containerd"."""
 
     name: str
     version: str
@@ -676,9 +676,9 @@ class InstalledPackage:
 
 @dataclass(frozen=True)
 class Containerd:
-    """What containerd runs with, as `containerd config dump` says; None is what it did not say.
+    """containerd's configuration, from `containerd config dump`; None where the dump lacks it.
 
-    `versions` are those of its own file and of the fragments beside it, by path. `runtimes` maps each runtime
+    `versions` are the versions of its own file and of the fragments beside it, by path. `runtimes` maps each runtime
     handler to its SystemdCgroup.
     """
 
@@ -697,11 +697,11 @@ class Containerd:
 
 @dataclass(frozen=True)
 class Userland:
-    """What runs on the host beside the kernel and the kubelet; None is what the snapshot does not say.
+    """What runs on the host beside the kernel and the kubelet; None where the snapshot lacks it.
 
-    `services` are those enabled, of the ones that are looked for. `swap_units` turn swap on at boot.
-    `sysctl_files` are what systemd-sysctl sets, in its order. `tuned` is what TuneD's profiles set, by
-    "SECTION.KEY". `upgrades_skip` are patterns of names that unattended upgrades leave alone.
+    `services` are the enabled ones among those that matter here. `swap_units` turn swap on at boot.
+    `sysctl_files` are the settings of systemd-sysctl, in its order. `tuned` are the settings of TuneD's
+    profiles, by "SECTION.KEY". `upgrades_skip` are patterns of names that unattended upgrades skip.
     """
 
     processes: tuple[HostProcess, ...] | None = None
