@@ -678,8 +678,8 @@ class InstalledPackage:
 class Containerd:
     """containerd's configuration, from `containerd config dump`; None where the dump lacks it.
 
-    `versions` are the versions of its own file and of the fragments beside it, by path. `runtimes` maps each runtime
-    handler to its SystemdCgroup.
+    `versions` are the versions of its own file and of the fragments beside it, by path. `runtimes` maps each
+    runtime handler to its SystemdCgroup.
     """
 
     version: str | None = None  # "2.1.4"
