@@ -20,13 +20,13 @@ from numaforge.errors import HostError
 from numaforge.given import MOST_MIB
 
 BYTES_PER_LINE = 128
-"""The bytes that each line counts besides its text: Python's overhead for one."""
+"""The bytes that each line counts besides its text: Python's overhead per string."""
 
 SILENCE_SECONDS = 60
-"""For how long a program that is to be replied to may say nothing: it may wait for the end of its input."""
+"""How long a program that awaits a reply may be silent: it may be waiting for the end of its input."""
 _CHUNK = 2**16
 Reply = Callable[[bytearray], bytes | None]
-"""Returns a program's whole input for what it has printed so far, None before that says enough."""
+"""Returns a program's whole input for its output so far; None while that is not enough."""
 
 
 class TooMuchOutputError(HostError):
@@ -35,13 +35,13 @@ class TooMuchOutputError(HostError):
 
 @dataclass
 class Allowance:
-    """How much of an answer is still read; `where` names the host or the server, once it is known."""
+    """How much more of an answer is read; `where` names the host or the server, once known."""
 
     where: str | None = None
     left: int = MOST_MIB * 2**20
 
     def spend(self, chunk: bytes) -> bytes:
-        """Return a part of the answer; raises TooMuchOutputError where it is more than is left."""
+        """Return a part of the answer; raises TooMuchOutputError where it exceeds the allowance."""
         self.left -= len(chunk) + BYTES_PER_LINE * chunk.count(b"\n")
         if self.left < 0:
             raise TooMuchOutputError(
@@ -52,9 +52,9 @@ class Allowance:
 
 
 def unpacked(packed: bytes) -> bytes:
-    """Return what gzip packed, of a text that is cut off what can be read.
+    """Return what gzip packed; for a truncated text, the readable part.
 
-    Raises zlib.error for anything else, TooMuchOutputError for what unpacks to more than the limit.
+    Raises zlib.error for anything else, TooMuchOutputError where the result exceeds the limit.
     """
     unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: with gzip's header
     allowance, parts = Allowance(), []
@@ -65,7 +65,7 @@ def unpacked(packed: bytes) -> bytes:
 
 
 def read_all(read: Callable[[int], bytes], where: str) -> bytes:
-    """Return what `read(size)` brings until it brings nothing; raises TooMuchOutputError."""
+    """Return the output of `read(size)` until it is empty; raises TooMuchOutputError."""
     allowance, parts = Allowance(where), []
     while part := read(_CHUNK):
         parts.append(allowance.spend(part))
@@ -82,10 +82,9 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program that asks another machine, without input or with a file's, and return both outputs.
 
-    A text is run by the shell. A program that is replied to has to read all of its input before it prints
-    more than a pipe holds. For one that is silent for long, which something between may make it, the input
-    ends.
-    Raises TooMuchOutputError, and subprocess.TimeoutExpired; the program has ended then.
+    The shell runs a text. A program that gets a reply must read all of its input before it prints more than a
+    pipe holds. After a long silence, which a buffer in between may cause, its input ends.
+    Raises TooMuchOutputError and subprocess.TimeoutExpired; the program has then ended.
     """
     allowance = Allowance(where)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -127,7 +126,7 @@ def run(
 
 
 def run_script(script: str, *arguments: str, timeout: float) -> subprocess.CompletedProcess[bytes]:
-    """Run a script by the shell of this machine; raises as `run` does."""
+    """Run a script with this machine's shell; raises as `run` does."""
     with TemporaryFile() as stdin:
         stdin.write(script.encode("utf-8", "surrogateescape"))
         stdin.seek(0)

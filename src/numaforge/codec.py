@@ -1,7 +1,7 @@
 """Documents: frozen dataclasses as JSON data and back, checked on the way in, and their JSON Schemas.
 
-pydantic does the work. It is imported only where a document is read or written: a program that needs just the
-dataclasses does not wait for it.
+pydantic does the work. It is imported only where a document is read or written, so that programs which only
+need the dataclasses do not wait for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Held = TypeVar("Held")
 
-# For a dataclass whose readers refuse keys that they do not know.
+# For a dataclass whose readers reject unknown keys.
 NOTHING_ELSE = {"extra": "forbid"}
 
 
@@ -32,8 +32,8 @@ NOTHING_ELSE = {"extra": "forbid"}
 class DocumentKind(Generic[Held]):
     """One kind of document: its name, its schema's number, and the dataclass that it holds.
 
-    One that cannot be read is refused with `error`, and `remedy` says what to do about it. `written` are
-    texts at the head of a document that no reader looks at, `gone` fields that earlier releases wrote.
+    An unreadable document is refused with `error`; `remedy` says what to do about it. `written` are texts at
+    the head of a document that readers ignore, `gone` fields that earlier releases wrote.
     """
 
     name: str
@@ -57,7 +57,7 @@ class DocumentKind(Generic[Held]):
         """Return the content of a document.
 
         Raises `error`, with the place of the first mistake, for another schema and for a field that is
-        missing, unknown or of the wrong kind. A `$schema`, which is for editors, is accepted.
+        missing, unknown or of the wrong kind. A `$schema`, as for editors, is accepted.
         """
         from pydantic import ValidationError
 
@@ -128,13 +128,13 @@ def newer(error: type[NumaforgeError], name: str, found: int, known: int) -> Num
 
 @dataclass(frozen=True)
 class After:
-    """Which field of a document comes before one that a subclass adds (see `InPlace`)."""
+    """The field of a document before a field that a subclass adds (see `InPlace`)."""
 
     field: str
 
 
 class InPlace:
-    """A dataclass whose document has fields of the subclass among the inherited ones."""
+    """A dataclass whose document has the subclass's fields among the inherited ones."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

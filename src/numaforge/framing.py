@@ -6,8 +6,8 @@
     LINES
     NUMAFORGE TOKEN ended STATUS   the script's exit status: without this line the answer is cut off
 
-NUMAFORGE is our name in small letters. The token is random: no content looks like these lines. Before
-the script begins, a line `NUMAFORGE packed` says that the rest is packed by gzip, in base64. Who receives an
+NUMAFORGE is our name in lower case. The token is random, so that no content looks like these lines. Before
+the script begins, a line `NUMAFORGE packed` announces that the rest is gzip in base64. The receiver of an
 answer limits its size (`numaforge.bounded`).
 """
 
@@ -29,7 +29,7 @@ _OURS = "numaforge "
 def asking(script_text: str) -> str:
     """Return a script whose answer `Answer.of` reads, with the exit status of this one.
 
-    The shell reads to the closing bracket before it runs anything: half a script does nothing.
+    The shell reads up to the closing bracket before it runs anything, so that half a script does nothing.
     """
     token = secrets.token_hex(8)
     return (
@@ -40,20 +40,20 @@ def asking(script_text: str) -> str:
 
 
 def may_have_ended(said: bytes | bytearray) -> bool:
-    """Say whether an output ends like an answer, without reading all of it as `Answer.of` does."""
+    """Return whether an output ends like an answer, without reading all of it as `Answer.of` does."""
     return b" ended " in said[-64:]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer: the lines of each part, "" for those of none, and the script's exit status."""
+    """A complete answer: the lines of each part, "" for lines outside parts, and the script's exit status."""
 
     parts: Mapping[str, tuple[str, ...]]
     status: int = 0
 
     @classmethod
     def of(cls, output: Output) -> Answer:
-        """Read an answer; raises HostUnreachableError for one that is cut off: the host may be going down."""
+        """Read an answer; raises HostUnreachableError for a truncated one: the host may be going down."""
         if isinstance(output, Answer):
             return output
         lines = iter(output.split("\n") if isinstance(output, str) else output)
@@ -86,11 +86,11 @@ class Answer:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines of no part."""
+        """The lines outside parts."""
         return self.parts.get("", ())
 
     def part(self, name: str) -> tuple[str, ...]:
-        """Return the lines of a part; raises HostUnreachableError where there is none."""
+        """Return the lines of a part; raises HostUnreachableError without that part."""
         if name not in self.parts:
             raise _cut_off()
         return self.parts[name]
@@ -105,7 +105,7 @@ def _cut_off() -> HostUnreachableError:
 
 
 def _unpacked(text: str) -> list[str]:
-    """Return the lines that a host packed; of a truncated text, the readable ones."""
+    """Return the lines that a host packed; for a truncated text, the readable ones."""
     try:
         raw = unpacked(base64.b64decode(text[: len(text) // 4 * 4]))
     except (ValueError, zlib.error) as error:

@@ -1,10 +1,10 @@
 """Classes with less compilation, for a fast start of the process.
 
-Python 3.11 and 3.12 compile six methods of each dataclass one by one: 300 classes are a fifth of a second of
-CPU. Most methods of most classes are never called by a command, and most classes that a command makes objects
-of have a few: those are given their fields one by one before an `__init__` is compiled. Python 3.13 compiles
-the methods of a class together, and is left alone. And typing compiles the annotation of each field, of which
-most are alike, and of pydantic's own most are never read: here each text is compiled once, when it is read.
+Python 3.11 and 3.12 compile six methods of each dataclass one by one: a fifth of a second of CPU for 300
+classes. A command never calls most of them, and makes only a few objects of most classes: their fields are
+set one by one before an `__init__` is compiled. Python 3.13 compiles the methods of a class together, and is
+left alone. typing compiles the annotation of each field; most annotations are alike, and most of pydantic's
+own are never read: here each text is compiled once, when it is read.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _Method = Callable[..., Any]
 _Init = Callable[[Any, Sequence[Any], Mapping[str, Any]], bool]
 
 _FEW_OBJECTS = 20
-"""How many of a class are made before its `__init__` is compiled, which takes as long as some 40 do."""
+"""How many objects of a class are made before its `__init__` is compiled, which takes as long as about 40."""
 
 
 def begin() -> None:
-    """Have the classes that this process makes from now on compile what they need, when they need it."""
+    """Make classes that this process defines from now on compile methods and annotations on demand."""
     names: Any = typing
     if "compile" not in vars(names):  # typing finds them before Python's own
         names.compile, names.eval = _read_later, _read_now
@@ -36,7 +36,7 @@ def begin() -> None:
 
     def create_when_called(name: str, *given: Any, **how: Any) -> _Method:
         compiled = partial(create, name, *given, **how)
-        if name == "__init__":  # of `create_init`, which is called when it is needed
+        if name == "__init__":  # the code for `create_init`, which is called on demand
             return cast(_Method, compiled())
         return _when_called(name, compiled)
 
@@ -53,14 +53,14 @@ def begin() -> None:
 
 
 def _read_later(text: str, *_: Any) -> str:
-    """Return the text of an annotation, where typing asks for what it is compiled to."""
+    """Return the text of an annotation in place of its compiled form."""
     return text
 
 
 def _read_now(text: str | CodeType, *names: Any) -> Any:
-    """Return an annotation's value; raises SyntaxError, as typing does, for one that is no expression."""
+    """Return an annotation's value; raises SyntaxError, as typing does, unless it is an expression."""
     try:
-        code = _compiled(text) if isinstance(text, str) else text  # the others are older than we are
+        code = _compiled(text) if isinstance(text, str) else text  # the others were defined before `begin`
     except SyntaxError:
         raise SyntaxError(f"Forward reference must be an expression -- got {text!r}") from None
     return eval(code, *names)  # noqa: S307 (typing evaluates it)
@@ -72,7 +72,7 @@ def _compiled(text: str) -> CodeType:
 
 
 def _plain(fields: Iterable[Any], positional: Iterable[Any]) -> bool:
-    """Return whether each field is an argument that is kept, and none without default follows one with."""
+    """Return whether every field is a plain argument, with the defaults last."""
     missing: Any = dataclasses.MISSING
     optional = [each.default is not missing or each.default_factory is not missing for each in positional]
     library: Any = dataclasses
@@ -84,7 +84,7 @@ def _plain(fields: Iterable[Any], positional: Iterable[Any]) -> bool:
 def _init_of_few(
     fields: Iterable[Any], positional: Iterable[Any], *, frozen: bool, has_post_init: bool
 ) -> _Init:
-    """Return what sets the fields of a few objects from arguments; it returns False where it does not."""
+    """Return a function that sets the fields of a few objects from arguments; False if it cannot."""
     missing: Any = dataclasses.MISSING
     rows = [(each.name, each.default, each.default_factory) for each in fields]
     required = {name for name, default, factory in rows if default is missing and factory is missing}
@@ -96,7 +96,7 @@ def _init_of_few(
     def init(self: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> bool:
         values = dict(zip(in_order, arguments, strict=False), **named)
         right = len(values) == len(arguments) + len(named) and required <= values.keys() <= known
-        if not right or next(few, None) is None:  # Python says what is wrong
+        if not right or next(few, None) is None:  # the compiled `__init__` raises the error
             return False
         for name, default, factory in rows:
             if name in values:
@@ -113,7 +113,7 @@ def _init_of_few(
 def _when_called(
     name: str, create: Callable[[], _Method], create_few: Callable[[], _Init] | None = None
 ) -> _Method:
-    """Return what stands for a method until it is called, or what `create_few` makes does not do it."""
+    """Return a stand-in for a method, until it is called or the function of `create_few` cannot serve."""
     made: list[_Method] = []
     few: list[_Init] = []
 
@@ -133,7 +133,7 @@ def _when_called(
 
 
 def _replace(kind: type, name: str, method: _Method, real: _Method) -> None:
-    """Give the class that has a method the one that it stands for, unless something is wrapped around it."""
+    """Replace the stand-in in its class with the compiled method, unless something wraps it."""
     for each in kind.__mro__:
         if each.__dict__.get(name) is method:
             setattr(each, name, real)

@@ -1,8 +1,8 @@
-"""What Python does beside a program, for a process that ends soon: little of it.
+"""Less of Python's own work in a short-lived process: garbage collection and its orderly end.
 
-Python looks for circles of objects after each 700 new ones, which are two or three classes. When it ends, it
-looks through all there are, and takes them apart one by one, for an operating system that takes the memory
-back at once. Of a run with one host that is a fifth of a second of CPU.
+Python searches for reference cycles after every 700 new objects, which are two or three classes. When it
+ends, it searches all objects and destroys them one by one, although the operating system frees the memory at
+once. For a run with one host this takes a fifth of a second of CPU.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 _OBJECTS = 200_000
-"""For how many new objects the garbage collector waits: a run with one host makes half as many that stay."""
+"""How many new objects trigger the garbage collector: a run with one host keeps half as many."""
 _OF_A_HOST = 20_000
-"""The same while hosts are asked: what is left of one is not to stay until others are through."""
+"""The same while hosts are asked: the garbage of one host must not stay until all are done."""
 
 
 def begin() -> None:
@@ -28,7 +28,7 @@ def begin() -> None:
 
 
 def settle() -> None:
-    """Keep what is there for good, and look for garbage among what comes from now on, as of hosts."""
+    """Exempt the present objects from collection, and collect garbage among later ones, as of hosts."""
     gc.freeze()
     gc.set_threshold(_OF_A_HOST, *gc.get_threshold()[1:])
 
@@ -36,11 +36,11 @@ def settle() -> None:
 def run(program: Callable[[], int]) -> NoReturn:
     """Run a program, and end the process with the exit code that it returns.
 
-    Threads are waited for, what is registered with `atexit` is called, and output is written before. Where
-    something is registered already, as by a profiler, the process ends as Python ends it.
+    Before that, threads are joined, `atexit` functions run, and output is flushed. Where a function is
+    already registered, as by a profiler, Python ends the process in its own way.
     """
     ended: list[int] = []
-    if not atexit._ncallbacks():  # what is registered first is called last
+    if not atexit._ncallbacks():  # the first one registered runs last
         atexit.register(_end, ended)
     begin()
     ended.append(program())
@@ -48,7 +48,7 @@ def run(program: Callable[[], int]) -> NoReturn:
 
 
 def _end(ended: list[int]) -> None:
-    """End the process as it is; where an error has ended the program, or output is lost, Python says so."""
+    """End the process at once, unless Python has to report an error or lost output."""
     if ended:
         with suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -11,7 +11,8 @@ from pathlib import Path
 from numaforge.errors import HostError
 
 _PACKAGE = Path(__file__).parent
-# By a builtin, too: a login may have the variable, and another shell, which reads ahead, would lose a part.
+# The builtin is checked, too: a login may export the variable to another shell, which reads ahead and would
+# lose a part.
 _AT_ONCE = 'if [ -n "${BASH_VERSION-}" ] && command -v shopt > /dev/null 2>&1; then eval "$(cat)"; exit; fi\n'
 
 
@@ -27,14 +28,14 @@ def exists(name: str) -> bool:
 
 
 def assignments(variables: dict[str, str]) -> str:
-    """Return the shell's assignments of values, which may be any text."""
+    """Return the shell's assignments of values, which may contain any text."""
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def call(function: str, arguments: Sequence[str] = (), data: str = "") -> str:
-    """Return a call of a shell function that does nothing when it arrives cut off.
+    """Return a call of a shell function that does nothing when it arrives truncated.
 
-    `data` reaches it on stdin; it is plain lines, none of which may be END_OF_DATA.
+    `data` is its stdin: plain lines, none equal to END_OF_DATA.
     """
     here = f" <<'END_OF_DATA'\n{data}END_OF_DATA\n" if data else "\n"
     return f"numaforge_main() {{\n{shlex.join([function, *arguments])}{here}}}\nnumaforge_main || exit 1\n"
@@ -43,7 +44,7 @@ def call(function: str, arguments: Sequence[str] = (), data: str = "") -> str:
 def on_stdin(script: str) -> str:
     """Return a script for the stdin of `sh -s`, which bash would read byte by byte, with a read(2) for each.
 
-    Programs of the script find nothing more on stdin.
+    The script's programs find an empty stdin.
     """
     return _AT_ONCE + script
 

@@ -34,7 +34,7 @@ from numaforge.hosts.pyinfra_errors import of_file
 from numaforge.pyinfra_cli import adapt, connect_all, read_inventory
 from numaforge.report.fleet import HostSummary
 
-_NO_INVENTORY = "is neither an inventory file"  # of what names no host, as the error says
+_NO_INVENTORY = "is neither an inventory file"  # for an argument that names no host, as in pyinfra's error
 _NOTHING_LEFT = "No hosts remaining"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PYINFRAS_OWN = re.compile(r"-->|\[[^]]*\] (nested)? *(Connected|Ready:|Success|No changes|noop:)|Loading: ")
@@ -42,9 +42,9 @@ _PYINFRAS_OWN = re.compile(r"-->|\[[^]]*\] (nested)? *(Connected|Ready:|Success|
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be carried out: `limits` are hosts, patterns or groups, all where there are none.
+    """What to run: `limits` are hosts, patterns or groups; without any, all hosts.
 
-    `verbosity` is that of pyinfra's `-v`; None is for errors alone.
+    `verbosity` is the level of pyinfra's `-v`; None shows only errors.
     """
 
     inventory: str
@@ -54,7 +54,7 @@ class Run:
 
 
 class SiteRun:
-    """One run over an inventory; `hosts` is what is known of each of its hosts so far."""
+    """One run over an inventory; `hosts` has what is known about each of its hosts so far."""
 
     def __init__(self, state: State, overview: Overview) -> None:
         self._state = state
@@ -67,7 +67,7 @@ class SiteRun:
 
     @property
     def changes(self) -> bool:
-        """Say whether any host has something to change, by its maintenance or by another operation."""
+        """Return whether any host has something to change, by its maintenance or by another operation."""
         return any(
             data.operation_meta._maybe_is_change
             for host in self._state.inventory.get_active_hosts()
@@ -76,7 +76,7 @@ class SiteRun:
 
     @property
     def others(self) -> list[str]:
-        """Return the names of operations other than maintenances, of which `hosts` do not tell."""
+        """Return the names of operations other than maintenances, which `hosts` do not cover."""
         named = (name for place in self._state.op_meta for name in self._state.op_meta[place].names)
         return [name for name in named if not name.endswith((MAINTENANCE, FORGET))]
 
@@ -98,8 +98,8 @@ class SiteRun:
 def prepared(run: Run, *, looks: bool) -> Iterator[SiteRun]:
     """Connect to the hosts of a run, plan each, and yield what it would do; disconnect at the end.
 
-    Without `looks` it is found out only while it is done, in half the time. Raises HostError where the
-    inventory or the deploy cannot be read, and where no host is named.
+    Without `looks` the changes are determined only while they are made, in half the time. Raises HostError
+    where the inventory or the deploy cannot be read, and where no host is named.
     """
     pyinfra.is_cli = True  # operations are in the order of the deploy's lines
     set_formatter(click.style)
@@ -136,7 +136,7 @@ def _prepare(state: State, run: Run) -> None:
     ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
     chosen = _chosen(inventory, run.limits) if run.limits else None
     if chosen == []:
-        from numaforge.rollout.program import none_chosen  # a run of this process starts no other
+        from numaforge.rollout.program import none_chosen  # a run in this process starts no further run
 
         raise none_chosen(run.inventory, run.limits)
     state.init(inventory, config, initial_limit=chosen)
@@ -162,7 +162,7 @@ def _chosen(inventory: Inventory, limits: Sequence[str]) -> list[Host]:
 
 @contextmanager
 def _what_is_left() -> Iterator[None]:
-    """Have a run end where every host has failed: what became of each is known."""
+    """End a run where every host has failed: the result of each is known."""
     try:
         yield
     except PyinfraError as error:
@@ -200,7 +200,7 @@ def _log(run: Run, state: State) -> None:
 def _worth_reading(state: State, *, quiet: bool) -> Callable[[logging.LogRecord], bool]:
     """Return a filter for log lines: until hosts are changed, only problems are printed.
 
-    Why a host cannot be connected to stands in the overview of all.
+    The overview of all hosts has the reason why a host could not be connected to.
     """
 
     def is_worth_reading(record: logging.LogRecord) -> bool:

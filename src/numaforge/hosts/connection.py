@@ -21,22 +21,22 @@ from numaforge.errors import HostUnreachableError
 from numaforge.rollout.same_machine import PIN, Access
 
 CUT = "the connection was cut"
-# A host that goes down cuts each attempt to reach it: paramiko logs a traceback for every one, and what
-# comes of the attempt is reported by us.
+# A host that goes down resets each attempt to reach it: paramiko logs a traceback for every one, and we
+# report the result ourselves.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 _KEEPALIVE_SECONDS = 15
 _WAKE_SECONDS = 2.0
-_SILENT_SECONDS = 45  # with the keepalive: a connection that is dead is noticed within a minute
-_CHANNEL_SECONDS = 60  # paramiko would wait for an hour until a host opens a channel
-_HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed over that
+_SILENT_SECONDS = 45  # with the keepalive: a dead connection is noticed within a minute
+_CHANNEL_SECONDS = 60  # paramiko would wait an hour for a host to open a channel
+_HANG_UP_SECONDS = 5  # a connection through a host that does not answer is closed through that host
 
 
 class _AtOnce(Packetizer):
-    """Acknowledges what arrives at once.
+    """Acknowledges arriving data at once.
 
-    sshd leaves Nagle's algorithm on where no terminal is asked for: what it sends in two parts waits for the
-    acknowledgement of the first, and Linux takes 40 ms over that where nothing is sent back.
+    sshd leaves Nagle's algorithm on without a terminal: the second part of its output waits for the
+    acknowledgement of the first, which Linux delays by 40 ms where no data are sent back.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -44,7 +44,7 @@ class _AtOnce(Packetizer):
         self._acknowledges = sock
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """Read n bytes; the kernel forgets after each answer of ours that it was told to hurry."""
+        """Read n bytes; the kernel resets TCP_QUICKACK after each answer of ours."""
         read = super().read_all(n, check_rekey)
         with suppress(OSError):  # it has ended
             self._acknowledges.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
@@ -54,13 +54,13 @@ class _AtOnce(Packetizer):
 def transport(sock: Any, **options: Any) -> Transport:
     """Return the transport of SSH: both sides send at once, and a dead connection is noticed.
 
-    Both sides' small messages would wait for acknowledgements, 40 ms in each command and twice in a login.
-    Signs of life are sent for connections that have silently died: paramiko asks for no answer to them, but
-    the kernel ends a connection over which they are not acknowledged. Whether one was closed meanwhile is
-    looked every two seconds, not ten times a second: with a thousand of them that alone takes a core. What
-    arrives, and what closes it, is seen at once.
+    Small messages of both sides would wait for acknowledgements, 40 ms in each command and twice in a login.
+    Keepalives detect connections that have silently died: paramiko expects no answer to them, but the kernel
+    ends a connection that does not acknowledge them. The check for a closed connection runs every two
+    seconds, not ten times a second: with a thousand connections that alone takes a core. Data, and the end
+    of a connection, are noticed at once.
 
-    Behind a ProxyJump or a ProxyCommand it is no socket of ours.
+    Behind a ProxyJump or a ProxyCommand there is no socket of ours.
     """
     is_socket = isinstance(sock, socket.socket)
     quick = is_socket and hasattr(socket, "TCP_QUICKACK")  # Linux has it
@@ -76,7 +76,7 @@ def transport(sock: Any, **options: Any) -> Transport:
 
 
 def is_open(host: Host) -> bool:
-    """Say whether the host's SSH connection is still open, as far as this side knows."""
+    """Return whether the host's SSH connection is still open, as far as this side knows."""
     transport = _transport(host)
     return transport is not None and transport.is_active()
 
@@ -84,8 +84,8 @@ def is_open(host: Host) -> bool:
 def access_to(host: Host) -> Access:
     """Return how a host is reached: the address of its connection, and the dialled name.
 
-    Behind a ProxyJump or a ProxyCommand no socket of ours leads to it: then it is what the dialled name
-    resolves to here, if it does.
+    Behind a ProxyJump or a ProxyCommand no socket of ours leads to it: then the address is what the dialled
+    name resolves to here, if it does.
     """
     if isinstance(host.connector, LocalConnector):
         return Access(host.name, here=True)
@@ -126,8 +126,8 @@ def _transport(host: Host) -> Transport | None:
 
 @contextmanager
 def within(host: Host, seconds: int) -> Iterator[None]:
-    """Limit a call of a host, whatever it waits for, to `seconds`; raises HostUnreachableError after them."""
-    limit = Timeout(seconds)  # interrupts what is patched by gevent, as all of a run of pyinfra is
+    """Limit a call of a host to `seconds`, whatever it waits for; then raise HostUnreachableError."""
+    limit = Timeout(seconds)  # interrupts code patched by gevent, as all of a pyinfra run is
     try:
         with limit:
             yield
@@ -142,7 +142,7 @@ def within(host: Host, seconds: int) -> Iterator[None]:
 
 def hang_up(host: Host) -> None:
     """Drop a broken connection without waiting for the host, so that the next call opens a new one."""
-    _close(host.connector)  # first: pyinfra cleans up over a connection that still seems to be there
+    _close(host.connector)  # first: pyinfra cleans up over a connection that still seems open
     with Timeout(_HANG_UP_SECONDS, False), suppress(SSHException, OSError, EOFError):
         host.disconnect()
     host.connected = False

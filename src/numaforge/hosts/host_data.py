@@ -23,16 +23,16 @@ from numaforge.rollout.names import ANSWER_SECONDS, PLACE
 from numaforge.rollout.same_machine import PIN
 
 OURS = "numaforge_"
-"""What begins so is read by numaforge alone: one that is not in the table is a mistake."""
+"""The prefix of data that only numaforge reads: any such name that is not in the table is a mistake."""
 
 
 @dataclass(frozen=True)
 class Datum:
     """One key of host data.
 
-    `is_accepted` says of a value whether it is what `accepted` describes; it may raise NumaforgeError with
-    more. `default` is what counts where the inventory says nothing, `neutral` what pyinfra is told of a host
-    that is refused, so that it can go on with the others.
+    `is_accepted` checks a value against what `accepted` describes; it may raise NumaforgeError with details.
+    `default` applies where the inventory sets no value. `neutral` is passed to pyinfra for a refused host, so
+    that it can continue with the others.
     """
 
     name: str
@@ -232,9 +232,9 @@ TABLE = (
     ),
 )
 _BY_NAME = {datum.name: datum for datum in TABLE}
-_IN_A_RUN = ("numaforge_topology", "numaforge_plan")  # what the role topology keeps
+_IN_A_RUN = ("numaforge_topology", "numaforge_plan")  # kept by the role topology
 _SHOWN = 60
-_CLOSE = 0.87  # an admin has data of their own, such as hostname, which is no misspelt ssh_hostname
+_CLOSE = 0.87  # admins have their own data, such as hostname, which is not a misspelt ssh_hostname
 _MANY = (list, tuple, set)
 _NO = ("no", "false", "off", "0", "n", "f", "never")
 _refused: WeakKeyDictionary[Host, HostError] = WeakKeyDictionary()
@@ -254,7 +254,7 @@ def datum(host: Host, name: str) -> Any:
 
 
 def mistakes_in(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is wrong with a host's data, by key; None counts as not set."""
+    """Return the mistakes in a host's data, by key; None counts as unset."""
     found = {name: _mistake(_BY_NAME[name], value) for name, value in data.items() if name in _BY_NAME}
     known = (*_BY_NAME, *_IN_A_RUN)
     unknown = [name for name in data if name.startswith(OURS) and name not in known]
@@ -267,7 +267,7 @@ def mistakes_in(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def not_known(name: str) -> str:
-    """Say that a datum of SSH is not read, and which one may be meant; "" for those that are, and others."""
+    """Return that a datum of SSH is not read, and which one may be meant; "" for any other datum."""
     if not name.startswith("ssh_") or name in _BY_NAME:
         return ""
     known = [each for each in _BY_NAME if each.startswith("ssh_")]
@@ -276,11 +276,11 @@ def not_known(name: str) -> str:
 
 
 def notices(hosts: Iterable[Host]) -> list[str]:
-    """Return what is odd in an inventory and refused by nothing, each with its hosts.
+    """Return a notice for each oddity of an inventory that nothing refuses, with its hosts.
 
-    Data that are spelt like some that are read, and are not read, which pyinfra passes over; a word such as
-    "no" for one of pyinfra's switches, which turns it on; and names that lead to one address: the node takes
-    the maintenance of one of them, and the other one fails.
+    These are misspelt data, which pyinfra ignores; a word such as "no" for one of pyinfra's switches, which
+    turns it on; and names that lead to one address: the node accepts the maintenance of one of them, and the
+    other fails.
     """
     hosts = [*hosts]
     found: dict[str, list[str]] = {}
@@ -301,7 +301,7 @@ def _unread(data: Mapping[str, Any], of_connector: tuple[str, ...]) -> Iterator[
         if name.startswith(OURS):
             continue  # it is refused
         if isinstance(data[name], _MANY) and not name.startswith("_"):
-            continue  # their own: nothing of that kind is read
+            continue  # the admin's own: no such datum is read
         if meant := _meant(name, of_connector) or _without_prefix(name, data):
             yield f"host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
 
@@ -339,9 +339,9 @@ def _read(of_connector: tuple[str, ...]) -> frozenset[str]:
 
 @cache
 def _meant(name: str, of_connector: tuple[str, ...]) -> str:
-    """Return the datum that is spelt like a name, or begins so; "" for none.
+    """Return the datum whose spelling a name resembles or begins; "" for none.
 
-    A word such as `env` or `port` is an admin's own, and so is what stands for many things.
+    A word such as `env` or `port` is an admin's own, and so is a name that could mean several data.
     """
     arguments = all_argument_meta if name.startswith("_") else auth_argument_meta  # `sudo` for `_sudo`
     known = [*arguments] if name.startswith("_") else [*_BY_NAME, *of_connector, *arguments]
@@ -352,9 +352,9 @@ def _meant(name: str, of_connector: tuple[str, ...]) -> str:
 
 
 def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
-    """Return our datum that lacks its prefix here: `profile` for numaforge_profile, where that is not given.
+    """Return our datum whose prefix is missing here: `profile` for numaforge_profile, where that is not set.
 
-    The value has to be one that it takes; where any text would do, that says nothing.
+    The datum must accept the value; one that accepts any text is no evidence.
     """
     ours = {each.name.removeprefix(OURS): each for each in TABLE if each.name.startswith(OURS)}
     close = get_close_matches(name, ours, n=1, cutoff=_CLOSE)
@@ -367,7 +367,7 @@ def _without_prefix(name: str, data: Mapping[str, Any]) -> str:
 def set_aside(hosts: Iterable[Host]) -> None:
     """Note the hosts whose data are not accepted, and let pyinfra continue with the others.
 
-    pyinfra would end the run for all of them: it reads the data of every host before it connects to any.
+    pyinfra would end the run for all hosts: it reads the data of every host before it connects to any.
     """
     for host in hosts:
         data = host.data.dict()  # type: ignore[no-untyped-call]
@@ -382,7 +382,7 @@ def set_aside(hosts: Iterable[Host]) -> None:
 
 
 def _nothing_for_pyinfra(host: Host, data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what is None of a connector's data, by key: pyinfra takes it for a value of the wrong type."""
+    """Return the connector's data that are None, by key: for pyinfra None is a value of the wrong type."""
     return {
         name: f"None is not accepted; leave it out, or write {_BY_NAME[name].accepted}"
         for name in host.connector_cls.data_meta
@@ -391,7 +391,7 @@ def _nothing_for_pyinfra(host: Host, data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _odd_name(host: Host) -> str:
-    """Say that SSH finds no host by a name, and how to write what is meant: `root@gpu-1:22`; "" of others."""
+    """Return that SSH finds no host by a name, and what to write for `root@gpu-1:22`; "" for other names."""
     from numaforge.report.hostnames import is_host_name
 
     of_ssh = "ssh_port" in host.connector_cls.data_meta
@@ -409,7 +409,7 @@ def _odd_name(host: Host) -> str:
 
 
 def say_refused(state: State) -> None:
-    """Say why each host was set aside, in a run that connects to none."""
+    """Print why each host was set aside, in a run that connects to none."""
     for host in hosts_of(state):
         if host in _refused:
             tell_refused(host, _refused[host])
@@ -417,9 +417,9 @@ def say_refused(state: State) -> None:
 
 
 def refuse(state: State) -> None:
-    """Say why each host was set aside, and connect to none of them.
+    """Print why each host was set aside, and connect to none of them.
 
-    Of the others one that pyinfra cannot use fails alone.
+    Of the others, a host that pyinfra cannot use fails alone.
     """
     for host in hosts_of(state):
         if host in _refused:

@@ -1,6 +1,7 @@
 """Strict SSH host keys: by default pyinfra accepts and stores any unknown key.
 
-OpenSSH asks there. A run over a fleet asks nothing: an unknown key is refused with what accepts it.
+OpenSSH asks in that case. A run over a fleet never asks: it refuses an unknown key, with the command that
+accepts it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SETTING = "ssh_strict_host_key_checking"
 SYSTEM_FILES = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 """The files that hold host keys for every user of this machine (ssh_config(5), GlobalKnownHostsFile)."""
 HOST_KEY = "host key"
-"""Is part of every message about one."""
+"""Part of every message about a host key."""
 
 _NUMBERED = re.compile(r"\[Errno (-?\d+|None)\] ")
 _HASHED = "|1|"
@@ -37,18 +38,18 @@ _append_host_key: Any = client.append_hostkey
 def why_refused(said: str) -> str:
     """Return pyinfra's message for a failed connection, without its prefix for every SSH error.
 
-    The number of an error goes, too, and so does the text for one that has none.
+    The error number is removed, too, and so is the placeholder where it has none.
     """
-    if HOST_KEY in said:  # the host was reached: no address, port or user is wrong
+    if HOST_KEY in said:  # the host was reached: address, port and user are right
         return said.removeprefix("SSH error ").removeprefix("(").removesuffix(")")
     return _NUMBERED.sub("", said)
 
 
 class StrictClient(_SshClient):  # type: ignore[misc]
-    """pyinfra's client, which knows the machine's own host keys, too, and says what is wrong with a key."""
+    """pyinfra's client that also knows the machine's own host keys, and explains what is wrong with a key."""
 
     def connect(self, hostname: str, **options: Any) -> None:
-        """Connect; raises SSHException for a host key that is not known, or is another than the known one."""
+        """Connect; raises SSHException for an unknown host key, or one that differs from the known key."""
         try:
             super().connect(hostname, **{"transport_factory": transport, **options})
         except BadHostKeyException as error:
@@ -60,11 +61,11 @@ class StrictClient(_SshClient):  # type: ignore[misc]
 
 
 class KeysByName(HostKeys):
-    """The keys of known_hosts, found by name, and read only of the hosts that are asked for.
+    """The keys of known_hosts by name, parsed only for the hosts that are looked up.
 
-    paramiko's own compares every name with all others while it reads a file, makes a key of every line, and
-    goes through all of them for each connection: with thousands of hosts that is most of a run. Of names that
-    are hashed (HashKnownHosts) each still has to be tried.
+    paramiko's own class compares every name with all others while it reads a file, parses the key of every
+    line, and searches all of them for each connection: with thousands of hosts that is most of a run. Hashed
+    names (HashKnownHosts) must still be tried one by one.
     """
 
     def __init__(self) -> None:
@@ -75,12 +76,12 @@ class KeysByName(HostKeys):
 
     @property
     def _added(self) -> list[HostKeyEntry]:
-        """What paramiko itself has added since."""
+        """The entries that paramiko itself has added since."""
         entries: list[HostKeyEntry] = vars(self)["_entries"]
         return entries
 
     def load(self, filename: Any) -> None:
-        """Read a file as sshd(8) describes it; a key of a line that is marked `@revoked` is no host's."""
+        """Read a file as sshd(8) describes it; keys on lines marked `@revoked` belong to no host."""
         for line in Path(filename).read_text(encoding="utf-8", errors="replace").splitlines():
             match line.split():
                 case ["@revoked", _, _, key, *_]:
@@ -102,19 +103,19 @@ class KeysByName(HostKeys):
         return found.lookup(hostname)
 
     def has_revoked(self, key: PKey) -> bool:
-        """Say whether a key is marked as revoked."""
+        """Return whether a key is marked as revoked."""
         return key.get_base64() in self._revoked
 
 
 def _is_hash_of(hashed: str, name: str) -> bool:
     try:
         return HostKeys.hash_host(name, hashed) == hashed
-    except (ValueError, LookupError, AssertionError):  # no hash that ssh would have written
+    except (ValueError, LookupError, AssertionError):  # not a hash as ssh writes it
         return False
 
 
 def _entry(line: str) -> HostKeyEntry | None:
-    """Return a line's entry, None for a key that cannot be read or is of a kind that is not known."""
+    """Return a line's entry; None for a key that is unreadable or of an unknown type."""
     try:
         return HostKeyEntry.from_line(line)
     except (SSHException, InvalidHostKey, ValueError):
@@ -122,14 +123,14 @@ def _entry(line: str) -> HostKeyEntry | None:
 
 
 class _Refuse(MissingHostKeyPolicy):
-    """Refuses a key that is not known."""
+    """Refuses an unknown key."""
 
     def missing_host_key(self, client: Any, hostname: str, key: PKey) -> None:
         raise SSHException(_unknown(hostname, key, client._host_keys_filename or "~/.ssh/known_hosts"))
 
 
 class _UnlessRevoked(MissingHostKeyPolicy):
-    """Refuses a key that is revoked; of any other the policy decides that was asked for."""
+    """Refuses a revoked key; for any other key the requested policy decides."""
 
     def __init__(self, policy: MissingHostKeyPolicy) -> None:
         self._policy = policy
@@ -141,20 +142,20 @@ class _UnlessRevoked(MissingHostKeyPolicy):
 
 
 def policy(said: str | None) -> MissingHostKeyPolicy:
-    """Return what is done with a key that is not known, by the word of the host data or of ssh_config."""
+    """Return the policy for unknown keys, by its name in the host data or in ssh_config."""
     return _UnlessRevoked(_Refuse() if said in _REFUSED_BY else _policy_of_pyinfra(said))
 
 
 def known(files: Iterable[str]) -> Any:
-    """Return the keys of those files that there are, and the machine's own.
+    """Return the keys of the existing files, and the machine's own.
 
-    pyinfra warns of each that is not there, for every host.
+    pyinfra warns about each missing file, for every host.
     """
     return _read_host_keys(tuple(file for file in (*files, *SYSTEM_FILES) if Path(file).exists()))
 
 
 def append(client: Any, hostname: str, key: PKey) -> None:
-    """Store an accepted key, also where no key was stored before."""
+    """Store an accepted key, even where no key was stored before."""
     if client._host_keys_filename:
         Path(client._host_keys_filename).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _append_host_key(client, hostname, key)

@@ -1,16 +1,16 @@
-"""A change of a live node as one transaction, which the node carries out by itself and undoes by itself.
+"""A change of a live node as one transaction, which the node applies and undoes by itself.
 
-The admin's machine hands the node the transaction and polls; systemd runs it as a unit of its own with a
-deadline, and runs its `recover` half when it ends in any other way than by itself. A lost connection changes
-nothing about either, and after a reboot the node resumes by itself, or rolls back: while a transaction is
-open, a unit stands before what the change has stopped. Every step stands in a journal below TRANSACTIONS, so
-that a later run finds out how an earlier one ended.
+The admin's machine hands the transaction to the node and polls; systemd runs it as a separate unit with a
+deadline, and runs its `recover` half if it is killed. A lost connection affects neither, and after a reboot
+the node resumes by itself, or rolls back: while a transaction is open, a unit runs before the units that the
+change has stopped. Every step is in a journal below TRANSACTIONS, so that a later run finds out how an
+earlier one ended.
 
-What is changed, and how it is undone, is for the parts to know (numaforge.maintenance.parts); the order is in
-transaction.sh. Nothing happens on a node that is not the one it was planned on any more (`fence`).
+The parts know what is changed, and how it is undone (numaforge.maintenance.parts); the order is in
+transaction.sh. Nothing happens on a node that no longer is what it was planned on (`fence`).
 
-What belongs before (cordon, drain) and after (prove, uncordon) concerns the cluster, not the node: a roll-out
-puts it around `start_script`, `void_script`, `status_script` and `revert_script`.
+The steps before (cordon, drain) and after (prove, uncordon) concern the cluster, not the node: a roll-out
+puts them around `start_script`, `void_script`, `status_script` and `revert_script`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Transaction:
 
     It begins only while the node is as `planned_on` describes it (None: always): not after a reboot or
     another transaction, not when a file or a state file has changed, and not later than `good_for_seconds`
-    after the look, by the node's own clock; nor, where it disturbs pods and `pods` says that none run, once
-    one runs. `drained` says that its node was drained for it; only a roll-out sets it. Once it is proved on
-    the node, it waits `confirm_seconds` for a confirmation that carries the `token` over a new connection,
-    and rolls back without one.
+    after the look, by the node's own clock. If it disturbs pods, and `pods` says that none run, it does not
+    begin once one runs. `drained`: its node was drained for it; only a roll-out sets it. Once it is proved on
+    the node, it waits `confirm_seconds` for a confirmation with the `token` over a new connection, and rolls
+    back without one.
 
-    `plan` is the digest of the target state; `failed_before` says why that is not retried automatically.
+    `plan` is the digest of the target state; `failed_before` is why it is not retried automatically.
     """
 
     id: str
@@ -89,7 +89,7 @@ class Transaction:
         return _folder(self.id)
 
     def begins_like(self, other: Transaction) -> bool:
-        """Say whether both have the same parts and were planned on the same node in the same state."""
+        """Whether both have the same parts, and were planned on the same node in the same state."""
         was, now = self.planned_on, other.planned_on
         if was is None or now is None or self.parts != other.parts:
             return False
@@ -109,7 +109,7 @@ class Transaction:
     def undrainable(self) -> str:
         """Return why a drain for it would be pointless, "" where it would not.
 
-        A node is called Ready for a while after its kubelet has stopped.
+        A node stays Ready for a while after its kubelet has stopped.
         """
         if not self.drains or not self.pods.kubelet_down:
             return ""
@@ -137,12 +137,12 @@ class Transaction:
 
     @property
     def change_seconds(self) -> int:
-        """How long the change may take, with the wait for its confirmation."""
+        """The time limit of the change, including the wait for its confirmation, in seconds."""
         return self.confirm_seconds + sum(part.apply_seconds + part.commit_seconds for part in self.parts)
 
     @property
     def undo_seconds(self) -> int:
-        """How long undoing it may take."""
+        """The time limit of the undo, in seconds."""
         return sum(part.undo_seconds for part in self.parts)
 
     @property
@@ -208,15 +208,15 @@ class Result:
 
 @dataclass(frozen=True)
 class Process:
-    """The kubelet's process: two that are equal are the same one, which has run all the time between.
+    """The kubelet's process: equal values mean the same process, which has run without interruption.
 
-    `pid` is 0 where it does not run, `restarts` what systemd did by itself, `since_us` when the process was
-    started, in microseconds of the machine's monotonic clock, and `booted_at` when the machine booted, in
-    seconds since 1970 by its own clock.
+    `pid` is 0 where it does not run, `restarts` counts systemd's own restarts, `since_us` is the start of the
+    process in microseconds of the machine's monotonic clock, and `booted_at` the time of the boot in seconds
+    since 1970 by the machine's own clock.
 
-    Of its unit, `state` is the ActiveState ("" where there is no systemd to ask), `started` whether it has
-    been started in this boot, and `queued` whether systemd is to start it still. `going_down` says that the
-    machine is on its way to a reboot or a power-off.
+    `state` is the unit's ActiveState ("" without systemd), `started` whether it has been started in this
+    boot, and `queued` whether systemd has yet to start it. `going_down`: the machine is about to reboot or
+    power off.
     """
 
     boot_id: str
@@ -231,7 +231,7 @@ class Process:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs; one that systemd does not know is taken for running."""
+        """Whether it runs; a unit that systemd does not know counts as running."""
         return bool(self.pid) or not self.state
 
     @property
@@ -247,11 +247,11 @@ class Process:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a transaction is: `phase` is None where the node knows no such transaction.
+    """The progress of a transaction: `phase` is None where the node knows no such transaction.
 
     A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "confirming",
-    "reverting". `boot_id` and `uptime_seconds` are the node's. `token` is that of the attempt, which a
-    confirmation has to carry.
+    "reverting". `boot_id` and `uptime_seconds` are the node's. `token` is the attempt's; a
+    confirmation must carry it.
     """
 
     phase: str | None
@@ -273,14 +273,14 @@ class Status:
 
     @property
     def broken_off(self) -> bool:
-        """Whether it has begun, not ended, and nothing works on it: `settle_script` ends it."""
+        """Whether it has begun and not ended, but no process works on it: `settle_script` ends it."""
         return self.phase is not None and not self.running and self.result is None
 
 
 def read_result(text: str) -> Result:
     """Read a result.json.
 
-    Raises HostError for a text that is none.
+    Raises HostError for any other text.
     """
     try:
         document = parse_json(text)
@@ -299,8 +299,8 @@ def read_result(text: str) -> Result:
 def start_script(transaction: Transaction) -> str:
     """Return the script that hands the transaction to systemd on the node and returns at once.
 
-    It refuses while another transaction is running, undoes one that was broken off, and does nothing for one
-    that has begun already or is void. On a node that is not what the transaction was planned on it ends
+    It refuses while another transaction is running, undoes an interrupted one, and does nothing where this
+    one has already begun or is void. On a node that is not what the transaction was planned on, it ends
     without an error, and the result is "void".
     """
     texts = {name: text for name, text in transaction.files.items() if name != RUN}
@@ -314,9 +314,9 @@ def start_script(transaction: Transaction) -> str:
 
 
 def _division(texts: Mapping[str, str]) -> str:
-    """Return the sed script that writes each text, of those that follow one another, to the file of its name.
+    """Return the sed script that splits concatenated texts into the files of their names.
 
-    Raises ValueError for a text whose last line is none: it would run into the next one's first.
+    Raises ValueError for a text without a final newline: it would run into the next text.
     """
     first, script = 1, ""
     for name, text in texts.items():
@@ -330,11 +330,11 @@ def _division(texts: Mapping[str, str]) -> str:
 
 
 def void_script(transaction_id: str) -> str:
-    """Return the script that makes a transaction void that has not begun, so that it never will.
+    """Return the script that voids a transaction which has not begun, so that it never will.
 
-    Void is one that the node has seen announced (look) and not begun; of one that it has not seen the result
-    is "unknown". A `start_script` that arrives later finds the result. Nothing happens to one that has begun,
-    but a `revert_script` that was sent before and arrives later does nothing.
+    The result is "void" for a transaction that was announced to the node (look) and has not begun, "unknown"
+    for one that was not. A `start_script` that arrives later finds the result. A transaction that has begun
+    is left alone, but a `revert_script` that was sent before and arrives later does nothing.
     """
     return _script(transaction_id, "void_transaction")
 
@@ -342,21 +342,21 @@ def void_script(transaction_id: str) -> str:
 def confirm_script(transaction_id: str, token: str) -> str:
     """Return the script that confirms a transaction whose node waits for it: `token` is its attempt's.
 
-    It prints "confirmed", or "not confirmed: " and what is there instead; then it has done nothing. It
-    belongs on a connection that was made after the change.
+    It prints "confirmed", or "not confirmed: " with the actual state, and then has done nothing. Run it over
+    a connection that was opened after the change.
     """
     return _script(transaction_id, "confirm_transaction", data=f"{shell.line(token)}\n")
 
 
 def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan: bool = True) -> str:
-    """Return the script that has systemd undo a transaction that was applied, and returns at once.
+    """Return the script that has systemd undo an applied transaction, and returns at once.
 
-    It does so only while the transaction is the last one of the node, and the node as its sender has `seen`
-    it: in the same boot, not long ago, and not withdrawn since; else it prints why it does nothing. With
-    `blames_plan` the node refuses to try the plan again by itself.
+    It does so only while the transaction is the node's last one, and the node is as its sender has `seen` it:
+    in the same boot, not long ago, and not voided since; otherwise it prints why it does nothing. With
+    `blames_plan` the node does not try the plan again by itself.
 
-    The transaction's result is "rolled-back" or "failed" then, with this reason; `applied.json` keeps the
-    first one. Nothing happens to a transaction that is undone already. It refuses for one that the node does
+    The result is then "rolled-back" or "failed", with this reason; `applied.json` keeps the first result. A
+    transaction that is already undone is left alone. The script refuses for a transaction that the node does
     not know or that has not ended, and while another one is running.
     """
     head = (seen.token, seen.boot_id, str(seen.uptime_seconds), "yes" if blames_plan else "no")
@@ -367,7 +367,7 @@ def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan
 def settle_script() -> str:
     """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one.
 
-    One that waits for its confirmation is left as it is: `read_waiting` reads which.
+    A transaction that waits for its confirmation is left alone; `read_waiting` reads which it is.
     """
     return _script("none", "settle_current")
 
@@ -381,8 +381,8 @@ def read_waiting(output: Output) -> tuple[str, ...]:
 def status_script(transaction_id: str, seen: Status | None = None) -> str:
     """Return the script whose output `read_status` reads.
 
-    Where a node was `seen` at work, it answers once it reaches another phase or ends, or after some four
-    seconds: polling takes CPU time from its work.
+    A node that was `seen` at work answers once it reaches another phase or ends, or after about four seconds:
+    polling takes CPU time from its work.
     """
     at_work = seen is not None and seen.running and seen.result is None and seen.phase
     return _script(transaction_id, "tell_status", *([at_work] if at_work else []))
@@ -408,7 +408,7 @@ def _script(transaction_id: str, function: str, *arguments: str, data: str = "")
 def read_status(output: Output) -> Status:
     """Read what `status_script` printed.
 
-    Raises IncompleteStatusError for an answer that lacks something: the host is on its way down.
+    Raises IncompleteStatusError for an incomplete answer: the host is going down.
     """
     answer = Answer.of(output)
     values = _values(answer)
@@ -416,7 +416,7 @@ def read_status(output: Output) -> Status:
     try:
         boot_id, uptime = values["Boot"], int(values["Uptime"])
         running = values["LoadState"] == "loaded"
-        phase = values["Phase"] or ("keeping" if running else None)  # systemd has it before it says a word
+        phase = values["Phase"] or ("keeping" if running else None)  # before its first phase
     except (KeyError, ValueError) as error:
         raise IncompleteStatusError(_INCOMPLETE, remedy="run again") from error
     return Status(
@@ -427,12 +427,12 @@ def read_status(output: Output) -> Status:
 def read_process(output: Output) -> Process:
     """Read what `process_script` printed.
 
-    Raises IncompleteStatusError for an answer that lacks something: systemd is too busy to say it within its
-    time, or the host is on its way down.
+    Raises IncompleteStatusError for an incomplete answer: systemd is too busy to answer in time, or the host
+    is going down.
     """
     try:
         process = _process(_values(Answer.of(output)))
-        process.booted.encode()  # a clock that no calendar has is no answer
+        process.booted.encode()  # no calendar has this time: not an answer
     except (KeyError, ValueError, OverflowError, OSError) as error:
         raise IncompleteStatusError(_INCOMPLETE, remedy="run again") from error
     return process
@@ -445,8 +445,8 @@ def _values(answer: Answer) -> dict[str, str]:
 def _process(values: Mapping[str, str]) -> Process:
     """Return the kubelet's process from the properties of its unit, and from those of shutdown.target.
 
-    A job for that target, or its being active, is how systemd itself tells that it is stopping. The job comes
-    before the kubelet is stopped for it, and the kubelet is asked first.
+    systemd is stopping where that target is active or has a job. The job is queued before the kubelet is
+    stopped for it, and the kubelet's properties are read first.
     """
     pid, restarts = int(values["MainPID"]), int(values["NRestarts"])
     begun, active = (int(values[f"{name}TimestampMonotonic"]) for name in ("ExecMainStart", "ActiveEnter"))
@@ -466,11 +466,11 @@ def _process(values: Mapping[str, str]) -> Process:
 
 @cache
 def node_script(parts: tuple[str, ...]) -> str:
-    """Return what carries out transactions with these parts on the node.
+    """Return the script that runs transactions with these parts on the node.
 
-    `begin apply` and `begin revert` take the lock and hand `apply` or `revert` to systemd, `recover` ends
-    what was broken off, `boot` stands before what was stopped while a transaction is open, `rescue` waits for
-    a boot that ends in emergency or rescue mode. Raises ValueError for a part that lacks what it needs.
+    `begin apply` and `begin revert` take the lock and hand `apply` or `revert` to systemd, `recover` ends an
+    interrupted transaction, `boot` runs before the stopped units while a transaction is open, `rescue` waits
+    for a boot that ends in emergency or rescue mode. Raises ValueError for a part without a required verb.
     """
     script = "#!/bin/sh\n" + shell.library(
         *_NODE, "node/transaction", "node/rescue", "node/worker", *shell_of(parts), "node/main"
@@ -482,7 +482,7 @@ def node_script(parts: tuple[str, ...]) -> str:
 def _folder(transaction_id: str) -> str:
     """Return a transaction's folder.
 
-    Raises HostError for what is no id: it may come from a cluster, and becomes part of a script for root.
+    Raises HostError for an invalid id: it may come from a cluster, and becomes part of a script for root.
     """
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9-]*", transaction_id):
         raise HostError(f"{transaction_id!r} is not the id of a transaction")
