@@ -61,7 +61,8 @@ def test_every_file_says_why_it_is_there_and_is_named_by_its_folder(system: str,
 @pytest.mark.parametrize(
     ("name", "profile"),
     [
-        *((name, TRAINING) for name in ("dgx-h100", "dgx-h100-mig", "epyc-nps4", "small-vm", "hgx-a100")),
+        *((name, TRAINING) for name in ("dgx-h100", "dgx-h100-mig", "epyc-nps4")),
+        *((name, TRAINING) for name in ("hgx-b200", "small-vm", "hgx-a100")),
         pytest.param("dgx-h100", CUT, id="GPUs that MIG will cut"),
         pytest.param("mi300x", "mi300x-cpx", id="GPUs that will be partitioned"),
     ],
