@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge import __version__
 from numaforge.codec import DocumentKind
 from numaforge.errors import PlanError
+from numaforge.memoize import once_per_value
 from numaforge.roles.node import NodePlan
+
+if TYPE_CHECKING:
+    from numaforge.topology.model import NodeTopology
 
 PLAN = DocumentKind(
     name="plan",
@@ -41,3 +45,11 @@ def dumps(plan: NodePlan) -> str:
 def loads(text: str) -> NodePlan:
     """Return the plan in a text; raises PlanError for text that is not a plan of this schema."""
     return PLAN.loads(text)
+
+
+_loads = once_per_value(loads)
+
+
+def saved_plan(machine: NodeTopology) -> NodePlan | None:
+    """Return the plan saved on the host; None without one. Raises PlanError."""
+    return _loads(machine.previous_plan) if machine.previous_plan else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
-from numaforge.roles.hugepages.paths import hugepage_counts, pool_pages
+from numaforge.roles.hugepages.paths import by_path, hugepage_counts, pool_pages
 from numaforge.roles.hugepages.plan import pools_of
 from numaforge.shell import line
 
@@ -48,9 +48,8 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
 
     Raises HostError for a pool that the kernel does not have, and where a kubelet runs that may not restart.
     """
-    counts = hugepage_counts(goal.plan)
-    now = {path: int(found.values[path]) for path in counts if path in found.values}
-    wanted = {path: pages for path, pages in counts.items() if now.get(path) != pages}
+    now = by_path(pools_found(goal, found))
+    wanted = {path: pages for path, pages in hugepage_counts(goal.plan).items() if now.get(path) != pages}
     if not wanted:
         return None
     with_kubelet = change_with_kubelet(goal, found)

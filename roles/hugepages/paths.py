@@ -24,14 +24,14 @@ def pool_pages(numa_node: int | None, size: str) -> str:
     return f"{hugepage_pool(numa_node, size)}/nr_hugepages"
 
 
-def _by_path(pools: WantedPages) -> dict[str, int]:
+def by_path(pools: WantedPages) -> dict[str, int]:
     """Return the number of pages of each pool by its `nr_hugepages` path."""
     return {pool_pages(place, size): count for place, held in pools.items() for size, count in held.items()}
 
 
 def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     """Return the wanted number of pages of every pool that the plan names, by its `nr_hugepages` path."""
-    return _by_path(pools_of(plan))
+    return by_path(pools_of(plan))
 
 
 def hugepage_totals(machine: MachineShape) -> dict[str, int]:
@@ -39,4 +39,4 @@ def hugepage_totals(machine: MachineShape) -> dict[str, int]:
 
     The machine-wide pools count only on a kernel without NUMA nodes; elsewhere they are sums.
     """
-    return _by_path({place: pools_after(node, {}) for place, node in pool_places(machine).items()})
+    return by_path({place: pools_after(node, {}) for place, node in pool_places(machine).items()})

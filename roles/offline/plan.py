@@ -167,14 +167,13 @@ def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
 
 def _earlier(machine: NodeTopology) -> OfflinePlan:
     """Return what an earlier plan took offline; nothing where that plan cannot be read."""
-    from numaforge.roles.document import loads  # the plan's type includes this module's
+    from numaforge.roles.document import saved_plan  # the plan's type includes this module's
 
-    if not (machine.offline and machine.previous_plan):
-        return OfflinePlan()
     try:
-        return loads(machine.previous_plan).tuning.offline
+        plan = saved_plan(machine) if machine.offline else None
     except PlanError:
-        return OfflinePlan()  # planning gives a notice
+        plan = None  # planning gives a notice
+    return plan.tuning.offline if plan else OfflinePlan()
 
 
 def _holding(groups: Iterable[Group], cpus: CpuSet) -> tuple[Group, ...]:

@@ -10,21 +10,14 @@ from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
-from numaforge.memoize import once_per_value
 from numaforge.roles import ROLES
-from numaforge.roles.document import loads
+from numaforge.roles.document import saved_plan
 from numaforge.topology.model import NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
 
 _SAVED = "/etc/numaforge/plan.json"
-_loads = once_per_value(loads)
-
-
-def saved_plan(machine: NodeTopology) -> NodePlan | None:
-    """Return the plan saved on the host; None without one. Raises PlanError."""
-    return _loads(machine.previous_plan) if machine.previous_plan else None
 
 
 @applies("with a plan of numaforge's")

@@ -253,11 +253,11 @@ def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping
 def _as_it_is(
     name: str, machine: NodeTopology, kubelet_version: str | None, state: Mapping[str, str]
 ) -> GivenMachine:
-    from numaforge.audit.drift import saved_plan
     from numaforge.commands.inputs import read_config
     from numaforge.kubelet.admission.fit import Scenario
     from numaforge.kubelet.admission.inventory import inventory_as_it_is
     from numaforge.roles.device_plugin.plan import devices_of
+    from numaforge.roles.document import saved_plan
 
     report = read_config(None, None, (), kubelet_version, machine)
     plan = saved_plan(machine)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import click
 
-from numaforge.audit.drift import saved_plan
 from numaforge.audit.facts import text_of
 from numaforge.audit.fleet import Failed, FleetAudit
 from numaforge.audit.machine import AuditedMachine, audited
@@ -26,6 +25,7 @@ from numaforge.report.audit_page import Portrait
 from numaforge.report.svg import draw
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
+from numaforge.roles.document import saved_plan
 from numaforge.rollout.names import ANSWER_SECONDS
 from numaforge.rollout.program import every_core
 from numaforge.topology.model import NodeTopology

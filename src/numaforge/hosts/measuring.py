@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numaforge.audit.drift import saved_plan
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import ExitCode, HostError, NumaforgeError
 from numaforge.hosts import facts
@@ -38,6 +37,7 @@ from numaforge.measure.asking import (
 from numaforge.measure.order import DATA, KEPT, MEASURED, MeasureOrder
 from numaforge.measure.record import Measurement
 from numaforge.measure.tasks import Effort, alignment_tasks, tasks
+from numaforge.roles.document import saved_plan
 from numaforge.rollout import events
 from numaforge.snapshot import parse_output, script
 from numaforge.topology import read_topology
