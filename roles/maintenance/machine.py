@@ -19,6 +19,7 @@ from numaforge.maintenance.transaction import (
     Status,
     Transaction,
     confirm_script,
+    proceed_script,
     process_script,
     read_process,
     read_status,
@@ -111,6 +112,10 @@ class PyinfraMachine:
     def process(self) -> Process:
         """Return the kubelet's process."""
         return read_process(self._ask(process_script(self._target.goal.kubelet_unit)))
+
+    def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
+        """Renew the lease of a transaction: the UIDs of the pods that may be on the host."""
+        self._ask(proceed_script(transaction, allowed))
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the host undo a transaction that was applied."""

@@ -79,6 +79,9 @@ class FileMachine:
     def process(self) -> Process:
         return Process(KWOK.boot_id, 1, 0, 0)
 
+    def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
+        raise AssertionError(f"{transaction} waits for no pods, and gets the lease {allowed}")
+
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         raise AssertionError(f"{transaction} is not to be reverted: {reason}")
 

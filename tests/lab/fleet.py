@@ -109,6 +109,9 @@ class ScriptedMachine:
         self.asked("process")
         return Process(self.host.boot_id, 1, 0, 0)
 
+    def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
+        raise AssertionError(f"{transaction} waits for no pods, and gets the lease {allowed}")
+
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         self.asked("revert")
         if transaction not in self.reverted:

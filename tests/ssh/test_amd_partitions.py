@@ -299,7 +299,7 @@ def test_gpus_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: S
 @pytest.mark.long
 def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: Sandbox, port: int) -> None:
     polite, deaf = hold(node, POD), hold(node, POD, "dri/renderD129", 'trap "" TERM;')
-    applied(node, replace(change(port), drained=True))
+    applied(node, replace(change(port), allowed=("1",)))
     assert not has_files_open(node, polite)
     assert not has_files_open(node, deaf)
 

@@ -38,13 +38,8 @@ def read_fingerprint(
         raise HostUnreachableError("the node does not say since when it runs", remedy="run again") from error
 
 
-def settings(
-    planned_on: Fingerprint | None, good_for_seconds: int, *, without_pods: bool = False
-) -> dict[str, str]:
-    """Return the variables of fence.sh; without a fingerprint any node is accepted.
-
-    `without_pods` says that the change is for a node on which no pod runs.
-    """
+def settings(planned_on: Fingerprint | None, good_for_seconds: int) -> dict[str, str]:
+    """Return the variables of fence.sh; without a fingerprint any node is accepted."""
     found = planned_on or Fingerprint("", 0, "", {})
     return {
         "PLANNED_BOOT": found.boot_id,
@@ -52,7 +47,6 @@ def settings(
         "PLANNED_LAST": found.predecessor,
         "PLANNED_FOLDER": found.drop_in_folder or "",
         "GOOD_FOR_SECONDS": str(good_for_seconds),
-        "PLANNED_WITHOUT_PODS": "yes" if without_pods else "",
     }
 
 

@@ -19,7 +19,7 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -64,10 +64,13 @@ class Transaction:
 
     It begins only while the node is as `planned_on` describes it (None: always): not after a reboot or
     another transaction, not when a file or a state file has changed, and not later than `good_for_seconds`
-    after the look, by the node's own clock. If it disturbs pods, and `pods` says that none run, it does not
-    begin once one runs. `drained`: its node was drained for it; only a roll-out sets it. Once it is proved on
-    the node, it waits `confirm_seconds` for a confirmation with the `token` over a new connection, and rolls
-    back without one.
+    after the look, by the node's own clock. Once it is proved on the node, it waits `confirm_seconds` for a
+    confirmation with the `token` over a new connection, and rolls back without one.
+
+    `allowed` are the UIDs of the pods that may be on the node meanwhile, after a drain those of DaemonSets
+    and static pods (a static pod's UID is its annotation kubernetes.io/config.hash). No step that disturbs
+    pods happens, forward or back, while others are there (`parked`). Without a drain it is None: then no pod
+    may come if `pods` says that none run, and otherwise all of them may be disturbed.
 
     `plan` is the digest of the target state; `failed_before` is why it is not retried automatically.
     """
@@ -81,7 +84,7 @@ class Transaction:
     plan: str = ""
     failed_before: str = ""
     pods: Pods = NOT_LOOKED_AT
-    drained: bool = False
+    allowed: tuple[str, ...] | None = None
 
     @property
     def folder(self) -> str:
@@ -104,6 +107,13 @@ class Transaction:
     def drains(self) -> bool:
         """Whether it disturbs pods and there may be some."""
         return self.disturbs and self.pods.may_be_there
+
+    @property
+    def lease(self) -> tuple[str, ...] | None:
+        """The UIDs of the pods that may be on the node; None where all of them may be disturbed."""
+        if self.allowed is not None:
+            return self.allowed
+        return () if self.disturbs and not self.pods.may_run else None
 
     @property
     def undrainable(self) -> str:
@@ -158,12 +168,8 @@ class Transaction:
             "PLAN": self.plan,
             "COMMIT_SECONDS": str(sum(part.commit_seconds for part in self.parts)),
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
-            "DRAINED": "yes" if self.drained else "",
-            **fence.settings(
-                self.planned_on,
-                self.good_for_seconds,
-                without_pods=self.disturbs and not (self.drained or self.pods.may_run),
-            ),
+            "DISTURBING": " ".join(part.name for part in self.parts if part.drains),
+            **fence.settings(self.planned_on, self.good_for_seconds),
         }
         return own | {name: value for part in self.parts for name, value in part.settings.items()}
 
@@ -177,6 +183,7 @@ class Transaction:
             "planned": fence.planned_lines(self.planned_on),
             "token": f"{self.token}\n",
             "alive": "",
+            **({} if self.lease is None else {"allowed": _lines(self.lease)}),
             **data,
             RUN: node_script(tuple(part.name for part in self.parts)),
         }
@@ -250,7 +257,9 @@ class Status:
     """The progress of a transaction: `phase` is None where the node knows no such transaction.
 
     A phase is a verb and a part ("apply files", "prove kubelet"), or "keeping", "reboot", "confirming",
-    "reverting". `boot_id` and `uptime_seconds` are the node's. `token` is the attempt's; a
+    "reverting". While a step waits for pods to leave, the phase is "parked" and that step ("parked stop
+    kubelet"), and `parked` names the pods: it goes on once they have left, or `proceed_script` allows them.
+    `boot_id` and `uptime_seconds` are the node's. `token` is the attempt's; a
     confirmation must carry it.
     """
 
@@ -260,6 +269,7 @@ class Status:
     boot_id: str = ""
     uptime_seconds: int = field(default=0, compare=False)
     token: str = field(default="", compare=False, repr=False)
+    parked: str = ""
 
     @property
     def waits(self) -> bool:
@@ -348,6 +358,15 @@ def confirm_script(transaction_id: str, token: str) -> str:
     return _script(transaction_id, "confirm_transaction", data=f"{shell.line(token)}\n")
 
 
+def proceed_script(transaction_id: str, allowed: Iterable[str]) -> str:
+    """Return the script that renews the lease of a transaction: from now on these pods may be on its node.
+
+    Send it after a drain. A step that waits for pods then looks again. It does nothing to a transaction that
+    the node does not know.
+    """
+    return _script(transaction_id, "renew_lease", data=_lines(allowed))
+
+
 def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan: bool = True) -> str:
     """Return the script that has systemd undo an applied transaction, and returns at once.
 
@@ -420,7 +439,13 @@ def read_status(output: Output) -> Status:
     except (KeyError, ValueError) as error:
         raise IncompleteStatusError(_INCOMPLETE, remedy="run again") from error
     return Status(
-        phase, running, read_result(result) if result else None, boot_id, uptime, values.get("Token", "")
+        phase,
+        running,
+        read_result(result) if result else None,
+        boot_id,
+        uptime,
+        values.get("Token", ""),
+        values.get("Parked", ""),
     )
 
 
@@ -477,6 +502,10 @@ def node_script(parts: tuple[str, ...]) -> str:
     )
     refuse_incomplete(parts, script)
     return script
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "".join(f"{shell.line(text)}\n" for text in texts)
 
 
 def _folder(transaction_id: str) -> str:

@@ -38,6 +38,11 @@ revert_transaction() { # the request as base64 on stdin: see fence.sh
     rm -f "$FOLDER/request.$$"
     return "$answer"
 }
+renew_lease() { # the UIDs of the pods that may be there on stdin, a line each: see pods.sh
+    umask 077
+    if [ ! -e "$FOLDER/run.sh" ]; then return; fi
+    cat > "$FOLDER/allowed.$$" && sync "$FOLDER/allowed.$$" && mv -f "$FOLDER/allowed.$$" "$FOLDER/allowed" && sync "$FOLDER"
+}
 # Only a waiting transaction is confirmed, within its time and in the boot in which it began to wait. Otherwise the
 # state is printed and nothing changes.
 confirm_transaction() ( # the attempt's token on stdin
@@ -96,6 +101,7 @@ tell_status() { # [KNOWN-PHASE]
     uptime_seconds
     tell_first_line_of Token token
     tell_first_line_of Phase state
+    case $text in "parked "*) tell_first_line_of Parked parked ;; esac
     begin_part result
     if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
 }

@@ -36,8 +36,7 @@ contents() ( # FOLDER PATH...: the checksum of each and of the drop-ins in the f
     } | LC_ALL=C sort -u
 )
 
-# PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER, PLANNED_WITHOUT_PODS (empty: pods may be there) and
-# GOOD_FOR_SECONDS are settings; the lines of $FOLDER/planned have the form that `contents` prints.
+# PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER and GOOD_FOR_SECONDS are settings; the lines of $FOLDER/planned have the form that `contents` prints.
 outdated() { # sets `why` where the node no longer is what the change was planned on
     [ -n "$PLANNED_BOOT" ] || return 1
     age=$(($(uptime_seconds) - PLANNED_UPTIME))
@@ -69,7 +68,7 @@ take_request() { # FILE
         mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
 }
 pods_came() { # sets `why` where the change needs a node without pods, and there may be some now
-    [ -n "$PLANNED_WITHOUT_PODS" ] || return 1
+    [ -e "$FOLDER/allowed" ] && [ ! -s "$FOLDER/allowed" ] || return 1
     evidence=
     while read -r kind what; do
         case $kind in alive | unknown) evidence="${evidence:+$evidence; }$what" ;; esac

@@ -11,6 +11,7 @@ from numaforge.errors import NumaforgeError
 
 ENDED_PHASES = ("Succeeded", "Failed")
 """The phases of a pod that has ended."""
+_STATIC_UID = "kubernetes.io/config.hash"
 
 
 class ClusterError(NumaforgeError):
@@ -127,6 +128,11 @@ class ClusterPod:
     ready: bool = True
     arguments: tuple[str, ...] = ()
     whole_cpus: int = 0
+
+    @property
+    def uid_on_node(self) -> str:
+        """The UID by which its node knows it: a static pod's is the hash of its manifest."""
+        return self.annotations.get(_STATIC_UID, self.uid) if self.mirror else self.uid
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

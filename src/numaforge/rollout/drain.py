@@ -83,7 +83,7 @@ def sort_pods(pods: Iterable[ClusterPod], settings: DrainSettings) -> SortedPods
     wait: list[ClusterPod] = []
     forbidden: list[Blocker] = []
     for pod in pods:
-        if _stays(pod):
+        if stays(pod):
             continue
         if pod.deleting:
             wait.append(pod)
@@ -103,7 +103,7 @@ def sort_pods(pods: Iterable[ClusterPod], settings: DrainSettings) -> SortedPods
     return SortedPods(tuple(evict), tuple(delete), tuple(wait), tuple(forbidden))
 
 
-def _stays(pod: ClusterPod) -> bool:
+def stays(pod: ClusterPod) -> bool:
     """Whether a pod may stay: static pods are the kubelet's own, a DaemonSet's would only come back."""
     finished = pod.phase in ENDED_PHASES
     return pod.mirror or (pod.owner is not None and pod.owner.kind == "DaemonSet" and not finished)

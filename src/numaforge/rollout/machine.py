@@ -16,7 +16,7 @@ class Machine(Protocol):
     """A node as its administrator reaches it.
 
     Every call may raise HostUnreachableError, whether it took effect or not. Each but `begin` is then
-    retried: `confirm`, `revert`, `settle` and `void` are idempotent.
+    retried: `confirm`, `proceed`, `revert`, `settle` and `void` are idempotent.
     """
 
     def identity(self) -> Identity:
@@ -60,6 +60,12 @@ class Machine(Protocol):
 
     def process(self) -> Process:
         """Return the kubelet's process."""
+
+    def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
+        """Renew the lease of a transaction on its drained node: the UIDs of the pods that may be there.
+
+        A step that is parked until other pods have left then looks again.
+        """
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:
         """Have the node undo the transaction, and with `blames_plan` not retry it by itself."""

@@ -11,7 +11,7 @@ from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.maintenance.transaction import Transaction
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.continuity import Continuity
-from numaforge.rollout.drain import Blocker, drain
+from numaforge.rollout.drain import Blocker, drain, stays
 from numaforge.rollout.gate import NOTHING_SEEN, Expected, Proof, follow, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
 from numaforge.rollout.machine import Machine
@@ -174,7 +174,9 @@ class Phases(Transacting):
         if trouble := (yield from self._control_plane_trouble(self.cluster, seconds=0.0)):
             self._waits(trouble)
             return None  # not begun: it becomes void, and is planned again once all is healthy
-        refused = yield from self._begin(replace(transaction, drained=True))
+        pods = yield from self._ask(lambda: self.cluster.pods(self.name))
+        allowed = tuple(pod.uid_on_node for pod in pods if stays(pod))
+        refused = yield from self._begin(replace(transaction, allowed=allowed))
         return (yield from self._finish(Ending.BLOCKED, refused)) if refused else None
 
     def _await_transaction(self) -> Steps[Outcome | None]:

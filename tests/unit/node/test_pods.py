@@ -130,35 +130,36 @@ UNKNOWN = Pods(unknown=("the processes cannot be read",))
 
 
 @pytest.mark.parametrize(
-    ("pods", "drains", "without_pods"),
+    ("pods", "drains", "lease"),
     [
-        pytest.param(NONE, False, "yes", id="no-evidence-no-drain-and-none-may-come"),
-        pytest.param(ALIVE, True, "", id="pods-that-run-have-to-go"),
-        pytest.param(UNKNOWN, True, "", id="unknown-counts-as-pods"),
-        pytest.param(LEFT, True, "yes", id="pods-that-come-back-have-to-go"),
-        pytest.param(STARTS, True, "yes", id="a-kubelet-that-runs-may-start-one"),
+        pytest.param(NONE, False, (), id="no-evidence-no-drain-and-none-may-come"),
+        pytest.param(ALIVE, True, None, id="pods-that-run-have-to-go"),
+        pytest.param(UNKNOWN, True, None, id="unknown-counts-as-pods"),
+        pytest.param(LEFT, True, (), id="pods-that-come-back-have-to-go"),
+        pytest.param(STARTS, True, (), id="a-kubelet-that-runs-may-start-one"),
     ],
 )
 def test_a_change_that_disturbs_is_drained_by_the_evidence_and_says_what_the_node_checks(
-    pods: Pods, drains: bool, without_pods: str
+    pods: Pods, drains: bool, lease: tuple[str, ...] | None
 ) -> None:
     change = Transaction("T1", (DISTURBS,), pods=pods)
-    assert (change.drains, change.settings["PLANNED_WITHOUT_PODS"]) == (drains, without_pods)
+    assert (change.drains, change.lease, change.settings["DISTURBING"]) == (drains, lease, "reboot")
 
 
 @pytest.mark.parametrize("pods", [NONE, ALIVE, UNKNOWN], ids=["none", "alive", "unknown"])
 def test_what_disturbs_no_pod_is_neither_drained_nor_checked(pods: Pods) -> None:
     change = Transaction("T1", (Part("files"),), pods=pods)
-    assert (change.drains, change.settings["PLANNED_WITHOUT_PODS"]) == (False, "")
+    assert (change.drains, change.lease, change.settings["DISTURBING"]) == (False, None, "")
 
 
-def test_a_drained_node_may_keep_the_pods_of_its_daemon_sets() -> None:
-    settings = Transaction("T1", (DISTURBS,), pods=NONE, drained=True).settings
-    assert (settings["DRAINED"], settings["PLANNED_WITHOUT_PODS"]) == ("yes", "")
+def test_the_lease_of_a_drained_node_names_the_pods_that_may_stay() -> None:
+    files = Transaction("T1", (DISTURBS,), pods=ALIVE, allowed=("1f2e", "3d4c")).files
+    assert files["allowed"] == "1f2e\n3d4c\n"
 
 
-def test_a_transaction_is_not_drained_unless_it_says_so() -> None:
-    assert Transaction("T1", (DISTURBS,)).settings["DRAINED"] == ""
+def test_a_lease_without_pods_is_not_the_same_as_no_lease() -> None:
+    assert Transaction("T1", (DISTURBS,), pods=ALIVE, allowed=()).files["allowed"] == ""
+    assert "allowed" not in Transaction("T1", (DISTURBS,), pods=ALIVE).files
 
 
 def test_pods_are_looked_for_below_every_root_that_a_kubelet_may_have() -> None:
