@@ -2,7 +2,14 @@
 # Files, replaced atomically. `written` has a line for each: NUMBER CHECKSUM MODE OWNER GROUP PATH. Its
 # content is base64 in a file named by the number. `absent` has the paths that must not exist.
 
+files_read_rights() {
+    set --
+    while IFS=' ' read -r _ _ _ _ _ path <&3; do set -- "$@" "$path"; done 3< "$PART/written"
+    while IFS= read -r path <&3; do set -- "$@" "$path"; done 3< "$PART/absent"
+    read_rights "$@"
+}
 files_each() { # COMMAND: run it with NUMBER CHECKSUM MODE OWNER GROUP PATH; "- absent - - - PATH" for a path to remove
+    files_read_rights
     while IFS=' ' read -r number checksum mode owner group path <&3; do
         "$1" "$number" "$checksum" "$mode" "$owner" "$group" "$path" 3<&- || return 1
     done 3< "$PART/written"
@@ -24,7 +31,7 @@ files_finish() { # in one call for consecutive files of the same mode and owner
             same="$mode $owner:$group"
             set --
         fi
-        temporary "$number" "$path"
+        temporary "$number" "$path" || return 1
         set -- "$@" "$new"
     done 3< "$PART/written"
     [ "$#" -eq 0 ] || finish_staged "${same% *}" "${same#* }" "$@"
@@ -34,7 +41,7 @@ files_apply() { # each file is replaced atomically; after an interruption all ar
     files_each files_place_one || return 1
     set --
     while IFS=' ' read -r _ _ _ _ _ path <&3; do
-        resolve "$path"
+        resolve "$path" || return 1
         set -- "$@" "${target%/*}/"
     done 3< "$PART/written"
     [ "$#" -eq 0 ] || sync "$@"

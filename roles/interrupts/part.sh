@@ -41,7 +41,7 @@ irqbalance_unit() { # VERB
     systemctl "$1" irqbalance.service
 }
 irqbalance_block() { # keeps the admin's lines; systemd uses the last assignment of a variable
-    temporary new "$IRQBALANCE_FILE"
+    temporary new "$IRQBALANCE_FILE" || return 1
     if [ -e "$target" ]; then cp -a "$target" "$new"; else mkdir -p "${target%/*}" && : > "$new"; fi || return 1
     {
         sed "/^$BLOCK_BEGIN\$/,/^$BLOCK_END\$/d" "$target" 2> /dev/null
@@ -51,7 +51,7 @@ irqbalance_block() { # keeps the admin's lines; systemd uses the last assignment
     irqbalance_place
 }
 irqbalance_place() { # place the staged file, or remove the target where that is empty
-    temporary new "$IRQBALANCE_FILE"
+    temporary new "$IRQBALANCE_FILE" || return 1
     if [ -s "$new" ]; then
         sync "$new" && place new "$IRQBALANCE_FILE"
     else
@@ -59,7 +59,7 @@ irqbalance_place() { # place the staged file, or remove the target where that is
     fi
 }
 irqbalance_block_back() { # restore the kept file; if it was edited since, only the lines between the marks
-    temporary new "$IRQBALANCE_FILE"
+    temporary new "$IRQBALANCE_FILE" || return 1
     now=$(content "$target")
     if [ "$now" = "$(cat "$PART/written")" ]; then
         put_back "$FOLDER/backup" "$IRQBALANCE_FILE"

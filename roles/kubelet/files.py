@@ -52,7 +52,7 @@ def _config(text: str | None) -> dict[str, Any]:
 
 @cache
 def _memory_state() -> str:
-    return library("roles/kubelet/memory_state", "roles/kubelet/at_boot").rstrip("\n")
+    return library("node/paths", "roles/kubelet/memory_state", "roles/kubelet/at_boot").rstrip("\n")
 
 
 def _script_values(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

@@ -27,8 +27,8 @@ put_memory_state_aside() { # FILE FOLDER: if a NUMA node below the kernel's FOLD
     memory_kept "$1" | while read -r node bytes; do
         now=$(memory_present "$2" "$node") || now="no memory"
         if [ "$now" = "$bytes bytes" ]; then continue; fi
-        echo "NUMA node $node has $now in this boot, and $1 says $bytes: it is now $1.earlier-boot" >&2
-        mv -f "$1" "$1.earlier-boot"
+        resolve "$1" && mv -f "$target" "$target.earlier-boot" &&
+            echo "NUMA node $node has $now in this boot, and $1 says $bytes: it is now $1.earlier-boot" >&2
         break
     done
 }

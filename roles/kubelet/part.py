@@ -61,6 +61,7 @@ def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     if not (written & ours or others or expected.removals):
         return None
     require_start(expected.after)
+    found.require_roots(f"{kubelet.root_dir}/{name}" for name in _STATE_FILES)
     unit = found.unit()
     if unit.active_state is None:
         return None

@@ -122,7 +122,7 @@ stop_unit() {
 }
 
 kubelet_keep() {
-    boot_id > "$PART/kept-in" && sync "$PART/kept-in" || return 1
+    kubelet_each_state kubelet_resolve && boot_id > "$PART/kept-in" && sync "$PART/kept-in" || return 1
     if [ -z "$KUBELET_RESTART" ]; then return; fi
     if health; then
         : > "$PART/was-healthy"
@@ -143,6 +143,7 @@ kubelet_each_state() { # COMMAND: run it with the path of each state file
 $(cat "$PART/invalid-state" "$PART/kept-state")
 END
 }
+kubelet_resolve() { [ -z "$1" ] || resolve "$1"; }
 kubelet_keep_state() { [ -z "$1" ] || keep "$FOLDER/backup" "$1"; }
 kubelet_apply() {
     why="a state file could not be removed"

@@ -24,6 +24,7 @@ _LOOK = (
     "node/trace",
     "node/pods",
     "node/bundle_read",
+    "node/paths",
     "node/holders",
     "node/look",
 )
@@ -70,6 +71,7 @@ class NodeQuery:
             + shell.call(
                 "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
             )
+            + shell.call("tell_part", ["redirectable", "tell_redirectable", *self.files])
             + shell.call("tell_part", ["pods", "tell_pods", *self.pod_roots])
             + self._question_to_systemd
             + (shell.call("tell_part", ["unit", "tell_unit", self.unit]) if self.unit else "")
@@ -124,6 +126,7 @@ def read_found(asked: NodeQuery, output: Output) -> Found:
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         plans_itself="plans-itself" in dict(words),
         values=values,
+        redirectable=_redirectable(answer.part("redirectable"), asked.files),
         pods=read_pods(answer.part("pods")),
         said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in asked.calls},
         fingerprint=read_fingerprint(
@@ -138,6 +141,11 @@ def read_found(asked: NodeQuery, output: Output) -> Found:
 
 def _look(part: str) -> str:
     return f"look {part}"
+
+
+def _redirectable(lines: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
+    reasons = dict(line.partition(" ")[::2] for line in lines)
+    return {path: reasons[str(number)] for number, path in enumerate(paths) if str(number) in reasons}
 
 
 def _failure(words: Mapping[str, str]) -> FailedPlan | None:

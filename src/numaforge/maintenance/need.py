@@ -30,6 +30,7 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
     for module in parts.called(goal.roles):
         part = module.need(goal, found, needed)
         if part is not None:
+            found.require_roots(change.path for change in part.changed)
             needed.append(part)
     if not needed:
         return None

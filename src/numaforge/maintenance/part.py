@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from numaforge.errors import HostError
 from numaforge.maintenance.bundle import FileChange, FileState
 from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.pods import Pods
@@ -98,7 +99,8 @@ class Found:
     part. `unfinished` is the id of a transaction that has not ended, `unproved` that of one whose node was
     not proved yet and may still be cordoned. `plans_itself` is true of a node of an image, which is brought
     back to its own plan before each start of its kubelet. `failure` is what is not tried again by itself.
-    `fingerprint` is what a change has to find again when it begins. `pods` is the evidence of pods. `unit`
+    `fingerprint` is what a change has to find again when it begins. `redirectable` are the paths that
+    another user could redirect, with the reason. `pods` is the evidence of pods. `unit`
     returns what systemd says of the kubelet; only what changes has to know, and raises where that is nothing.
     """
 
@@ -111,6 +113,7 @@ class Found:
     values: Mapping[str, str] = field(default_factory=dict)
     said: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     fingerprint: Fingerprint | None = None
+    redirectable: Mapping[str, str] = field(default_factory=dict)
     pods: Pods = field(default_factory=Pods)
     unit: Callable[[], Unit] = lambda: Unit(None, None, ())
 
@@ -118,6 +121,12 @@ class Found:
         """Return a file's text, or None where there is no such file."""
         file = self.files.get(path)
         return file.text if file else None
+
+    def require_roots(self, paths: Iterable[str]) -> None:
+        """Raise HostError for a path that another user could redirect: root does not write there."""
+        for path in paths:
+            if why := self.redirectable.get(path):
+                raise HostError(why)
 
     def answers(self, part: str) -> dict[str, str]:
         """Return the lines of a part's own look, by their first word."""

@@ -51,7 +51,7 @@ CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
 _BOOT_SECONDS = 120
 _INCOMPLETE = "the node does not say everything about its change"
 
-_NODE = ("node/files", "node/pods", "node/fence", "node/trace", "node/journal", "node/lock")
+_NODE = ("node/paths", "node/files", "node/pods", "node/fence", "node/trace", "node/journal", "node/lock")
 
 
 def _new_token() -> str:

@@ -1,18 +1,13 @@
 # shellcheck shell=sh
-# The building blocks of all code that replaces files. `resolve` comes first, so that a file behind a symbolic link is
-# replaced and the link stays; links among its folders are followed anyway.
+# The building blocks of all code that replaces files, whose paths are resolved first (paths.sh): a file behind a
+# symbolic link is replaced, and the link stays.
 
-resolve() { # PATH: sets `target`
-    target=$1
-    if [ -L "$1" ]; then target=$(readlink -f "$1" 2> /dev/null) || target=$1; fi
-}
 temporary() { # NUMBER PATH: sets `new` to a name beside its target, which is in `target`
-    resolve "$2"
-    new=${target%/*}/.numaforge-$1
+    resolve "$2" && new=${target%/*}/.numaforge-$1
 }
 stage() { write_beside "$1" "$2" && finish_staged "$3" "$4:$5" "$new"; } # NUMBER PATH MODE OWNER GROUP, base64 on stdin
 write_beside() {                                                         # NUMBER PATH, content as base64 on stdin
-    temporary "$1" "$2"
+    temporary "$1" "$2" || return 1
     if [ -e "$target" ] && [ ! -f "$target" ]; then
         echo "$2: is not a regular file; move it away and run again" >&2
         return 1
@@ -20,28 +15,26 @@ write_beside() {                                                         # NUMBE
     folder_of "$target" && base64 -d > "$new"
 }
 finish_staged() { # MODE OWNER:GROUP FILE...: all that have these, by one program each, and flushed
-    rights=$1 owners=$2
+    bits=$1 owners=$2
     shift 2
-    chown "$owners" "$@" && chmod "$rights" "$@" && sync "$@"
+    chown "$owners" "$@" && chmod "$bits" "$@" && sync "$@"
 }
 folder_of() { [ -d "${1%/*}/" ] || mkdir -p "${1%/*}"; } # PATH: make it
 discard() {                                              # NUMBER PATH
-    temporary "$1" "$2"
-    rm -f "$new"
+    temporary "$1" "$2" && rm -f "$new"
 }
 place() { rename_staged "$1" "$2" && sync "${target%/*}/"; } # NUMBER PATH: replace the target with the staged file
 rename_staged() {                                            # NUMBER PATH: without flushing its folder
-    temporary "$1" "$2"
-    mv -f "$new" "$target"
+    temporary "$1" "$2" && mv -f "$new" "$target"
 }
 keep() { # FOLDER PATH: copy the present file below FOLDER
-    resolve "$2"
+    resolve "$2" || return 1
     if [ -e "$target" ]; then
         folder_of "$1$2" && cp -a "$target" "$1$2" && sync "$1$2"
     fi
 }
 remove() { # PATH, and its folder where that is one of drop-ins, or of ours, and has nothing else
-    resolve "$1"
+    resolve "$1" || return 1
     if [ ! -e "$target" ]; then return; fi
     rm -f "$target" && sync "${target%/*}/" || return 1
     case ${target%/*} in
@@ -53,7 +46,7 @@ same() { # PATH PATH: equal in content, rights and age
         [ "$(sha256sum < "$1")" = "$(sha256sum < "$2")" ]
 }
 put_back() { # FOLDER PATH: restore PATH as `keep` saw it, in a folder that `remove` may have removed
-    temporary back "$2"
+    temporary back "$2" || return 1
     if [ ! -e "$1$2" ]; then
         remove "$2"
     elif ! same "$1$2" "$target"; then

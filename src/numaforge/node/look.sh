@@ -30,6 +30,14 @@ read_files_and_drop_ins() { # FOLDER KNOWN-CHECKSUMS PATH...
     # shellcheck disable=SC2086 # a line each
     read_files "$@" $found
 }
+tell_redirectable() { # PATH...: a line "NUMBER WHY", from 0, for each that another user could redirect (paths.sh)
+    read_rights "$@"
+    number=0
+    for path; do
+        resolve "$path" 2> /dev/null || tell_first_line "$number" "$why"
+        number=$((number + 1))
+    done
+}
 # Building blocks for the looks of parts. Each line begins with a word of the part's own. File contents are printed by
 # printf, since echo turns a backslash and an n into a newline.
 tell_first_line() { # WORD TEXT

@@ -25,6 +25,7 @@ provides() { command -v "$1_$2" > /dev/null 2>&1; } # PART VERB
 call() {                                            # PART VERB ARGUMENT...
     PART=$FOLDER/$1 function=$1_$2
     shift 2
+    forget_rights
     "$function" "$@"
 }
 step() { # PART VERB ARGUMENT...: journalled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class Machine:
         """Do what comes before a start of the kubelet; return what was said."""
         done = subprocess.run(
             [*self.shell.split(), "-s", str(self.state), str(self.folder), str(self.folder / "once")],
-            input=library("roles/kubelet/memory_state", "roles/kubelet/at_boot"),
+            input=library("node/paths", "roles/kubelet/memory_state", "roles/kubelet/at_boot"),
             capture_output=True,
             text=True,
             check=True,
@@ -157,6 +158,15 @@ def test_within_a_boot_the_state_is_never_put_aside(machine: Machine) -> None:
 def test_without_a_state_nothing_is_said(machine: Machine) -> None:
     machine.state.unlink()
     assert machine.start() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+def test_nothing_is_put_aside_in_a_folder_of_another_user(machine: Machine) -> None:
+    os.chown(machine.folder, 54321, 54321)
+    machine.show({0: NODES[0] + 44_000})
+    assert "which another user could redirect" in machine.start()
+    assert machine.state.exists()
+    assert not machine.earlier.exists()
 
 
 def test_a_state_of_the_policy_none_stays(machine: Machine) -> None:

@@ -1,0 +1,100 @@
+# shellcheck shell=sh
+# Where root writes, renames and removes: only where no other user can redirect it. Each folder of the path is root's and
+# writable by root alone, and so is each link, with what it points at. Then nobody but root changes what the path means
+# between this check and the write. Two more kinds of folders are safe. Where the group root may write, only root is in
+# that group; an ACL that lets others write shows as the group's right to write, too, so it is looked for. And in a
+# sticky folder, such as /tmp, the kernel keeps others from a folder of root's; what is not there yet, anybody may make.
+
+newline='
+'
+forget_rights() { rights='' rights_read=$newline; } # so that they are read again
+forget_rights
+read_rights() { # PATH...: of these and of every folder above them, by one program
+    for climbed; do
+        shift
+        while :; do
+            case $rights_read in *"$newline$climbed$newline"*) break ;; esac
+            rights_read=$rights_read$climbed$newline
+            case $climbed in *//* | *"$newline"*) ;; *) set -- "$@" "$climbed" ;; esac # "//" ends a path in `rights`
+            case $climbed in
+            / | '') break ;;
+            /*/*) climbed=${climbed%/*} ;;
+            *) climbed=/ ;;
+            esac
+        done
+    done
+    [ "$#" -eq 0 ] || rights=$rights$newline$(stat -c '%n// %A %u %g' "$@" 2> /dev/null || :)$newline
+}
+rights_of() { # PATH: sets `right` to "MODE UID GID", or to nothing where there is no such file
+    case $rights_read in *"$newline$1$newline"*) ;; *) read_rights "$1" ;; esac
+    right=
+    case $rights in *"$newline$1// "*) right=${rights#*"$newline$1// "} right=${right%%"$newline"*} ;; esac
+}
+resolve() { # PATH: sets `target` to it without links; where others could redirect it, prints why and sets `why`
+    resolved=$1 target='' ahead=$1 links=0
+    case $1 in
+    *"$newline"*) redirectable "its name has more than one line" || return ;;
+    /*) ;;
+    *) redirectable "it is not an absolute path" || return ;;
+    esac
+    read_rights "$1"
+    while :; do
+        while [ "${ahead#/}" != "$ahead" ]; do ahead=${ahead#/}; done
+        [ -n "$ahead" ] || return 0
+        is_roots_alone "${target:-/}" || return
+        below=$target/${ahead%%/*}
+        case $ahead in */*) ahead=/${ahead#*/} ;; *) ahead= ;; esac
+        case $below in
+        */.) continue ;;
+        */..)
+            target=${target%/*}
+            continue
+            ;;
+        esac
+        rights_of "$below"
+        case $sticky$right,$ahead in
+        sticky\ d?????????\ 0\ *,/*[!/]*) target=$below ;;
+        sticky*) redirectable "every user may write to ${target:-/}" || return ;;
+        ,*/../* | ,*/..) redirectable "$below does not exist" || return ;;
+        ,*)
+            target=$below$ahead
+            return
+            ;;
+        l?????????\ 0\ *) follow "$below" || return ;;
+        l*) redirectable "the link $below belongs to $(owner_of "$below")" "remove it" || return ;;
+        *) target=$below ;;
+        esac
+    done
+}
+follow() { # LINK, of root's: what is ahead of `resolve` becomes what it points at
+    links=$((links + 1))
+    to=$(readlink "$1") && [ "$links" -le 40 ] || redirectable "the link $1 cannot be followed" || return
+    case $to in
+    *"$newline"*) redirectable "the link $1 points at a name of more than one line" || return ;;
+    /*) target= ;;
+    esac
+    ahead=/$to$ahead
+    read_rights "$target$ahead"
+}
+is_roots_alone() { # FOLDER: sets `sticky`
+    rights_of "$1"
+    sticky=
+    case $right in
+    d????-??-?\ 0\ *) return 0 ;;
+    d????w??-?\ 0\ 0) has_no_acl "$1" || redirectable "the ACL of $1 may let others write" "setfacl -b '$1'" ;;
+    d????????[tT]\ 0\ *) sticky='sticky ' ;;
+    d????w??-?\ 0\ *) redirectable "the group $(stat -c %G "$1") may write to $1" "chmod g-w '$1'" ;;
+    d?????????\ 0\ *) redirectable "every user may write to $1" "chmod go-w '$1'" ;;
+    d*) redirectable "$1 belongs to $(owner_of "$1")" "chown root:root '$1' && chmod go-w '$1'" ;;
+    *) redirectable "$1 is not a folder" ;;
+    esac
+}
+has_no_acl() { # FOLDER
+    case $(ls -ld "$1") in ??????????+*) return 1 ;; esac
+}
+owner_of() { stat -c '%U (%u)' "$1"; }
+redirectable() { # REASON [REMEDY]: fails, of the path in `resolved`
+    why="root does not write to $resolved, which another user could redirect: $1${2:+. Run $2 or use another folder}"
+    printf '%s\n' "$why" >&2
+    return 1
+}
