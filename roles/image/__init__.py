@@ -160,12 +160,11 @@ def image() -> None:
     Changes nothing outside the image and nothing that is already as wanted; starts nothing.
     """
     wish = read_image(host.data.get(KEY) or {})
-    own = {Path(each).stem: each for each in wish.profiles}
-    loaded = {name: load_profile(Path(file)) for name, file in own.items()}
+    own = {Path(file).stem: Path(file) for file in wish.profiles}
+    for file in own.values():
+        load_profile(file, own=own)
     named = wish.boot.profile
-    profile = loaded.get(named or "")
-    if named and profile is None:
-        profile = load_profile(named, where=f"{KEY}: boot.profile")
+    profile = load_profile(named, where=f"{KEY}: boot.profile", own=own) if named else None
     profiles = {f"{_PROFILES}/{name}.yaml": read_text(file) for name, file in own.items()}
     machines = {Path(each).stem: _machine(each) for each in wish.machines}
     for name, machine in machines.items():

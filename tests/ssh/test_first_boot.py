@@ -115,6 +115,10 @@ CHANGES: dict[str, tuple[Callable[[Sandbox], object], str]] = {
         lambda node: write(node, OWN, PROFILE.replace("1Gi", "2Gi")),
         f"file-{OWN} was ",
     ),
+    "another source of the profile": (
+        lambda node: write(node, WRITTEN, PROFILE),
+        f"the profile was named by {SETTINGS}: profile, and is by {WRITTEN}",
+    ),
     "another profile by the kernel's command line": (
         lambda node: write(node, "/proc/cmdline", "ro numaforge.profile=cpu-only\n"),
         "profile-of-kernel is new: cpu-only",

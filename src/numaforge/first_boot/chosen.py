@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from numaforge.errors import NumaforgeError, ProfileError
-from numaforge.first_boot.settings import MANIFEST, SETTINGS, BootSettings, read_settings
-from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.first_boot.settings import MANIFEST, SETTINGS, BootSettings, Source, read_settings
+from numaforge.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.profile import NodeProfile, load_profile
+from numaforge.profile.load import is_path
+from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 
 PARAMETER = "numaforge.profile"
 WRITTEN = "etc/numaforge/profile.yaml"
 """The file that cloud-init's `write_files`, Ignition or a cloud's agent writes."""
 PROFILES = "etc/numaforge/profiles"
 ON_DRIVE = "numaforge.yaml"
-LABELS = ("NUMAFORGE", "config-2", "CIDATA", "cidata")
-"""Labels of file systems that may hold a profile: ours, OpenStack's and cloud-init's config drives."""
 _OEM_STRINGS = "sys/firmware/dmi/entries"
 _MOST_BYTES = 4096
 _MOUNT_SECONDS = 20
-
-
-_Source = Callable[[Path], tuple[str, str] | None]
+_PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,11 @@ class NamedProfile:
 def chosen_profile(settings: BootSettings, root: Path = Path("/")) -> NamedProfile:
     """Return the profile of this node.
 
-    The first source that names one wins: the kernel parameter numaforge.profile, /etc/numaforge/profile.yaml,
-    a config drive, an OEM string of the firmware, the image's own boot.yaml. A named profile that cannot be
-    loaded is an error, and no reason to try the next source. Raises ProfileError with the source.
+    The first of the image's sources that names one wins, and last the image's own boot.yaml. A named profile
+    that cannot be loaded is an error, and no reason to try the next source. Raises ProfileError with the
+    source.
     """
-    of_machine = (_of_kernel, _of_file, _of_drive, _of_firmware)
-    return _first(settings, root, of_machine)
+    return _first(settings, root, settings.sources)
 
 
 def is_image(root: Path) -> bool:
@@ -55,7 +55,7 @@ def is_image(root: Path) -> bool:
 
 def image_profile(root: Path) -> NamedProfile:
     """Return the profile of an image's nodes where only the image names one."""
-    return _first(read_settings(_below(root, SETTINGS)), root, (_of_file,))
+    return _first(read_settings(_below(root, SETTINGS)), root, ("file",))
 
 
 def image_kubelet(root: Path) -> str | None:
@@ -71,35 +71,41 @@ def _below(root: Path, path: Path) -> Path:
     return root / path.relative_to("/")
 
 
-def _first(settings: BootSettings, root: Path, sources: Iterable[_Source]) -> NamedProfile:
+def _first(settings: BootSettings, root: Path, sources: tuple[Source, ...]) -> NamedProfile:
+    own = {file.stem: file for file in sorted((root / PROFILES).glob("*.yaml"))}
     for source in sources:
-        if said := source(root):
-            return NamedProfile(_load(*said, root), said[1])
+        if named := _named_by(source, settings, root):
+            profile, by = named
+            return NamedProfile(load_profile(profile, where=by, own=own), by)
     if settings.profile:
         by = f"{SETTINGS}: profile"
-        return NamedProfile(_load(settings.profile, by, root), by)
+        return NamedProfile(load_profile(settings.profile, where=by, own=own), by)
     raise ProfileError(
         "no profile is named",
         where=str(SETTINGS),
-        remedy=f"name one: profile in that file, /{WRITTEN}, {PARAMETER}= on the kernel's command line, "
-        f"{ON_DRIVE} on a drive labelled {LABELS[0]}, or an OEM string {PARAMETER}=NAME",
+        remedy=f"name one: profile in that file; or one of its sources ({', '.join(settings.sources)}): "
+        f"{PARAMETER}= on the kernel's command line, /{WRITTEN}, {ON_DRIVE} on the drive, an OEM string "
+        f"{PARAMETER}=NAME",
     )
 
 
-def _load(said: str, by: str, root: Path) -> NodeProfile:
-    if "\n" in said:  # the text of a profile, from a drive
-        with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-            file = Path(folder, ON_DRIVE)
-            file.write_text(said, encoding="utf-8")
-            try:
-                return load_profile(file)
-            except ProfileError as error:
-                raise ProfileError(error.message, where=by, remedy=error.remedy) from error
-    own = root / PROFILES / f"{said}.yaml"
-    return load_profile(own if "/" not in said and own.is_file() else said, where=by)
+_Named = tuple[str | Path | dict[str, Any], str]
+"""A profile's name, file or document, and its source in words."""
 
 
-def _of_kernel(root: Path) -> tuple[str, str] | None:
+def _named_by(source: Source, settings: BootSettings, root: Path) -> _Named | None:
+    match source:
+        case "kernel":
+            return _of_kernel(root)
+        case "file":
+            return _of_file(root)
+        case "firmware":
+            return _of_firmware(root)
+        case "drive":
+            return _of_drive(str(settings.drive), settings.wait_seconds, root)
+
+
+def _of_kernel(root: Path) -> _Named | None:
     try:
         words = (root / "proc/cmdline").read_text(encoding="utf-8", errors="replace").split()
     except OSError:
@@ -108,29 +114,73 @@ def _of_kernel(root: Path) -> tuple[str, str] | None:
     return (named[-1], f"kernel parameter {PARAMETER}") if named else None
 
 
-def _of_file(root: Path) -> tuple[str, str] | None:
+def _of_file(root: Path) -> _Named | None:
     file = root / WRITTEN
-    return (str(file), f"/{WRITTEN}") if file.exists() else None
+    return (file, f"/{WRITTEN}") if file.exists() else None
 
 
-def _of_drive(root: Path) -> tuple[str, str] | None:
-    for label in LABELS:
-        device = root / "dev/disk/by-label" / label
+def _of_drive(named: str, wait_seconds: int, root: Path) -> _Named | None:
+    device, by = root / named.lstrip("/"), f"{ON_DRIVE} on the drive {named}"
+    deadline = time.monotonic() + wait_seconds
+    while not device.is_block_device():
         if device.exists():
-            with _mounted(device) as drive:
-                file = drive / ON_DRIVE
-                if file.is_file():
-                    text = read_text(file, error=ProfileError)
-                    return (f"{text.rstrip()}\n", f"{ON_DRIVE} on the drive {label}")
-    return None
+            raise ProfileError("is not a block device", where=str(device))
+        if time.monotonic() > deadline:
+            raise ProfileError(
+                f"is not there after {wait_seconds} s",
+                where=str(device),
+                remedy=f"attach it, or take drive out of {SETTINGS}: nothing else names the profile instead",
+            )
+        time.sleep(_PAUSE_SECONDS)
+    with _mounted(device) as folder:
+        profile = profile_on_drive(folder, by)
+    return None if profile is None else (profile, by)
+
+
+def profile_on_drive(folder: Path, by: str) -> dict[str, Any] | None:
+    """Return the profile on a mounted drive; None where it has none.
+
+    Raises ProfileError for a link, for anything else that is not a file with a profile, and for a profile
+    that names a file: that would be one of the node.
+    """
+    file = folder / ON_DRIVE
+    try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            raise ProfileError("is not a regular file; links are not followed", where=by)
+        document = read_yaml(read_text(file, most_mib=MOST_MIB), by, ProfileError, octal=False)
+    except FileNotFoundError:
+        return None
+    except NumaforgeError as error:
+        place = (error.where or by).replace(str(file), by)
+        raise ProfileError(error.message, where=place, remedy=error.remedy) from error
+    if not isinstance(document, dict):
+        raise ProfileError(
+            "is not a mapping", where=by, remedy="write a profile, such as `extends: training`"
+        )
+    extends, parted = document.get("extends"), mapping(document.get("mig")).get("mig_parted")
+    for key, file_named in (
+        ("extends", isinstance(extends, str) and is_path(extends) and extends),
+        ("mig.mig_parted", isinstance(parted, str) and parted),
+    ):
+        if file_named:
+            raise ProfileError(
+                f"names the file {file_named}",
+                where=f"{by}: {key}",
+                remedy="a profile on a drive extends by name a ready profile or one of the image's",
+            )
+    return {"name": Path(ON_DRIVE).stem, **document}
+
+
+def mounting(device: Path, folder: str) -> list[str]:
+    """Return the command that mounts a drive, of the kinds of file system that config drives have."""
+    return ["mount", "-t", "iso9660,vfat", "-o", "ro,nosuid,nodev,noexec", str(device), folder]
 
 
 @contextmanager
 def _mounted(device: Path) -> Iterator[Path]:
     """Mount a drive read-only in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        options = "ro,nosuid,nodev,noexec"
-        mount = ["mount", "-o", options, str(device), folder]
+        mount = mounting(device, folder)
         try:
             done = subprocess.run(mount, capture_output=True, text=True, check=False, timeout=_MOUNT_SECONDS)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -143,7 +193,7 @@ def _mounted(device: Path) -> Iterator[Path]:
             subprocess.run(["umount", folder], check=True, timeout=_MOUNT_SECONDS)
 
 
-def _of_firmware(root: Path) -> tuple[str, str] | None:
+def _of_firmware(root: Path) -> _Named | None:
     """Read the OEM strings (SMBIOS type 11): they follow the formatted part, each ending with a NUL."""
     for entry in sorted((root / _OEM_STRINGS).glob("11-*/raw")):
         try:

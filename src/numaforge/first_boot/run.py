@@ -30,6 +30,7 @@ from numaforge.topology.model import NodeTopology
 
 UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
 """The profile of a node whose kubelet starts with the distribution's settings: our changes are reverted."""
+UNALIGNED_BY = "on_change: start-unaligned"
 _EVERYTHING = frozenset(role.called for role in ROLES)
 _CONFIRM_SECONDS = 120
 _PAUSE_SECONDS = 1.0
@@ -87,7 +88,8 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     settings = read_settings()
     was, now = Inputs.kept(), Inputs("".join(f"{each}\n" for each in ask(inputs_script()).lines if each))
     again = was is not None and not now.is_of_another_machine(was)
-    changed = now.differences(was) if was and again else ()
+    chosen = chosen_profile(settings)
+    changed = (*now.differences(was), *_other_source(chosen)) if was and again else ()
     for sentence in changed:
         tell(sentence)
     if changed and settings.on_change == "hold" and not replan:
@@ -98,13 +100,12 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     machine = _whole(settings, tell)
     if kind := require_expected(machine):
         tell(f"the machine is as the image expects it: {kind}")
-    chosen = chosen_profile(settings)
     try:
         goal = _goal(chosen, machine)
     except PlanError:
         if not (changed and settings.on_change == "start-unaligned"):
             raise
-        chosen = NamedProfile(load_profile(UNALIGNED), f"on_change: {settings.on_change}")
+        chosen = NamedProfile(load_profile(UNALIGNED), UNALIGNED_BY)
         goal = _goal(chosen, machine)
     asked = question(goal)
     state = look(ask, asked)
@@ -115,6 +116,14 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     if state.unfinished:
         raise HostError(f"the transaction {state.unfinished} of an earlier boot does not end")
     return Change(chosen, goal, now, changed, need(goal, state))
+
+
+def _other_source(chosen: NamedProfile) -> tuple[str, ...]:
+    """Return the difference where another source names the profile than when the node last planned itself."""
+    record = BootRecord.kept()
+    if record is None or record.named_by == chosen.by or record.named_by == UNALIGNED_BY:
+        return ()
+    return (f"the profile was named by {record.named_by}, and is by {chosen.by}",)
 
 
 def _goal(chosen: NamedProfile, machine: NodeTopology) -> Goal:

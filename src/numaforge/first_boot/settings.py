@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from numaforge.errors import NumaforgeError
 from numaforge.given import read_text
-from numaforge.sections.section import Section, validated
+from numaforge.sections.section import Section, each_once, validated
 from numaforge.sections.strict_yaml import read_yaml
 
 SETTINGS = Path("/etc/numaforge/boot.yaml")
 MANIFEST = "/etc/numaforge/image/manifest.json"
 """What an image was made of."""
+Source = Literal["kernel", "file", "drive", "firmware"]
+_DEVICE = r"^/dev/disk/(by-path/|by-id/(ata|nvme|scsi|virtio|wwn)-)[A-Za-z0-9][A-Za-z0-9:._+=-]*$"
+"""Names that udev makes of a device's place or serial number, and none of what is written on it."""
 
 
 class BootSettings(Section):
@@ -25,6 +28,19 @@ class BootSettings(Section):
         description="The profile where nothing else names one: a ready one, one of the image's below "
         "/etc/numaforge/profiles, or a file.",
         examples=["training"],
+    )
+    sources: tuple[Source, ...] = Field(
+        default=("kernel", "file", "firmware"),
+        description="What may name another profile on a node, the first one first: the kernel's command "
+        "line, /etc/numaforge/profile.yaml, the drive `drive`, an OEM string of the firmware.",
+        examples=[["kernel", "drive"]],
+    )
+    drive: str | None = Field(
+        default=None,
+        pattern=_DEVICE,
+        description="The drive of the source `drive`, by its place in the machine (/dev/disk/by-path) or "
+        "by its serial number (/dev/disk/by-id). A label names no drive: any file system can have it.",
+        examples=["/dev/disk/by-path/pci-0000:00:05.0"],
     )
     on_change: Literal["replan", "hold", "start-unaligned"] = Field(
         default="replan",
@@ -45,7 +61,7 @@ class BootSettings(Section):
         ge=0,
         le=600,
         strict=True,
-        description="How long to wait for missing GPUs.",
+        description="How long to wait for missing GPUs, and for the drive.",
         examples=[120],
     )
     report: bool = Field(
@@ -54,6 +70,14 @@ class BootSettings(Section):
         description="Whether a node verifies itself once it has joined, and reports the result on its Node.",
         examples=[False],
     )
+
+    _each_source_once = field_validator("sources")(each_once)
+
+    @model_validator(mode="after")
+    def _drive_is_a_source(self) -> BootSettings:
+        if ("drive" in self.sources) != (self.drive is not None):
+            raise ValueError("write both or neither: the source drive in sources, and its device in drive")
+        return self
 
 
 def read_settings(path: Path = SETTINGS) -> BootSettings:

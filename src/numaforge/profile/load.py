@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -42,31 +42,40 @@ _BEGIN = "begin a profile with a key such as `extends: training` or `cpus:`"
 # Keys of a profile that are not settings: the profile it extends, and where an editor finds the schema.
 _READ_HERE = ("extends", "$schema")
 
+Own = Mapping[str, Path]
+"""An image's profiles, by name."""
+_NO_OWN: Own = {}
 
-def load_profile(source: str | Path | Mapping[str, Any], *, where: str | None = None) -> NodeProfile:
+
+def load_profile(
+    source: str | Path | Mapping[str, Any], *, where: str | None = None, own: Own = _NO_OWN
+) -> NodeProfile:
     """Return the profile that `source` names: a ready profile, a YAML file, or the mapping itself.
 
-    `where` says where a name or a mapping was written, for errors. A profile that `extends` another one, a
-    ready one or a file beside it, is merged over it: mappings key by key, everything else replaced; of a
-    section that says `state: absent` nothing is left. A section or key that is null is as good as left out,
-    there and in what is extended.
+    `where` says where a name or a mapping was written, for errors. `own` are an image's profiles; a name
+    means one of them before a ready one. A profile that `extends` another one, by name or as a file beside
+    it, is merged over it: mappings key by key, everything else replaced; of a section that says `state:
+    absent` nothing is left. A section or key that is null is as good as left out, there and in what is
+    extended.
     Raises ProfileError with every mistake.
     """
-    if isinstance(source, str) and source and not _is_path(source):
-        return _ready(source, where)
-    return _load(source, where)
+    if isinstance(source, str) and source and not is_path(source):
+        if not own:
+            return _ready(source, where)
+        source = own.get(source, source)
+    return _load(source, where, own)
 
 
 @cache
 def _ready(name: str, where: str | None) -> NodeProfile:
     """Return a ready profile, read once: its file is part of the package."""
-    return _load(name, where)
+    return _load(name, where, _NO_OWN)
 
 
-def _load(source: str | Path | Mapping[str, Any], where: str | None) -> NodeProfile:
-    place, document = _read(source, where)
+def _load(source: str | Path | Mapping[str, Any], where: str | None, own: Own) -> NodeProfile:
+    place, document = _read(source, where, own)
     folder = Path(place).parent if isinstance(source, (str, Path)) else Path()
-    merged = _without_nulls(_extend(document, place, folder, (_key(source),)))
+    merged = _without_nulls(_extend(document, place, folder, (_key(source),), _own_of(source, own)))
     merged.setdefault("name", _unnamed(source, document))
     _read_mig_parted(merged, place, folder)
     return validated(NodeProfile, merged, place, also_known=_READ_HERE, error=ProfileError)
@@ -82,12 +91,18 @@ def machine_profiles() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (profile_dir() / "machines").glob("*.yaml")))
 
 
-def named_profiles() -> str:
-    """Return all names of ready profiles as messages list them, purposes and machines apart."""
-    return f"{', '.join(ready_profiles())}; for a kind of machine {', '.join(machine_profiles())}"
+def named_profiles(own: Iterable[str] = ()) -> str:
+    """Return all names of profiles as messages list them: an image's `own`, for a purpose, for a machine."""
+    purposes = ", ".join([*own, *ready_profiles()])
+    return f"{purposes}; for a kind of machine {', '.join(machine_profiles())}"
 
 
-def _read(source: str | Path | Mapping[str, Any], where: str | None) -> tuple[str, dict[str, Any]]:
+def _own_of(source: str | Path | Mapping[str, Any], own: Own) -> Own:
+    """Return the profiles of an image that a profile can extend by name: a ready one extends ready ones."""
+    return _NO_OWN if isinstance(source, str) and not is_path(source) else own
+
+
+def _read(source: str | Path | Mapping[str, Any], where: str | None, own: Own) -> tuple[str, dict[str, Any]]:
     if isinstance(source, Mapping):
         return where or "profile", dict(source)
     if not isinstance(source, (str, Path)) or not str(source):
@@ -96,24 +111,24 @@ def _read(source: str | Path | Mapping[str, Any], where: str | None) -> tuple[st
             where=where,
             remedy=f"name one of {', '.join(ready_profiles())}, a YAML file, or write a mapping",
         )
-    if isinstance(source, Path) or _is_path(source):
+    if isinstance(source, Path) or is_path(source):
         return str(source), _read_file(Path(source), where)
-    return _read_ready(source, where)
+    return _read_ready(source, where, own)
 
 
-def _is_path(source: str) -> bool:
+def is_path(source: str) -> bool:
     """Say whether a profile is named by its path instead of the name of a ready one."""
     return "/" in source or source.endswith((".yaml", ".yml", ".json"))
 
 
-def _read_ready(name: str, where: str | None) -> tuple[str, dict[str, Any]]:
+def _read_ready(name: str, where: str | None, own: Own) -> tuple[str, dict[str, Any]]:
     machines = machine_profiles()
     if name not in (*ready_profiles(), *machines):
-        nearest = get_close_matches(name, (*ready_profiles(), *machines), n=1)
+        nearest = get_close_matches(name, (*own, *ready_profiles(), *machines), n=1)
         raise ProfileError(
             f"there is no ready profile {name!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ""),
             where=where,
-            remedy=f"name one of {named_profiles()}; or the path of a YAML file",
+            remedy=f"name one of {named_profiles(own)}; or the path of a YAML file",
         )
     folder = profile_dir() / "machines" if name in machines else profile_dir()
     path = folder / f"{name}.yaml"
@@ -174,12 +189,17 @@ def _read_mig_parted(profile: dict[str, Any], place: str, folder: Path) -> None:
 
 def _key(source: str | Path | Mapping[str, Any]) -> str:
     """Return a key that is equal for all names of one profile."""
-    named = isinstance(source, Path) or (isinstance(source, str) and _is_path(source))
+    named = isinstance(source, Path) or (isinstance(source, str) and is_path(source))
     return str(Path(str(source)).resolve()) if named else str(source)
 
 
-def _extend(document: dict[str, Any], place: str, folder: Path, seen: tuple[str, ...]) -> dict[str, Any]:
-    """Return a profile merged over what it extends; a path there is relative to `folder`."""
+def _extend(
+    document: dict[str, Any], place: str, folder: Path, seen: tuple[str, ...], images: Own
+) -> dict[str, Any]:
+    """Return a profile merged over what it extends; a path there is relative to `folder`.
+
+    A name means one of the `images`, an image's own; in the profile of that name, the ready one.
+    """
     own = {key: value for key, value in document.items() if key not in _READ_HERE}
     parent = document.get("extends")
     if parent is None:
@@ -188,14 +208,17 @@ def _extend(document: dict[str, Any], place: str, folder: Path, seen: tuple[str,
         raise ProfileError(
             f"{parent!r} is not a profile's name",
             where=f"{place}: extends",
-            remedy=f"name one of {named_profiles()}; or a file, relative to this one, such as ./own.yaml",
+            remedy=f"name one of {named_profiles(images)}; or a file, relative to this one, "
+            "such as ./own.yaml",
         )
-    source = Path(folder, parent) if _is_path(parent) else parent
+    source: Path | str = Path(folder, parent) if is_path(parent) else parent
+    if parent in images and _key(images[parent]) != seen[-1]:
+        source = images[parent]
     if _key(source) in seen:
         raise ProfileError(f"{parent} goes in a circle", where=f"{place}: extends")
-    parent_place, parent_document = _read(source, f"{place}: extends")
+    parent_place, parent_document = _read(source, f"{place}: extends", images)
     beside = source.parent if isinstance(source, Path) else Path()
-    inherited = _extend(parent_document, parent_place, beside, (*seen, _key(source)))
+    inherited = _extend(parent_document, parent_place, beside, (*seen, _key(source)), _own_of(source, images))
     _read_mig_parted(inherited, parent_place, beside)
     for personal in ("name", "description"):
         inherited.pop(personal, None)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from numaforge.errors import ProfileError
-from numaforge.first_boot.chosen import WRITTEN, chosen_profile
-from numaforge.first_boot.settings import BootSettings
+from numaforge.first_boot.chosen import ON_DRIVE, WRITTEN, chosen_profile, mounting, profile_on_drive
+from numaforge.first_boot.settings import BootSettings, Source
+from numaforge.sections.strict_yaml import MOST_MIB
 
 KERNEL = "proc/cmdline"
 OWN = "etc/numaforge/profiles/own.yaml"
 FIRMWARE = "sys/firmware/dmi/entries/11-0/raw"
-DRIVE = "dev/disk/by-label/NUMAFORGE"
+LABELLED = ("dev/disk/by-label/NUMAFORGE", "dev/disk/by-label/config-2", "dev/disk/by-label/cidata")
+DEVICE = "/dev/disk/by-path/pci-0000:00:05.0"
+BY_DRIVE = f"numaforge.yaml on the drive {DEVICE}"
 BY_KERNEL = "kernel parameter numaforge.profile"
 BY_FIRMWARE = "OEM string numaforge.profile of the firmware"
 BY_IMAGE = "/etc/numaforge/boot.yaml: profile"
@@ -75,8 +81,14 @@ CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
         "written",
         f"/{WRITTEN}",
     ),
-    "a written file before a drive": (
-        {WRITTEN: "name: written\n", DRIVE: ""},
+    "file systems with the labels of config drives name nothing": (
+        {KERNEL: "ro\n", **dict.fromkeys(LABELLED, "")},
+        "training",
+        "training",
+        BY_IMAGE,
+    ),
+    "a written file that extends one of the image's own by name": (
+        {WRITTEN: "{name: written, extends: own}\n", OWN: "name: own\n"},
         None,
         "written",
         f"/{WRITTEN}",
@@ -86,7 +98,6 @@ CHOSEN: dict[str, tuple[Mapping[str, str | bytes], str | None, str, str]] = {
             KERNEL: named("cpu-only"),
             WRITTEN: "name: written\n",
             FIRMWARE: oem("numaforge.profile=training"),
-            DRIVE: "",
         },
         "training",
         "cpu-only",
@@ -129,7 +140,14 @@ NO_PROFILE: dict[str, tuple[Mapping[str, str | bytes], str]] = {
     "a file that is a list": ({WRITTEN: "- a\n"}, f"{WRITTEN}: a profile is a mapping, not a list"),
     "a file with a key that there is not": ({WRITTEN: "cpsu: {}\n"}, f"{WRITTEN}: cpsu: unknown key"),
     "a file that is no text": ({WRITTEN: b"\xff\xfe\x00"}, WRITTEN),
-    "a drive that cannot be mounted": ({DRIVE: ""}, f"{DRIVE}: cannot be mounted"),
+    "a name that neither the image nor numaforge has": (
+        {WRITTEN: "extends: owm\n", OWN: "name: own\n"},
+        "there is no ready profile 'owm'; did you mean 'own'?",
+    ),
+    "one of the image's own that extends itself": (
+        {WRITTEN: "extends: own\n", OWN: "extends: ./own.yaml\n"},
+        "own.yaml goes in a circle",
+    ),
 }
 
 
@@ -144,3 +162,159 @@ def test_what_is_said_and_cannot_be_had_is_an_error_with_its_source(root: Path, 
 def test_a_profile_that_is_named_wrongly_is_no_reason_to_ask_the_next(root: Path) -> None:
     with pytest.raises(ProfileError, match="'nothing'"):
         chosen_profile(BootSettings(profile="training"), root)
+
+
+SOURCES: dict[str, tuple[tuple[Source, ...], str]] = {
+    "the order of the sources is the image's": (("firmware", "kernel"), BY_FIRMWARE),
+    "a source that is not listed names nothing": (("firmware",), BY_FIRMWARE),
+    "no source": ((), BY_IMAGE),
+}
+
+
+@pytest.mark.parametrize(
+    "root",
+    [{KERNEL: named("cpu-only"), WRITTEN: "name: written\n", FIRMWARE: oem("numaforge.profile=cpu-only")}],
+    indirect=True,
+    ids=["all"],
+)
+@pytest.mark.parametrize(("sources", "by"), SOURCES.values(), ids=SOURCES)
+def test_an_image_says_which_sources_count(root: Path, sources: tuple[Source, ...], by: str) -> None:
+    assert chosen_profile(BootSettings(profile="training", sources=sources), root).by == by
+
+
+SLOW = "tuning: {governor: powersave}\n"
+BASE = "etc/numaforge/profiles/base.yaml"
+EXTENDED: dict[str, Mapping[str, str]] = {
+    "one of the image's own by its name": {WRITTEN: "extends: own\n", OWN: SLOW},
+    "an own one that extends another by its name": {
+        WRITTEN: "extends: own\n",
+        OWN: "extends: base\n",
+        BASE: SLOW,
+    },
+    "an own one that extends another as a file beside it": {
+        WRITTEN: "extends: own\n",
+        OWN: "extends: ./base.yaml\n",
+        BASE: SLOW,
+    },
+    "an own one that extends the ready one of the same name": {
+        WRITTEN: "extends: training\n",
+        "etc/numaforge/profiles/training.yaml": f"extends: training\n{SLOW}",
+    },
+}
+
+
+@pytest.mark.parametrize("root", EXTENDED.values(), ids=EXTENDED, indirect=True)
+def test_a_written_profile_extends(root: Path) -> None:
+    assert chosen_profile(BootSettings(), root).profile.tuning.governor == "powersave"
+
+
+@pytest.mark.parametrize(
+    "root",
+    [{WRITTEN: "extends: epyc-nps1\n", "etc/numaforge/profiles/cpu-only.yaml": SLOW}],
+    indirect=True,
+    ids=["an own cpu-only"],
+)
+def test_a_ready_profile_extends_ready_ones_whatever_the_image_has_by_their_names(root: Path) -> None:
+    assert chosen_profile(BootSettings(), root).profile.tuning.governor != "powersave"
+
+
+# ---- the drive ----
+
+
+def test_a_drive_that_is_not_there_is_no_reason_to_ask_the_next_source(tmp_path: Path) -> None:
+    settings = BootSettings(profile="training", sources=("drive",), drive=DEVICE, wait_seconds=0)
+    with pytest.raises(ProfileError, match="is not there after 0 s"):
+        chosen_profile(settings, tmp_path)
+
+
+@pytest.mark.parametrize("root", [{DEVICE[1:]: "extends: training\n"}], indirect=True, ids=["a file"])
+def test_only_a_block_device_is_a_drive(root: Path) -> None:
+    with pytest.raises(ProfileError, match="is not a block device"):
+        chosen_profile(BootSettings(profile="training", sources=("drive",), drive=DEVICE), root)
+
+
+def test_a_drive_is_mounted_read_only_and_nothing_on_it_runs_or_is_a_device() -> None:
+    _, _, types, _, options, device, folder = mounting(Path(DEVICE), "/tmp/folder")
+    assert types == "iso9660,vfat"
+    assert {*options.split(",")} == {"ro", "nosuid", "nodev", "noexec"}
+    assert (device, folder) == (DEVICE, "/tmp/folder")
+
+
+def test_a_profile_on_a_drive_extends_those_of_the_image_by_name(tmp_path: Path) -> None:
+    (tmp_path / ON_DRIVE).write_text("extends: own\n")
+    assert profile_on_drive(tmp_path, BY_DRIVE) == {"name": "numaforge", "extends": "own"}
+
+
+def test_a_drive_without_the_file_names_nothing(tmp_path: Path) -> None:
+    assert profile_on_drive(tmp_path, BY_DRIVE) is None
+
+
+def a_link_out_of_it(file: Path) -> None:
+    secret = file.parent.parent / "secret"
+    secret.write_text("extends: training\n")
+    file.symlink_to(secret)
+
+
+def a_link_within_it(file: Path) -> None:
+    other = file.with_name("other.yaml")
+    other.write_text("extends: training\n")
+    file.symlink_to(other.name)
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a link out of it": (a_link_out_of_it, "links are not followed"),
+    "a link within it": (a_link_within_it, "links are not followed"),
+    "a link to nothing": (lambda file: file.symlink_to("/nonexistent"), "links are not followed"),
+    "a pipe": (os.mkfifo, "is not a regular file"),
+    "a folder": (Path.mkdir, "is not a regular file"),
+    "bytes": (lambda file: file.write_bytes(b"\xff\xfe\0"), "is not UTF-8 text"),
+    "more than is read": (lambda file: file.open("wb").truncate(MOST_MIB * 2**20 + 1), "is larger than"),
+    "nothing": (lambda file: file.write_text(""), "is not a mapping"),
+    "a list": (lambda file: file.write_text("- a\n"), "is not a mapping"),
+    "a file of the node to extend": (
+        lambda file: file.write_text("extends: /etc/shadow.yaml\n"),
+        "extends: names the file /etc/shadow.yaml",
+    ),
+    "a file beside it to extend": (
+        lambda file: file.write_text("extends: ../other.yaml\n"),
+        "extends: names the file ../other.yaml",
+    ),
+    "a file of the node for MIG": (
+        lambda file: file.write_text("mig: {mig_parted: /etc/shadow}\n"),
+        "mig.mig_parted: names the file /etc/shadow",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "why"), HOSTILE.values(), ids=HOSTILE)
+def test_what_a_drive_holds_instead_of_a_profile_is_refused(
+    make: Callable[[Path], object], why: str, tmp_path: Path
+) -> None:
+    drive = tmp_path / "drive"
+    drive.mkdir()
+    make(drive / ON_DRIVE)
+    with pytest.raises(ProfileError) as caught:
+        profile_on_drive(drive, BY_DRIVE)
+    assert why in str(caught.value)
+    assert BY_DRIVE in str(caught.value)
+
+
+def test_a_real_drive_of_another_file_system_is_not_mounted(tmp_path: Path) -> None:
+    image = tmp_path / "drive.img"
+    with image.open("wb") as file:
+        file.truncate(4 << 20)
+    if os.geteuid() or not shutil.which("losetup") or not shutil.which("mke2fs"):
+        pytest.skip("makes a loop device of a file, which needs root, losetup and mke2fs")
+    subprocess.run(["mke2fs", "-q", "-L", "NUMAFORGE", image], check=True)
+    loop = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=False)
+    if loop.returncode:
+        pytest.skip(f"no loop device: {loop.stderr}")
+    device = loop.stdout.strip()
+    link = tmp_path / DEVICE[1:]
+    link.parent.mkdir(parents=True)
+    link.symlink_to(device)
+    try:
+        with pytest.raises(ProfileError, match="cannot be mounted"):
+            chosen_profile(BootSettings(sources=("drive",), drive=DEVICE), tmp_path)
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
