@@ -29,6 +29,7 @@ from numaforge.rollout.options import START_KUBELET
 
 from .claims import note_claim
 from .outlook import Outlook, announce_outlook, outlook
+from .turns import turn
 from .undrained import refuse_undrained
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pyinfra.api import Host
 
     from numaforge.framing import Answer
+    from numaforge.maintenance.part import Found
     from numaforge.maintenance.transaction import Transaction
     from numaforge.rollout.options import RolloutOptions
 
@@ -64,24 +66,13 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         if by_rollout or led:  # the roll-out knows the node's phase in the cluster, and ends it
             announce_outlook(host, target, options, Outlook(does=(sentence,), unfinished=True))
             show_unfinished(host, sentence)
-            yield host_command(_roll_out, target, options, in_place=led)
+            yield host_command(_roll_out, target, options, led=led, in_place=led)
             return
         yield host_command(_settle)
         found = look(ask, target.question)
 
-    transaction = need(target.goal, found)
-    if found.plans_itself and transaction is not None:
-        raise HostError(
-            "this node plans itself before each start of its kubelet, and would take back what is changed",
-            remedy="write its profile to /etc/numaforge/profile.yaml and reboot it, replace it by one of a "
-            f"newer image, or have it plan itself no more: rm {GUARD}; systemctl daemon-reload",
-        )
-    refuse_undrained(target, options, transaction)
     resumes = by_rollout and (found.unproved is not None or led)
-    if transaction is not None and transaction.failed_before and not resumes:
-        raise HostError(transaction.failed_before)
-    if transaction is not None and transaction.undrainable and by_rollout and not resumes:
-        raise HostError(f"nothing was changed, {transaction.undrainable}", remedy=START_KUBELET)
+    transaction = _needed(target, options, found, resumes=resumes)
     drains = transaction is not None and transaction.drains
     unreadable = _why_unreadable(ask, target) if by_rollout and drains else ""
     labels = target.relabelling if by_rollout else ()
@@ -102,24 +93,61 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     if led or taken_out or (by_rollout and found.unproved):
         refused = transaction is not None and (transaction.failed_before or transaction.undrainable)
         seen = unreadable if drains and not refused else None
-        yield host_command(_roll_out, target, options, in_place=led and not taken_out, unreadable=seen)
+        yield host_command(
+            _roll_out, target, options, led=led, in_place=led and not taken_out, unreadable=seen
+        )
     elif transaction is None:
         host.noop("the node is already as planned")
     else:
-        yield host_command(_change, transaction, options.unreachable_seconds)
+        yield host_command(_change, target, options, transaction)
+
+
+def _needed(target: Target, options: RolloutOptions, found: Found, *, resumes: bool) -> Transaction | None:
+    """Return the transaction that a host needs; None where it is as planned.
+
+    `resumes`: a roll-out of its node may be in progress, which knows more of it. Raises HostError for a
+    change that is not made here.
+    """
+    transaction = need(target.goal, found)
+    if found.plans_itself and transaction is not None:
+        raise HostError(
+            "this node plans itself before each start of its kubelet, and would take back what is changed",
+            remedy="write its profile to /etc/numaforge/profile.yaml and reboot it, replace it by one of a "
+            f"newer image, or have it plan itself no more: rm {GUARD}; systemctl daemon-reload",
+        )
+    refuse_undrained(target, options, transaction)
+    if transaction is None or resumes:
+        return transaction
+    if transaction.failed_before:
+        raise HostError(transaction.failed_before)
+    if transaction.undrainable and target.joined and options.without_drain is None:
+        raise HostError(f"nothing was changed, {transaction.undrainable}", remedy=START_KUBELET)
+    return transaction
 
 
 def _roll_out(
-    on: Host, target: Target, options: RolloutOptions, *, in_place: bool, unreadable: str | None = None
+    on: Host,
+    target: Target,
+    options: RolloutOptions,
+    *,
+    led: bool,
+    in_place: bool,
+    unreadable: str | None = None,
 ) -> None:
     """Change a host within its cluster; only runs that do so import the roll-out.
 
-    `unreadable` is that of `JustSeen`; None where there is no `JustSeen`.
+    Without a roll-out that leads this run, the host waits for its turn; how many nodes are out of service
+    together, their slots decide. `unreadable` is that of `JustSeen`; None where there is no `JustSeen`.
     """
     from .rollout import JustSeen, roll_out
 
     just_seen = None if unreadable is None else JustSeen(unreadable)
-    roll_out(on, target, options, in_place=in_place, just_seen=just_seen)
+    if led:
+        roll_out(on, target, options, in_place=in_place, just_seen=just_seen)
+        return
+    with turn(on, options, counts=False) as own_turn:
+        fresh = None if own_turn.late else just_seen
+        roll_out(on, target, options, in_place=in_place, just_seen=fresh)
 
 
 def _why_unreadable(ask: Callable[[str], Answer], target: Target) -> str:
@@ -134,18 +162,31 @@ def _settle(on: Host) -> None:
     settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 
 
-def _change(on: Host, transaction: Transaction, unreachable_seconds: float) -> None:
-    """Carry out a transaction on a host without pods to move, and retry while the host is unreachable."""
+def _change(on: Host, target: Target, options: RolloutOptions, seen: Transaction) -> None:
+    """Carry out a transaction on a host without pods to move, and retry while the host is unreachable.
+
+    A host that has waited for its turn is looked at again: it may need something else by then.
+    """
     from numaforge.rollout.patience import patiently
     from numaforge.rollout.steps import run
 
     def ask(script: str) -> Answer:
-        return run(patiently(partial(reached, on, script), tell=on.log, patience_seconds=unreachable_seconds))
+        seconds = options.unreachable_seconds
+        return run(patiently(partial(reached, on, script), tell=on.log, patience_seconds=seconds))
 
-    good_for = int(unreachable_seconds) + _LOOK_SECONDS
-    result = carry_out(
-        replace(transaction, good_for_seconds=good_for), ask, partial(reached_anew, on), on.log
-    )
-    said = result.reason or "the node is as planned"
-    on.log(f"{result.outcome}: {said}")
-    show_end(on, said)
+    with turn(on, options, counts=seen.disturbs or options.says_how_many) as own_turn:
+        transaction: Transaction | None = seen
+        if own_turn.late:
+            transaction = _needed(target, options, look(ask, target.question), resumes=False)
+            if transaction and transaction.drains and target.joined and options.without_drain is None:
+                raise HostError("nothing was changed, its node has to be drained by now", remedy="run again")
+        if transaction is None:
+            show_end(on, "it is as planned")
+            return
+        good_for = int(options.unreachable_seconds) + _LOOK_SECONDS
+        result = carry_out(
+            replace(transaction, good_for_seconds=good_for), ask, partial(reached_anew, on), on.log
+        )
+        said = result.reason or "the node is as planned"
+        on.log(f"{result.outcome}: {said}")
+        show_end(on, said)

@@ -22,7 +22,8 @@ def fail_host(host: Host, error: NumaforgeError) -> None:
     """Say the error once and take the host out of the run; the rest continues; pyinfra exits with 1."""
     print_error(host, error)
     go_on_without_failed(host.state)
-    host.state.fail_hosts({host})  # type: ignore[no-untyped-call]
+    own = host.state.inventory.get_host(host.name)  # not pyinfra's `host`, which is another one elsewhere
+    host.state.fail_hosts({own})  # type: ignore[no-untyped-call]
 
 
 def fault(error: Exception) -> NumaforgeError:

@@ -43,6 +43,7 @@ MAINTENANCE = "Carry out the maintenance"
 FORGET = "Forget the plan and the backups"
 """The operations of which the overview tells all; others keep pyinfra's table."""
 _STATES = {
+    ExitCode.BLOCKED: "blocked",
     ExitCode.UNREACHABLE: "unreachable",
     ExitCode.ROLLED_BACK: "rolled back",
     ExitCode.HELD: "held",

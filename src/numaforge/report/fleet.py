@@ -22,6 +22,7 @@ STATES = {
     "rolled back": "red",
     "failed": "red",
     "refused": "red",
+    "blocked": "yellow",
     "unreachable": "yellow",
     "to change": "cyan",
     "changed": "green",
@@ -29,12 +30,13 @@ STATES = {
     "planned": "green",
 }
 """How each state of a host is coloured; the gravest first."""
-FAILED = ("held", "rolled back", "failed", "refused", "unreachable")
+FAILED = ("held", "rolled back", "failed", "refused", "blocked", "unreachable")
 _EXIT_CODES = {
     "held": ExitCode.HELD,
     "rolled back": ExitCode.ROLLED_BACK,
     "failed": ExitCode.NO,
     "refused": ExitCode.NO,
+    "blocked": ExitCode.NO,
     "unreachable": ExitCode.UNREACHABLE,
 }
 _CHANGING = ("to change", "changed")

@@ -15,13 +15,13 @@ from typing import Protocol
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.ordering import natural
 from numaforge.rollout.budget import Budget, CachedPool, Pool, Usage
-from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode
+from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.shards import FAR, ShardProgress, Shards, StageProgress
-from numaforge.rollout.slots import held_slots, live_slots
+from numaforge.rollout.slots import Slot, held_slots, live_slots
 from numaforge.rollout.stages import Stage
 from numaforge.rollout.steps import Clock, Steps
 
@@ -44,7 +44,7 @@ class Member:
     """A host of the inventory that changes, and its Node; None where it is no Node of the cluster.
 
     `drains`: its pods have to leave; `unfinished`: an earlier change has not ended; `control_plane`: its Node
-    belongs to the control plane.
+    belongs to the control plane. With `counts` false, it is not counted against `max_unavailable`.
     """
 
     host: str
@@ -52,6 +52,7 @@ class Member:
     drains: bool = True
     unfinished: bool = False
     control_plane: bool = False
+    counts: bool = True
 
     @property
     def stage(self) -> Stage:
@@ -156,12 +157,13 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 class Fleet:
     """The roll-out of a fleet; `lead` is None where no other process could run it.
 
-    `tell` receives the reason why nothing new begins. `shards` is this part of a sharded roll-out, None where
-    it is the whole. The nodes' own roll-outs share `cached_pool`. `outside` counts the inventory's hosts that
-    are no Node, changed or not (None: only those that change), `refused` the hosts refused beforehand.
+    `cluster` is None where no member is a Node. `tell` receives the reason why nothing new begins. `shards`
+    is this part of a sharded roll-out, None where it is the whole. The nodes' own roll-outs share
+    `cached_pool`. `outside` counts the inventory's hosts that are no Node, changed or not (None: only those
+    that change), `refused` the hosts refused beforehand.
     """
 
-    cluster: Cluster
+    cluster: Cluster | None
     members: Sequence[Member]
     settings: FleetSettings
     launch: Launch
@@ -199,7 +201,13 @@ class Fleet:
         self._in_domain: Counter[tuple[Stage, str]] = Counter()
         self._others_were: Mapping[int, ShardProgress] = {}
         self._look_at = self._soak_until = self._last_begun = self.clock()
-        self._cached_pool = self.cached_pool or CachedPool(self.cluster, self.settings.budget, self.clock)
+        if self.cached_pool is None and self.cluster is not None:
+            self.cached_pool = CachedPool(self.cluster, self.settings.budget, self.clock)
+
+    def add(self, member: Member) -> None:
+        """Add a host that is ready only now; it is last of its stage."""
+        self._member_of[member.host] = self.waiting[member.host] = member
+        self._look_at = self.clock()
 
     def stop(self, reason: str) -> None:
         """Begin nothing new; hosts in progress continue to their end."""
@@ -243,9 +251,12 @@ class Fleet:
     def _go_on_with_unfinished(self) -> Steps[None]:
         """Begin with the nodes whose roll-out was left unfinished; they hold their slots already."""
 
+        if (cluster := self.cluster) is None:
+            return
+
         def unfinished() -> dict[str, ClusterNode]:
-            slots = {slot.node for slot in held_slots(self.cluster.leases())}
-            nodes = self.cluster.nodes()
+            slots = {slot.node for slot in held_slots(cluster.leases())}
+            nodes = cluster.nodes()
             return {node.name: node for node in nodes if RECORD in node.annotations or node.name in slots}
 
         left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS)
@@ -353,10 +364,8 @@ class Fleet:
         if any(self._member_of[host].stage.turn < stage.turn for host in self.running):
             return  # a stage begins when the earlier ones have ended
         self._look_at = self.clock() + _LOOK_SECONDS
-        pool = self._cached_pool.pool(control_plane=stage is Stage.CONTROL_PLANE)
+        pool, leases, slots = self._in_cluster(stage)
         nodes = {**pool.control_plane, **pool.nodes}
-        leases = self.cluster.leases()
-        slots = live_slots(self.cluster, pool, leases)
         if lost := self._lost(nodes):
             self.stop(f"{lost}, which was changed before, is not Ready any more")
             return
@@ -371,6 +380,14 @@ class Fleet:
                 self._begin_together(stage, pool, others)
         if not self.running and self.clock() - self._last_begun >= self.settings.slot_seconds:
             self.stop(f"no room in the budget for {self.settings.slot_seconds:.0f} s: {self.waits_for}")
+
+    def _in_cluster(self, stage: Stage) -> tuple[Pool, list[Lease], list[Slot]]:
+        """Return the pool, our Leases, and the slots that count; empty without a cluster."""
+        if self.cluster is None or self.cached_pool is None:
+            return Pool.of(self.settings.budget, ()), [], []
+        pool = self.cached_pool.pool(control_plane=stage is Stage.CONTROL_PLANE)
+        leases = self.cluster.leases()
+        return pool, leases, live_slots(self.cluster, pool, leases)
 
     def _begin_within(self, usage: Usage, nodes: Mapping[str, ClusterNode]) -> None:
         """Begin nodes that are drained: each takes a slot of the budget itself."""
@@ -407,21 +424,22 @@ class Fleet:
 
     def _begin_together(self, stage: Stage, pool: Pool, others: Mapping[int, ShardProgress]) -> None:
         """Begin hosts whose pods stay: they take no slot, and are limited by number and failure domain."""
-        running = self._running_in(stage)
-        room = self._together(stage, pool, others) - len(running)
+        running = [host for host in self._running_in(stage) if self._member_of[host].counts]
+        most = self._together(stage, pool, others)
+        room = most - len(running)
         keeps_pods = replace(pool, budget=replace(pool.budget, ends_compute_domains=True), out=frozenset())
         usage = Usage(keeps_pods, frozenset(self._member_of[host].name for host in running))
         for queue in self._queues(stage, pool.nodes).values():
             for member in queue:
+                if room <= 0 and member.counts:
+                    self._wait_for(f"no more than {most} of the hosts may change together")
+                    continue
                 node = pool.nodes.get(member.name) if member.node else None
-                reason = usage.refusal(node) if node else None
-                if room <= 0:
-                    reason = f"{len(running)} hosts change, and no more may together"
-                if reason is not None:
+                if node is not None and (reason := usage.refusal(node)) is not None:
                     self._wait_for(reason)
                     break
                 self._start(member, node)
-                room -= 1
+                room -= member.counts
                 usage = usage.taking(node) if node else usage
 
     def _together(self, stage: Stage, pool: Pool, others: Mapping[int, ShardProgress]) -> int:

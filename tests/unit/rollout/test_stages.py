@@ -73,10 +73,11 @@ class Mixed(World):
     def fleet(self, members: list[Member], together: int | str = 1, **settings: object) -> Fleet:
         budget = Budget(Share.parse(together), pool="", domain=settings.pop("domain", None))
         more = {name: settings.pop(name) for name in ("outside", "refused") if name in settings}
+        cluster = settings.pop("cluster", self.cluster)
         options = FleetSettings(**{"budget": budget, "canaries": 0, **settings})
         self.fleets += 1
         return Fleet(
-            self.cluster, members, options, lambda one: self.launch(one, budget), self.time, print, **more
+            cluster, members, options, lambda one: self.launch(one, budget), self.time, print, **more
         )
 
     def roll_out(self, members: list[Member], together: int | str = 1, **settings: object) -> FleetReport:
@@ -128,6 +129,34 @@ def test_a_share_of_hosts_outside_counts_those_that_need_no_change():
     world = Mixed()
     world.roll_out(hosts(OUTSIDE, 4), "25%", outside=8)
     assert world.most[OUTSIDE] == 2
+
+
+def test_hosts_of_no_cluster_keep_to_the_same_limits():
+    world = Mixed()
+    world.roll_out(hosts(OUTSIDE, 6), 2, canaries=1, cluster=None)
+    assert (world.begun["host-1"] >= world.tasks["host-0"].ended_at, world.most[OUTSIDE]) == (True, 2)
+    world = Mixed()
+    world.fails("host-0")
+    report = world.roll_out(hosts(OUTSIDE, 6), 2, canaries=1, cluster=None)
+    assert (len(report.not_begun), report.exit_code) == (5, ExitCode.ROLLED_BACK)
+
+
+def test_a_host_that_does_not_count_takes_no_room_and_waits_for_the_canary():
+    world = Mixed()
+    members = [replace(member, counts=member.host in ("host-0", "host-1")) for member in hosts(OUTSIDE, 6)]
+    world.roll_out(members, 1, canaries=1, cluster=None)
+    assert world.begun["host-5"] >= world.tasks["host-0"].ended_at
+    assert world.most[OUTSIDE] == 5
+
+
+def test_a_host_that_is_ready_late_has_its_turn():
+    world = Mixed()
+    first, late = hosts(OUTSIDE, 2)
+    fleet = world.fleet([first], cluster=None)
+    task = world.time.spawn(fleet.run())
+    fleet.add(late)
+    world.time.finish(task)
+    assert world.order == ["host-0", "host-1"]
 
 
 @UNDRAINED
