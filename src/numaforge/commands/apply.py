@@ -32,11 +32,12 @@ def apply(
 ) -> int:
     """Bring each host of an inventory to its plan: the same run as `pyinfra INVENTORY deploys/site.py`.
 
-    Shows what would change, asks, and changes it; a node of a cluster is drained where it has to be, within
-    the budget. `numaforge rollout run` changes a fleet through canaries and waves.
+    Shows what would change, asks, and changes it: a canary first, then the others within the limits of
+    the inventory's numaforge_rollout. A node of a cluster is drained where it has to be.
 
-    Exits with 0 when every host is as planned (with --dry: can be), 1 when one is refused or has failed, 4
-    when one was rolled back, 5 when a node is held, 6 when all that is wrong is a host that does not answer.
+    Exits with 0 when every host is as planned (with --dry: can be), 1 when one is refused, blocked or has
+    failed, 4 when one was rolled back, 5 when a node is held, 6 when all that is wrong is a host that does not
+    answer.
     """
     if dry and yes:
         raise click.UsageError("--dry changes nothing, and --yes changes without asking: give one of them")

@@ -79,7 +79,8 @@ class RolloutOptions(Section):
     max_unavailable: ShareText = Field(
         default="1",
         description="How many nodes of the pool may be out of service at once, for any reason, and how many "
-        "hosts may be changed at once without a drain. Required if hosts outside a cluster reboot.",
+        "hosts may be changed at once without a drain. `numaforge rollout` requires it if hosts outside a "
+        "cluster reboot.",
         examples=["10%"],
     )
     pool: str = Field(
