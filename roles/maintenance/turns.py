@@ -39,7 +39,7 @@ _ENDINGS = {
 
 
 @dataclass
-class Turn:
+class HostTurn:
     """One host's turn; implements numaforge.rollout.fleet.Running.
 
     `late`: the host has waited for it, and may be different from what was seen. `ended` is how its change
@@ -56,7 +56,7 @@ class Turn:
 
 
 @contextmanager
-def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[Turn]:
+def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[HostTurn]:
     """Wait until the host may change, and note how the block ends.
 
     A host that `counts` is one of the `max_unavailable` that change together. Raises HostError where the run
@@ -64,7 +64,7 @@ def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[Turn]
     """
     hosts = hosts_of(host.state)
     if len(hosts) == 1:
-        yield Turn()
+        yield HostTurn()
         return
     operation, settings = str(host.executing_op_hash), options.for_fleet()
     turns = _turns.setdefault((operation, settings), _Turns(operation, hosts, settings))
@@ -90,15 +90,15 @@ class _Turns:
         self._operation = operation
         self._hosts = hosts
         self._settings = settings
-        self._turn_of: dict[str, tuple[Member, Turn]] = {}
+        self._turn_of: dict[str, tuple[Member, HostTurn]] = {}
         self._driver: gevent.Greenlet | None = None
         self.fleet: Fleet | None = None
 
-    def wait(self, host: Host, *, counts: bool) -> Turn:
+    def wait(self, host: Host, *, counts: bool) -> HostTurn:
         """Return the host's turn once it has come."""
         from numaforge.rollout.fleet import Member
 
-        found, member, since = Turn(), Member(host.name, None, counts=counts), time.monotonic()
+        found, member, since = HostTurn(), Member(host.name, None, counts=counts), time.monotonic()
         self._turn_of[host.name] = member, found
         _ready.add((self._operation, host.name))
         if self.fleet is not None:
@@ -166,7 +166,7 @@ class _Turns:
             self._has_ended(host) and not host.state.ops[host][self._operation].operation_meta.did_succeed()
         )
 
-    def _begin(self, member: Member) -> Turn:
+    def _begin(self, member: Member) -> HostTurn:
         _, found = self._turn_of[member.host]
         found.begins.set()
         return found

@@ -36,8 +36,8 @@ def apply(
     the inventory's numaforge_rollout. A node of a cluster is drained where it has to be.
 
     Exits with 0 when every host is as planned (with --dry: can be), 1 when one is refused, blocked or has
-    failed, 4 when one was rolled back, 5 when a node is held, 6 when all that is wrong is a host that does not
-    answer.
+    failed, 4 when one was rolled back, 5 when a node is held, 6 when all that is wrong is a host that does
+    not answer.
     """
     if dry and yes:
         raise click.UsageError("--dry changes nothing, and --yes changes without asking: give one of them")
