@@ -15,7 +15,7 @@ from lab.kubelets import MINORS
 from numaforge.kubelet.findings import RULES
 from numaforge.kubelet.minors.versions import KNOWN_MINORS
 from numaforge.kubelet.startup.check import check
-from numaforge.report.check import as_text
+from numaforge.report.check import report_lines
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.ready import ready_machine
 
@@ -52,7 +52,7 @@ def _answered(match: re.Match[str], record: dict[str, Any]) -> str:
     report = check(
         HEADER + match["body"], topology=machine(), version=match["version"], config_path="kubelet.yaml"
     )
-    answer = _ESCAPES.sub("", as_text(report))
+    answer = _ESCAPES.sub("", "\n".join(report_lines(report)))
     return (
         f"### {match['heading']}\n{match['prose']}```yaml {match['version']}\n"
         f"{HEADER}{match['body']}```\n\n"

@@ -21,7 +21,7 @@ from numaforge import __version__, lean_classes, lean_process
 from numaforge.commands.completion import COMPLETE, complete
 from numaforge.commands.options import LazyGroup
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import complain
+from numaforge.report.terminal import complain, echo_lines
 
 COMMANDS = (
     "init",
@@ -152,7 +152,7 @@ def _show(error: click.ClickException) -> None:
     """Print a click error as click does, wrapped to the width of the terminal."""
     shown = io.StringIO()
     error.show(shown)
-    complain(shown.getvalue().rstrip("\n"))
+    echo_lines(shown.getvalue().rstrip("\n").split("\n"), err=True)
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:

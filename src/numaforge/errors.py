@@ -36,7 +36,7 @@ class NumaforgeError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
+        place = f"{' '.join(self.where.split())}: " if self.where else ""  # a name begins no line
         way_out = f"\n  {self.remedy}" if self.remedy else ""
         return f"{place}{self.message}{way_out}"
 

@@ -102,8 +102,8 @@ def prepared(run: Run, *, looks: bool) -> Iterator[SiteRun]:
     where the inventory or the deploy cannot be read, and where no host is named.
     """
     pyinfra.is_cli = True  # operations are in the order of the deploy's lines
-    set_formatter(click.style)
-    set_echo(click.echo)
+    set_formatter(click.style)  # noqa: TID251 (pyinfra's own lines; of hosts' output: hosts/output.py)
+    set_echo(click.echo)  # noqa: TID251
     sys.path += [str(Path.cwd()), "."]
     state = State(check_for_changes=looks)
     state.cwd = str(Path.cwd())

@@ -10,7 +10,7 @@ from numaforge.commands.machine import machine_option
 from numaforge.commands.options import output_option
 from numaforge.commands.scenario import scenario_of, scenario_options
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo_text, show_json
+from numaforge.report.terminal import echo_lines, show_json
 
 
 @click.command()
@@ -30,7 +30,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     from numaforge.kubelet.admission.qos import explain
     from numaforge.kubelet.admission.scheduler import not_known, unschedulable
     from numaforge.kubelet.admission.settings import STATIC
-    from numaforge.report.admit import JudgedAdmission, answer_document, answer_text
+    from numaforge.report.admit import JudgedAdmission, answer_document, answer_lines
 
     given = read_pods(pods, replicas=True)
     scenario = scenario_of(topology, given.claims, **kubelet)
@@ -59,5 +59,5 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:
-        echo_text("\n".join(answer_text(answer) for answer in answers))
+        echo_lines(line for answer in answers for line in answer_lines(answer))
     return ExitCode.YES if all(answer.admission.admitted for answer in answers) else ExitCode.NO

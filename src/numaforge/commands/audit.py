@@ -13,7 +13,7 @@ import click
 from numaforge.commands.machine import machines_argument
 from numaforge.commands.options import WITHIN_SECONDS, output_option
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo, save, screen, show_json
+from numaforge.report.terminal import echo, print_data, save, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def audit(
             for line in audit_lines(found, changed or Changes(), screen(), whole=verbose):
                 echo(line)
         else:
-            click.echo(_text(found, changed, output, fail_on, machines), nl=False)
+            print_data(_text(found, changed, output, fail_on, machines))
     return _exit_code(found.open, list(Severity)[: list(Severity).index(Severity(fail_on)) + 1])
 
 

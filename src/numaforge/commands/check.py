@@ -17,8 +17,8 @@ from numaforge.commands.machine import machine_of, machine_option
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, KubeletConfigError
 from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
-from numaforge.report.check import DOCUMENTS, as_text
-from numaforge.report.terminal import echo_text, show_json
+from numaforge.report.check import DOCUMENTS, report_lines
+from numaforge.report.terminal import echo_lines, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def check(
     if output in DOCUMENTS:
         show_json(DOCUMENTS[output](report))
     else:
-        echo_text(as_text(report))
+        echo_lines(report_lines(report))
     if not report.readable:
         return ExitCode.BAD_INPUT
     return ExitCode.YES if report.starts else ExitCode.NO

@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import echo, echo_text, remark, show_json
+from numaforge.report.terminal import echo, echo_lines, print_data, remark, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def generate(
     else:
         for each in folders:
             for name, text in each.texts():
-                echo(f"---\n# {each.name}/{name}\n{text}".rstrip("\n"))
+                print_data(f"---\n# {each.name}/{name}\n{text.rstrip()}\n")
     return code
 
 
@@ -196,7 +196,7 @@ def monitoring(folder: str | None, runbooks: str | None, output: str) -> None:
         show_json({"schema": 1, "files": texts})
     else:
         for name, text in texts.items():
-            echo(f"---\n# {name}\n{text}".rstrip("\n"))
+            print_data(f"---\n# {name}\n{text.rstrip()}\n")
 
 
 @cluster.command()
@@ -261,7 +261,7 @@ def verify(
             remark(f"{name}: the cluster does not serve {', '.join(kinds)}")
         for name, each in found.items():
             for one in each:
-                echo_text(f"{name}: {one}")
+                echo_lines([f"{name}: {one}"])
         how = "see above" if wrong else "as planned"
         echo(f"{counted(held, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code

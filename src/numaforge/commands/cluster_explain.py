@@ -20,7 +20,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import WITHIN_SECONDS, login_options, output_option
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.report.terminal import complain, echo, remark, show_json
+from numaforge.report.terminal import complain, echo_lines, remark, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def explain(
     """
     from numaforge.explain.candidates import candidates
     from numaforge.explain.explanation import explain as explained
-    from numaforge.report.explain import explanation_document, explanation_text
+    from numaforge.report.explain import explanation_document, explanation_lines
 
     if saved is not None and (live or any(login.values())):
         raise click.UsageError("--cluster is instead of asking a cluster: leave out --live and its login")
@@ -108,7 +108,8 @@ def explain(
     if output == "json":
         show_json({"schema": 1, "workloads": [explanation_document(each, subject) for each in answers]})
     else:
-        echo("\n\n".join(explanation_text(each, subject) for each in answers))
+        for number, each in enumerate(answers):
+            echo_lines([*([""] if number else []), *explanation_lines(each, subject)])
     return ExitCode.YES if all(each.fits for each in answers) else ExitCode.NO
 
 

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from numaforge.errors import ExitCode, NumaforgeError
+from numaforge.report.terminal import print_data
 
 COMPLETE = "_NUMAFORGE_COMPLETE"
 """The variable with the request of the shell's script: `bash_complete`, `zsh_source` and so on."""
@@ -32,7 +33,8 @@ def completion(shell: str) -> None:
     source = get_completion_class(shell)
     if source is None:
         raise NumaforgeError(f"no completion is known for {shell}", remedy=f"choose {', '.join(_PLACES)}")
-    click.echo(source(context.find_root().command, {}, "numaforge", COMPLETE).source())
+    text = source(context.find_root().command, {}, "numaforge", COMPLETE).source()
+    print_data(f"{text}\n")
 
 
 def complete(program: click.Command, asked: str) -> int:

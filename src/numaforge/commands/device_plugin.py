@@ -16,7 +16,7 @@ from numaforge.commands.machine import (
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.given import read_text
-from numaforge.report.terminal import echo_text, save, show_json
+from numaforge.report.terminal import echo_lines, save, show_json
 
 
 @click.group("device-plugin")
@@ -43,7 +43,7 @@ def check(
     Example:
       numaforge device-plugin check inference.yaml dgx-h100
     """
-    from numaforge.report.findings import has_errors, plugin_document, plugin_text
+    from numaforge.report.findings import has_errors, plugin_document, plugin_lines
     from numaforge.roles.device_plugin.advertised import advertised, as_listed
     from numaforge.roles.device_plugin.checks import check_answers, check_config, check_machine
     from numaforge.roles.device_plugin.config import parse_device_plugin
@@ -64,7 +64,7 @@ def check(
         show_json(plugin_document("starts", findings, counts))
     else:
         refusal = "the device plugin does not start"
-        echo_text(plugin_text("the device plugin", findings, counts, refusal))
+        echo_lines(plugin_lines("the device plugin", findings, counts, refusal))
     return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 

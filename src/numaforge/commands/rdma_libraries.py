@@ -14,7 +14,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import remark, save, show_json
+from numaforge.report.terminal import echo, print_data, remark, save, show_json
 
 if TYPE_CHECKING:
     from numaforge.reasons import Notice
@@ -60,10 +60,10 @@ def env(
     if output == "json":
         show_json(variables)
     elif output == "yaml":
-        click.echo(_container_env(variables), nl=False)
+        print_data(_container_env(variables))
     else:
         for name, value in variables.items():
-            click.echo(f"{name}={value}")
+            echo(f"{name}={value}")
     return ExitCode.YES if variables else ExitCode.NO
 
 

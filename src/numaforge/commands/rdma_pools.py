@@ -19,7 +19,7 @@ from numaforge.commands.machine import (
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode
 from numaforge.given import read_text
-from numaforge.report.terminal import echo_text, save, show_json
+from numaforge.report.terminal import echo_lines, save, show_json
 
 
 @click.command()
@@ -62,7 +62,7 @@ def check(
     Example:
       numaforge rdma check config.json --machine dgx-h100
     """
-    from numaforge.report.findings import has_errors, plugin_document, plugin_text
+    from numaforge.report.findings import has_errors, plugin_document, plugin_lines
     from numaforge.roles.rdma.plan import as_planned
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
@@ -81,7 +81,7 @@ def check(
         show_json(plugin_document("right", findings, counts))
     else:
         plugin, worse = "the shared RDMA device plugin", "not a configuration to deploy"
-        echo_text(plugin_text(plugin, findings, counts, worse))
+        echo_lines(plugin_lines(plugin, findings, counts, worse))
     return ExitCode.NO if has_errors(findings) else ExitCode.YES
 
 

@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.report.terminal import remark, show_json
+from numaforge.report.terminal import echo_lines, print_data, remark, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def render(
             {"schema": 1, "files": [{**vars(file), "template": templates.get(file.path)} for file in files]}
         )
     else:
-        click.echo("\n".join(_as_text(file, templates.get(file.path)) for file in files), nl=False)
+        print_data("\n".join(_as_text(file, templates.get(file.path)) for file in files))
     return ExitCode.YES
 
 
@@ -134,7 +134,7 @@ def _show_changes(
         show_json({"schema": 1, "differences": [{"path": one.path, "diff": diff(one)} for one in different]})
     else:
         for change in different:
-            click.echo("\n".join(diff(change)))
+            echo_lines(diff(change))
     return ExitCode.NO if different else ExitCode.YES
 
 

@@ -18,7 +18,7 @@ from numaforge.commands.machine import (
 )
 from numaforge.commands.options import Command, offered, output_option
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import echo_text, show, show_json
+from numaforge.report.terminal import echo_lines, show, show_json
 
 if TYPE_CHECKING:
     from numaforge.findings.engine import MachineRule
@@ -85,8 +85,8 @@ def say_judgements(
         show_json(several if len(named) > 1 else documents[0])
     else:
         for name, _, verdicts, said in judged if verbose or len(named) <= 1 else ():
-            text = report.as_text(name, verdicts, verbose=verbose, doubt=said.doubt)
-            echo_text("\n".join([*said.lines, text]))
+            lines = report.judgement_lines(name, verdicts, verbose=verbose, doubt=said.doubt)
+            echo_lines([*said.lines, *lines])
         if len(named) > 1:
             rows = [(name, said.cell, verdicts) for name, _, verdicts, said in judged]
             show(judgements_table(rows, machines.failed, column))

@@ -14,7 +14,7 @@ import click
 
 from numaforge.commands.options import output_option
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.report.terminal import complain, echo, plain, progress, screen, show_json
+from numaforge.report.terminal import complain, echo, progress, screen, show_json
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _verified(
         for process, report, log in running:
             code = process.wait()
             if code not in _ANSWERS or not report.exists():
-                click.echo(plain(log.read_text(encoding="utf-8", errors="replace")), err=True, nl=False)
+                complain(log.read_text(encoding="utf-8", errors="replace").rstrip("\n"))
                 raise HostError(
                     f"the verification suite could not run: pytest ended with {code}", where=inventory
                 )

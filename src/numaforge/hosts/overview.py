@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 from pyinfra import logger
 from pyinfra.api import Host, State
 from pyinfra.api.exceptions import ConnectError
@@ -33,7 +32,7 @@ from numaforge.report.fleet import (
     fleet_document,
     fleet_lines,
 )
-from numaforge.report.terminal import screen
+from numaforge.report.terminal import echo, screen
 
 DIFF = "diff"
 """Host data on the command line: whose diffs are shown, names of hosts with commas between, or `all`."""
@@ -124,10 +123,10 @@ class Overview:
         changes = any(each.changed for each in hosts)
         ask = f"every change as a diff: --diff, or --data {DIFF}=HOST for one host"
         for line in fleet_lines(hosts, screen(), hints=[ask] if changes and not chosen else ()):
-            click.echo(line, err=True)
+            echo(line, err=True)
         if not (stage == StateStage.Execute and state.check_for_changes):  # they have been shown before
             for line in diff_lines(hosts, chosen):
-                click.echo(line, err=True)
+                echo(line, err=True)
 
     def end(self, state: State) -> None:
         """Print what was not printed because the run broke off, and write the report."""
@@ -139,7 +138,7 @@ class Overview:
         document = fleet_document(self.hosts(state), dry=dry, seconds=time.monotonic() - self._started)
         try:
             Path(str(file)).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-            click.echo(f"each host: {file}", err=True)
+            echo(f"each host: {file}", err=True)
         except OSError as error:
             logger.error("%s: the report cannot be written: %s", file, error.strerror)
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.claims import NO_CLAIMS, JudgedClaims
+from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import human_bytes
 
 if TYPE_CHECKING:
@@ -39,16 +38,16 @@ class JudgedAdmission:
     claims: JudgedClaims = NO_CLAIMS
 
 
-def answer_text(answer: JudgedAdmission) -> str:
+def answer_lines(answer: JudgedAdmission) -> list[str]:
     """Return one admission for a terminal: the verdict, what each container got, remarks."""
     admission = answer.admission
-    name = click.style(admission.name, bold=True)
+    name = style(admission.name, bold=True)
     if admission.admitted:
-        lines = [f"{name}  {click.style('admitted', fg='green')}  {admission.qos}"]
+        lines: list[str] = [line_of(name, "  ", style("admitted", fg="green"), f"  {admission.qos}")]
         lines += [f"  {container}: {got}" for container, got in grants(admission)]
     else:
-        verdict = click.style(f"refused, {admission.reason}", fg="red")
-        lines = [f"{name}  {verdict}  {admission.qos}", f"  {admission.status_message}"]
+        verdict = style(f"refused, {admission.reason}", fg="red")
+        lines = [line_of(name, "  ", verdict, f"  {admission.qos}"), f"  {admission.status_message}"]
         if admission.in_the_way:
             lines.append(f"  in the way: {in_the_way(admission.in_the_way)}")
     if answer.short_of:
@@ -61,7 +60,7 @@ def answer_text(answer: JudgedAdmission) -> str:
     lines += _claim_lines(answer.claims)
     for remark in answer.remarks:
         lines += [f"  {remark.field}: {remark.reason}", f"  -> {remark.change}"]
-    return "\n".join(lines)
+    return lines
 
 
 def _claim_lines(claims: JudgedClaims) -> Iterable[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-import click
-
 from numaforge.audit.facts import PEER_RULE
 from numaforge.audit.fleet import UNREACHABLE, UNREAD, AuditFinding, Changes, FleetAudit
 from numaforge.audit.peers import Unusual
@@ -14,7 +12,7 @@ from numaforge.findings import Severity
 from numaforge.ordering import grouped
 from numaforge.report.audit_documents import state_counts, state_of
 from numaforge.report.hostnames import folded, in_short, without_name
-from numaforge.report.terminal import Screen
+from numaforge.report.terminal import Screen, line_of, style
 from numaforge.report.wording import counted, some_of, wrapped
 
 _COLOURS = {"not read": "red", "error": "red", "warning": "yellow", "note": "cyan", "sound": "green"}
@@ -51,11 +49,10 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
         "note": "with notes",
         "sound": "sound",
     }
-    said = [
-        click.style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count
-    ]
+    said = [style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count]
     total = counted(sum(counts.values()), "machine")
-    yield click.style(f"{total}: ", bold=True) + ", ".join(reversed(said))
+    parts = [part for count in reversed(said) for part in (", ", count)]
+    yield line_of(style(f"{total}: ", bold=True), *parts[1:])
     for make, members in [*audit.makes.items()][:_MOST]:
         yield from wrapped(f"{in_short(members)}: {counted(len(members), 'machine')}, {make}", width, most=1)
     if len(audit.makes) > _MOST:
@@ -76,7 +73,7 @@ def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
             else without_name(several[0].finding.evidence, several[0].machine)
         )
         line = wrapped(f"{several[0].finding.id} {names}: {reason}", width, "", most=1)
-        yield from (click.style(each, fg="red") for each in line)
+        yield from (style(each, fg="red") for each in line)
     if len(groups) > _MOST:
         yield f"and {counted(len(groups) - _MOST, 'more reason')}"
 
@@ -95,7 +92,7 @@ def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[st
 
     groups = sorted(alike.items(), key=gravity)
     if groups:
-        yield click.style("Unlike their siblings", bold=True)
+        yield style("Unlike their siblings", bold=True)
     for said, names in groups if whole else groups[:_MOST]:
         found = differences[names[0]]
         siblings = max(one.siblings for each in found for one in each.unusual)
@@ -115,7 +112,7 @@ def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[st
 def _with_head(lines: Sequence[str], head: str, colour: str) -> Iterator[str]:
     for number, line in enumerate(lines):
         if number == 0 and line.startswith(head):
-            yield click.style(head, fg=colour, bold=True) + line.removeprefix(head)
+            yield line_of(style(head, fg=colour, bold=True), line.removeprefix(head))
         else:
             yield line
 
@@ -143,7 +140,7 @@ def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]
         if not each.unusual and each.finding.id not in (UNREACHABLE.id, UNREAD.id)
     )
     if groups:
-        yield click.style("Found", bold=True)
+        yield style("Found", bold=True)
     shown = [*groups.items()] if whole else [*groups.items()][:_MOST]
     for rule, several in shown:
         first = several[0]
@@ -177,7 +174,7 @@ def _evidences(several: Sequence[AuditFinding], *, whole: bool) -> Iterator[str]
 def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str]:
     if not changed:
         return
-    yield click.style("Since the earlier audit", bold=True)
+    yield style("Since the earlier audit", bold=True)
     rows: list[str] = []
     rows += _by_text(
         changed.new, lambda each: f"new: {each.finding.id} {each.rule.title}", lambda each: each.machine

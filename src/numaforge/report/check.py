@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from numaforge.cpulist import format_cpulist
 from numaforge.report.findings import finding_lines
 from numaforge.report.sarif import sarif_log
+from numaforge.report.terminal import line_of, style
 
 if TYPE_CHECKING:
     from numaforge.findings import Finding
     from numaforge.kubelet.findings import Report
 
 
-def as_text(report: Report) -> str:
+def report_lines(report: Report) -> list[str]:
     """Return the verdict and the findings for a terminal, errors first."""
     lines = finding_lines(report.findings, "kubelet", _place_in_file)
     if report.starts:
-        verdict = click.style(f"kubelet {report.version} starts", fg="green", bold=True)
-    else:
-        verdict = click.style(f"kubelet {report.version} does not start", fg="red", bold=True)
-        verdict += f"; it dies with\n  {report.error}"
-    return "\n".join([*lines, verdict])
+        return [*lines, style(f"kubelet {report.version} starts", fg="green", bold=True)]
+    verdict = style(f"kubelet {report.version} does not start", fg="red", bold=True)
+    return [*lines, line_of(verdict, "; it dies with"), f"  {report.error}"]
 
 
 def to_document(report: Report) -> dict[str, Any]:

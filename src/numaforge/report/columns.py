@@ -1,4 +1,4 @@
-"""Tables without lines: columns under their headers."""
+"""Tables without lines, columns under their headers; and lines of text beside them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 from rich.table import Table
 from rich.text import Text
+
+from numaforge.report.terminal import in_one_line
 
 
 def columns(
@@ -39,5 +41,17 @@ def columns(
 
 
 def add_row(table: Table, *cells: object) -> None:
-    """Add a row of plain text: what a host reports is never read as rich's markup."""
-    table.add_row(*(Text(str(cell)) for cell in cells))
+    """Add a row of texts; a tuple is a cell of several lines."""
+    lines = (cell if isinstance(cell, tuple) else (cell,) for cell in cells)
+    table.add_row(*(Text("\n".join(map(in_one_line, cell))) for cell in lines))
+
+
+def text_line(content: object, style: str = "") -> Text:
+    """Return one line: what a host reports is never read as rich's markup, and begins no line."""
+    return Text(in_one_line(content), style)
+
+
+def assembled(*parts: str | tuple[str, str]) -> Text:
+    """Return one line of texts, each alone or with its style."""
+    pairs = ((part, "") if isinstance(part, str) else part for part in parts)
+    return Text.assemble(*((in_one_line(content), style) for content, style in pairs))

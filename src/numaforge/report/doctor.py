@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
-
 from numaforge.ordering import grouped
 from numaforge.preflight import Check, errors
 from numaforge.report.hostnames import folded
-from numaforge.report.terminal import Screen
+from numaforge.report.terminal import Screen, line_of, style
 from numaforge.report.wording import counted, wrapped
 
 _OK = "ok"
@@ -27,12 +25,12 @@ def doctor_lines(found: Mapping[str, Sequence[Check]], screen: Screen) -> list[s
     names = max(len(check.name) for checks in groups.values() for check in checks)
     lines = []
     for places, checks in groups.items():
-        lines += [click.style(line, bold=True) for line in wrapped(_places(places), screen.width, "")]
+        lines += [style(line, bold=True) for line in wrapped(_places(places), screen.width, "")]
         for check in checks:
             lines += _check_lines(check, results, names, screen.width)
     lacking = len(errors(check for checks in groups.values() for check in checks))
     end = f"not ready: {counted(lacking, 'error')}" if lacking else "ready"
-    return [*lines, "", click.style(end, bold=True)]
+    return [*lines, "", style(end, bold=True)]
 
 
 def _check_lines(check: Check, results: int, names: int, width: int) -> list[str]:
@@ -40,10 +38,9 @@ def _check_lines(check: Check, results: int, names: int, width: int) -> list[str
     result = str(check.severity or _OK)
     indent = " " * (results + names + 6)
     said = [*wrapped(check.found, width, indent), *wrapped(check.remedy, width, indent)]
-    head = f"  {result:{results}}  {check.name:{names}}  "
     first = said[0].removeprefix(indent) if said else ""
-    coloured = head.replace(result, click.style(result, fg=_COLOURS.get(result)), 1)
-    return [f"{coloured}{first}".rstrip(), *said[1:]]
+    rest = f"{' ' * (results - len(result))}  {check.name:{names}}  {first}".rstrip()
+    return [line_of("  ", style(result, fg=_COLOURS.get(result)), rest), *said[1:]]
 
 
 def _places(places: Sequence[str]) -> str:

@@ -6,8 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
@@ -16,6 +14,7 @@ from numaforge.ordering import grouped
 from numaforge.quantity import format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.hostnames import folded
+from numaforge.report.terminal import style
 from numaforge.report.wording import counted, human_bytes, wrapped
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
     }
 
 
-def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
+def explanation_lines(answer: Explanation, subject: LivePod | None) -> list[str]:
     """Return the answer for one workload in lines of 80 columns."""
     lines = [*_heading(answer, subject), "", *_table(answer)]
     if details := [*_details(answer)]:
@@ -70,7 +69,7 @@ def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
     if answer.disagreeing:
         lines += ["", *_disagreement(answer)]
     if answer.remedies:
-        lines += ["", click.style("What would help (each has been tried)", bold=True)]
+        lines += ["", style("What would help (each has been tried)", bold=True)]
         for remedy in answer.remedies:
             lines += _remedy(remedy, len(answer.workload.members))
     elif not answer.fits and _could_be_tried(answer):
@@ -80,7 +79,7 @@ def explanation_text(answer: Explanation, subject: LivePod | None) -> str:
     for doubt in dict.fromkeys(doubt for each in answer.verdicts for doubt in each.doubts):
         names = folded(each.node for each in answer.verdicts if doubt in each.doubts)
         lines += wrapped(f"{names}: {doubt}", _WIDTH, "")
-    return "\n".join(lines)
+    return lines
 
 
 def _could_be_tried(answer: Explanation) -> bool:
@@ -101,13 +100,13 @@ def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
     if many == 1:
         nodes = [each.node for each in answer.verdicts if each.judgement.fits]
         said = f"fits on {len(nodes)} of {counted(len(answer.verdicts), 'node')}"
-        yield click.style(said, fg="green" if nodes else "red")
+        yield style(said, fg="green" if nodes else "red")
         return
     where = f", within one value of {workload.domain}" if workload.domain else ""
     where += f" ({answer.domain})" if answer.domain else ""
     colour = "green" if answer.fits else "red"
     said = f"{answer.fit} of {many} pods fit{where}; {workload.least} have to start together"
-    yield from (click.style(line, fg=colour) for line in wrapped(said, _WIDTH, ""))
+    yield from (style(line, fg=colour) for line in wrapped(said, _WIDTH, ""))
     if answer.fit < many:
         yield from wrapped(f"the first that does not: {pod.name}; below, what is said of it then", _WIDTH, "")
 
@@ -126,7 +125,7 @@ def _table(answer: Explanation) -> Iterator[str]:
     limits = (24, 28, 24, 4)
     widths = [min(width, limit) for width, limit in zip(widths, limits, strict=True)]
     for number, row in enumerate(rows):
-        yield from (click.style(line, dim=True) if not number else line for line in _row(row, widths))
+        yield from (style(line, dim=True) if not number else line for line in _row(row, widths))
     if len(groups) > _MOST_GROUPS:
         yield f"and {counted(len(groups) - _MOST_GROUPS, 'other kind')}; -o json has all nodes"
 
@@ -147,7 +146,7 @@ def _details(answer: Explanation) -> Iterator[str]:
         judged = group[0].judgement
         if judged.reasons and not judged.requests:
             continue
-        yield click.style(folded(each.node for each in group), bold=True)
+        yield style(folded(each.node for each in group), bold=True)
         for line in (*map(_request, judged.requests), *_given(group)):
             yield from wrapped(line, _WIDTH)
         if judged.reasons:

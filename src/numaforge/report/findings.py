@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import click
-
 from numaforge.findings import Finding, Rule, Severity
 from numaforge.findings.engine import Judgement, Verdict
-from numaforge.report.terminal import plain
+from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import counted
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
@@ -27,17 +25,18 @@ def finding_lines(
     """Return findings, errors first, each with its place and the original message of `speaker`."""
     lines = []
     for finding in sorted(findings, key=lambda each: list(_COLOURS).index(each.severity)):
-        lines.append("  ".join(filter(None, (_label(finding), place(finding)))))
+        where = place(finding)
+        lines.append(line_of(_label(finding), f"  {where}" if where else ""))
         lines.append(f"  {finding.evidence}")
         if finding.text and finding.evidence not in finding.text:
-            lines.append(click.style(f"  {speaker}: {finding.text}", dim=True))
+            lines.append(style(f"  {speaker}: {finding.text}", dim=True))
         lines += [f"  -> {finding.remedy}", ""]
     return lines
 
 
-def as_text(
+def judgement_lines(
     hostname: str | None, judgements: Sequence[Judgement], *, verbose: bool = False, doubt: str | None = None
-) -> str:
+) -> list[str]:
     """Return what was found, errors first; `verbose` adds the verdict of every other rule.
 
     `doubt` replaces "nothing found" where the answer is not known.
@@ -51,8 +50,8 @@ def as_text(
         for verdict, heading in _OTHERS.items():
             others = [each for each in judgements if each.verdict is verdict]
             if others:
-                lines += [click.style(heading, bold=True), *map(_one_line, others), ""]
-    return "\n".join([*lines, _summary(hostname, judgements, doubt)])
+                lines += [style(heading, bold=True), *map(_one_line, others), ""]
+    return [*lines, _summary(hostname, judgements, doubt)]
 
 
 def to_document(
@@ -96,24 +95,24 @@ def plugin_document(
     }
 
 
-def plugin_text(
+def plugin_lines(
     plugin: str, findings: Sequence[Finding], advertised: Mapping[str, int] | None, refusal: str
-) -> str:
+) -> list[str]:
     """Return the same for a terminal, errors first; `refusal` is added where errors leave nothing advertised.
 
     `advertised` is None where what the node advertises is not known.
     """
     lines = finding_lines(findings, "the plugin", lambda finding: finding.where)
     if has_errors(findings) and not advertised:
-        lines.append(click.style(refusal, fg="red", bold=True))
+        lines.append(style(refusal, fg="red", bold=True))
     elif advertised is None:
-        lines.append(click.style(f"{plugin} takes it", fg="green", bold=True))
+        lines.append(style(f"{plugin} takes it", fg="green", bold=True))
     else:
         lines += [
             "advertised:" if advertised else "advertised: nothing",
             *(f"  {count:>4} {name}" for name, count in advertised.items()),
         ]
-    return "\n".join(lines)
+    return lines
 
 
 def has_errors(findings: Iterable[Finding]) -> bool:
@@ -133,25 +132,25 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _label(of: Rule | Finding) -> str:
     """Return the head of a finding: `error NF213`."""
-    return click.style(f"{of.severity} {of.id}", fg=_COLOURS[of.severity], bold=True)
+    return style(f"{of.severity} {of.id}", fg=_COLOURS[of.severity], bold=True)
 
 
 def _found(judgement: Judgement) -> Iterator[str]:
     """Yield a rule's findings: the places of equal evidence in one line."""
     rule = judgement.rule
-    yield f"{_label(rule)}  {rule.title}"
+    yield line_of(_label(rule), f"  {rule.title}")
     places: dict[str, list[str]] = {}
     for finding in judgement.findings:
         places.setdefault(finding.evidence, []).extend(filter(None, [finding.where]))
     for evidence, where in places.items():
-        yield "  " + plain(f"{', '.join(where)}: {evidence}" if where else evidence)
+        yield f"  {', '.join(where)}: {evidence}" if where else f"  {evidence}"
     first = judgement.findings[0]
-    yield click.style(f"  source: {first.source}", dim=True)
+    yield style(f"  source: {first.source}", dim=True)
     yield f"  -> {first.remedy}"
 
 
 def _one_line(judgement: Judgement) -> str:
-    reason = f": {plain(judgement.reason)}" if judgement.reason else ""
+    reason = f": {judgement.reason}" if judgement.reason else ""
     return f"  {judgement.rule.id}  {judgement.rule.title}{reason}"
 
 
@@ -169,4 +168,4 @@ def _summary(hostname: str | None, judgements: Sequence[Judgement], doubt: str |
     said = [*counts, doubt] if doubt else counts
     found = ", ".join(said) or "nothing found"
     colour = "red" if has_errors(all_findings(judgements)) else "yellow" if said else "green"
-    return f"{plain(hostname or 'this machine')}: {click.style(found, fg=colour, bold=True)}; {rules}"
+    return line_of(f"{hostname or 'this machine'}: ", style(found, fg=colour, bold=True), f"; {rules}")

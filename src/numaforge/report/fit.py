@@ -7,11 +7,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.report.admit import in_the_way
-from numaforge.report.columns import columns
+from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.wording import counted, human_bytes
 
 if TYPE_CHECKING:
@@ -60,21 +59,25 @@ def fit_tables(
 
     configured = report.configured
     parts: list[RenderableType] = [
-        Text.assemble((node, "bold"), f"  {counted(configured.pods, 'pod')} of {pod}"),
-        *([Text(f"not known of this machine, so not counted: {', '.join(unknown)}")] if unknown else []),
-        Text(""),
+        assembled((node, "bold"), f"  {counted(configured.pods, 'pod')} of {pod}"),
+        *([text_line(f"not known of this machine, so not counted: {', '.join(unknown)}")] if unknown else []),
+        text_line(""),
         _policy_table(configured, report.alternatives),
     ]
     if configured.free:
-        parts += [Text(""), Text("Left over", style="bold"), *left_on_node(configured.free)]
+        parts += [text_line(""), text_line("Left over", "bold"), *left_on_node(configured.free)]
     if report.advice:
         lines = [f"  {counted(each.pods, 'pod')} with {each.change}" for each in report.advice]
-        parts += [Text(""), Text("What would help", style="bold"), Text("\n".join(lines))]
+        parts += [text_line(""), text_line("What would help", "bold"), *map(text_line, lines)]
     if report.not_tried:
-        parts += [Text(""), Text(report.not_tried)]
+        parts += [text_line(""), text_line(report.not_tried)]
     if resource and shapes:
-        parts += [Text(""), Text(f"Largest Guaranteed pod by {resource}", style="bold"), _shape_table(shapes)]
-    return Group(*parts, Text(""))
+        parts += [
+            text_line(""),
+            text_line(f"Largest Guaranteed pod by {resource}", "bold"),
+            _shape_table(shapes),
+        ]
+    return Group(*parts, text_line(""))
 
 
 def hosts_table(
@@ -91,7 +94,8 @@ def hosts_table(
     for node, report in ordered:
         configured = report.configured
         best = report.advice[0] if report.advice else None
-        table.add_row(
+        add_row(
+            table,
             node,
             str(configured.pods),
             configured.error or in_the_way(configured.runs_out),
@@ -100,7 +104,7 @@ def hosts_table(
         )
     room = sum(map(bool, together))
     said = f"all {len(ordered)} nodes together: {sum(together)} pods of {pod}, on {room} of them"
-    return Group(Text("Nodes compared", style="bold"), table, Text(said))
+    return Group(text_line("Nodes compared", "bold"), table, text_line(said))
 
 
 def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableType:
@@ -109,8 +113,8 @@ def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableTyp
     for each in alternatives:
         mark = "  <- configured" if each is configured else ""
         runs_out = each.error or in_the_way(each.runs_out)
-        table.add_row(
-            each.policy, "" if each.policy == "none" else each.scope, str(each.pods), runs_out + mark
+        add_row(
+            table, each.policy, "" if each.policy == "none" else each.scope, str(each.pods), runs_out + mark
         )
     return table
 
@@ -128,7 +132,7 @@ def left_on_node(free: Free) -> list[RenderableType]:
     if len(bare) < _NUMA_NODES_FOLDED:
         return [_left_table(free)]
     kept = replace(free, numa_nodes=tuple(node for node in free.numa_nodes if node.id not in bare))
-    return [_left_table(kept), Text(f"nothing on {len(bare)} NUMA nodes: {format_cpulist(bare)}")]
+    return [_left_table(kept), text_line(f"nothing on {len(bare)} NUMA nodes: {format_cpulist(bare)}")]
 
 
 def _has_left(node: FreeOnNumaNode) -> bool:
@@ -144,9 +148,11 @@ def _left_table(free: Free) -> RenderableType:
     for node in free.numa_nodes:
         cpus = "-" if node.cpus is None else str(len(node.cpus))
         memory = "-" if node.memory_bytes is None else human_bytes(node.memory_bytes)
-        table.add_row(str(node.id), cpus, memory, *(str(node.devices[resource]) for resource in free.devices))
+        add_row(
+            table, str(node.id), cpus, memory, *(str(node.devices[resource]) for resource in free.devices)
+        )
     counts = (str(count) for count in free.devices.values())
-    table.add_row("all", f"{free.cpu_milli / 1000:g}", human_bytes(free.memory_bytes), *counts)
+    add_row(table, "all", f"{free.cpu_milli / 1000:g}", human_bytes(free.memory_bytes), *counts)
     return table
 
 
@@ -159,15 +165,15 @@ def _left_by_resource(free: Free) -> RenderableType:
     memory = [
         "-" if node.memory_bytes is None else human_bytes(node.memory_bytes) for node in free.numa_nodes
     ]
-    table.add_row("exclusive CPUs", *cpus, f"{free.cpu_milli / 1000:g}")
-    table.add_row("memory", *memory, human_bytes(free.memory_bytes))
+    add_row(table, "exclusive CPUs", *cpus, f"{free.cpu_milli / 1000:g}")
+    add_row(table, "memory", *memory, human_bytes(free.memory_bytes))
     for size in dict.fromkeys(size for node in free.numa_nodes for size in node.hugepages):
         pages = [node.hugepages.get(size, 0) for node in free.numa_nodes]
-        table.add_row(size, *map(human_bytes, pages), human_bytes(sum(pages)))
+        add_row(table, size, *map(human_bytes, pages), human_bytes(sum(pages)))
     for resource, count in free.devices.items():
         near = [node.devices[resource] for node in free.numa_nodes]
         anywhere = count and not any(near)  # a device that its plugin places on no NUMA node
-        table.add_row(resource, *("-" if anywhere else str(each) for each in near), str(count))
+        add_row(table, resource, *("-" if anywhere else str(each) for each in near), str(count))
     return table
 
 
@@ -176,7 +182,7 @@ def _shape_table(shapes: Iterable[LargestShape]) -> RenderableType:
     table = columns(*headers, right=headers, wraps=headers, style="dim")
     for shape in shapes:
         sizes = (str(shape.cpus), human_bytes(shape.memory_bytes)) if shape.pods else ("-", "-")
-        table.add_row(str(shape.devices), str(shape.pods), *sizes)
+        add_row(table, str(shape.devices), str(shape.pods), *sizes)
     return table
 
 

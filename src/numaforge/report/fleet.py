@@ -7,14 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import click
-
 from numaforge.errors import ExitCode
 from numaforge.maintenance.bundle import FileChange, diff
 from numaforge.ordering import grouped
 from numaforge.report.hostnames import alike, folded, without_name
 from numaforge.report.moves import condensed
-from numaforge.report.terminal import Screen, plain
+from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import counted, wrapped
 
 STATES = {
@@ -111,7 +109,7 @@ def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable
     No line is wider than the screen, unless a single word is. A single group is shown in full.
     """
     groups = _alike(hosts)
-    lines = [click.style(line, bold=True) for line in wrapped(_counts_by_state(hosts), screen.width, "")]
+    lines = [style(line, bold=True) for line in wrapped(_counts_by_state(hosts), screen.width, "")]
     for group in groups[:_SHOWN_GROUPS]:
         lines += _group_lines(group, screen.width, whole=len(groups) == 1)
     left = groups[_SHOWN_GROUPS:]
@@ -131,8 +129,8 @@ def diff_lines(hosts: Sequence[HostSummary], chosen: Collection[str]) -> list[st
     )
     lines = []
     for (path, text), names in texts.items():
-        lines += ["", click.style(f"{folded(names)}: {path}", bold=True)]
-        lines += [click.style(line, fg=_COLOURS.get(line[:1])) for line in map(plain, text)]
+        lines += ["", style(f"{folded(names)}: {path}", bold=True)]
+        lines += [style(line, fg=_COLOURS.get(line[:1])) for line in text]
     return lines
 
 
@@ -192,10 +190,10 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
     names = folded(each.host for each in group)
     heading = f"{counted(len(group), 'host')} {first.state}: {names}{took}"
     for line in wrapped(heading, width, ""):
-        yield click.style(line, fg=STATES[first.state], bold=first.state not in ("unchanged", "planned"))
+        yield style(line, fg=STATES[first.state], bold=first.state not in ("unchanged", "planned"))
     reason = first.reason if len(group) == 1 else without_name(first.reason, first.host)
     for line in [line for text in reason.splitlines() for line in wrapped(text, width)][:_LINES_OF_REASON]:
-        yield click.style(line, fg=STATES[first.state] if first.state in FAILED else None)
+        yield style(line, fg=STATES[first.state] if first.state in FAILED else None)
     if first.drains and first.state in _CHANGING:
         yield from wrapped("drains: pods leave the node first", width)
     for sentence in (*first.sentences, *first.pending):

@@ -6,12 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-import click
-
 from numaforge.findings.gpudirect.pairs import Pair, Works
 from numaforge.ordering import grouped, natural
 from numaforge.report.hostnames import folded
-from numaforge.report.terminal import Screen, plain, screen
+from numaforge.report.terminal import Screen, screen, style
 from numaforge.report.wording import counted, wrapped
 
 _PLACE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -54,7 +52,7 @@ def _table(pairs: Sequence[Pair]) -> list[str]:
     if max(map(len, lines)) > width:
         heading, *lines = _aligned(_rows(pairs, [str(pair.works) for pair in pairs]))
         below = _reasons(pairs, width)
-    coloured = [click.style(line, fg=_COLOURS[pair.works]) for line, pair in zip(lines, pairs, strict=True)]
+    coloured = [style(line, fg=_COLOURS[pair.works]) for line, pair in zip(lines, pairs, strict=True)]
     return [heading, *coloured, *below]
 
 
@@ -91,7 +89,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with aligned columns, the first row as a heading."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join(plain(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    return [click.style(lines[0], bold=True), *lines[1:]]
+    return [style(lines[0], bold=True), *lines[1:]]

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.ordering import grouped
+from numaforge.report.columns import assembled
 from numaforge.report.slices import parts_of
 from numaforge.report.wording import counted, some_of
 from numaforge.topology.holders import pods_on, uuids_of
@@ -20,7 +21,7 @@ _Say = Callable[[Gpu, NodeTopology], str]
 def gpu_notes(topology: NodeTopology) -> list[Text]:
     """Return a line for each note that applies to some GPUs: `In use: GPU 0: team-a/train-0`."""
     found = ((title, "; ".join(_alike(topology, say))) for title, say in NOTES.items())
-    return [Text.assemble((f"{title}: ", "bold"), said) for title, said in found if said]
+    return [assembled((f"{title}: ", "bold"), said) for title, said in found if said]
 
 
 def driver_words(driver: NvidiaDriver | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-import click
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -18,7 +16,7 @@ from rich.text import Text
 
 from numaforge.report.hostnames import grouped_by_reason, in_short, without_name
 from numaforge.report.summary import AS_WISHED, STYLES, counts_of
-from numaforge.report.terminal import Screen, console, plain, screen
+from numaforge.report.terminal import Screen, console, echo, in_one_line, screen, show_json_line
 from numaforge.report.wording import ELLIPSIS
 from numaforge.rollout.fleet import Fleet
 from numaforge.rollout.steps import Clock
@@ -88,7 +86,7 @@ class LiveView:
             self._live.update(fleet_screen(self.fleet, self._said, self._ages(), screen()))
         elif not self.as_json:
             for line in self._lines.new(self.fleet, self._said, waits):
-                click.echo(f"{datetime.now().astimezone():%H:%M:%S} {plain(line)}", err=True)
+                echo(f"{datetime.now().astimezone():%H:%M:%S} {line}", err=True)
 
     def _ages(self) -> dict[str, float]:
         now = self.clock()
@@ -104,7 +102,7 @@ class LiveView:
         if self.as_json:
             moment = datetime.now(UTC).isoformat(timespec="milliseconds")
             event = {"time": moment, "host": host, "node": said.node, "phase": said.phase}
-            click.echo(json.dumps({**event, "waits_for": said.reasons}))
+            show_json_line({**event, "waits_for": said.reasons})
 
 
 def _said_of(progress: Progress, fleet: Fleet, host: str) -> _HostStatus:
@@ -213,4 +211,4 @@ def fleet_screen(
 
 def _text(text: object, style: str = "") -> Text:
     """Return one line without markup and control characters."""
-    return Text(" ".join(plain(text).splitlines()), style=style, no_wrap=True, overflow="ellipsis")
+    return Text(in_one_line(text), style=style, no_wrap=True, overflow="ellipsis")

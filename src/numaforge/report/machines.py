@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.findings import Severity
 from numaforge.findings.engine import Judgement, Verdict
 from numaforge.ordering import grouped
-from numaforge.report.columns import add_row, columns
+from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded
 from numaforge.report.summary import grouped_by_reason
 from numaforge.report.terminal import screen
@@ -58,7 +57,7 @@ def judgements_table(
     return Group(*_table(headers, rows), *_why(failed))
 
 
-def _of_judgements(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+def _of_judgements(judgements: Sequence[Judgement]) -> tuple[object, ...]:
     found = [
         f"{severity} {each.rule.id}: {each.rule.title}"
         for severity in Severity
@@ -66,10 +65,10 @@ def _of_judgements(judgements: Sequence[Judgement]) -> tuple[str, ...]:
         if each.findings and each.rule.severity is severity
     ]
     unknown = sum(each.verdict is Verdict.UNKNOWN for each in judgements)
-    return counted(unknown, "rule") if unknown else "none", "\n".join(found) or "nothing"
+    return counted(unknown, "rule") if unknown else "none", tuple(found) or "nothing"
 
 
-def _table(headers: Sequence[str], named: Iterable[tuple[str, tuple[str, ...]]]) -> list[RenderableType]:
+def _table(headers: Sequence[str], named: Iterable[tuple[str, tuple[object, ...]]]) -> list[RenderableType]:
     rows = grouped((cells, name) for name, cells in named)
     if not rows:
         return []
@@ -93,7 +92,7 @@ def _of_machine(machine: NodeTopology) -> tuple[str, ...]:
     )
 
 
-def _of_plan(plan: NodePlan) -> tuple[str, ...]:
+def _of_plan(plan: NodePlan) -> tuple[object, ...]:
     pods = plan.allocatable
     return (
         plan.profile,
@@ -108,7 +107,7 @@ def _why(failed: Mapping[str, str]) -> list[RenderableType]:
     if not failed:
         return []
     lines = [
-        Padding(Text(f"{folded(names)}: {reason.removeprefix(f'{names[0]}: ')}"), (0, 0, 0, 2))
+        Padding(text_line(f"{folded(names)}: {reason.removeprefix(f'{names[0]}: ')}"), (0, 0, 0, 2))
         for reason, names in grouped_by_reason(failed)
     ]
-    return [Text(f"\n{counted(len(failed), 'machine')} left out", style="yellow"), *lines]
+    return [text_line(""), text_line(f"{counted(len(failed), 'machine')} left out", "yellow"), *lines]

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult  # noqa: TID251 (a type)
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
+from numaforge.report.columns import text_line
+from numaforge.report.terminal import in_one_line
 from numaforge.report.wording import some_of, wrapped_cpulist
 from numaforge.topology.links import LEGEND, LinkedDevice, LinkMatrix
 from numaforge.topology.model import Gpu
@@ -59,11 +61,11 @@ class MatrixTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Print the table, the devices, the legend and what is not known."""
         if not self.matrix.devices:
-            yield Text("no GPU, accelerator or NIC")
+            yield text_line("no GPU, accelerator or NIC")
             return
         for number, block in enumerate(_blocks(self.matrix, options.max_width)):
             if number:
-                yield Text("")
+                yield text_line("")
             yield from _lines(block)
         yield from _section("Devices", _lines(list(_device_columns(self.matrix.devices))))
         yield from _section("Legend", _lines(list(_legend_columns(self.matrix))))
@@ -95,12 +97,12 @@ def _line_width(columns: Iterable[Column]) -> int:
 
 def _link_columns(matrix: LinkMatrix) -> Iterator[Column]:
     for place, device in enumerate(matrix.devices):
-        yield [device.name, *(row[place] or _UNKNOWN for row in matrix.links)]
+        yield [in_one_line(device.name), *(row[place] or _UNKNOWN for row in matrix.links)]
 
 
 def _affinity_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
     cpus = (_UNKNOWN if device.cpus is None else format_cpulist(device.cpus) for device in devices)
-    yield ["CPU\naffinity", *(wrapped_cpulist(cpulist, _CPULIST_WIDTH) for cpulist in cpus)]
+    yield ["CPU\naffinity", *("\n".join(wrapped_cpulist(cpulist, _CPULIST_WIDTH)) for cpulist in cpus)]
     yield ["NUMA\nnode", *(_number_or(device.numa_node, _UNKNOWN) for device in devices)]
     yield [
         "GPU\nNUMA\nID",
@@ -112,7 +114,7 @@ def _affinity_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
 
 
 def _device_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:
-    yield [f"  {device.name}" for device in devices]
+    yield [in_one_line(f"  {device.name}") for device in devices]
     yield [device.device.pci_address for device in devices]
     yield [f"{device.label}{' (management)' if device.management else ''}" for device in devices]
 
@@ -133,8 +135,8 @@ def _notes(matrix: LinkMatrix) -> Iterator[Text]:
         device.name for device in matrix.devices if isinstance(device.device, Gpu) and _silent(device.device)
     ]
     if silent:
-        yield Text("")
-        yield Text(f"NVLinks are not known of {some_of(silent)}: their driver did not answer.")
+        yield text_line("")
+        yield text_line(f"NVLinks are not known of {some_of(silent)}: their driver did not answer.")
 
 
 def _silent(gpu: Gpu) -> bool:
@@ -142,8 +144,8 @@ def _silent(gpu: Gpu) -> bool:
 
 
 def _section(title: str, lines: Iterable[RenderableType]) -> Iterator[RenderableType]:
-    yield Text("")
-    yield Text(title, "bold")
+    yield text_line("")
+    yield text_line(title, "bold")
     yield from lines
 
 

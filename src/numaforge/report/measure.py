@@ -6,14 +6,12 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import click
-
 from numaforge.measure.kinds import KINDS
 from numaforge.measure.record import MEASUREMENT, Figure, Measurement
 from numaforge.measure.siblings import names_by_make, outliers_first, slow_of
 from numaforge.ordering import grouped
 from numaforge.report.hostnames import grouped_by_reason, in_short
-from numaforge.report.terminal import Screen, plain
+from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import counted, wrapped
 
 _FEW = 2
@@ -45,26 +43,26 @@ def lines(
     if len(machines) > _FEW and not aligned:
         shown += _fleet_lines(machines, least_share, screen.width)
     for reason, names in grouped_by_reason(failed):
-        said = wrapped(plain(f"{in_short(names)}: {reason}"), screen.width, "")
-        shown += [click.style(line, fg="red") for line in said]
+        said = wrapped(f"{in_short(names)}: {reason}", screen.width, "")
+        shown += [style(line, fg="red") for line in said]
     return shown
 
 
 def _machine_lines(name: str, measured: Measurement, least_share: float, width: int) -> Iterator[str]:
-    yield click.style(plain(f"{name}: {measured.make}"), bold=True)
+    yield style(f"{name}: {measured.make}", bold=True)
     plan = f"plan {measured.plan[:12]}" if measured.plan else "no plan"
-    yield plain(f"  measured {measured.measured_at}, Linux {measured.kernel}, {plan}")
+    yield f"  measured {measured.measured_at}, Linux {measured.kernel}, {plan}"
     for evidence in measured.in_use:
-        yield from wrapped(plain(f"meanwhile {evidence}"), width)
+        yield from wrapped(f"meanwhile {evidence}", width)
     slow = {each.figure.key for each in slow_of(measured, least_share)}
     for figure in measured.figures:
-        text = wrapped(plain(_figure(figure, measured)), width)
+        text = wrapped(_figure(figure, measured), width)
         colour = "red" if figure.key in slow else "yellow" if (figure.share or 1) < _LOW_SHARE else None
-        yield from (click.style(line, fg=colour) if colour else line for line in text)
+        yield from (style(line, fg=colour) if colour else line for line in text)
     for each in measured.not_measured:
         where = f" of {each.place}" if each.place else ""
         title = KINDS[each.kind].title if each.kind in KINDS else each.kind
-        yield from wrapped(plain(f"not measured: {title}{where}: {each.why}"), width)
+        yield from wrapped(f"not measured: {title}{where}: {each.why}", width)
 
 
 def _figure(figure: Figure, measured: Measurement) -> str:
@@ -83,7 +81,7 @@ def _figure(figure: Figure, measured: Measurement) -> str:
 
 def _slow_lines(name: str, measured: Measurement, least_share: float, width: int) -> Iterator[str]:
     for slow in slow_of(measured, least_share):
-        yield from (click.style(line, fg="red") for line in wrapped(plain(f"{name}: {slow}"), width, ""))
+        yield from (style(line, fg="red") for line in wrapped(f"{name}: {slow}", width, ""))
 
 
 def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width: int) -> Iterator[str]:
@@ -91,15 +89,13 @@ def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width:
     for make, names in names_by_make(machines).items():
         slow = [name for name in names if slow_of(machines[name], least_share)]
         state = f"{len(slow)} slower than siblings" if slow else "none slower than siblings"
-        yield click.style(
-            plain(f"{in_short(names)}: {counted(len(names), 'machine')}, {make}: {state}"), bold=True
-        )
+        yield style(f"{in_short(names)}: {counted(len(names), 'machine')}, {make}: {state}", bold=True)
         figures = grouped((figure.key, figure) for name in names for figure in machines[name].figures)
         for several in figures.values():
-            yield from wrapped(plain(_of_many(several)), width)
+            yield from wrapped(_of_many(several), width)
         reasons = {f"{each.kind}: {each.why}" for name in names for each in machines[name].not_measured}
         for reason in sorted(reasons):
-            yield from wrapped(plain(f"not measured: {reason}"), width)
+            yield from wrapped(f"not measured: {reason}", width)
 
 
 def _of_many(several: Sequence[Figure]) -> str:
@@ -142,16 +138,16 @@ def alignment(measured: Measurement) -> list[dict[str, Any]]:
 
 
 def _aligned_lines(name: str, measured: Measurement, width: int) -> Iterator[str]:
-    yield click.style(plain(f"{name}: {measured.make}"), bold=True)
+    yield style(f"{name}: {measured.make}", bold=True)
     for row in alignment(measured):
         ratio = "not known how much" if row["ratio"] is None else f"{row['ratio']:g} times as good"
         text = (
             f"{KINDS[row['kind']].title}: aligned ({row['places'][0]}) {row['aligned']:g} {row['unit']}, "
             f"across ({row['places'][1]}) {row['not_aligned']:g}: aligned is {ratio} ({row['program']})"
         )
-        yield from wrapped(plain(text), width)
+        yield from wrapped(text, width)
     for each in measured.not_measured:
-        yield from wrapped(plain(f"not measured: {each.why}"), width)
+        yield from wrapped(f"not measured: {each.why}", width)
 
 
 def document(

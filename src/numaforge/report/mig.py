@@ -13,7 +13,7 @@ from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
-from numaforge.report.columns import add_row, columns
+from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.slices import (
     MOST_UNITS,
     before_and_after,
@@ -55,7 +55,7 @@ def profile_table(model: MigModel) -> RenderableType:
             profile.size,
             ",".join(map(str, profile.starts)),
         )
-    return Group(_title(model), Text(""), table, *_doubt(model))
+    return Group(_title(model), text_line(""), table, *_doubt(model))
 
 
 def model_document(model: MigModel) -> Document:
@@ -73,9 +73,9 @@ def geometry_text(
     model: MigModel, placed: Sequence[MigInstance] | None, collision: Collision | None
 ) -> RenderableType:
     """Return where GPU instances lie, or why they do not fit."""
-    parts: list[RenderableType] = [_title(model), Text("")]
+    parts: list[RenderableType] = [_title(model), text_line("")]
     if placed is not None:
-        parts += [picture(model.memory_slices, placed), Text(""), _placement_table(placed)]
+        parts += [picture(model.memory_slices, placed), text_line(""), _placement_table(placed)]
     if collision is not None:
         parts += _collision_lines(collision)
     return Group(*parts, *_doubt(model))
@@ -101,7 +101,7 @@ def picture(memory_slices: int, instances: Iterable[MigInstance]) -> Text:
     """
     parts = instance_parts(boxes := list(instances))
     if not within(MOST_UNITS, boxes):
-        return Text(", ".join(map(str, sorted(boxes, key=lambda box: box.start))))
+        return text_line(", ".join(map(str, sorted(boxes, key=lambda box: box.start))))
     width = unit_width([parts], 5)
     numbers = "".join(f" {number:<{width - 1}}" for number in range(memory_slices))
     return Text(f"{numbers.rstrip()}\n{row_text(memory_slices, parts, width)}")
@@ -115,12 +115,12 @@ def _placement_table(placed: Iterable[MigInstance]) -> RenderableType:
 
 
 def _collision_lines(collision: Collision) -> list[RenderableType]:
-    lines = [Text(f"These do not fit together: {counted_names(collision.profiles)}", "bold")]
-    lines += [Text(f"  {reason}") for reason in collision.reasons]
+    lines = [text_line(f"These do not fit together: {counted_names(collision.profiles)}", "bold")]
+    lines += [text_line(f"  {reason}") for reason in collision.reasons]
     for title, geometries in (("With fewer", collision.fewer), ("With smaller ones", collision.swapped)):
         if geometries:
-            lines.append(Text(f"{title}, this fits:"))
-            lines += [Text(f"  {counted_names(geometry)}") for geometry in geometries]
+            lines.append(text_line(f"{title}, this fits:"))
+            lines += [text_line(f"  {counted_names(geometry)}") for geometry in geometries]
     return list(lines)
 
 
@@ -177,13 +177,13 @@ def _model_words(planned: MigGpu, gpu: Gpu | None) -> str:
 def plan_text(hostname: str | None, plan: MachineMigPlan) -> RenderableType:
     """Return what each GPU of a machine gets."""
     parts: list[RenderableType] = [
-        Text.assemble((hostname or "this machine", "bold"), (f"  {plan.source} {plan.name}", "dim")),
-        *(Text(notice.message) for notice in plan.notices),
+        assembled((hostname or "this machine", "bold"), (f"  {plan.source} {plan.name}", "dim")),
+        *(text_line(notice.message) for notice in plan.notices),
     ]
     for alike in _alike(plan.gpus):
-        parts += [Text(""), *_gpu_lines(alike)]
+        parts += [text_line(""), *_gpu_lines(alike)]
     if plan.untouched:
-        parts += [Text(f"\nLeft as they are: GPU {format_cpulist(plan.untouched)}")]
+        parts += [text_line(""), text_line(f"Left as they are: GPU {format_cpulist(plan.untouched)}")]
     return Group(*parts)
 
 
@@ -203,7 +203,7 @@ def check_table(answers: Mapping[str, MachineMigPlan | PlanError]) -> Renderable
         for alike in _alike(answer.gpus):
             if alike[0].refusal:
                 lines += _indented(_refusal_lines(alike))
-        lines += _indented(Text(notice.message) for notice in answer.notices)
+        lines += _indented(text_line(notice.message) for notice in answer.notices)
     return Group(*lines)
 
 
@@ -274,14 +274,14 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
         return _refusal_lines(alike)
     lines: list[RenderableType] = [
         _gpu_title(alike),
-        *_indented(Text(line) for line in (f"MIG mode {_mode(plan)}", *plan.notices)),
+        *_indented(text_line(line) for line in (f"MIG mode {_mode(plan)}", *plan.notices)),
     ]
     if plan.gpu.gpu_instances is None:
-        lines += _indented([Text("its GPU instances are not known: planned as empty")])
+        lines += _indented([text_line("its GPU instances are not known: planned as empty")])
     for shown in _before_and_after(plan, plan.model) if plan.model else ():
-        lines += [Text(""), *_indented(shown)]
+        lines += [text_line(""), *_indented(shown)]
     if plan.change.instances or plan.change.destroy:
-        lines += [Text(""), *_indented([_change_table(plan)])]
+        lines += [text_line(""), *_indented([_change_table(plan)])]
     return lines
 
 
@@ -289,8 +289,8 @@ def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[Re
     """Yield the current geometry where it differs, and the wanted one."""
     before, after = (*plan.change.keep, *plan.change.destroy), plan.change.instances
     if before and {one.place for one in before} != {one.place for one in after}:
-        yield Text("before"), picture(model.memory_slices, before)
-        yield Text("after"), picture(model.memory_slices, after)
+        yield text_line("before"), picture(model.memory_slices, before)
+        yield text_line("after"), picture(model.memory_slices, after)
     elif after:
         yield (picture(model.memory_slices, after),)
 
@@ -302,7 +302,7 @@ def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
 
 
 def _lines(text: str) -> list[RenderableType]:
-    return [Text(line) for line in text.splitlines()]
+    return [text_line(line) for line in text.splitlines()]
 
 
 def _indented(lines: Iterable[RenderableType]) -> list[RenderableType]:
@@ -338,11 +338,11 @@ def _mode(plan: GpuMigPlan) -> str:
 
 def _gpu_title(alike: Sequence[GpuMigPlan]) -> Text:
     indices = format_cpulist(plan.index for plan in alike)
-    return Text.assemble((f"GPU {indices}", "bold"), f"  {gpu_label(alike[0].gpu)}")
+    return assembled((f"GPU {indices}", "bold"), f"  {gpu_label(alike[0].gpu)}")
 
 
 def _verdict(name: str, verdict: str, detail: str = "") -> Text:
-    return Text.assemble((name, "bold"), f"  {verdict}", (f"  {detail}" if detail else "", "dim"))
+    return assembled((name, "bold"), f"  {verdict}", (f"  {detail}" if detail else "", "dim"))
 
 
 def _title(model: MigModel) -> Text:
@@ -350,8 +350,8 @@ def _title(model: MigModel) -> Text:
         f"  {model.products[0]}, {model.gigabytes} GB, {model.compute_slices} compute slices, "
         f"{model.memory_slices} memory slices"
     )
-    return Text.assemble((model.key, "bold"), (details, "dim"))
+    return assembled((model.key, "bold"), (details, "dim"))
 
 
 def _doubt(model: MigModel) -> list[RenderableType]:
-    return [Text(""), Text(f"Not confirmed: {model.doubt}")] if model.doubt else []
+    return [text_line(""), text_line(f"Not confirmed: {model.doubt}")] if model.doubt else []

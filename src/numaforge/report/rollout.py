@@ -13,11 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from numaforge.kubelet.config.comparison import meaning
-from numaforge.report.columns import columns
+from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.hostnames import folded, grouped_by_reason, in_short, without_name
 from numaforge.report.moves import condensed
 from numaforge.report.racks import disagreement_text
-from numaforge.report.terminal import plain
 from numaforge.report.wording import counted, some_of
 from numaforge.rollout.orders import NamedRollout, NodeStatus, RolloutStatus, working
 from numaforge.rollout.stages import Stage
@@ -39,11 +38,6 @@ _LINES_OF_CHANGES = 9
 """How many groups of hosts, and lines of what changes on them all, leave room for the rest on one screen."""
 
 
-def _text(text: object, style: str = "") -> Text:
-    """Return a text without markup and control characters."""
-    return Text(plain(text), style=style)
-
-
 def outlook_tables(
     ahead: Sequence[NodeOutlook],
     survey: Survey,
@@ -58,21 +52,21 @@ def outlook_tables(
     """Return what a roll-out would do, in order; without `verbose`, equal entries are merged."""
     restarts = f"{sum(each.needs.restarts for each in ahead)} of {len(survey.needs)} kubelets have to restart"
     budget = f"out of service together at most: {options.max_unavailable}"
-    parts: list[RenderableType] = [Text(f"{restarts}; {budget}", style="bold"), Text("")]
+    parts: list[RenderableType] = [text_line(f"{restarts}; {budget}", "bold"), text_line("")]
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
     parts += _changes_of_groups(_changes_by_hosts(ahead), verbose=verbose)
     for stage in Stage:
         parts += _stage(stage, [each for each in undrained if each.stage is stage], verbose=verbose)
     parts += [
-        _text(f"{in_short(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
+        text_line(f"{in_short(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
     ]
     told = [each for each in racks if each.what != NODE_LISTS or not {*each.hosts} & {*refused}]
-    parts += [_text(disagreement_text(each), "yellow") for each in told]
+    parts += [text_line(disagreement_text(each), "yellow") for each in told]
     silent = grouped_by_reason(survey.silent)
-    parts += [_text(f"{in_short(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
+    parts += [text_line(f"{in_short(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
     themselves = {name: f"by profile {each.profile}: {each.verdict}" for name, each in own.items()}
     alike = grouped_by_reason(themselves)
-    parts += [_text(f"Beside these plan themselves {in_short(nodes)}, {how}") for how, nodes in alike]
+    parts += [text_line(f"Beside these plan themselves {in_short(nodes)}, {how}") for how, nodes in alike]
     return Group(*parts)
 
 
@@ -88,9 +82,9 @@ def _stage(stage: Stage, hosts: Sequence[UndrainedOutlook], *, verbose: bool) ->
         return
     boots = sum(each.needs.reboots for each in hosts)
     rebooted = f", {boots} with a reboot" if boots else ""
-    yield Text("")
+    yield text_line("")
     names = ", ".join if verbose else some_of
-    yield _text(f"{_STAGES[stage]}: {names([each.needs.host for each in hosts])}{rebooted}", "bold")
+    yield text_line(f"{_STAGES[stage]}: {names([each.needs.host for each in hosts])}{rebooted}", "bold")
     troubles = {each.needs.host: "; ".join(each.in_the_way) for each in hosts if each.in_the_way}
     yield from _in_the_way(troubles)
     yield from _changes_of_groups(
@@ -100,7 +94,7 @@ def _stage(stage: Stage, hosts: Sequence[UndrainedOutlook], *, verbose: bool) ->
 
 def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
     return [
-        _text(f"In the way of {in_short(found)}: {why}", "yellow")
+        text_line(f"In the way of {in_short(found)}: {why}", "yellow")
         for why, found in grouped_by_reason(troubles)
     ]
 
@@ -140,25 +134,24 @@ def _changes_of_groups(
     shown = len(groups) if verbose else _GROUPS
     most = None if verbose else max(2, _LINES_OF_CHANGES // max(1, min(len(groups), shown)))
     for lines, hosts in groups[:shown]:
-        yield Text("")
-        yield _text(
+        yield text_line("")
+        yield text_line(
             ", ".join(hosts) if verbose else f"{counted(len(hosts), 'host')}: {folded(hosts)}", "bold"
         )
-        yield from (_text(f"  {line}") for line in lines[:most])
+        yield from (text_line(f"  {line}") for line in lines[:most])
         if most is not None and len(lines) > most:
-            yield _text(f"  and {counted(len(lines) - most, 'more change')}; --verbose names them")
+            yield text_line(f"  and {counted(len(lines) - most, 'more change')}; --verbose names them")
     if left := groups[shown:]:
         names = folded(host for _, hosts in left for host in hosts)
-        yield _text(f"and {counted(len(left), 'more group')}: {names}")
+        yield text_line(f"and {counted(len(left), 'more group')}: {names}")
 
 
 def _turns(ahead: Sequence[NodeOutlook]) -> Table:
     titles = ("Turn", "Node", "Domain", "Pods to evict", "In the way")
     table = columns(*titles, right=("Turn", "Pods to evict"), wraps=titles, style="table.header")
     for turn, each in enumerate(ahead, start=1):
-        troubles = "\n".join(_troubles(each)) or "-"
-        row = (str(turn), each.needs.host, each.domain or "-", str(each.evicted), troubles)
-        table.add_row(*(_text(cell) for cell in row))
+        troubles = tuple(_troubles(each)) or "-"
+        add_row(table, turn, each.needs.host, each.domain or "-", each.evicted, troubles)
     return table
 
 
@@ -168,7 +161,7 @@ def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
     pods = counted(sum(each.evicted for each in ahead), "pod")
     troubles = {each.needs.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}
     return [
-        _text(f"In this order: {hosts}; {pods} to evict. --verbose names them all"),
+        text_line(f"In this order: {hosts}; {pods} to evict. --verbose names them all"),
         *_in_the_way(troubles),
     ]
 
@@ -253,17 +246,17 @@ def outlook_document(
 def situation_tables(found: RolloutStatus, *, verbose: bool = False) -> RenderableType:
     """Return the state of roll-outs in the cluster; of many nodes, only open ones without `verbose`."""
     parts: list[RenderableType] = [*_leads(found.rollouts, verbose), *_slots(found.slots, verbose)]
-    parts += [_text(trouble, "yellow") for trouble in found.troubles]
+    parts += [text_line(trouble, "yellow") for trouble in found.troubles]
     nodes = list(found.nodes)
     if len(nodes) > _ROWS and not verbose:
-        parts.append(_text(f"{counted(len(nodes), 'node')}: {_states(nodes)}; --verbose names them all"))
+        parts.append(text_line(f"{counted(len(nodes), 'node')}: {_states(nodes)}; --verbose names them all"))
         nodes = [each for each in nodes if _is_open(each)]
         if len(nodes) > _ROWS:
-            parts.append(_text(f"the first {_ROWS} of {len(nodes)} that are not over or not in service:"))
+            parts.append(text_line(f"the first {_ROWS} of {len(nodes)} that are not over or not in service:"))
         nodes = nodes[:_ROWS]
     if nodes:
         parts.append(_nodes(nodes))
-    return Group(*parts) if parts else Text("no roll-out has been here")
+    return Group(*parts) if parts else text_line("no roll-out has been here")
 
 
 def _leads(rollouts: Sequence[NamedRollout], verbose: bool) -> list[Text]:
@@ -271,16 +264,20 @@ def _leads(rollouts: Sequence[NamedRollout], verbose: bool) -> list[Text]:
     lines = []
     for led in shown:
         who = f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
-        lines.append(_text(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else "")))
+        lines.append(
+            text_line(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else ""))
+        )
     if len(shown) < len(rollouts):
-        lines.append(_text(f"{counted(len(rollouts) - len(shown), 'roll-out')} ended; --verbose names them"))
+        lines.append(
+            text_line(f"{counted(len(rollouts) - len(shown), 'roll-out')} ended; --verbose names them")
+        )
     return lines
 
 
 def _slots(slots: Sequence[Slot], verbose: bool) -> list[Text]:
     if verbose or len(slots) <= _FEW:
-        return [_text(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in slots]
-    return [_text(f"{len(slots)} slots are held, by {in_short(slot.node for slot in slots)}")]
+        return [text_line(f"Slot {slot.lease.name}: held by {slot.node} for {slot.runner}") for slot in slots]
+    return [text_line(f"{len(slots)} slots are held, by {in_short(slot.node for slot in slots)}")]
 
 
 def _nodes(nodes: Sequence[NodeStatus]) -> Table:
@@ -293,9 +290,7 @@ def _nodes(nodes: Sequence[NodeStatus]) -> Table:
             *(["cordoned"] if each.unschedulable else []),
             *([] if each.ready else ["not Ready"]),
         ]
-        table.add_row(
-            *(_text(cell) for cell in (each.node, ", ".join(dict.fromkeys(marks)), _by(each), _why(each)))
-        )
+        add_row(table, each.node, ", ".join(dict.fromkeys(marks)), _by(each), _why(each))
     return table
 
 

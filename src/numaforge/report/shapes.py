@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from numaforge.kubelet.admission.scheduler import is_counted
-from numaforge.report.columns import columns
+from numaforge.report.columns import add_row, columns, text_line
 from numaforge.report.fit import free_document, left_on_node
 from numaforge.report.hostnames import folded
 from numaforge.report.wording import counted
@@ -40,21 +40,21 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
     shapes = counted(len(load.shapes), "shape")
     said = f"{counted(total, 'pod')} of {shapes}, on {counted(nodes, 'node')} of {counted(kinds, 'kind')}"
     parts: list[RenderableType] = [
-        Text(said, style="bold"),
+        text_line(said, "bold"),
         *_of_daemonsets(len(load.everywhere) - report.on_one_node, report.on_one_node),
-        Text(""),
+        text_line(""),
         _settings_table(report, total),
-        Text(""),
-        Text("\n".join(_options_lines(report, total))),
-        Text(""),
-        Text(_advice(report), style="bold"),
-        Text(""),
+        text_line(""),
+        *map(text_line, _options_lines(report, total)),
+        text_line(""),
+        text_line(_advice(report), "bold"),
+        text_line(""),
         _shapes_table(report, load),
-        *(Text(f"never as configured: {each}") for each in report.configured.never),
+        *(text_line(f"never as configured: {each}") for each in report.configured.never),
     ]
     for each in report.best.kinds:
         if each.free is not None and each.busy:
-            parts += [Text(""), *_left(each, load)]
+            parts += [text_line(""), *_left(each, load)]
     return Group(*parts)
 
 
@@ -63,21 +63,21 @@ def _of_daemonsets(on_each: int, on_one: int) -> Iterator[Text]:
     alone = "the node of its claim" if on_one == 1 else "the nodes of their claims"
     if on_each:
         more = f", {on_one} on {alone} alone" if on_one else ""
-        yield Text(f"beside {counted(on_each, 'pod')} of DaemonSets on each node{more}")
+        yield text_line(f"beside {counted(on_each, 'pod')} of DaemonSets on each node{more}")
     elif on_one:
-        yield Text(f"beside {counted(on_one, 'pod')} of DaemonSets on {alone} alone")
+        yield text_line(f"beside {counted(on_one, 'pod')} of DaemonSets on {alone} alone")
 
 
 def _settings_table(report: ShapesReport, total: int) -> RenderableType:
     numbers = ("pods", "served", "aligned", "GPUs", "refused")
     table = columns("policy", "scope", *numbers, "", right=numbers, wraps=(*numbers, ""), style="dim")
-    table.add_row("sums alone", "", *_numbers(report.sums, total), "")
+    add_row(table, "sums alone", "", *_numbers(report.sums, total), "")
     rows = report.policies if report.configured in report.policies else (report.configured, *report.policies)
     for each in rows:
         mark = "<- configured" if each is report.configured else ""
         scope = "" if each.policy == "none" else each.scope
         never = f"never: {len(each.never)} of the shapes" if each.never else ""
-        table.add_row(each.policy, scope, *_numbers(each, total), each.error or mark or never)
+        add_row(table, each.policy, scope, *_numbers(each, total), each.error or mark or never)
     return table
 
 
@@ -119,7 +119,9 @@ def _shapes_table(report: ShapesReport, load: Load) -> RenderableType:
     table = columns("shape", *counts, right=counts, folds=("shape", *counts), style="dim")
     for shape in load.shapes:
         runs = [report.sums, report.configured, *(() if same else (report.best,))]
-        table.add_row(shape.name, str(shape.count), *(str(each.admitted.get(shape.name, 0)) for each in runs))
+        add_row(
+            table, shape.name, str(shape.count), *(str(each.admitted.get(shape.name, 0)) for each in runs)
+        )
     return table
 
 
@@ -129,7 +131,7 @@ def _left(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
     if kind.free is None:
         return
     busy = f"{kind.busy} of {counted(len(kind.names), 'node')} busy"
-    yield Text(f"{folded(kind.names)}: {busy}; of a full one no shape can use", style="bold")
+    yield text_line(f"{folded(kind.names)}: {busy}; of a full one no shape can use", "bold")
     asked = {name for shape in load.shapes for each in shape.pod.containers for name in each.limits}
     kept = [name for name in kind.free.devices if name in asked or is_counted(name)]
     nodes = tuple(
@@ -139,7 +141,7 @@ def _left(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
         replace(kind.free, devices={name: kind.free.devices[name] for name in kept}, numa_nodes=nodes)
     )
     if kind.no_more_pods:
-        yield Text("it runs as many pods as its kubelet takes (maxPods)")
+        yield text_line("it runs as many pods as its kubelet takes (maxPods)")
 
 
 def _outcome(outcome: SettingOutcome) -> dict[str, Any]:

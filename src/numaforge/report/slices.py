@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from numaforge.report.columns import assembled
 from numaforge.report.wording import counted, human_bytes
 from numaforge.roles.amd_partitions.models import MEMORY_MODES, memory_partitions
 from numaforge.roles.amd_partitions.plan import partitioned
@@ -133,7 +134,7 @@ def before_and_after(
 
     `nothing` stands for an `after` without a picture.
     """
-    yield Text.assemble((", ".join(addresses), "bold"), f"  {title}")
+    yield assembled((", ".join(addresses), "bold"), f"  {title}")
     lines = [after] if after else []
     if before and before != after:
         lines = ["before", before, "after", after or nothing]

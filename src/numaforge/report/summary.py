@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from numaforge.report.columns import text_line
 from numaforge.report.hostnames import grouped_by_reason, in_short
-from numaforge.report.terminal import Screen, plain
+from numaforge.report.terminal import Screen, in_one_line, plain
 from numaforge.report.wording import ELLIPSIS, counted
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def summary(
         head += _wrapped(f"stopped: {report.stopped}", screen.width, "yellow", most=_LINES_OF_A_REASON)
     foot = [line for note in notes for line in _wrapped(note, screen.width, "yellow")]
     if file is not None:
-        foot.append(Text(f"each host: {file}"))  # left to the terminal to wrap, so that it can be copied
+        foot.append(text_line(f"each host: {file}"))  # left to the terminal to wrap, so that it can be copied
         foot += _wrapped("its log is beside that file; --verbose prints them all", screen.width)
     lines = sum(-(-len(line) // screen.width) for line in (*head, *foot))
     room = screen.height - 1 - lines  # the last line of the screen is for the prompt
@@ -167,7 +168,7 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
     for number, failure in enumerate(_each_state_first(failures), start=1):
         lines = [
             *_wrapped(failure.heading, width, STYLES[failure.state], most=_LINES_OF_A_REASON),
-            Text(_shortened(f"  {in_short(result.host for result in failure.results)}", width)),
+            text_line(_shortened(f"  {in_short(result.host for result in failure.results)}", width)),
         ]
         if len(lines) + (number < len(failures)) > room:
             break
@@ -182,7 +183,7 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
             yield from details
             room -= len(details)
     if left:
-        yield Text(f"and {counted(left, 'more reason')}")
+        yield text_line(f"and {counted(left, 'more reason')}")
 
 
 def _each_state_first(failures: Iterable[_Failure]) -> list[_Failure]:
@@ -200,14 +201,14 @@ def _details(result: HostResult, width: int) -> list[Text]:
     if len(lines) > _LINES_OF_DETAILS:
         hidden = len(lines) - _LINES_OF_DETAILS + 1
         lines = [*lines[: _LINES_OF_DETAILS - 1], f"  {result.host}: and {hidden} more"]
-    return [Text(_shortened(line, width)) for line in lines]
+    return [text_line(_shortened(line, width)) for line in lines]
 
 
 def _wrapped(text: str, width: int, style: str = "", most: int | None = None) -> list[Text]:
     """Return a text wrapped to `width`, in at most `most` lines."""
     placeholder = f" {ELLIPSIS}"
     # A count and its state stay on one line: textwrap does not break at a no-break space.
-    kept = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", plain(text))
+    kept = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", in_one_line(text))
     lines = textwrap.wrap(
         kept,
         width,
@@ -216,9 +217,9 @@ def _wrapped(text: str, width: int, style: str = "", most: int | None = None) ->
         placeholder=placeholder,
         break_on_hyphens=False,
     )
-    return [Text(line.replace("\N{NO-BREAK SPACE}", " "), style=style) for line in lines]
+    return [text_line(line.replace("\N{NO-BREAK SPACE}", " "), style=style) for line in lines]
 
 
 def _shortened(text: str, width: int) -> str:
-    line = " ".join(plain(text).splitlines())
+    line = in_one_line(text)
     return line if len(line) <= width else line[: width - 1] + ELLIPSIS

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
 from numaforge.quantity import format_bytes, parse_bytes
-from numaforge.report.columns import add_row, columns
+from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.gpus import driver_words, gpu_notes
 from numaforge.report.mig import geometry_section
 from numaforge.report.rails import rail_table
@@ -53,21 +53,21 @@ def topology_tables(topology: NodeTopology) -> RenderableType:
     """Return the tables of a machine: its facts, NUMA nodes, GPUs, NICs and rails."""
     parts: list[RenderableType] = [
         _title(topology.hostname or "this machine", _system(topology)),
-        Text(joined(cpu_counts(topology))),
-        Text(joined([*memory_and_devices(topology), _swap(topology.swap_bytes), _cgroups(topology)])),
+        text_line(joined(cpu_counts(topology))),
+        text_line(joined([*memory_and_devices(topology), _swap(topology.swap_bytes), _cgroups(topology)])),
         *_facts(topology),
-        Text(""),
+        text_line(""),
         _numa_node_table(topology),
         *_empty_nodes(topology.numa_nodes, topology),
     ]
     if topology.gpus:
-        parts += [Text(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
+        parts += [text_line(""), _gpu_table(topology.gpus), *gpu_notes(topology)]
     if topology.accelerators:
-        parts += [Text(""), _accelerator_table(topology.accelerators)]
+        parts += [text_line(""), _accelerator_table(topology.accelerators)]
     if topology.nics:
-        parts += [Text(""), _nic_table(topology.nics)]
+        parts += [text_line(""), _nic_table(topology.nics)]
     if topology.rdma_devices:
-        parts += [Text(""), rail_table(topology)]
+        parts += [text_line(""), rail_table(topology)]
     return Group(*parts)
 
 
@@ -79,16 +79,16 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
     kubelet = f"kubelet {plan.kubelet.version}" if plan.kubelet else "no kubelet"
     parts: list[RenderableType] = [
         _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
-        Text(""),
+        text_line(""),
         _planned_numa_node_table(plan),
         *_empty_nodes(plan.numa_nodes, machine),
-        Text(""),
+        text_line(""),
         _memory_sum(plan),
     ]
     if plan.allocatable is not None:
         parts.append(_allocatable(plan.allocatable))
     if plan.largest_pods:
-        parts += [Text(""), _largest_pod_table(plan.largest_pods)]
+        parts += [text_line(""), _largest_pod_table(plan.largest_pods)]
     if plan.mig.gpus:
         parts += _section("MIG", [geometry_section(plan.mig, machine)])
     if plan.amd_partitions.gpus:
@@ -101,11 +101,11 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
 
 def _file(file: PlannedFile) -> Text:
     waits = "  waits for a boot" if file.waits else ""
-    return Text(f"{file.path}  {file.mode} {file.owner}:{file.group}{waits}")
+    return text_line(f"{file.path}  {file.mode} {file.owner}:{file.group}{waits}")
 
 
 def _title(name: str, details: str) -> Text:
-    return Text.assemble((name, "bold"), ("  " + details if details else "", "dim"))
+    return assembled((name, "bold"), ("  " + details if details else "", "dim"))
 
 
 def _system(topology: NodeTopology) -> str:
@@ -128,7 +128,7 @@ def _facts(topology: NodeTopology) -> list[Text]:
         ("GPU memory", _gpu_memory(topology)),
         ("Not readable", _unreadable(topology.unreadable)),
     ]
-    return [Text.assemble((f"{name}: ", "bold"), value) for name, value in facts if value]
+    return [assembled((f"{name}: ", "bold"), value) for name, value in facts if value]
 
 
 def _gpu_memory(topology: NodeTopology) -> str:
@@ -186,7 +186,9 @@ def _is_empty(node: NumaNode | NumaNodePlan) -> bool:
 
 def _empty_nodes(nodes: Iterable[NumaNode | NumaNodePlan], topology: NodeTopology | None) -> list[Text]:
     """Return a line for NUMA nodes without CPUs and memory: on a GB200 there are 28, or 32."""
-    return [Text(line) for line in empty_numa_nodes((node.id for node in nodes if _is_empty(node)), topology)]
+    return [
+        text_line(line) for line in empty_numa_nodes((node.id for node in nodes if _is_empty(node)), topology)
+    ]
 
 
 def _numa_node_table(topology: NodeTopology) -> RenderableType:
@@ -212,14 +214,15 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
     return table
 
 
-def _pools(node: NumaNode) -> str:
+def _pools(node: NumaNode) -> tuple[str, ...]:
     """Return the pools that hold pages: `512 x 2Mi`, and the free pages where some are in use."""
     pools = sorted(node.hugepages.items(), key=lambda pool: parse_bytes(pool[0]))
-    return "\n".join(
+    held = tuple(
         f"{pool.total} x {size}" + (f", {pool.free} free" if pool.free != pool.total else "")
         for size, pool in pools
         if pool.total
-    ) or ("none" if pools else "")
+    )
+    return held or (("none",) if pools else ())
 
 
 def _distances(topology: NodeTopology) -> str:
@@ -341,7 +344,7 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
     table.add_column(f"Reserved\n{grain.unit}", reserved, justify="right", no_wrap=True)
     totals = [_total([plan.hugepages, *(node.hugepages for node in plan.numa_nodes)])]
     totals.append(_total(node.other_hugepages for node in plan.numa_nodes))
-    table.add_column("Hugepages", _planned_pools(*totals))
+    table.add_column("Hugepages", "\n".join(_planned_pools(*totals)))
     table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
     for node, grains in zip(plan.numa_nodes, rows, strict=True):
         if _is_empty(node):
@@ -374,19 +377,19 @@ def _total(pools: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(counts)
 
 
-def _planned_pools(wanted: Mapping[str, int], other: Mapping[str, int]) -> str:
+def _planned_pools(wanted: Mapping[str, int], other: Mapping[str, int]) -> tuple[str, ...]:
     """Return the planned pages, and the existing ones that stay, in lines."""
     ordered = sorted(
         [(parse_bytes(size), f"{count} x {size}") for size, count in wanted.items() if count]
         + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in other.items()]
     )
-    return "\n".join(line for _, line in ordered)
+    return tuple(line for _, line in ordered)
 
 
 def _memory_sum(plan: NodePlan) -> Text:
     memory = plan.memory
     reserved = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
-    return Text.assemble(
+    return assembled(
         ("Memory reserved: ", "bold"),
         f"kubeReserved {format_bytes(memory.kube_reserved_bytes)}"
         f" + systemReserved {format_bytes(memory.system_reserved_bytes)}"
@@ -395,7 +398,7 @@ def _memory_sum(plan: NodePlan) -> Text:
 
 
 def _allocatable(allocatable: PredictedAllocatable) -> Text:
-    return Text.assemble(
+    return assembled(
         ("Allocatable predicted: ", "bold"),
         ", ".join(f"{name} {value}" for name, value in allocatable.quantities.items()),
         f" ({human_bytes(allocatable.gpu_memory_bytes)} of the memory is that of GPUs)"
@@ -422,17 +425,17 @@ def _largest_pod_table(pods: Sequence[LargestPod]) -> RenderableType:
 
 
 def _notice(notice: Notice) -> Text:
-    return Text.assemble((notice.id, "bold yellow"), f": {notice.message}")
+    return assembled((notice.id, "bold yellow"), f": {notice.message}")
 
 
 def _decision(decision: Decision) -> list[RenderableType]:
     return [
-        Text.assemble((decision.subject, "bold"), f" = {decision.value}" if decision.value else ""),
-        Padding(Text(decision.reason, "dim"), (0, 0, 0, 4), expand=False),
+        assembled((decision.subject, "bold"), f" = {decision.value}" if decision.value else ""),
+        Padding(text_line(decision.reason, "dim"), (0, 0, 0, 4), expand=False),
     ]
 
 
 def _section(title: str, lines: Sequence[RenderableType]) -> list[RenderableType]:
     if not lines:
         return []
-    return [Text(""), Text(title, "bold underline"), *lines]
+    return [text_line(""), text_line(title, "bold underline"), *lines]

@@ -1,4 +1,8 @@
-"""Printing for commands, and the spinner while they wait."""
+"""Printing for commands, and the spinner while they wait: the one place where text reaches a terminal.
+
+What a host, a kubelet or a file has said is a `str`, of which only printable characters are shown. Colours of
+our own are a `Styled` line, made by `style` and `line_of`; so a text cannot bring a control sequence along.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +31,22 @@ QUIET = "numaforge.quiet"
 VERBOSE = "numaforge.verbose"
 AS_YAML = "numaforge.yaml"
 """The names under which a command's context keeps the options for printing."""
+
+
+class Styled(str):
+    """A line of printable characters with colours of our own; `style` and `line_of` make it."""
+
+    __slots__ = ()
+
+
+def style(text: str, *, fg: str | None = None, bold: bool | None = None, dim: bool | None = None) -> str:
+    """Return a text as one line in a style."""
+    return Styled(click.style(in_one_line(text), fg=fg, bold=bold, dim=dim))
+
+
+def line_of(*parts: str) -> str:
+    """Return one line of texts and styled texts."""
+    return Styled("".join(part if isinstance(part, Styled) else in_one_line(part) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -58,26 +78,26 @@ def show(renderable: RenderableType, *, wrapped: bool = False) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """Return the console for tables and progress, with the colours of the command line."""
-    from rich.console import Console
+    from numaforge.report.console import CleanConsole
 
     colour = _said(COLOUR)
     if colour == "always":
-        return Console(stderr=stderr, highlight=False, force_terminal=True, no_color=False)
-    return Console(stderr=stderr, highlight=False, color_system=None if colour == "never" else "auto")
+        return CleanConsole(stderr=stderr, highlight=False, force_terminal=True, no_color=False)
+    return CleanConsole(stderr=stderr, highlight=False, color_system=None if colour == "never" else "auto")
 
 
 def echo(line: str, *, err: bool = False) -> None:
-    """Print a styled line, with the colours of the command line."""
+    """Print one line, with the colours of the command line."""
     colour = {"always": True, "never": False}.get(str(_said(COLOUR)))
     if colour is None and os.environ.get("NO_COLOR"):
         colour = False
-    click.echo(line, color=colour, err=err)
+    click.echo(line_of(line), color=colour, err=err)
 
 
-def echo_text(text: str, *, err: bool = False) -> None:
-    """Print styled lines: wrapped on a terminal, whole in a file or a pipe."""
+def echo_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    """Print lines: wrapped on a terminal, whole in a file or a pipe."""
     width = _width(sys.stderr if err else sys.stdout)
-    for line in text.split("\n"):
+    for line in lines:
         for part in (line,) if width is None else folded(line, width):
             echo(part, err=err)
 
@@ -91,10 +111,11 @@ def _width(stream: TextIO) -> int | None:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """Return a styled line wrapped to `width`, with later lines indented by two more.
+    """Return a line wrapped to `width`, with later lines indented by two more.
 
     A style continues over the end of a line; names and paths stay whole.
     """
+    line = line_of(line)
     shown = click.unstyle(line)
     if len(shown) <= width:
         return [line]
@@ -107,7 +128,7 @@ def folded(line: str, width: int) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(indent + word)
-    return lines
+    return [*map(Styled, lines)]
 
 
 def show_json(document: object) -> None:
@@ -115,10 +136,32 @@ def show_json(document: object) -> None:
     if _said(AS_YAML):
         import yaml
 
-        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+        text = json.dumps(document, ensure_ascii=False)
+        shown = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=text.isprintable())
+        click.echo(shown, nl=False)
     else:
-        shows_all = "utf" in (sys.stdout.encoding or "").lower()
-        click.echo(json.dumps(document, indent=2, ensure_ascii=not shows_all))
+        click.echo(_json(document, indent=2))
+
+
+def show_json_line(document: object) -> None:
+    """Print a document for programs in one line, as soon as it is known."""
+    click.echo(_json(document, indent=None))
+
+
+def _json(document: object, *, indent: int | None) -> str:
+    """Return a document as JSON, with escapes for what a terminal must not show or its encoding lacks."""
+    shows_all = "utf" in (sys.stdout.encoding or "").lower()
+    text = json.dumps(document, indent=indent, ensure_ascii=not shows_all)
+    return re.sub(r"[^\n -~]", lambda found: _escaped(found[0]), text)
+
+
+def _escaped(char: str) -> str:
+    return char if char.isprintable() else json.dumps(char)[1:-1]
+
+
+def print_data(text: str) -> None:
+    """Print a file's text: exactly into a file or a pipe, without control characters on a terminal."""
+    click.echo(plain(text) if sys.stdout.isatty() else text, nl=False)
 
 
 def save(content: str | bytes, output: str | None) -> None:
@@ -127,7 +170,10 @@ def save(content: str | bytes, output: str | None) -> None:
     Raises NumaforgeError where the file cannot be written, and leaves an existing one as it was.
     """
     if output is None or output == "-":
-        click.echo(content, nl=False)
+        if isinstance(content, str):
+            print_data(content)
+        else:
+            click.echo(content, nl=False)
         return
     try:
         _write(Path(output).resolve(), content if isinstance(content, bytes) else content.encode())
@@ -143,8 +189,9 @@ def remark(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print on standard error what is wrong, without control characters."""
-    echo_text(plain(text), err=True)
+    """Print on standard error what is wrong; what a host says within it begins no line at the margin."""
+    first, *others = text.split("\n")
+    echo_lines([first, *(line if line.startswith("  ") else f"  {line}" for line in others)], err=True)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -168,10 +215,20 @@ def plain(text: object) -> str:
 
     Of unprintable characters, only newlines and tabs are kept.
     """
-    shown = (
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in str(text)
+    shown = str(text)
+    if shown.isprintable():
+        return shown
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in shown
     )
-    return "".join(shown)
+
+
+def in_one_line(text: object) -> str:
+    """Return a text that a terminal shows in one line: a name with a newline in it begins no other one.
+
+    The indented lines of an error of ours follow each other.
+    """
+    return re.sub(r"\n +|\t", " ", plain(text)).replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
 def verbosity() -> int:
@@ -183,7 +240,7 @@ def verbosity() -> int:
 def detail(text: str) -> None:
     """Print on standard error what is done, where -v was given."""
     if verbosity():
-        click.echo(plain(text), err=True)
+        echo_lines(text.split("\n"), err=True)
 
 
 @contextmanager
@@ -207,8 +264,10 @@ def progress(what: str) -> Iterator[Callable[[str], object]]:
         if _said(QUIET) or not screen.is_terminal:
             yield lambda _: None
             return
-        with screen.status(what) as status:
-            yield lambda far: status.update(f"{what}: {far}" if far else what)
+        from rich.text import Text
+
+        with screen.status(Text(what)) as status:
+            yield lambda far: status.update(Text(f"{what}: {far}" if far else what))
 
 
 def _said(name: str) -> object:

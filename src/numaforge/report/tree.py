@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from numaforge.cpulist import format_cpulist
 from numaforge.report.slices import parts_of
-from numaforge.report.terminal import plain
+from numaforge.report.terminal import in_one_line
 from numaforge.report.wording import (
     accelerator_label,
     counted,
@@ -62,7 +62,7 @@ def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
     elsewhere = _devices(topology, lambda numa_node: numa_node not in known)
     if elsewhere:
         root.below.append(TreeLine("NUMA node not known", elsewhere))
-    return "".join(f"{plain(line)}\n" for line in _lines(root))
+    return "".join(f"{in_one_line(line)}\n" for line in _lines(root))
 
 
 def _numa_node(node: NumaNode, topology: NodeTopology) -> TreeLine:

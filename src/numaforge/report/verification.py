@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import click
-
 from numaforge.errors import ExitCode
 from numaforge.report.hostnames import alike, folded
-from numaforge.report.terminal import Screen
+from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import counted, wrapped
 from numaforge.verification.suite import CaseResult, failures
 
@@ -38,13 +36,13 @@ def lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
     total = sum(number.values())
     tests = f"{counted(sum(each.outcome == 'passed' for each in found), 'promise')} kept"
     shown = [
-        click.style(line, bold=True)
+        style(line, bold=True)
         for line in wrapped(f"{counted(total, 'host')}: {said} ({tests})", screen.width, "")
     ]
     for (state, differences), hosts in groups:
         heading = f"{counted(len(hosts), 'host')} {state}: {folded(hosts)}"
         shown += [
-            click.style(line, fg=_STATES[state], bold=state != "as planned")
+            style(line, fg=_STATES[state], bold=state != "as planned")
             for line in wrapped(heading, screen.width, "")
         ]
         for difference in differences[:_SHOWN_DIFFERENCES]:
@@ -59,7 +57,7 @@ def image_lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
     """Return the results for an image as styled lines: the rules that it breaks."""
     broken = failures([*found])
     kept = f"{counted(len(found) - len(broken), 'rule')} kept, {len(broken)} broken"
-    shown = [click.style(kept, bold=True, fg="red" if broken else "green")]
+    shown = [style(kept, bold=True, fg="red" if broken else "green")]
     for each in broken:
         shown += wrapped(_FAILURE.sub("", each.reason), screen.width)
     return shown

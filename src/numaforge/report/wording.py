@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
 from numaforge.ordering import grouped
-from numaforge.report.terminal import plain
+from numaforge.report.terminal import in_one_line
 from numaforge.topology.gpu_models import model_of
 from numaforge.topology.links import nodes_of_gpus
 from numaforge.topology.pcie_lanes import lanes
@@ -43,7 +43,7 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
 def wrapped(text: str, width: int, indent: str = "  ", most: int | None = None) -> list[str]:
     """Return a text wrapped to `width`, in at most `most` lines; names and paths stay whole."""
     return textwrap.wrap(
-        plain(text),
+        in_one_line(text),
         width,
         initial_indent=indent,
         subsequent_indent=f"{indent}  ",
@@ -161,8 +161,8 @@ def rdma_roles(topology: NodeTopology) -> dict[str, str]:
     return roles
 
 
-def wrapped_cpulist(cpulist: str, width: int) -> str:
-    """Return a cpulist broken after commas so that no line is longer than `width` where a comma allows it."""
+def wrapped_cpulist(cpulist: str, width: int) -> tuple[str, ...]:
+    """Return a cpulist in lines, broken after commas: none is longer than `width` where a comma allows it."""
     lines = [""]
     for part in cpulist.split(","):
         separator = "," if lines[-1] else ""
@@ -171,7 +171,7 @@ def wrapped_cpulist(cpulist: str, width: int) -> str:
             lines.append(part)
         else:
             lines[-1] += separator + part
-    return "\n".join(lines)
+    return tuple(filter(None, lines))
 
 
 def joined(phrases: Iterable[str]) -> str:

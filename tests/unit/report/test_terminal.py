@@ -15,9 +15,9 @@ from pathlib import Path
 import click
 import pytest
 
-from numaforge.report.terminal import folded
+from numaforge.report.terminal import folded, style
 
-DIM = click.style("  source: a b", dim=True)
+DIM = style("  source: a b", dim=True)
 
 
 @pytest.mark.parametrize(

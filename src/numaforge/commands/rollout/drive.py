@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -10,12 +9,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-import click
-
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.live import LiveView
 from numaforge.report.summary import report_document, results_text, summary
-from numaforge.report.terminal import complain, screen, show
+from numaforge.report.terminal import complain, echo_lines, screen, show, show_json_line
 from numaforge.rollout.cluster import Cluster
 from numaforge.rollout.fleet import Fleet, FleetReport, Member
 from numaforge.rollout.launch import Pyinfra, Survey
@@ -124,8 +121,8 @@ def show_report(
     file, trouble = save_report(report, program)
     told = (*notes, *trouble)
     if output == "json":
-        click.echo(json.dumps(report_document(report, exit_code, told, file)))
+        show_json_line(report_document(report, exit_code, told, file))
         return
     if verbose:
-        click.echo(results_text(report))
+        echo_lines(results_text(report).split("\n"))
     show(summary(report, screen(), file, told, nothing), wrapped=True)

@@ -12,7 +12,7 @@ import click
 from numaforge.commands.options import output_option
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
 from numaforge.errors import ExitCode
-from numaforge.report.terminal import plain, show_json
+from numaforge.report.terminal import echo_lines, show_json
 from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
 
 
@@ -38,7 +38,7 @@ def mig_labels(nodes: tuple[str, ...], repair: bool, output: str, **given: Any) 
         document = [{**asdict(change), "repaired": change.node in repaired} for change in found]
         show_json({"schema": 1, "nodes": document})
     else:
-        click.echo("\n".join(_lines(found, repaired)) or "no node is in the middle of a MIG change")
+        echo_lines(_lines(found, repaired) or ["no node is in the middle of a MIG change"])
     return ExitCode.NO if len(found) > len(repaired) else ExitCode.YES
 
 
@@ -47,5 +47,5 @@ def _lines(found: Sequence[MigChange], repaired: Collection[str]) -> list[str]:
     for change in found:
         verdict = "a MIG manager may be at work" if change.at_work else "left behind"
         lines.append(f"{change.node}: {'repaired' if change.node in repaired else verdict}")
-        lines += [f"  {plain(line)}" for line in change.evidence]
+        lines += [f"  {line}" for line in change.evidence]
     return lines

@@ -10,6 +10,7 @@ import click
 from numaforge.commands.rollout.options import LOGIN, options_of, rollout_options
 from numaforge.commands.rollout.preflight import waiting
 from numaforge.errors import ExitCode
+from numaforge.report.terminal import echo
 from numaforge.rollout import orders
 
 
@@ -22,5 +23,5 @@ def unlock(node: str, force: bool, **given: Any) -> int:
     with options_of(given).cluster() as cluster:
         steps = orders.unlock(cluster, node, force=force, clock=time.monotonic)
         slot = waiting(steps, "making sure that no process is at work on it")
-    click.echo(f"{node} holds {slot.lease.name} no more; it was held by {slot.runner}")
+    echo(f"{node} holds {slot.lease.name} no more; it was held by {slot.runner}")
     return ExitCode.YES

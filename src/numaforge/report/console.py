@@ -1,0 +1,19 @@
+"""The console of rich, which shows printable characters alone, whatever a table or a text holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from numaforge.report.terminal import plain
+
+
+class CleanConsole(Console):
+    """A console whose only control sequences are those of rich itself."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of what is shown."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
