@@ -72,7 +72,7 @@ def word_of(kubelet: LiveKubelet, settings: Mapping[str, Any], pod: Mapping[str,
     """Return what is explained of a pod on the node, from what cluster and state files say now."""
     node = kubelet.node()
     scenario: Scenario = kubelet.scenario(settings)
-    [workload] = workloads_of([pod], "pod.yaml")
+    [workload] = workloads_of([pod], "pod.yaml").workloads
     cluster = read_cluster([node, *kubelet.pods()])
     machine = GivenMachine(node["metadata"]["name"], scenario)
     [verdict] = explain(workload, candidates([machine], cluster.nodes))[0].verdicts

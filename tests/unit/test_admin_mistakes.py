@@ -148,14 +148,13 @@ MISTAKES = {
         ADMIT,
         "kind: Deployment\nmetadata: {name: a}\nspec: {replicas: 1000000, template: {spec: {containers: "
         "[{name: x}]}}}\n",
-        "at most 10000",
+        "write 0 to 10000",
     ),
     "a job of a million pods": Mistake(
         FIT,
         "kind: Job\nmetadata: {name: a}\nspec: {parallelism: 1000000, completions: 1000000, template: {spec: "
         "{containers: [{name: x, resources: {limits: {cpu: 1}}}]}}}\n",
-        "",
-        ExitCode.YES,
+        "write 0 to 10000",
     ),
     # the device plugin
     "a million replicas of a GPU": Mistake(
@@ -343,7 +342,9 @@ MISTAKES = {
     ),
     "the same pod twice": Mistake(f"{ADMIT} FILE", POD % "cpu: 1", "is admitted already"),
     "a plan for a pod": Mistake(
-        "admit plan.json --machine topology.json --config config.yaml", "", "document holds no pod"
+        "admit plan.json --machine topology.json --config config.yaml",
+        "",
+        "plan.json: holds no pod: a document without a kind",
     ),
     "a limit of nothing": Mistake(
         ADMIT,
@@ -355,7 +356,9 @@ MISTAKES = {
         ADMIT, "kind: Pod\nspec: {containers: [null]}\n", "containers: must be a list of containers"
     ),
     "a job without a template": Mistake(
-        ADMIT, "kind: CronJob\nspec: {jobTemplate: {spec: {template: null}}}\n", "CronJob holds no pod"
+        ADMIT,
+        "kind: CronJob\nspec: {jobTemplate: {spec: {template: null}}}\n",
+        "CronJob default/file: holds no pod",
     ),
     "text behind JSON": Mistake(ADMIT, '{"kind": "Pod", "spec": {}} more\n', "not valid YAML"),
     "no shapes": Mistake("fit --shapes FILE --machine topology.json", "[]\n", "file.yaml: holds no pods"),
@@ -367,8 +370,8 @@ MISTAKES = {
     "a shape with a misspelt resource": Mistake(
         "fit --shapes FILE --machine topology.json", "[{count: 1, cpus: 1}]\n", "cpus is no resource"
     ),
-    "a pod for shapes": Mistake(
-        "fit --shapes FILE --machine topology.json", POD % "cpu: 1", "file.yaml: is no list of shapes"
+    "a document of another kind for shapes": Mistake(
+        "fit --shapes FILE --machine topology.json", "kind: Service\n", "file.yaml: holds no pods"
     ),
     "no node for shapes": Mistake(
         "fit --shapes FILE --machine topology.json=0",

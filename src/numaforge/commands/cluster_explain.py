@@ -61,10 +61,11 @@ def explain(
 ) -> int:
     """Say where a pod would go and why not elsewhere: by the scheduler, and by each node's kubelet.
 
-    POD is a file with a Pod, Deployment, Job, JobSet, Job of Volcano, or a PodGroup with its pods; or
-    NAMESPACE/NAME of a pod in the cluster. MACHINEs say what the nodes are: snapshots, ready machines, hosts,
-    or an INVENTORY. Without a cluster they are empty. Pods that belong together are placed one after another.
-    Each change that is named has been tried. Exits with 0 where it fits, 1 where it does not.
+    POD is a file with a Pod, or what makes pods (a Deployment, Job, JobSet, Job of Volcano, PyTorchJob,
+    RayCluster ...), or a PodGroup with its pods; or NAMESPACE/NAME of a pod in the cluster. Documents without
+    pods are passed over. MACHINEs say what the nodes are: snapshots, ready machines, hosts, or an INVENTORY.
+    Without a cluster they are empty. Pods that belong together are placed one after another. Each change that
+    is named has been tried. Exits with 0 where all fit, 1 where they do not.
 
     \b
     Examples:
@@ -102,8 +103,10 @@ def explain(
     if read and read.unread:
         remark(f"{read.unread} pods of the cluster cannot be read, and are not counted")
     answers = []
+    before = nodes
     for workload in workloads:
-        answer, nodes = explained(workload, nodes)
+        before = before if workload.follows else nodes
+        answer, nodes = explained(workload, before)
         answers.append(answer)
     if output == "json":
         show_json({"schema": 1, "workloads": [explanation_document(each, subject) for each in answers]})
@@ -126,16 +129,18 @@ def _workloads(
     pod: str, subject: LivePod | None, cluster: LiveCluster | None
 ) -> tuple[tuple[Workload, ...], ClaimWorld]:
     """Return the workloads to place, and the claim objects of the file and the cluster."""
-    from numaforge.commands.inputs import yaml_documents
+    from numaforge.commands.inputs import read_documents, remark_passed_over
     from numaforge.explain.claims import ClaimWorld, claim_world
+    from numaforge.explain.pod_sets import documents_of
     from numaforge.explain.workload import workloads_of
 
     world = cluster.claims if cluster else ClaimWorld()
     if subject is not None and cluster is not None:
         return (cluster.workload(subject),), world
-    documents = [each for each in yaml_documents(pod) if each is not None]
+    documents = read_documents(pod)
     found = workloads_of(documents, pod)
-    return tuple(each for each in found if each.members), world.beside(claim_world(documents))
+    remark_passed_over(pod, found.passed_over)
+    return found.workloads, world.beside(claim_world(documents_of(documents, pod)))
 
 
 def _claims(login: Mapping[str, str | None]) -> ClaimWorld:

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 from numaforge.errors import KubeletConfigError, NumaforgeError
 from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.kubelet_paths import DROP_IN_DIR, ROOT_DIR
-from numaforge.mistakes import shown
 
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
+    from numaforge.explain.pod_sets import PodSets
     from numaforge.kubelet.admission import Device, Pod
     from numaforge.kubelet.findings import Report
     from numaforge.topology.model import NodeTopology
-
-MOST_PODS = 10_000
-"""The most pods of one document. A node of Kubernetes runs some hundreds."""
 
 MOST_CLUSTER_MIB = 256
 """The largest file of a saved cluster: 300 nodes with 50 pods each have 150 MiB."""
@@ -175,15 +172,14 @@ class GivenPods:
 def read_pods(paths: Sequence[str], *, replicas: bool = False) -> GivenPods:
     """Return the pods and `remove: NAME` documents in YAML files, and the claim objects.
 
-    Pods without a name are named after their file. Lists are expanded; with `replicas`, a Deployment of three
-    is three pods. Raises NumaforgeError for a document that holds no pod and is no claim object.
+    Pods without a name are named after their file. With `replicas`, a Deployment of three is three pods,
+    else one. Documents without pods are passed over with a remark. Raises NumaforgeError where a file has no
+    pods.
     """
     from numaforge.explain.claims import claim_world
 
     objects: list[Mapping[str, Any]] = []
     operations = tuple(_operations(paths, objects, replicas=replicas))
-    if not operations:
-        raise NumaforgeError("holds no pod", where=paths[-1])
     return GivenPods(operations, claim_world(objects))
 
 
@@ -192,8 +188,7 @@ def _operations(
 ) -> Iterator[Pod | str]:
     """Yield pods, and the names of removed ones; claim objects are added to `objects`."""
     from numaforge.explain.claims import is_of_claims
-    from numaforge.kubelet.admission import Pod
-    from numaforge.kubelet.admission.pod import UNNAMED
+    from numaforge.explain.pod_sets import REMOVE, documents_of, name_without_pods, pod_sets
 
     for path in paths:
         if path != "-" and not Path(path).exists():
@@ -201,62 +196,64 @@ def _operations(
             raise NumaforgeError(
                 what, where=path, remedy="--machine names a machine, an argument a file with pods"
             )
-        for number, document in enumerate(_unfolded(path)):
-            if isinstance(document, Mapping) and is_of_claims(document):
+        has_pods = False
+        others: list[str] = []
+        for number, document in enumerate(documents_of(read_documents(path), path)):
+            if is_of_claims(document):
                 objects.append(document)
                 continue
-            if isinstance(document, Mapping) and set(document) == {"remove"}:
-                yield str(document["remove"])
+            if set(document) == {REMOVE}:
+                has_pods = True
+                yield str(document[REMOVE])
                 continue
             try:
-                pod = Pod.from_manifest(document)
+                made = pod_sets(document, f"{Path(path).stem}-{number}" if number else Path(path).stem)
+                others += [] if made else [name_without_pods(document)]
+                for pods in made:
+                    for pod in _pods_of(pods, replicas=replicas):
+                        has_pods = True
+                        yield pod
             except NumaforgeError as error:
                 raise error.at(path) from error
-            if pod.name == UNNAMED:
-                pod = pod.named(f"{Path(path).stem}-{number}" if number else Path(path).stem)
-            wanted = _replicas(document, path) if replicas else None
-            yield from [pod] if wanted is None else [pod.named(f"{pod.name}-{n}") for n in range(wanted)]
+        if not has_pods:
+            raise NumaforgeError(f"holds no pod{': ' if others else ''}{', '.join(others)}", where=path)
+        remark_passed_over(path, others)
 
 
-def _replicas(document: Mapping[str, Any], path: str) -> int | None:
-    """Return how many pods a controller keeps, or None for a pod."""
-    spec = document.get("spec")
-    if not isinstance(spec, Mapping) or "containers" in spec:
-        return None
-    field = "replicas" if "replicas" in spec else "parallelism"
-    count = spec.get(field, 1)
-    where = f"{path}: spec.{field}"
-    if type(count) is not int or count < 0:
-        raise NumaforgeError(f"{count!r} is not a number of pods", where=where, remedy="write 0 or more")
-    if count > MOST_PODS:
-        raise NumaforgeError(
-            f"{count} pods are more than the {MOST_PODS} that are judged at once, and than any node runs",
-            where=where,
-            remedy=f"write at most {MOST_PODS}",
-        )
-    return count
+def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[Pod]:
+    """Yield the pods of each set, else the first of each; the namespace "default" is not in their names."""
+    from numaforge.kubelet.admission import Pod
 
-
-def _unfolded(path: str) -> Iterator[Any]:
-    found = False
-    for document in yaml_documents(path):
-        if document is None:
+    for pod_set in pods.sets:
+        if not pod_set.names:
             continue
-        found = True
-        is_list = isinstance(document, Mapping) and str(document.get("kind", "")).endswith("List")
-        items = (document.get("items") or []) if is_list else [document]
-        if not isinstance(items, list):
-            raise NumaforgeError(f"{shown(items)} is not a list of pods", where=f"{path}: items")
-        yield from items
-    if not found:
-        raise NumaforgeError("holds no pod", where=path)
+        metadata = {**pod_set.metadata, "name": "pod"}
+        first = Pod.from_manifest({"metadata": metadata, "spec": pod_set.spec}, _short(pod_set.names[0]))
+        names = pod_set.names if replicas else (pods.name,)
+        yield from (first.named(_short(name)) for name in names)
 
 
-def yaml_documents(path: str) -> Iterator[Any]:
-    """Yield the documents of a YAML file, None for an empty one."""
-    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml_documents
+def _short(name: str) -> str:
+    return name.removeprefix("default/")
 
-    return read_yaml_documents(read_text(path, most_mib=MOST_MIB), path)
+
+def read_documents(path: str) -> list[Any]:
+    """Return the documents of a file for a cluster, with a remark where a key is written twice."""
+    from numaforge.report.terminal import remark
+    from numaforge.sections.strict_yaml import MOST_MIB, read_manifests
+
+    documents, repeated = read_manifests(read_text(path, most_mib=MOST_MIB), path)
+    for place in repeated:
+        remark(f"{path}, {place}")
+    return documents
+
+
+def remark_passed_over(path: str, documents: Sequence[str]) -> None:
+    """Say in one line which documents of a file hold no pods."""
+    from numaforge.report.terminal import remark
+
+    if documents:
+        remark(f"{path}: passed over, without pods: {', '.join(documents)}")
 
 
 def _one_document(path: str) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from numaforge.commands.inputs import MOST_CLUSTER_MIB, MOST_PODS
+from numaforge.commands.inputs import MOST_CLUSTER_MIB
 from numaforge.errors import NumaforgeError
-from numaforge.given import NotJsonError, mapping, mappings, parse_json, read_text
+from numaforge.explain.pod_sets import MOST_PODS
+from numaforge.given import NotJsonError, mapping, parse_json, read_text
 from numaforge.mistakes import shown
 from numaforge.ordering import unlike
 
@@ -40,6 +41,7 @@ def read_load(path: str) -> GivenLoad:
     Raises NumaforgeError for a file without pods.
     """
     from numaforge.explain.claims import claim_world
+    from numaforge.explain.pod_sets import documents_of
     from numaforge.kubelet.admission.shapes import MOST_SHAPES, Load
 
     text = read_text(path, most_mib=MOST_CLUSTER_MIB)
@@ -48,13 +50,11 @@ def read_load(path: str) -> GivenLoad:
     remarks: list[str] = []
     if path.endswith(".csv"):
         shapes = list(_of_table(text, path))
-    elif isinstance(document := _document(text, path), Mapping) and _is_list(document):
-        shapes, everywhere, ended = _of_cluster(document.get("items"), path)
-        objects = mappings(document.get("items"))
-        if ended:
-            remarks.append(f"{path}: {ended} pods have ended, and are not counted")
+    elif _are_shapes(documents := _documents(text, path, remarks)):
+        shapes = list(_of_list(documents[0], path, objects))
     else:
-        shapes = list(_of_list(document, path, objects))
+        objects = list(documents_of(documents, path))
+        shapes, everywhere = _of_cluster(objects, path, remarks)
     if not shapes:
         raise NumaforgeError("holds no pods", where=path, remedy=_EXAMPLE)
     ordered = sorted(shapes, key=lambda shape: -shape.count)
@@ -75,22 +75,26 @@ def _not_allocated(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str
         yield {key: value for key, value in each.items() if key != "status"}
 
 
-def _document(text: str, path: str) -> Any:
-    from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
+def _documents(text: str, path: str, remarks: list[str]) -> list[Any]:
+    from numaforge.sections.strict_yaml import MOST_MIB, read_manifests
 
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return parse_json(text)
+            return [parse_json(text)]
         except NotJsonError as error:
             if path.endswith(".json"):
                 raise NumaforgeError(f"not a complete JSON document: {error}", where=path) from error
     if len(text) > MOST_MIB * 2**20:
         raise NumaforgeError(f"is larger than {MOST_MIB} MiB", where=path, remedy="give it as JSON or CSV")
-    return read_yaml(text, path)
+    documents, repeated = read_manifests(text, path)
+    remarks += [f"{path}, {place}" for place in repeated]
+    return [document for document in documents if document is not None] or [None]
 
 
-def _is_list(document: Mapping[str, Any]) -> bool:
-    return str(document.get("kind", "")).endswith("List") or "items" in document
+def _are_shapes(documents: Sequence[object]) -> bool:
+    """Whether a file lists shapes, and not objects of a cluster."""
+    first = documents[0]
+    return len(documents) == 1 and not (isinstance(first, Mapping) and {"kind", "items"} & first.keys())
 
 
 def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> Iterator[Shape]:
@@ -99,7 +103,7 @@ def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> I
 
     listed = document.get("shapes") if isinstance(document, Mapping) else document
     if not isinstance(listed, list):
-        raise NumaforgeError("is no list of shapes", where=path, remedy=_EXAMPLE)
+        raise NumaforgeError("is not a list of shapes", where=path, remedy=_EXAMPLE)
     for number, each in enumerate(listed):
         if not isinstance(each, Mapping):
             raise NumaforgeError(f"{shown(each)} is no shape", where=f"{path}[{number}]", remedy=_EXAMPLE)
@@ -152,42 +156,59 @@ def _shape(said: Mapping[str, Any], where: str) -> Shape:
     return Shape(str(said.get(_NAME) or ""), pod, count)
 
 
-def _of_cluster(items: object, path: str) -> tuple[list[Shape], tuple[Pod, ...], int]:
-    """Return the shapes of a cluster's pods, the pods that every node has, and how many have ended.
+def _of_cluster(
+    documents: Iterable[Mapping[str, Any]], path: str, remarks: list[str]
+) -> tuple[list[Shape], tuple[Pod, ...]]:
+    """Return the shapes of the pods in documents, and the pods that every node has.
 
-    Pods of DaemonSets and static pods are on every node, once each.
+    Pods of DaemonSets and static pods are on every node, once each. What a cluster has made into pods (it
+    has a UID) is not counted: its pods are listed themselves.
     """
+    from numaforge.explain.claims import is_of_claims
+    from numaforge.explain.pod_sets import name_without_pods, pod_sets
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.pod import shape_of_pod
     from numaforge.kubelet.admission.shapes import Shape
     from numaforge.rollout.cluster import ENDED_PHASES
 
-    if not isinstance(items, list) or not all(isinstance(each, Mapping) for each in items):
-        raise NumaforgeError("holds no pods", where=path, remedy="save `kubectl get pods -A -o json`")
     found: dict[object, Pod] = {}
     counts: Counter[object] = Counter()
     everywhere: dict[str, Pod] = {}
     ended = 0
-    for number, each in enumerate(items):
-        if each.get("kind", "Pod") != "Pod":
+    others: list[str] = []
+    for number, document in enumerate(documents):
+        metadata = mapping(document.get("metadata"))
+        is_pod = document.get("kind", "Pod") == "Pod"
+        if is_of_claims(document) or (not is_pod and "uid" in metadata):
             continue
-        if mapping(each.get("status")).get("phase") in ENDED_PHASES:
+        if mapping(document.get("status")).get("phase") in ENDED_PHASES:
             ended += 1
             continue
         try:
-            pod = Pod.from_manifest(each, "shape")
+            made = pod_sets(document)
+            others += [] if made else [name_without_pods(document)]
+            sets = [pod_set for pods in made for pod_set in pods.sets]
+            read = [
+                (Pod.from_manifest({"metadata": one.metadata, "spec": one.spec}, "shape"), one)
+                for one in sets
+            ]
         except NumaforgeError as error:
             raise error.at(f"{path}: items[{number}]") from error
-        if (owner := _owner_of_all(each)) is not None:
-            everywhere[owner] = pod
-            continue
-        asked = shape_of_pod(pod, names=False), pod.claims
-        found.setdefault(asked, pod)
-        counts[asked] += 1
+        for pod, pod_set in read:
+            if (owner := _owner_of_all(document)) is not None:
+                everywhere[owner] = pod
+                continue
+            asked = shape_of_pod(pod, names=False), pod.claims
+            found.setdefault(asked, pod)
+            counts[asked] += len(pod_set.names)
     if len(everywhere) > MOST_PODS:
         raise NumaforgeError(f"has more than {MOST_PODS} DaemonSets", where=path)
-    shapes = [Shape("", found[asked], count) for asked, count in counts.items()]
-    return shapes, tuple(everywhere.values()), ended
+    if ended:
+        remarks.append(f"{path}: {ended} pods have ended, and are not counted")
+    if others:
+        remarks.append(f"{path}: passed over, without pods: {', '.join(others)}")
+    shapes = [Shape("", found[asked], count) for asked, count in counts.items() if count]
+    return shapes, tuple(everywhere.values())
 
 
 def _owner_of_all(document: Mapping[str, Any]) -> str | None:
@@ -196,6 +217,8 @@ def _owner_of_all(document: Mapping[str, Any]) -> str | None:
     owners = metadata.get("ownerReferences")
     owner = owners[0] if isinstance(owners, list) and owners and isinstance(owners[0], Mapping) else {}
     namespace = metadata.get("namespace") or "default"
+    if document.get("kind") == "DaemonSet":
+        return f"{namespace}/{metadata.get('name')}"
     if owner.get("kind") == "DaemonSet":
         return f"{namespace}/{owner.get('name')}"
     if owner.get("kind") == "Node":
@@ -215,20 +238,13 @@ def _named(shapes: Iterable[Shape]) -> Iterator[Shape]:
 
 def _in_words(pod: Pod) -> str:
     from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
-    from numaforge.kubelet.admission.pod import pod_requests
-    from numaforge.kubelet.values.pages import in_pages
-    from numaforge.report.wording import human_bytes
+    from numaforge.kubelet.admission.pod import is_extended, pod_requests
+    from numaforge.report.wording import amount_in_words
 
-    words = []
-    for resource, amount in pod_requests(pod).items():
-        if not amount:
-            continue
-        if resource == "cpu":
-            words.append(f"{float(amount):g} CPUs")
-        elif resource == "memory" or in_pages(resource):
-            words.append(human_bytes(int(amount)) + ("" if resource == "memory" else f" {resource}"))
-        else:
-            words.insert(0, f"{float(amount):g} {resource.rpartition('/')[2]}")
-    words += [f"claim {str(each.template or each.claim).rpartition('/')[2]}" for each in pod.claims]
-    said = ", ".join(words) or "nothing"
-    return said if qos_class(pod) == GUARANTEED else f"{said} ({qos_class(pod)})"
+    asked = {resource: amount for resource, amount in pod_requests(pod).items() if amount}
+    first = sorted(asked, key=lambda resource: not is_extended(resource))
+    names = {name: name.rpartition("/")[2] if is_extended(name) else name for name in first}
+    words = [amount_in_words(names[name], asked[name]).removesuffix(" memory") for name in first]
+    words += [f"claim {str(claim.template or claim.claim).rpartition('/')[2]}" for claim in pod.claims]
+    shown_words = ", ".join(words) or "nothing"
+    return shown_words if qos_class(pod) == GUARANTEED else f"{shown_words} ({qos_class(pod)})"

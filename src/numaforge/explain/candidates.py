@@ -233,7 +233,8 @@ class Candidate:
 
     def not_seen(self, member: GangPod) -> tuple[str, ...]:
         """Return which of a pod's wishes cannot be judged here: labels, resources and claims."""
-        labels = () if self.labels_known else tuple(sorted(member.placing.keys - self.labels.keys()))
+        read = member.placing.keys | ({member.domain} if member.domain else set())
+        labels = () if self.labels_known else tuple(sorted(read - self.labels.keys()))
         asked = self._request(member.pod)
         resources = () if self.known else tuple(name for name in asked if self._is_unknown(name))
         unknown = self._claims(member).unknown

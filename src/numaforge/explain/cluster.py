@@ -15,6 +15,7 @@ from numaforge.explain.workload import (
     GangPod,
     Group,
     GroupName,
+    Unit,
     Workload,
     gang_of,
     group_name,
@@ -106,7 +107,7 @@ class LiveCluster:
         """Return a pod, with the other waiting pods of its gang if it has one."""
         group = pod.member.group
         if group is None:
-            return Workload("Pod", pod.name, (pod.member,), 1, pod.member.domain)
+            return Workload("Pod", pod.name, (Unit((pod.member,), pod.member.domain),), 1)
         waiting = [
             each.member for each in self.others if each.member.group == group and each.phase == "Pending"
         ]

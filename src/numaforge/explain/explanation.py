@@ -57,12 +57,13 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
 
     Also returns the nodes: with its pods where it fits, else as they were.
     """
-    if not workload.members:
+    members = workload.members
+    if not members:
         raise ValueError("a workload without pods")
-    placement = place(workload.members, nodes, workload.domain)
+    placement = place(workload.units, nodes)
     fit = len(placement.where)
-    whole = fit == len(workload.members)
-    about = workload.members[0 if whole else fit]
+    whole = fit == len(members)
+    about = members[0 if whole else fit]
     seen = nodes if whole else placement.nodes
     counts = Counter(placement.where)
     found = Explanation(
@@ -73,7 +74,7 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
             OfNode(each.name, each.judge(about), counts[each.name], each.not_seen(about), each.doubts)
             for each in seen
         ),
-        likely=likely(workload.members[0], nodes),
+        likely=likely(members[0], nodes),
         domain=placement.domain,
     )
     return replace(found, remedies=_remedies(found, nodes, placement)), (

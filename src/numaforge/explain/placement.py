@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from numaforge.explain.candidates import Candidate
-from numaforge.explain.workload import GangPod
+from numaforge.explain.workload import GangPod, Unit
 from numaforge.kubelet.admission.pod import shape_of_pod
 
 _SAME = 1e-9
@@ -24,21 +24,37 @@ class Placement:
     domain: str | None = None
 
 
-def place(members: Sequence[GangPod], nodes: Sequence[Candidate], domain: str | None = None) -> Placement:
+def place(units: Sequence[Unit], nodes: Sequence[Candidate]) -> Placement:
     """Place pods one after another until one does not fit, each on the emptiest node that takes it.
 
-    With `domain`, all go to nodes that share a value of that label: the one with which the most pods fit.
+    The pods of a unit with a domain go to nodes that share a value of that label: the first with which all
+    fit, else the one with which the most do. A node whose label is not known may have any value.
     """
+    placement = Placement(tuple(nodes), ())
+    for unit in units:
+        found = _place_unit(unit, placement.nodes)
+        placement = Placement(found.nodes, placement.where + found.where, placement.domain or found.domain)
+        if len(found.where) < len(unit.members):
+            break
+    return placement
+
+
+def _place_unit(unit: Unit, nodes: Sequence[Candidate]) -> Placement:
+    domain = unit.domain
     if domain is None:
-        return _place(members, nodes)
+        return _place(unit.members, nodes)
+    unknown = {each.name for each in nodes if domain not in each.labels and not each.labels_known}
     values = sorted({each.labels[domain] for each in nodes if domain in each.labels})
-    found = [
-        replace(_place(members, [each for each in nodes if each.labels.get(domain) == value]), domain=value)
-        for value in values
-    ]
-    if not found:
-        return Placement(tuple(nodes), ())
-    best = max(found, key=lambda each: len(each.where))
+    best = Placement(tuple(nodes), ())
+    if not values:
+        return _place(unit.members, nodes) if unknown else best
+    for value in values:
+        within = [each for each in nodes if each.labels.get(domain) == value or each.name in unknown]
+        found = replace(_place(unit.members, within), domain=value)
+        if len(found.where) > len(best.where) or best.domain is None:
+            best = found
+        if len(found.where) == len(unit.members):
+            break
     changed = {each.name: each for each in best.nodes}
     return replace(best, nodes=tuple(changed.get(each.name, each) for each in nodes))
 

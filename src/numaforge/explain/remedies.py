@@ -14,7 +14,7 @@ from numaforge.explain.candidates import Candidate, emptied, reconfigured
 from numaforge.explain.claims import ClaimSpec, PodClaim
 from numaforge.explain.placement import Placement, place
 from numaforge.explain.placing import cordon_aside, shown_taint
-from numaforge.explain.workload import GangPod, Workload
+from numaforge.explain.workload import GangPod, Unit, Workload
 from numaforge.kubelet.admission import Container, Pod
 from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
 from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
@@ -78,7 +78,7 @@ def aligning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
     takers = [each for each in _unlike(about, nodes) if each.judge(about).fits]
     if not takers or any(_is_aligned(each, about) for each in takers):
         return ()
-    trial = _Trial(Workload("Pod", about.pod.name, (about,), 1), about, tuple(takers), {})
+    trial = _Trial(Workload("Pod", about.pod.name, (Unit((about,)),), 1), about, tuple(takers), {})
     for container in about.pod.containers:
         for change, member in trial.cpus(container, up=False):
             if names := tuple(each.name for each in takers if _is_aligned(each, member)):
@@ -156,13 +156,15 @@ class _Trial:
 
     def _proved(self, change: str, member: GangPod) -> Remedy | None:
         shape = shape_of_pod(self.about.pod)
-        members = [
-            replace(each, pod=member.pod.named(each.pod.name), placing=member.placing, claims=member.claims)
-            if shape_of_pod(each.pod) == shape and each.claims == self.about.claims
-            else each
-            for each in self.workload.members
-        ]
-        return self._helped("pod", change, place(members, self.nodes, self.workload.domain))
+
+        def changed(pod: GangPod) -> GangPod:
+            if shape_of_pod(pod.pod) != shape or pod.claims != self.about.claims:
+                return pod
+            return replace(
+                pod, pod=member.pod.named(pod.pod.name), placing=member.placing, claims=member.claims
+            )
+
+        return self._helped("pod", change, place(self.workload.with_members(changed), self.nodes))
 
     def _helped(self, of: str, change: str, placement: Placement) -> Remedy | None:
         fit = len(placement.where)
@@ -380,9 +382,7 @@ class _Trial:
                     made[key] = _tried(each, settings)
                 if (like := made[key]) is not None:
                     nodes.append(replace(each, kubelet=like.kubelet, allocatable=like.allocatable))
-            if remedy := self._helped(
-                "node", change, place(self.workload.members, nodes, self.workload.domain)
-            ):
+            if remedy := self._helped("node", change, place(self.workload.units, nodes)):
                 yield remedy
                 return
 
@@ -396,10 +396,15 @@ class _Trial:
             yield from self._more_nodes()
 
     def _one_leaves(self, now: Placement) -> Iterator[Remedy]:
+        own = {member.pod.name for member in self.workload.members}
         for each in _unlike(self.about, now.nodes):
             if each.kubelet is None:
                 continue
-            theirs = [one for one in each.kubelet.running if not one.pod.name.startswith("?")]
+            theirs = [
+                one
+                for one in each.kubelet.running
+                if not one.pod.name.startswith("?") and one.name not in own
+            ]
             for one in sorted(theirs[:_MOST_LEAVING], key=lambda one: one.pod.containers[0].whole_cpus):
                 left = each.left(one)
                 if left is not None and left.judge(self.about).fits:
@@ -417,7 +422,7 @@ class _Trial:
 
             def with_more(count: int, fresh: Candidate = fresh) -> Placement:
                 more = [fresh.another(f"{fresh.name}+{number}") for number in range(count)]
-                return place(self.workload.members, [*self.nodes, *more], self.workload.domain)
+                return place(self.workload.units, [*self.nodes, *more])
 
             def enough(count: int) -> bool:
                 return len(with_more(count).where) >= self.workload.least

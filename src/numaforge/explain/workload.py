@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.explain.claims import PodClaim, is_of_claims, pod_claims
 from numaforge.explain.placing import Placing, placing_of
-from numaforge.given import mapping, mappings
-from numaforge.kubelet.admission.pod import Pod, PodError
-from numaforge.mistakes import shown
+from numaforge.explain.pod_sets import (
+    KUEUE,
+    MOST_PODS,
+    PodSet,
+    PodSets,
+    documents_of,
+    name_without_pods,
+    number_of_pods,
+    pod_sets,
+)
+from numaforge.given import digits, mapping, mappings
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.rollout.budget import CLIQUE
 from numaforge.schedulers import gangs
-
-MOST_PODS = 10_000
-"""How many pods are placed at once."""
 
 CLIQUE_TIER = 1
 """The tier of HyperNodes that are NVLink domains, as `numaforge cluster generate` writes them."""
 
-_DOMAINS = "kueue.x-k8s.io/podset-required-topology"
-_COUNTS = {"Deployment": "replicas", "StatefulSet": "replicas", "ReplicaSet": "replicas"}
 _GROUP_LABELS = {
     "scheduling.x-k8s.io/pod-group": "scheduling.x-k8s.io",
     "pod-group.scheduling.sigs.k8s.io": "scheduling.sigs.k8s.io",
@@ -30,40 +34,70 @@ _GROUP_LABELS = {
 _GROUP_ANNOTATIONS = {
     "scheduling.k8s.io/group-name": "scheduling.volcano.sh",
     "scheduling.volcano.sh/group-name": "scheduling.volcano.sh",
+    "pod-group-name": "scheduling.run.ai",
 }
 _KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 Document = Mapping[str, Any]
 GroupName = tuple[str, str]
-"""The API group of a PodGroup, and its namespace and name: three API groups have PodGroups."""
+"""The API group of a PodGroup, and its namespace and name: four API groups have PodGroups."""
 
 
 @dataclass(frozen=True)
 class GangPod:
-    """A pod, and where its spec lets it go. `group` is the PodGroup that it names."""
+    """A pod, and where its spec lets it go.
+
+    `group` is the PodGroup that it names, `least` how many of it start together by the pod's own word.
+    `domain` is the label whose value Kueue has the pods of its set share; with `slice_size` that holds for
+    each so many of them.
+    """
 
     pod: Pod
     placing: Placing
     group: GroupName | None = None
     domain: str | None = None
+    slice_size: int | None = None
     least: int | None = None
     claims: tuple[PodClaim, ...] = ()
 
 
 @dataclass(frozen=True)
-class Workload:
-    """Pods that belong together.
+class Unit:
+    """Pods whose nodes share a value of the label `domain`; any nodes will do where it is None."""
 
-    At least `least` of them must run at once; `domain` is the label that all their nodes must share, None
-    where any nodes will do. `notes` name what is not judged.
+    members: tuple[GangPod, ...]
+    domain: str | None = None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Pods that belong together, in the units that are placed one after another.
+
+    At least `least` of them have to run: together where `is_gang`. One that `follows` starts when the
+    workload before it has ended. `notes` name what is not judged.
     """
 
     kind: str
     name: str
-    members: tuple[GangPod, ...]
+    units: tuple[Unit, ...]
     least: int
-    domain: str | None = None
+    is_gang: bool = False
+    follows: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[GangPod, ...]:
+        """All pods, in the order in which they are placed."""
+        return tuple(member for unit in self.units for member in unit.members)
+
+    @property
+    def domain(self) -> str | None:
+        """The label of the first unit that has one."""
+        return next((unit.domain for unit in self.units if unit.domain), None)
+
+    def with_members(self, change: Callable[[GangPod], GangPod]) -> tuple[Unit, ...]:
+        """Return the units with each pod changed."""
+        return tuple(replace(unit, members=tuple(map(change, unit.members))) for unit in self.units)
 
 
 @dataclass(frozen=True)
@@ -82,34 +116,42 @@ class _Reading:
     groups: dict[GroupName, Group] = field(default_factory=dict)
     loose: dict[GroupName, list[GangPod]] = field(default_factory=dict)
     found: list[Workload] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
 
 
-def workloads_of(documents: Iterable[object], where: str) -> tuple[Workload, ...]:
+@dataclass(frozen=True)
+class Workloads:
+    """The workloads of a file, and the documents of it that hold no pods."""
+
+    workloads: tuple[Workload, ...]
+    passed_over: tuple[str, ...] = ()
+
+
+def workloads_of(documents: Iterable[object], where: str) -> Workloads:
     """Return the workloads in documents, in their order; pods of one gang are one workload.
 
-    Raises NumaforgeError for a document that holds no pods, and for a PodGroup whose pods are missing.
+    Raises NumaforgeError for documents of which none holds pods, and for a PodGroup whose pods are missing.
     """
     reading = _Reading()
-    for number, document in enumerate(documents):
-        if not isinstance(document, Mapping):
-            raise PodError(f"{shown(document)} is no pod: the document is not a mapping", where=where)
+    for number, document in enumerate(documents_of(documents, where)):
         try:
             _read(document, reading, number)
         except NumaforgeError as error:
             raise error.at(where) from error
     for api, name in reading.groups:
-        if (api, name) not in reading.loose and (api or name not in {each for _, each in reading.loose}):
+        if (api, name) not in reading.loose and (api or name not in {other for _, other in reading.loose}):
             remedy = "give the pods of the gang, or what makes them, in the same file"
             raise NumaforgeError(
                 f"PodGroup {name!r}: no pod says that it is of it", where=where, remedy=remedy
             )
     loose = [gang_of(name, members, said_of(name, reading.groups)) for name, members in reading.loose.items()]
-    workloads = (*reading.found, *loose)
-    if sum(len(each.members) for each in workloads) > MOST_PODS:
+    workloads = tuple(workload for workload in (*reading.found, *loose) if workload.members)
+    if sum(len(workload.members) for workload in workloads) > MOST_PODS:
         raise NumaforgeError(f"holds more than the {MOST_PODS} pods that are placed at once", where=where)
-    if not any(each.members for each in workloads):
-        raise NumaforgeError("holds no pod", where=where)
-    return workloads
+    if not workloads:
+        kinds = f": {', '.join(reading.passed_over)}" if reading.passed_over else ""
+        raise NumaforgeError(f"holds no pod{kinds}", where=where)
+    return Workloads(workloads, tuple(reading.passed_over))
 
 
 def said_of(name: GroupName, groups: Mapping[GroupName, Group]) -> Group | None:
@@ -122,13 +164,14 @@ def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) ->
     pods = tuple(members)
     said = max((each.least or 0 for each in pods), default=0)
     least = group.least if group else said or len(pods)
-    domain = (group.domain if group else None) or next((each.domain for each in pods if each.domain), None)
+    domain = group.domain if group else None
     notes = group.notes if group else ()
     if group is None and not said:
         notes = ("its PodGroup is not given: all of its pods count as starting together",)
     if least > len(pods):
         notes = (*notes, f"{least} pods have to start together, and {len(pods)} of them are known")
-    return Workload("PodGroup", name[1], pods, least, domain, notes)
+    units = (Unit(pods, domain),) if domain else tuple(_units(pods))
+    return Workload("PodGroup", name[1], units, least, is_gang=True, notes=notes)
 
 
 def group_of(document: Document) -> Group:
@@ -143,7 +186,7 @@ def group_of(document: Document) -> Group:
     key = "minCount" if isinstance(gang, Mapping) else "minMember"
     least = gang.get(key) if isinstance(gang, Mapping) else spec.get(key, 1)
     where = f"PodGroup {_name(document)}"
-    domain, notes = _network(spec)
+    domain, notes = _network(spec.get("networkTopology"))
     topology = mappings(mapping(spec.get("schedulingConstraints")).get("topology"))
     if topology:
         domain = str(topology[0].get("key"))
@@ -151,7 +194,7 @@ def group_of(document: Document) -> Group:
         notes = (*notes, f"its CompositePodGroup {parent}, whose groups wait for one another")
     if mappings(spec.get("resourceClaims")):
         notes = (*notes, "claims that its pods share: each pod is judged as if it had its own")
-    return Group(_count(least, where, key, 1), domain, notes)
+    return Group(number_of_pods(least, where, key, 1), domain, notes)
 
 
 def group_name(document: Document) -> GroupName:
@@ -171,158 +214,93 @@ def member_of(metadata: Document, spec: Document, name: str, status: Document | 
         (_KOORDINATOR, annotations.get(f"{_KOORDINATOR}/name")),
     ]
     group = next(((api, name) for api, name in names if name), None)
-    least = annotations.get(f"{_KOORDINATOR}/min-available")
+    slices, size = (annotations.get(f"{KUEUE}/podset-slice-{key}") for key in ("required-topology", "size"))
     return GangPod(
         pod,
         placing_of(spec, name),
         (group[0], f"{_namespace(metadata)}/{group[1]}") if group else None,
-        annotations.get(_DOMAINS),
-        int(least) if least and least.isascii() and least.isdigit() and len(least) < 9 else None,
+        slices or annotations.get(f"{KUEUE}/podset-required-topology"),
+        digits(size) if slices else None,
+        digits(annotations.get(f"{_KOORDINATOR}/min-available")),
         pod_claims(spec, status or {}, _namespace(metadata), name),
     )
 
 
 def _read(document: Document, reading: _Reading, number: int) -> None:
-    kind = str(document.get("kind") or "Pod")
-    if kind.endswith("List"):
-        for each in document.get("items") or ():
-            if not isinstance(each, Mapping):
-                raise PodError(f"{shown(each)} is no pod", where="items")
-            _read(each, reading, number)
-        return
-    if kind == "PodGroup":
+    if document.get("kind") == "PodGroup":
         reading.groups[group_name(document)] = group_of(document)
         return
-    if kind == "Workload" or is_of_claims(document):  # makes PodGroups or claims, no pods
+    if is_of_claims(document):
         return
-    name = _name(document)
-    volcano = kind == "Job" and str(document.get("apiVersion", "")).startswith("batch.volcano.sh/")
-    if volcano or kind == "JobSet":
-        reading.found.append(_volcano_job(document, name) if volcano else _job_set(document, name))
-        return
-    members = tuple(_members(document, name, number))
-    if members and members[0].group is not None:
-        reading.loose.setdefault(members[0].group, []).extend(members)
-        return
-    domain = members[0].domain if members else None
-    reading.found.append(Workload(kind, name, members, len(members), domain))
+    made = pod_sets(document, f"pod-{number}" if number else "pod")
+    if not made:
+        reading.passed_over.append(name_without_pods(document))
+    for pods in made:
+        _read_pods(pods, reading)
 
 
-def _members(document: Document, name: str, number: int) -> Iterator[GangPod]:
-    """Yield the pods of a Pod, a bare spec, or what has a pod template."""
-    if "containers" in document:
-        yield member_of({}, document, f"pod-{number}" if number else "pod")
-        return
-    kind, spec, metadata = (
-        document.get("kind", "Pod"),
-        document.get("spec"),
-        mapping(document.get("metadata")),
-    )
-    if not isinstance(spec, Mapping):
-        raise PodError(f"{kind} {name!r} has no spec")
-    if "containers" in spec:
-        yield member_of(metadata, spec, name)
-        return
-    if isinstance(inner := spec.get("jobTemplate"), Mapping) and isinstance(inner.get("spec"), Mapping):
-        spec = inner["spec"]
-    yield from _from_template(spec, metadata, name, _replicas(str(kind), spec, name))
-
-
-def _from_template(
-    spec: Document, metadata: Document, name: str, count: int, suffix: str = ""
-) -> Iterator[GangPod]:
-    template = spec.get("template")
-    inner = template.get("spec") if isinstance(template, Mapping) else None
-    if not isinstance(template, Mapping) or not isinstance(inner, Mapping):
-        raise PodError(
-            f"{name!r} holds no pod: there is no spec.containers and no pod template",
-            remedy="give a Pod, a Deployment, a StatefulSet, a Job, a JobSet, a Job of Volcano or a PodGroup",
+def _read_pods(pods: PodSets, reading: _Reading) -> None:
+    """Add the pods of a document: those of a PodGroup to it, the others as a workload for each stage."""
+    domain, notes = _network(pods.network)
+    running: list[tuple[PodSet, tuple[GangPod, ...]]] = []
+    for pod_set in pods.sets:
+        members = _members_of(pod_set)
+        group = members[0].group if members and not pods.makes_its_group else None
+        if group is None:
+            running.append((pod_set, members))
+        else:
+            reading.loose.setdefault(group, []).extend(members)
+    for stage, roles in enumerate(pods.stages):
+        present = [one for one in running if one[0].first <= stage <= one[0].last]
+        units = tuple(_units_of(present, domain))
+        count = sum(len(unit.members) for unit in units)
+        of = f", stage {stage + 1} of {len(pods.stages)} ({roles})" if len(pods.stages) > 1 else ""
+        workload = Workload(
+            f"{pods.kind}{of}",
+            pods.name,
+            units,
+            count if pods.least is None else min(pods.least, count),
+            is_gang=pods.least is not None,
+            follows=stage > 0,
+            notes=(*notes, *pods.notes),
         )
-    own = dict(mapping(template.get("metadata")))
-    own.setdefault("namespace", metadata.get("namespace"))
-    first = member_of(own, inner, f"{name}{suffix}")
-    for number in range(count):
-        yield replace(first, pod=first.pod.named(f"{name}{suffix}-{number}"))
+        reading.found.append(workload)
 
 
-def _replicas(kind: str, spec: Document, name: str) -> int:
-    if kind in ("Job", "CronJob"):
-        parallelism = _count(spec.get("parallelism", 1), name, "spec.parallelism", 0)
-        completions = spec.get("completions")
-        if completions is None:
-            return parallelism
-        return min(parallelism, _count(completions, name, "spec.completions", 0))
-    return _count(spec.get(_COUNTS.get(kind, "replicas"), 1), name, "spec.replicas", 0)
+def _members_of(pods: PodSet) -> tuple[GangPod, ...]:
+    if not pods.names:
+        return ()
+    first = member_of(pods.metadata, pods.spec, pods.names[0])
+    return tuple(replace(first, pod=first.pod.named(name)) for name in pods.names)
 
 
-def _volcano_job(document: Document, name: str) -> Workload:
-    spec = mapping(document.get("spec"))
-    tasks = spec.get("tasks")
-    if not isinstance(tasks, list) or not tasks:
-        raise PodError(f"Job {name!r} of Volcano has no spec.tasks")
-    of_job = mapping(document.get("metadata"))
-    members: list[GangPod] = []
-    for number, task in enumerate(tasks):
-        if not isinstance(task, Mapping):
-            raise PodError("must be a mapping", where=f"{name}: spec.tasks[{number}]")
-        count = _count(task.get("replicas", 1), name, f"spec.tasks[{number}].replicas", 0)
-        _limit(len(members) + count, name)
-        suffix = f"-{task.get('name', number)}"
-        members += [replace(each, group=None) for each in _from_template(task, of_job, name, count, suffix)]
-    least = _count(spec.get("minAvailable", len(members)), name, "spec.minAvailable", 0) or len(members)
-    domain, notes = _network(spec)
-    if any(isinstance(task, Mapping) and task.get("partitionPolicy") for task in tasks):
-        notes = (*notes, "partitionPolicy of its tasks is not judged")
-    return Workload("Job of Volcano", name, tuple(members), min(least, len(members)), domain, notes)
+def _units_of(running: Iterable[tuple[PodSet, tuple[GangPod, ...]]], domain: str | None) -> Iterator[Unit]:
+    """Yield the units of the sets that run together: one for all with `domain`, else by Kueue's topology."""
+    joined: dict[object, list[GangPod]] = {}
+    for number, (pods, members) in enumerate(running):
+        joined.setdefault(pods.topology_group or number, []).extend(members)
+    if domain is not None:
+        yield Unit(tuple(pod for members in joined.values() for pod in members), domain)
+        return
+    for pods_of_set in joined.values():
+        yield from _units(pods_of_set)
 
 
-def _job_set(document: Document, name: str) -> Workload:
-    jobs = mapping(document.get("spec")).get("replicatedJobs")
-    if not isinstance(jobs, list) or not jobs:
-        raise PodError(f"JobSet {name!r} has no spec.replicatedJobs")
-    of_set = mapping(document.get("metadata"))
-    members: list[GangPod] = []
-    for number, job in enumerate(jobs):
-        where = f"spec.replicatedJobs[{number}]"
-        template = job.get("template") if isinstance(job, Mapping) else None
-        inner = template.get("spec") if isinstance(template, Mapping) else None
-        if not isinstance(job, Mapping) or not isinstance(inner, Mapping):
-            raise PodError("has no template of a Job", where=f"{name}: {where}")
-        for copy in range(_count(job.get("replicas", 1), name, f"{where}.replicas", 0)):
-            count = _replicas("Job", inner, name)
-            _limit(len(members) + count, name)
-            suffix = f"-{job.get('name', number)}-{copy}"
-            members += _from_template(inner, of_set, name, count, suffix)
-    exclusive = any("exclusive-topology" in key for key in _texts(of_set.get("annotations")))
-    notes = ("its exclusive topology is not judged",) if exclusive else ()
-    return Workload(
-        "JobSet", name, tuple(members), len(members), members[0].domain if members else None, notes
-    )
+def _units(members: Sequence[GangPod]) -> Iterator[Unit]:
+    """Yield the pods of a set as Kueue's topology-aware scheduling divides it (KEP 2724)."""
+    domain = next((pod.domain for pod in members if pod.domain), None)
+    size = next((pod.slice_size for pod in members if pod.slice_size), None) or len(members)
+    for start in range(0, len(members), size):
+        yield Unit(tuple(members[start : start + size]), domain)
 
 
-def _network(spec: Document) -> tuple[str | None, tuple[str, ...]]:
+def _network(network: object) -> tuple[str | None, tuple[str, ...]]:
     """Return the label that Volcano's network topology amounts to, and what is not judged."""
-    network = spec.get("networkTopology")
-    if not isinstance(network, Mapping):
+    if not isinstance(network, Mapping) or not network:
         return None, ()
     if network.get("mode", "hard") == "hard" and network.get("highestTierAllowed") == CLIQUE_TIER:
         return CLIQUE, ()
     return None, ("networkTopology is judged for the mode hard and the tier of NVLink domains alone",)
-
-
-def _limit(count: int, name: str) -> None:
-    if count > MOST_PODS:
-        raise NumaforgeError(f"has more than the {MOST_PODS} pods that are placed at once", where=name)
-
-
-def _count(value: object, where: str, key: str, least: int) -> int:
-    if type(value) is not int or not least <= value <= MOST_PODS:
-        raise NumaforgeError(
-            f"{shown(value)} is not a number of pods",
-            where=f"{where}: {key}",
-            remedy=f"write {least} to {MOST_PODS}",
-        )
-    return value
 
 
 def _name(document: Document) -> str:

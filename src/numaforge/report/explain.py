@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
-from numaforge.kubelet.values.pages import in_pages
 from numaforge.ordering import grouped
 from numaforge.quantity import format_amount
 from numaforge.report.admit import grants, in_the_way, places_document
 from numaforge.report.hostnames import folded
 from numaforge.report.terminal import style
-from numaforge.report.wording import counted, human_bytes, wrapped
+from numaforge.report.wording import amount_in_words, counted, wrapped
 
 if TYPE_CHECKING:
     from numaforge.explain.allocation import RequestCount
@@ -43,6 +42,7 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
         "name": workload.name,
         "pods": len(workload.members),
         "least": workload.least,
+        "gang": workload.is_gang,
         "fit": answer.fit,
         "fits": answer.fits,
         "about": answer.about.pod.name,
@@ -105,7 +105,12 @@ def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
     where = f", within one value of {workload.domain}" if workload.domain else ""
     where += f" ({answer.domain})" if answer.domain else ""
     colour = "green" if answer.fits else "red"
-    said = f"{answer.fit} of {many} pods fit{where}; {workload.least} have to start together"
+    together = (
+        f"{workload.least} have to start together"
+        if workload.is_gang
+        else "they start one by one, and only a PodGroup would hold them together"
+    )
+    said = f"{answer.fit} of {many} pods fit{where}; {together}"
     yield from (style(line, fg=colour) for line in wrapped(said, _WIDTH, ""))
     if answer.fit < many:
         yield from wrapped(f"the first that does not: {pod.name}; below, what is said of it then", _WIDTH, "")
@@ -268,15 +273,8 @@ def _not_judged(answer: Explanation) -> Iterator[str]:
 
 
 def _asked_in_words(pod: Pod) -> str:
-    parts = []
-    for resource, amount in _asks(pod)["requests"].items():
-        if resource == "cpu":
-            parts.append(f"{amount:g} CPUs")
-        elif resource == "memory" or in_pages(resource):
-            parts.append(f"{human_bytes(int(amount))} {resource}")
-        else:
-            parts.append(f"{amount:g} {resource}")
-    return f"{qos_class(pod)}: {', '.join(parts) or 'nothing'}"
+    asked = (amount_in_words(name, amount) for name, amount in pod_requests(pod).items())
+    return f"{qos_class(pod)}: {', '.join(asked) or 'nothing'}"
 
 
 def _asks(pod: Pod) -> dict[str, Any]:

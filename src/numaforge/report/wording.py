@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sized
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.values.pages import in_pages
 from numaforge.ordering import grouped
 from numaforge.report.terminal import in_one_line
 from numaforge.topology.gpu_models import model_of
@@ -33,6 +35,16 @@ def human_bytes(count: int | None) -> str:
         size, unit = size / 1024, unit + 1
     rounded = f"{size:.0f}" if size >= 100 else f"{size:.1f}".removesuffix(".0")
     return f"{rounded} {_UNITS[unit]}"
+
+
+def amount_in_words(resource: str, amount: Fraction) -> str:
+    """Return what a pod asks for of a resource: `8 CPUs`, `32 GiB memory`, `4 nvidia.com/gpu`."""
+    number = f"{amount.numerator}" if amount.denominator == 1 else f"{float(amount):.3f}".rstrip("0")
+    if resource == "cpu":
+        return f"{number} CPUs"
+    if resource in ("memory", "ephemeral-storage") or in_pages(resource):
+        return f"{human_bytes(int(amount))} {resource}"
+    return f"{number} {resource}"
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import yaml
@@ -49,10 +50,14 @@ class _StrictLoader(_BASE):  # type: ignore[misc]
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise _NotAcceptedError(f"the key {key.value!r} is written twice", _line(key))
+                    self.note_repeated(key)
                 seen.add(key.value)
         held: dict[Any, Any] = super().construct_mapping(node, deep)
         return held
+
+    def note_repeated(self, key: yaml.ScalarNode) -> None:
+        """Refuse a key that its mapping has already."""
+        raise _NotAcceptedError(f"the key {key.value!r} is written twice", _line(key))
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
         """Return a number that fits 64 bits; `1:30` is a text, and no number in the base 60."""
@@ -82,6 +87,19 @@ class _DecimalLoader(_StrictLoader):
         return number
 
 
+class _ManifestLoader(_StrictLoader):
+    """A loader that takes the last of a key's values, as kubectl does; `repeated` has each such place."""
+
+    def __init__(self, text: str, repeated: list[str]) -> None:
+        super().__init__(text)
+        self.repeated = repeated
+
+    def note_repeated(self, key: yaml.ScalarNode) -> None:
+        self.repeated.append(
+            f"line {_line(key)}: the key {key.value!r} is written twice; the last one counts"
+        )
+
+
 _DecimalLoader.add_constructor(_INTEGER, _DecimalLoader.construct_decimal)
 
 
@@ -103,18 +121,28 @@ def read_yaml(
     return documents[0] if documents else None
 
 
+def read_manifests(text: str, place: str) -> tuple[list[Any], tuple[str, ...]]:
+    """Return the documents of a file for a cluster, and where a key is written twice.
+
+    kubectl takes the last one, and so does this. Raises NumaforgeError as `read_yaml` does otherwise.
+    """
+    repeated: list[str] = []
+    documents = list(read_yaml_documents(text, place, loader=partial(_ManifestLoader, repeated=repeated)))
+    return documents, tuple(repeated)
+
+
 def read_yaml_documents(
     text: str,
     place: str,
     error: type[NumaforgeError] = NumaforgeError,
-    loader: type[_StrictLoader] = _StrictLoader,
+    loader: Callable[[str], _StrictLoader] = _StrictLoader,
 ) -> Iterator[Any]:
     """Yield what each document of a YAML text holds; raises as `read_yaml` does."""
     if len(text) > MOST_MIB * 2**20:
         raise error(f"is larger than {MOST_MIB} MiB, which is the most that is read of YAML", where=place)
     try:
         _check_shape(text)
-        yield from yaml.load_all(text, Loader=loader)
+        yield from yaml.load_all(text, Loader=loader)  # type: ignore[arg-type]  # it is only called
     except _NotAcceptedError as refused:
         raise _located(error, str(refused), place, refused.line) from refused
     except yaml.MarkedYAMLError as mistake:

@@ -124,13 +124,13 @@ def test_the_document_has_every_setting(folder: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        pytest.param("a.yaml", "7\n", "is no list of shapes", id="a number"),
+        pytest.param("a.yaml", "7\n", "is not a list of shapes", id="a number"),
         pytest.param("a.yaml", "[]\n", "holds no pods", id="none"),
         pytest.param("a.yaml", "[7]\n", "7 is no shape", id="a shape that is a number"),
         pytest.param("a.yaml", "[{count: 0, cpu: 1}]\n", "not a number of pods", id="a count of none"),
         pytest.param("a.yaml", "[{cpu: many}]\n", "limits.cpu", id="no quantity"),
         pytest.param("a.yaml", "[{cpu: 1, pod: {containers: []}}]\n", "both a pod and resources", id="both"),
-        pytest.param("a.json", '{"items": 7}', "holds no pods", id="no list of pods"),
+        pytest.param("a.json", '{"items": 7}', "7 is not a list of pods", id="no list of pods"),
         pytest.param("a.json", "[", "not a complete JSON document", id="half a document"),
         pytest.param("a.csv", "count,cpu\n1,2,3\n", "another number of columns", id="a row that is too long"),
         pytest.param("a.csv", "count,cpu\nx,2\n", "not a number of pods", id="a count that is a word"),

@@ -102,7 +102,7 @@ def nodes_of(
 
 
 def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
-    [workload] = workloads_of(documents, "pods.yaml")
+    [workload] = workloads_of(documents, "pods.yaml").workloads
     return explain(workload, nodes)[0]
 
 

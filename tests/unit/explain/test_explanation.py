@@ -71,7 +71,7 @@ def live(*documents: Mapping[str, Any], **config: Any) -> tuple[LiveCluster, tup
 
 
 def explained(nodes: Sequence[Candidate], *documents: object) -> Explanation:
-    [workload] = workloads_of(documents, "pods.yaml")
+    [workload] = workloads_of(documents, "pods.yaml").workloads
     return explain(workload, nodes)[0]
 
 
@@ -646,7 +646,7 @@ def test_workloads_of_a_file_are_placed_beside_those_before_them() -> None:
     fits = []
     for workload in workloads_of(
         [pod("a", limits(4, 2)), pod("b", limits(4, 2)), pod("c", limits(4, 2))], "f"
-    ):
+    ).workloads:
         answer, nodes = explain(workload, nodes)
         fits.append(answer.fits)
     assert fits == [True, True, False]
@@ -661,7 +661,7 @@ def test_workloads_of_a_file_are_placed_beside_those_before_them() -> None:
             id="a group alone",
         ),
         pytest.param({"kind": "Service", "spec": {}}, "holds no pod", id="what makes no pods"),
-        pytest.param(7, "is no pod", id="a number"),
+        pytest.param(7, "the document is not a mapping", id="a number"),
         pytest.param(job("j", -1, limits(1)), "is not a number of pods", id="fewer than none"),
         pytest.param(job("j", 10**9, limits(1)), "is not a number of pods", id="too many"),
         pytest.param(pod("p", {**limits(1), "tolerations": "all"}), "must be a list", id="tolerations"),

@@ -64,7 +64,7 @@ def test_the_kubelets_word_is_that_of_admissions_one_after_another(seed: int, se
             # What has left may have had the place of what came later: only replays of what stayed are alike.
             break
         nodes = node_with(there, scenario, offered(kubelet))
-        [workload] = workloads_of([document(operation, number)], "pods.yaml")
+        [workload] = workloads_of([document(operation, number)], "pods.yaml").workloads
         [verdict] = explain(workload, nodes)[0].verdicts
         decided = kubelet.admit(operation)
         said = verdict.judgement.kubelet
@@ -104,7 +104,7 @@ def test_what_is_left_after_removals_is_admitted_anew_in_its_order(settings: Set
         # One that the anew admitted leave no room for stays, and holds nothing: the answer rests on a doubt.
         admitted = [kubelet.admit(each).admitted for each in there.values()]
         running = [document(each, at, nodeName=NODE) for at, each in enumerate(there.values())]
-        [workload] = workloads_of([document(operation, number)], "pods.yaml")
+        [workload] = workloads_of([document(operation, number)], "pods.yaml").workloads
         [candidate] = node_with(running, scenario, offered(kubelet))
         [verdict] = explain(workload, [candidate])[0].verdicts
         decided = kubelet.admit(operation)
@@ -155,7 +155,7 @@ def test_state_files_say_what_pods_that_have_left_have_left_behind(seed: int, se
             continue
         told = replace(scenario, state=state_files(kubelet))
         [candidate] = node_with([*there.values()], told, offered(kubelet))
-        [workload] = workloads_of([document(operation, number)], "pods.yaml")
+        [workload] = workloads_of([document(operation, number)], "pods.yaml").workloads
         [verdict] = explain(workload, [candidate])[0].verdicts
         name = operation["metadata"]["name"]
         decided = kubelet.admit(operation, f"uid-{name}")

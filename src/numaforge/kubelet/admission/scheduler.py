@@ -13,7 +13,7 @@ from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission, Node
 from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
 from numaforge.kubelet.admission.pod import Pod, is_extended, pod_limits
 
-_OF_OTHER_VENDORS = re.compile(r"amd\.com/gpu|gpu\.intel\.com/xe")
+_OF_OTHER_VENDORS = re.compile(r"amd\.com/gpu|gpu\.intel\.com/(xe|i915)|habana\.ai/gaudi")
 
 
 def unschedulable(node: Node, pod: Pod) -> Admission | None:

@@ -1,0 +1,443 @@
+"""The pods that controllers make of a document: Kubernetes', Kueue's, Volcano's, Kubeflow's, Ray's.
+
+A document without pods (a Namespace, a Service, a claim) is passed over; so is one whose controller makes
+pods of what only that controller knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numaforge.errors import NumaforgeError
+from numaforge.given import mapping, mappings
+from numaforge.kubelet.admission.pod import PodError
+from numaforge.mistakes import shown
+
+MOST_PODS = 10_000
+"""The most pods of a file. A node of Kubernetes runs some hundreds."""
+
+REMOVE = "remove"
+"""The only key of a document that removes a pod from the node of `admit`."""
+
+KUEUE = "kueue.x-k8s.io"
+_QUEUE = f"{KUEUE}/queue-name"
+_VOLCANO = "batch.volcano.sh"
+_VOLCANO_SCHEDULER = "volcano"
+_REPLICATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "DaemonSet")
+_PODS = (
+    *_REPLICATED,
+    "Pod",
+    "Job",
+    "CronJob",
+    "JobSet",
+    "LeaderWorkerSet",
+    "RayCluster",
+    "RayJob",
+    "RayService",
+)
+_KUBEFLOW = {
+    "MPIJob": "mpiReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "MXJob": "mxReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+}
+"""Kubeflow's training kinds, and the field of each with its replicas by their role."""
+
+_OF_OTHERS = {
+    "Workflow": "Argo Workflows",
+    "CronWorkflow": "Argo Workflows",
+    "WorkflowTemplate": "Argo Workflows",
+    "TrainJob": "Kubeflow Trainer, from its runtime",
+    "InferenceService": "KServe",
+    "LLMInferenceService": "KServe",
+    "SparkApplication": "the Spark operator",
+    "DynamoGraphDeployment": "Dynamo",
+    "NIMService": "the NIM operator",
+    "PodCliqueSet": "Grove",
+}
+"""Kinds whose pods are made from more than their document, and what makes them."""
+
+_EXCLUSIVE = ("alpha.jobset.sigs.k8s.io/exclusive-topology", "leaderworkerset.sigs.k8s.io/exclusive-topology")
+_TEMPLATE_REMEDY = (
+    "give a Pod, or what has a pod template: a Deployment, a Job, a JobSet, a Job of Volcano ..."
+)
+
+Document = Mapping[str, Any]
+Reader = Callable[[str, Document, Document, str], "PodSets"]
+"""Read a document's pods from its kind, spec, metadata and full name."""
+
+
+@dataclass(frozen=True)
+class PodSet:
+    """The pods of one template, by their names (NAMESPACE/NAME).
+
+    `metadata` and `spec` are the template's. `topology_group` joins sets for Kueue's topology: "" for a set
+    of its own. The pods run from the stage `first` to the stage `last` of their document.
+    """
+
+    names: tuple[str, ...]
+    metadata: Document
+    spec: Document
+    topology_group: str = ""
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True)
+class PodSets:
+    """The pods of a document.
+
+    `least` of them start together; None where nothing makes them. `stages` names what runs at the same
+    time, one entry a stage. `network` is Volcano's networkTopology. `notes` name what is not judged. Where
+    the controller `makes_its_group`, a PodGroup that the pods name counts for nothing.
+    """
+
+    kind: str
+    name: str
+    sets: tuple[PodSet, ...]
+    least: int | None = None
+    stages: tuple[str, ...] = ("",)
+    network: Document = field(default_factory=dict)
+    makes_its_group: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The number of pods."""
+        return sum(len(pods.names) for pods in self.sets)
+
+
+def documents_of(documents: Iterable[object], where: str) -> Iterator[Document]:
+    """Yield the documents of a file that are not empty, those of a List one by one.
+
+    Raises PodError for what is not a mapping.
+    """
+    for document in documents:
+        if document is None:
+            continue
+        if not isinstance(document, Mapping):
+            raise PodError(f"{shown(document)} is not an object: the document is not a mapping", where=where)
+        if "items" not in document and not str(document.get("kind", "")).endswith("List"):
+            yield document
+            continue
+        items = document.get("items") or []
+        if not isinstance(items, list):
+            raise PodError(f"{shown(items)} is not a list of pods", where=f"{where}: items")
+        yield from documents_of(items, f"{where}: items")
+
+
+def pod_sets(document: Document, unnamed: str = "pod") -> tuple[PodSets, ...]:
+    """Return the pods of a document; none where it has no pods, or none that can be read.
+
+    `unnamed` names a pod whose document has no name. Raises NumaforgeError for a document of a known kind
+    without its pod template, or with more than MOST_PODS pods.
+    """
+    if "containers" in document:
+        return (PodSets("Pod", unnamed, (PodSet((unnamed,), {}, document),)),)
+    kind = str(document.get("kind") or ("Pod" if "spec" in document else ""))
+    metadata, spec = mapping(document.get("metadata")), mapping(document.get("spec"))
+    name = f"{metadata.get('namespace') or 'default'}/{metadata.get('name') or unnamed}"
+    api = str(document.get("apiVersion") or "").rpartition("/")[0]
+    if kind == "AppWrapper":
+        parts = (mapping(part.get("template")) for part in mappings(spec.get("components")))
+        return tuple(found for part in parts for found in pod_sets(part, unnamed))
+    reader = _reader(kind, api, spec)
+    if reader is None:
+        return ()
+    if not isinstance(document.get("spec"), Mapping):
+        raise PodError(f"{kind} {name!r} has no spec")
+    found = reader(kind, spec, metadata, name)
+    if found.count > MOST_PODS:
+        raise NumaforgeError(f"has {found.count} pods; at most {MOST_PODS} are placed at once", where=name)
+    return (_with_metadata(found, spec, metadata),)
+
+
+def name_without_pods(document: Document) -> str:
+    """Return what to call a document of which no pods are read, and who makes its pods."""
+    kind = str(document.get("kind") or "a document without a kind")
+    metadata = mapping(document.get("metadata"))
+    name = f"{kind} {metadata.get('name') or metadata.get('generateName') or ''}".strip()
+    maker = _OF_OTHERS.get(kind)
+    return f"{name} (its pods are made by {maker}, and not read)" if maker else name
+
+
+def _reader(kind: str, api: str, spec: Document) -> Reader | None:
+    """Return what reads a kind; None for a kind without a pod template."""
+    if api in _OF_API and kind in _OF_API[api]:
+        return _OF_API[api][kind]
+    if kind in _KUBEFLOW:
+        return _kubeflow if _KUBEFLOW[kind] in spec else None
+    if kind in _READERS:
+        return _READERS[kind]
+    has_pod = "containers" in spec or "containers" in mapping(mapping(spec.get("template")).get("spec"))
+    return _replicated if has_pod else None
+
+
+def _with_metadata(found: PodSets, spec: Document, metadata: Document) -> PodSets:
+    """Return the pods with what their document's labels and annotations say of all of them."""
+    notes = list(found.notes)
+    if spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True:
+        notes.append("it is suspended: it has no pods before it is resumed")
+    if any(key in mapping(metadata.get("annotations")) for key in _EXCLUSIVE):
+        notes.append("its exclusive topology is not judged")
+    queued = _QUEUE in mapping(metadata.get("labels")) and found.kind != "Pod"
+    least = found.count if queued and found.least is None else found.least
+    return replace(found, least=least, notes=tuple(notes))
+
+
+def _replicated(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    if "containers" in spec:
+        return PodSets(kind, name, (PodSet((name,), metadata, spec),))
+    count = number_of_pods(spec.get("replicas", 1), name, "spec.replicas")
+    return PodSets(kind, name, (_set_of(kind, spec, metadata, _numbered(name, count), name),))
+
+
+def _job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    return PodSets(kind, name, (_set_of(kind, spec, metadata, _numbered(name, _parallel(spec, name)), name),))
+
+
+def _cron_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    return _job(kind, mapping(mapping(spec.get("jobTemplate")).get("spec")), metadata, name)
+
+
+def _parallel(spec: Document, name: str) -> int:
+    """Return how many pods of a Job run at once: no more than have to complete."""
+    parallelism = number_of_pods(spec.get("parallelism", 1), name, "spec.parallelism")
+    completions = spec.get("completions")
+    if completions is None:
+        return parallelism
+    return min(parallelism, number_of_pods(completions, name, "spec.completions"))
+
+
+def _job_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    jobs = spec.get("replicatedJobs")
+    if not isinstance(jobs, list) or not jobs:
+        raise PodError(f"{kind} {name!r} has no spec.replicatedJobs")
+    firsts, lasts = _stages(mappings(jobs))
+    sets = []
+    for number, job in enumerate(jobs):
+        where = f"spec.replicatedJobs[{number}]"
+        inner = mapping(mapping(mapping(job).get("template")).get("spec"))
+        if not inner:
+            raise PodError("has no template of a Job", where=f"{name}: {where}")
+        role = str(job.get("name", number))
+        copies = number_of_pods(job.get("replicas", 1), name, f"{where}.replicas")
+        count = _parallel(inner, name)
+        _require_few(copies * count, name)
+        names = tuple(f"{name}-{role}-{copy}-{pod}" for copy in range(copies) for pod in range(count))
+        pods = _set_of(kind, inner, metadata, names, name)
+        sets.append(replace(pods, first=firsts[number], last=lasts[number]))
+    stages = tuple(
+        ", ".join(
+            str(job.get("name", number))
+            for number, job in enumerate(jobs)
+            if firsts[number] <= stage <= lasts[number]
+        )
+        for stage in range(max(firsts) + 1)
+    )
+    return PodSets(kind, name, tuple(sets), stages=stages)
+
+
+def _stages(jobs: Sequence[Document]) -> tuple[list[int], list[int]]:
+    """Return in which stage each of a JobSet's jobs starts, and in which it ends.
+
+    jobset's pkg/controllers/depends_on.go: a job that depends on the completion of another is made after
+    that one has completed; one that depends on its readiness runs beside it. A job depends on earlier ones.
+    """
+    numbers = {str(job.get("name", number)): number for number, job in enumerate(jobs)}
+    firsts = [0] * len(jobs)
+    ends: dict[int, int] = {}
+    for number, job in enumerate(jobs):
+        for dependency in mappings(job.get("dependsOn")):
+            other = numbers.get(str(dependency.get("name")))
+            if other is None or other >= number:
+                continue
+            completes = dependency.get("status") == "Complete"
+            firsts[number] = max(firsts[number], firsts[other] + completes)
+            if completes:
+                ends[other] = min(ends.get(other, len(jobs)), firsts[number] - 1)
+    return firsts, [ends.get(number, max(firsts)) for number in range(len(jobs))]
+
+
+def _volcano_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    tasks = spec.get("tasks")
+    if not isinstance(tasks, list) or not tasks:
+        raise PodError(f"Job {name!r} of Volcano has no spec.tasks")
+    scheduler = spec.get("schedulerName") or _VOLCANO_SCHEDULER
+    sets, notes = [], []
+    for number, task in enumerate(tasks):
+        if not isinstance(task, Mapping):
+            raise PodError("must be a mapping", where=f"{name}: spec.tasks[{number}]")
+        count = number_of_pods(task.get("replicas", 1), name, f"spec.tasks[{number}].replicas")
+        role = str(task.get("name", number))
+        pods = _set_of(kind, task, metadata, _numbered(f"{name}-{role}", count), name)
+        sets.append(replace(pods, spec={"schedulerName": scheduler, **pods.spec}))
+        if (policy := task.get("topologyPolicy")) not in (None, "none"):
+            notes.append(f"topologyPolicy {policy} of the task {role}, by which Volcano chooses nodes")
+        if task.get("partitionPolicy"):
+            notes.append(f"partitionPolicy of the task {role}")
+    total = sum(len(pods.names) for pods in sets)
+    least = number_of_pods(spec.get("minAvailable", total), name, "spec.minAvailable") or total
+    return PodSets(
+        f"{kind} of Volcano",
+        name,
+        tuple(sets),
+        min(least, total),
+        network=mapping(spec.get("networkTopology")),
+        makes_its_group=True,
+        notes=tuple(notes),
+    )
+
+
+def _volcano_cron_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    return _volcano_job(kind, mapping(mapping(spec.get("jobTemplate")).get("spec")), metadata, name)
+
+
+def _kueue_workload(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    sets = [
+        _set_of(
+            kind,
+            pods,
+            metadata,
+            _numbered(f"{name}-{pods.get('name', number)}", _counted(pods, "count", name, number)),
+            name,
+        )
+        for number, pods in enumerate(mappings(spec.get("podSets")))
+    ]
+    return PodSets(f"{kind} of Kueue", name, tuple(sets), sum(len(pods.names) for pods in sets))
+
+
+def _kubeflow(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    """Kubeflow's training kinds: with a scheduling policy their pods are a gang (training-operator)."""
+    sets = [
+        _set_of(
+            kind,
+            mapping(replicas),
+            metadata,
+            _numbered(f"{name}-{str(role).lower()}", _counted(mapping(replicas), "replicas", name, role)),
+            name,
+        )
+        for role, replicas in mapping(spec[_KUBEFLOW[kind]]).items()
+    ]
+    total = sum(len(pods.names) for pods in sets)
+    policy = mapping(spec.get("runPolicy")).get("schedulingPolicy")
+    if not isinstance(policy, Mapping):
+        return PodSets(kind, name, tuple(sets))
+    least = number_of_pods(policy.get("minAvailable") or total, name, "schedulingPolicy.minAvailable")
+    return PodSets(kind, name, tuple(sets), min(least, total))
+
+
+def _leader_worker_set(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    group = mapping(spec.get("leaderWorkerTemplate"))
+    copies = number_of_pods(spec.get("replicas", 1), name, "spec.replicas")
+    size = number_of_pods(group.get("size", 1), name, "spec.leaderWorkerTemplate.size")
+    _require_few(copies * size, name)
+    workers = {"template": group.get("workerTemplate")}
+    leaders = {"template": group.get("leaderTemplate") or group.get("workerTemplate")}
+    sets = []
+    for copy in range(copies):
+        sets.append(_set_of(kind, leaders, metadata, (f"{name}-{copy}",), name))
+        if size > 1:
+            names = tuple(f"{name}-{copy}-{number}" for number in range(1, size))
+            sets.append(_set_of(kind, workers, metadata, names, name))
+    return PodSets(kind, name, tuple(sets))
+
+
+def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    """A Ray cluster: its head, and each worker group's replicas times its hosts (ray.io/v1)."""
+    sets = [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)]
+    for number, group in enumerate(mappings(spec.get("workerGroupSpecs"))):
+        role = group.get("groupName", number)
+        wanted = group.get("replicas", group.get("minReplicas", 0))
+        hosts = _counted(group, "numOfHosts", name, role)
+        copies = number_of_pods(wanted, name, f"workerGroupSpecs[{role}].replicas")
+        if group.get("suspend") is not True:
+            _require_few(copies * hosts, name)
+            sets.append(_set_of(kind, group, metadata, _numbered(f"{name}-{role}", copies * hosts), name))
+    notes = (
+        ("its autoscaler changes how many workers there are",) if spec.get("enableInTreeAutoscaling") else ()
+    )
+    return PodSets(kind, name, tuple(sets), notes=notes)
+
+
+def _ray_service(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    return _ray(kind, mapping(spec.get("rayClusterConfig")), metadata, name)
+
+
+def _ray_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
+    if not spec.get("rayClusterSpec"):
+        return PodSets(kind, name, (), notes=("its pods are those of the cluster that it selects",))
+    found = _ray(kind, mapping(spec["rayClusterSpec"]), metadata, name)
+    if not isinstance(submitter := spec.get("submitterPodTemplate"), Mapping):
+        return replace(
+            found, notes=(*found.notes, "the pod that submits it, of 1 CPU at most, is not counted")
+        )
+    pods = _set_of(kind, {"template": submitter}, metadata, (f"{name}-submitter",), name)
+    return replace(found, sets=(*found.sets, pods))
+
+
+def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, ...], name: str) -> PodSet:
+    """Return the pods of the template in `holder`, in the namespace of their document."""
+    template = mapping(holder.get("template"))
+    spec = template.get("spec")
+    if not isinstance(spec, Mapping) or "containers" not in spec:
+        raise PodError(
+            "holds no pod: there is no spec.containers and no pod template",
+            where=f"{kind} {name}",
+            remedy=_TEMPLATE_REMEDY,
+        )
+    own = {"namespace": metadata.get("namespace"), **mapping(template.get("metadata"))}
+    group = mapping(own.get("annotations")).get(f"{KUEUE}/podset-group-name")
+    return PodSet(names, own, spec, str(group or ""))
+
+
+def _numbered(name: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{name}-{number}" for number in range(count))
+
+
+def _counted(holder: Document, key: str, name: str, role: object) -> int:
+    return number_of_pods(holder.get(key, 1), name, f"{role}.{key}")
+
+
+def number_of_pods(value: object, where: str, key: str, fewest: int = 0) -> int:
+    """Return a number of pods; raises NumaforgeError for any other value."""
+    if type(value) is not int or not fewest <= value <= MOST_PODS:
+        raise NumaforgeError(
+            f"{shown(value)} is not a number of pods",
+            where=f"{where}: {key}",
+            remedy=f"write {fewest} to {MOST_PODS}",
+        )
+    return value
+
+
+def _require_few(count: int, name: str) -> None:
+    """Raise NumaforgeError before names of more pods are made than are placed at once."""
+    if count > MOST_PODS:
+        raise NumaforgeError(f"has {count} pods; at most {MOST_PODS} are placed at once", where=name)
+
+
+_READERS: Mapping[str, Reader] = {
+    "Pod": _replicated,
+    "Deployment": _replicated,
+    "ReplicaSet": _replicated,
+    "StatefulSet": _replicated,
+    "ReplicationController": _replicated,
+    "DaemonSet": _replicated,
+    "Job": _job,
+    "CronJob": _cron_job,
+    "JobSet": _job_set,
+    "LeaderWorkerSet": _leader_worker_set,
+    "RayCluster": _ray,
+    "RayJob": _ray_job,
+    "RayService": _ray_service,
+}
+_OF_API: Mapping[str, Mapping[str, Reader]] = {
+    _VOLCANO: {"Job": _volcano_job, "CronJob": _volcano_cron_job},
+    KUEUE: {"Workload": _kueue_workload},
+}
+"""Kinds whose names other API groups have, too."""
