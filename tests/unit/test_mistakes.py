@@ -449,7 +449,7 @@ def test_more_replicas_than_are_judged_are_refused_with_the_limit(capsys, folder
     )
     said = complaint(capsys, "admit", "many.yaml", "--topology", "topology.json", "--config", "config.yaml")
     assert "spec.replicas" in said
-    assert "at most 10000" in said
+    assert "write 0 to 10000" in said
 
 
 def test_a_typing_error_of_a_million_times_as_many_cpus_is_answered(capsys, folder):
