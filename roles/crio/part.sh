@@ -7,6 +7,7 @@ crio_apply() { :; }
 crio_undo() { :; }
 crio_start() { # NEW|OLD: the drop-in is there, or gone again, by now
     if [ ! -e "$PART/touched" ] || ! crio_ran; then return; fi
+    park crio "start crio" || return 1
     why="systemctl restart $CRIO_UNIT failed"
     systemctl restart "$CRIO_UNIT"
 }

@@ -40,13 +40,6 @@ ask_unit() { # sets `shown` to systemd's properties of it, `main_pid`, and `begu
     begun=$(start_time "$main_pid")
 }
 main_lives() { [ -n "$begun" ] && [ "$(start_time "$main_pid")" = "$begun" ]; } # so there was no restart
-start_time() {                                                                  # PID: in clock ticks since the boot
-    read -r stat < "/proc/$1/stat" || return
-    set -f
-    # shellcheck disable=SC2086 # its words, after a name that may have any bytes
-    set -- ${stat##*) }
-    echo "${20}"
-} 2> /dev/null
 comes_up() { # SECONDS that it must stay up; sets `why` on failure
     look_at_clock
     deadline=$((now + START_SECONDS * 100))

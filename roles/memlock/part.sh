@@ -14,6 +14,7 @@ memlock_start() { # NEW|OLD: the drop-ins are already in place, or gone again
         # shellcheck disable=SC2046 # three words
         set -- $(memlock_of "$unit")
         if [ "$3" = - ] || [ "$2" = "$3" ]; then continue; fi # not running, or already has its unit's limit
+        park memlock "start memlock" || return 1
         why="systemctl restart $unit failed"
         systemctl restart "$unit" || return 1
     done

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.maintenance.look import NodeQuery, look
-from numaforge.maintenance.transaction import Result, Transaction, revert_script, start_script
+from numaforge.maintenance.transaction import TRANSACTIONS, Result, Transaction, revert_script, start_script
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kubelet import part as kubelet
@@ -260,6 +260,19 @@ def test_a_pods_container_is_ended_and_one_that_ignores_that_is_killed(node: San
     applied(node, replace(change(port), allowed=("1",)))
     assert not has_files_open(node, polite)
     assert not has_files_open(node, deaf)
+
+
+def test_an_undo_ends_no_pod_that_came_later(node: Sandbox, port: int) -> None:
+    applied(node, replace(change(port), allowed=("1",)))
+    left, later = hold(node, 1, POD), hold(node, 1, POD.replace("pod1", "pod2"))
+    node.run(revert_script("T1", "the node is not Ready", status(node)))
+    until(node, f"grep -qs '^parked ' {TRANSACTIONS}/T1/state")
+    assert f"process {later} (sleep)" in status(node).parked
+    assert has_files_open(node, left)
+    node.run(f"kill -KILL {later}")
+    assert ended(node).outcome == "rolled-back"
+    assert not has_files_open(node, left)
+    assert_old(node)
 
 
 def test_a_pod_on_a_node_that_was_not_drained_is_named_and_nothing_is_changed(

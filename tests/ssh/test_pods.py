@@ -208,7 +208,7 @@ def test_a_pod_that_comes_after_the_look_makes_the_change_void(node: Sandbox) ->
     result = run(node, change)
     assert result.outcome == "void"
     assert result.reason.startswith(
-        f"nothing was changed: pods have come since the node was looked at: {pid} sleep in /kubepods.slice/"
+        f"nothing was changed: pods have come that must not be disturbed: process {pid} (sleep) in /kubepods"
     )
     assert not node.path("/run/stopping").exists()
     assert alive(node, pid)

@@ -35,10 +35,10 @@ from numaforge.maintenance.transaction import (
 from numaforge.roles.kernel_values.record import RECORD
 from tests.fixtures.shortened import shortened
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.machine import machine, pool
+from tests.ssh.machine import pool
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_kernel import memory_of_both_sizes, pages_in_use
-from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, STATE, standin_systemd
+from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, STATE
 from tests.ssh.transactions import (
     CUT_POWER,
     END_UNIT,
@@ -54,6 +54,7 @@ from tests.ssh.transactions import (
     deliver,
     ended,
     leftovers,
+    node_with_kubelet,
     pages,
     process,
     reboot,
@@ -74,16 +75,7 @@ SECOND_START = "the kubelet came up with the new configuration, and not a second
 
 @pytest.fixture
 def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
-    """A node whose kubelet runs with an older drop-in, older pools, and has written its state."""
-    pools = {LARGE: "1\n", SMALL: "512\n"}
-    sandbox = start_sandbox({**machine(), **standin_systemd(port), **pools, DROP_IN: "old\n"})
-    sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
-    sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
-    sandbox.path(MEMORY_STATE).chmod(0o600)
-    sandbox.run(
-        f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system"
-    )
-    return sandbox
+    return node_with_kubelet(start_sandbox, port)
 
 
 def starts(node: Sandbox) -> int:

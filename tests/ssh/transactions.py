@@ -29,9 +29,10 @@ from numaforge.roles.hugepages import part as hugepages
 from numaforge.roles.kernel_values import part as kernel_values
 from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.kubelet import part as kubelet
-from tests.ssh.machine import pool
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.machine import machine, pool
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, STATE
+from tests.ssh.standin_systemd import BOOT_ID, DROP_IN, STATE, standin_systemd
 
 MEMORY_STATE = "/var/lib/kubelet/memory_manager_state"
 UNIT_DROP_IN = "/etc/systemd/system/kubelet.service.d/90-numaforge.conf"
@@ -51,6 +52,19 @@ kill -KILL $runner $(cat /run/kubelet.pid); rm -f /run/kubelet.pid
 echo "the second boot" > {BOOT_ID}
 kill -KILL $PPID "$main"
 """
+
+
+def node_with_kubelet(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """Return a node whose kubelet runs with an older drop-in, older pools, and has written its state."""
+    pools = {LARGE: "1\n", SMALL: "512\n"}
+    sandbox = start_sandbox({**machine(), **standin_systemd(port), **pools, DROP_IN: "old\n"})
+    sandbox.run(f"systemctl start kubelet.service; until [ -e {STATE} ]; do sleep 0.05; done")
+    sandbox.path(MEMORY_STATE).write_text("memory as it was\n")
+    sandbox.path(MEMORY_STATE).chmod(0o600)
+    sandbox.run(
+        f"chown 4001:4002 {MEMORY_STATE}; : > /run/systemctl.log; mkdir -p /run/when /run/systemd/system"
+    )
+    return sandbox
 
 
 def transaction(port: int, wish: str, **changes: Any) -> Transaction:

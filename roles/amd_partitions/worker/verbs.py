@@ -6,11 +6,10 @@
 FOLDER is the part's own. It holds planned.json, found.json (what that was planned on) and, once it is kept,
 earlier.json: each has GPUs in the form of the plan's field `amd_partitions`. `units` has the units that may
 be stopped: "seen UNIT" held a GPU when the node was looked at, "named UNIT" is the profile's. Processes of
-pods are ended only where NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units
-that were stopped, a line each, `requested` the memory modes that the driver was asked for, `notes` what a
-reader of the result has to know. What is amiss goes to stderr, a line each; the exit status is 1 then, and
-3 where `keep` finds a GPU held by a unit that is not among `units`: the node has changed since it was
-looked at.
+pods are ended only where the file NUMAFORGE_LEASE names the pod. `stopped` has the units that were stopped, a
+line each, `requested` the memory modes that the driver was asked for, `notes` what a reader of the result has
+to know. What is amiss goes to stderr, a line each; the exit status is 1 then, and 3 where `keep` finds a GPU
+held by a unit that is not among `units`: the node has changed since it was looked at.
 """
 
 from __future__ import annotations

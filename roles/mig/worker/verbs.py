@@ -7,11 +7,10 @@
 
 FOLDER is the part's own. It holds planned.json, found.json (the state that was planned on) and, after `keep`,
 earlier.json: each has GPUs in the form of the plan's field `mig`. Only a boot changes the mode of a GPU with
-"by_boot": the mode is set, and the rest waits for the boot. `units` has the units that may be stopped:
-"seen UNIT" held a GPU at the look, "named UNIT" comes from the profile. Processes of pods are ended only
-where NUMAFORGE_DRAINED says that the node was drained for this. `stopped` has the units that were stopped,
-one per line, `persistent` the GPUs whose persistence mode was turned off, `notes` what a reader of the result
-should know.
+"by_boot": the mode is set, and the rest waits for the boot. `units` has the units that may be stopped: "seen
+UNIT" held a GPU at the look, "named UNIT" comes from the profile. Processes of pods are ended only where the
+file NUMAFORGE_LEASE names the pod. `stopped` has the units that were stopped, one per line, `persistent` the
+GPUs whose persistence mode was turned off, `notes` what a reader of the result should know.
 Errors go to stderr, one per line, with exit status 1, or 3 where `keep` finds a GPU held by a unit that is
 not among `units`: the node has changed since the look.
 """

@@ -15,6 +15,7 @@ from numaforge.maintenance.transaction import (
     Status,
     Transaction,
     confirm_script,
+    parked_error,
     read_status,
     read_waiting,
     settle_script,
@@ -52,6 +53,8 @@ def carry_out(transaction: Transaction, ask: Ask, ask_anew: Ask, tell: Callable[
             break
         if status.waits:
             _confirm(transaction, status, ask_anew, tell)
+        elif status.parked:
+            raise parked_error(transaction.id, status.parked)
         elif status.broken_off and status.phase != "reboot":
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from numaforge import shell
-from numaforge.errors import HostError, HostUnreachableError
+from numaforge.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.framing import Answer, Output, asking
 from numaforge.given import parse_json
 from numaforge.maintenance import fence
@@ -48,6 +48,7 @@ RUN = "run.sh"  # the script that the node runs; it appears once everything it n
 KEPT_TRANSACTIONS = 5
 CONFIRM_SECONDS = 300
 CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
+PARKED = "parked"  # the first word of the phase of a node that waits for pods to leave
 _BOOT_SECONDS = 120
 _INCOMPLETE = "the node does not say everything about its change"
 
@@ -168,6 +169,7 @@ class Transaction:
             "PLAN": self.plan,
             "COMMIT_SECONDS": str(sum(part.commit_seconds for part in self.parts)),
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
+            "DRAINED": "yes" if self.allowed is not None else "",
             "DISTURBING": " ".join(part.name for part in self.parts if part.drains),
             **fence.settings(self.planned_on, self.good_for_seconds),
         }
@@ -386,15 +388,32 @@ def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan
 def settle_script() -> str:
     """Return the script that ends an unfinished transaction: waits for a running one, undoes a broken one.
 
-    A transaction that waits for its confirmation is left alone; `read_waiting` reads which it is.
+    A transaction that waits for its confirmation, or for pods to leave, is left alone; `read_waiting` reads
+    which it is.
     """
     return _script("none", "settle_current")
 
 
 def read_waiting(output: Output) -> tuple[str, ...]:
-    """Return the transaction that `settle_script` left waiting for its confirmation, if there is one."""
+    """Return the transaction that `settle_script` left waiting for its confirmation, if there is one.
+
+    Raises HostError for one that waits for pods to leave.
+    """
     words = [line.partition(" ") for line in Answer.of(output).lines]
+    for phase, _, rest in words:
+        if phase == PARKED:
+            raise parked_error(*rest.partition(": ")[::2])
     return tuple(name for phase, _, name in words if phase == CONFIRMING)
+
+
+def parked_error(transaction_id: str, reason: str) -> HostError:
+    """Return the error for a transaction that waits for pods to leave."""
+    error = HostError(
+        f"the transaction {transaction_id} waits: {reason}",
+        remedy="it goes on by itself once they are gone: drain the node, or end them; then run again",
+    )
+    error.exit_code = ExitCode.HELD
+    return error
 
 
 def status_script(transaction_id: str, seen: Status | None = None) -> str:

@@ -41,7 +41,7 @@ revert_transaction() { # the request as base64 on stdin: see fence.sh
 renew_lease() { # the UIDs of the pods that may be there on stdin, a line each: see pods.sh
     umask 077
     if [ ! -e "$FOLDER/run.sh" ]; then return; fi
-    cat > "$FOLDER/allowed.$$" && sync "$FOLDER/allowed.$$" && mv -f "$FOLDER/allowed.$$" "$FOLDER/allowed" && sync "$FOLDER"
+    { cat && keepers_that_stay; } > "$FOLDER/allowed.$$" && sync "$FOLDER/allowed.$$" && mv -f "$FOLDER/allowed.$$" "$FOLDER/allowed" && sync "$FOLDER"
 }
 # Only a waiting transaction is confirmed, within its time and in the boot in which it began to wait. Otherwise the
 # state is printed and nothing changes.

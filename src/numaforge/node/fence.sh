@@ -47,7 +47,7 @@ outdated() { # sets `why` where the node no longer is what the change was planne
     elif [ "$(last)" != "$PLANNED_LAST" ]; then
         why="another transaction has ended after the node was looked at ($(last))"
     else
-        edited before-stop || pods_came
+        edited before-stop || disturbed_pods
     fi
 }
 # A request to undo an applied change has the lines TOKEN, BOOT, UPTIME as its sender saw them, then whether the plan is
@@ -66,17 +66,6 @@ take_request() { # FILE
     if [ "$(sed -n 4p "$1")" = yes ]; then record blamed yes || return 1; fi
     sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
         mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
-}
-pods_came() { # sets `why` where the change needs a node without pods, and there may be some now
-    [ -e "$FOLDER/allowed" ] && [ ! -s "$FOLDER/allowed" ] || return 1
-    evidence=
-    while read -r kind what; do
-        case $kind in alive | unknown) evidence="${evidence:+$evidence; }$what" ;; esac
-    done << END
-$(tell_pods)
-END
-    why="pods have come since the node was looked at: $evidence"
-    [ -n "$evidence" ]
 }
 present_contents() {
     set -- "$PLANNED_FOLDER"

@@ -26,7 +26,7 @@ HOLDER_SECONDS = 40
 TERM_SECONDS = 10
 COMMAND_SECONDS = 120
 UNIT_SECONDS = 60
-DRAINED = os.environ.get("NUMAFORGE_DRAINED") == "yes"
+LEASE = os.environ.get("NUMAFORGE_LEASE", "")  # the file of the pods that were left by the drain: see pods.sh
 
 # What runs in these units is a person's, unless the profile names one. The fabric manager stays: a reset of
 # GPUs with NVSwitches needs it.
@@ -50,11 +50,15 @@ class OutdatedError(NotDoneError):
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that has a GPU open: "unit" (of systemd), "pod" (in a container of one), or "other"."""
+    """A process that has a GPU open: "unit" (of systemd), "pod" (in a container of one), or "other".
+
+    `pod` is the UID of its pod, as `uid_in` returns it.
+    """
 
     pid: int
     kind: str
     unit: str
+    pod: str = ""
 
     def __str__(self) -> str:
         """Return it as a person knows it: program and what it runs. Any other argument may be a secret."""
@@ -99,8 +103,8 @@ def holder(pid: int) -> Holder | None:
     except OSError:
         return None
     paths = [line.split(":", 2)[2] for line in lines]
-    if any("kubepods" in path for path in paths):
-        return Holder(pid, "pod", "")
+    if (path := next((path for path in paths if "kubepods" in path), None)) is not None:
+        return Holder(pid, "pod", "", uid_in(path))
     for path in paths:
         unit = next((part for part in reversed(path.split("/")) if part.endswith(".service")), "")
         if unit == FABRIC_UNIT:
@@ -108,6 +112,13 @@ def holder(pid: int) -> Holder | None:
         if unit and "/user.slice/" not in path and not is_transient(unit):
             return Holder(pid, "unit", unit)
     return Holder(pid, "other", "")
+
+
+def uid_in(path: str) -> str:
+    """Return the UID of the outermost pod in a control group's path, with "_" for "-"; "" without a pod."""
+    groups = path.partition("kubepods")[2].split("/")
+    found = (re.fullmatch(r"pod(.+)|.*-pod([^-]+)\.slice", group) for group in groups)
+    return next((match[1] or match[2] for match in found if match), "").replace("-", "_")
 
 
 def is_transient(unit: str) -> bool:
@@ -118,10 +129,11 @@ def is_transient(unit: str) -> bool:
 def refuse_others(held: Held, folder: Path, option: str) -> None:
     """Refuse while a device has a holder that may not be ended: `held` are the holders by device.
 
-    Those are a person's processes, and pods on a node that was not drained. Raises OutdatedError for a unit
+    Those are a person's processes, and pods that the lease does not allow. Raises OutdatedError for a unit
     that held none at the look; `option` is the profile's key for naming further units.
     """
     seen, named = may_stop(folder)
+    allowed = pods_allowed()
     for what, there in held:
         units = {each.unit for each in there if each.unit} - named
         personal = {each for each in units if PERSONAL_UNITS.fullmatch(each)}
@@ -129,10 +141,10 @@ def refuse_others(held: Held, folder: Path, option: str) -> None:
         if others:
             names = ", ".join(map(str, others))
             raise NotDoneError(f"{what} in use by {names}; end what is in use, and run again")
-        pods = ", ".join(str(each) for each in there if each.kind == "pod")
-        if pods and not DRAINED:
+        pods = ", ".join(str(each) for each in there if each.kind == "pod" and each.pod not in allowed)
+        if pods:
             raise NotDoneError(
-                f"{what} in use by pods ({pods}), and the node was not drained for this; drain "
+                f"{what} in use by pods ({pods}), and the node was not drained of them; drain "
                 "it, or end the pods, and run again"
             )
         if newer := ", ".join(sorted(units - seen)):
@@ -140,6 +152,11 @@ def refuse_others(held: Held, folder: Path, option: str) -> None:
                 f"{what} in use by {newer}, which held no GPU when the node was looked at; run "
                 f"again, stop it, or name it in {option}"
             )
+
+
+def pods_allowed() -> set[str]:
+    """Return the UIDs of the pods that were left by the drain, as `uid_in` returns them; none without one."""
+    return {line.replace("-", "_") for line in lines_of(Path(LEASE))} if LEASE else set()
 
 
 def may_stop(folder: Path) -> tuple[set[str], set[str]]:

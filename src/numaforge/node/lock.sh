@@ -48,9 +48,13 @@ awaits_confirmation() { # ID
     IFS= read -r state < "$ROOT/$1/state" && [ "$state" = confirming ] &&
         [ ! -e "$ROOT/$1/confirmed" ] && [ ! -e "$ROOT/$1/why" ] && held "$1"
 } 2> /dev/null
-await_end() { # ID: wait until nothing works on it, or it waits for its confirmation
+is_parked() { # ID
+    IFS= read -r state < "$ROOT/$1/state" && [ "$state" != "${state#parked }" ] && held "$1"
+} 2> /dev/null
+waits() { awaits_confirmation "$1" || is_parked "$1"; } # ID
+await_end() {                                           # ID: wait until nothing works on it, or it waits
     unanswered=0
-    until awaits_confirmation "$1"; do
+    until waits "$1"; do
         runs "$1"
         case $? in
         0) unanswered=0 ;;
@@ -67,7 +71,7 @@ await_end() { # ID: wait until nothing works on it, or it waits for its confirma
 settle() { # wait for a transaction that is ending, undo one that was broken off
     other=$(readlink "$ROOT/current") || return 0
     await_end "$other" || return 1
-    if awaits_confirmation "$other"; then return; fi
+    if waits "$other"; then return; fi
     if [ ! -e "$ROOT/$other/run.sh" ]; then
         rm -f "$ROOT/current"
     elif [ -L "$ROOT/current" ]; then
@@ -76,11 +80,16 @@ settle() { # wait for a transaction that is ending, undo one that was broken off
         await_end "$other"
     fi
 }
-settle_current() { # prints which transaction waits for its confirmation, if one does
+settle_current() { # prints which transaction waits, if one does, for its confirmation or for pods to leave
     [ -d "$ROOT" ] || return 0
     if other=$(readlink "$ROOT/current"); then await_end "$other" || return 1; fi
     exec 9> "$ROOT/lock" && flock 9 && settle || return 1
-    if other=$(readlink "$ROOT/current") && awaits_confirmation "$other"; then echo "confirming $other"; fi
+    other=$(readlink "$ROOT/current") || return 0
+    if awaits_confirmation "$other"; then
+        echo "confirming $other"
+    elif is_parked "$other"; then
+        echo "parked $other: $(cat "$ROOT/$other/parked")"
+    fi
 }
 release() {
     if [ "$(readlink "$ROOT/current")" = "$ID" ]; then
@@ -149,12 +158,12 @@ END
 hand_over() { # VERB: have systemd run it, independently of the connection that asked for it
     if ! has_systemd; then
         sh "$FOLDER/run.sh" "$1" > /dev/null 2> "$FOLDER/said" < /dev/null 8>&- 9>&- &
-        while kill -0 "$!" 2> /dev/null && ! awaits_confirmation "$ID"; do pause; done
-        if [ -e "$FOLDER/result.json" ] || awaits_confirmation "$ID"; then return; fi # a failed one has its result
+        while kill -0 "$!" 2> /dev/null && ! waits "$ID"; do pause; done
+        if [ -e "$FOLDER/result.json" ] || waits "$ID"; then return; fi # a failed one has its result
         cat "$FOLDER/said" >&2
         return 1
     fi
-    systemd-run "--unit=numaforge-$ID.service" --collect "--description=numaforge changes this node" \
+    systemd-run "--unit=numaforge-$ID.service" --collect --property=NotifyAccess=all "--description=numaforge changes this node" \
         "--property=RuntimeMaxSec=$((CHANGE_SECONDS + UNDO_SECONDS))" \
         "--property=TimeoutStopSec=$((UNDO_SECONDS + COMMIT_SECONDS))" "--property=ExecStopPost=/bin/sh $FOLDER/run.sh recover" \
         /bin/sh "$FOLDER/run.sh" "$1" 8>&- 9>&-
@@ -166,8 +175,9 @@ begin() { # apply, or revert REQUEST
     if [ -n "$other" ] && [ ! -e "$ROOT/$other/result.json" ] && may_run "$other"; then
         if [ "$other $1" = "$ID apply" ]; then return; fi
         if [ "$other $1" = "$ID revert" ] && [ -e "$FOLDER/revert" ]; then return; fi
-        echo "the transaction $other is changing this node ($(cat "$ROOT/$other/state")):" \
-            "wait until it has ended" >&2
+        state=$(cat "$ROOT/$other/state")
+        case $state in "parked "*) state="$state: $(cat "$ROOT/$other/parked")" ;; esac
+        echo "the transaction $other is changing this node ($state): wait until it has ended" >&2
         return 1
     fi
     settle && await_end "$ID" || return 1
@@ -181,6 +191,7 @@ begin() { # apply, or revert REQUEST
             echo "the transaction $ID has begun before, and its lock or its records are gone: see $FOLDER" >&2
             return 1
         fi
+        if [ -n "$DRAINED" ]; then keepers_that_stay >> "$FOLDER/allowed"; fi
         if outdated; then
             finish void "nothing was changed: $why"
             return

@@ -18,6 +18,10 @@
 #   pending NEW|OLD  whether only a boot makes it true
 #   tolerates PATH before-stop|after-stop  whether that file changes by itself
 #
+# DISTURBING are the parts that disturb pods. What they do to a node on which a pod is that the lease does not allow
+# (pods.sh) is parked, forwards and back, until that pod has left or a renewed lease allows it. A change that has not
+# begun to change anything ends instead.
+#
 # A verb that fails sets `why`. Forwards: keep, stop downwards, apply upwards, start and prove upwards, wait for the
 # confirmation, commit upwards. Back: stop and undo downwards, start and prove upwards.
 
@@ -30,10 +34,34 @@ call() {                                            # PART VERB ARGUMENT...
 }
 step() { # PART VERB ARGUMENT...: journalled
     provides "$1" "$2" || return 0
+    case "$2 ${3-}" in "stop old" | "undo ") park "$1" "$2 $1" || return 1 ;; esac
     why="the transaction's journal could not be written"
     phase "$2 $1" || return 1
     why="the step \"$2 $1\" failed"
     call "$@"
+}
+PARKED_TURNS=10 # the most pauses between two looks for pods
+
+disturbed_pods() { [ -n "$DISTURBING" ] && foreign_pods; } # sets `why`
+park() { # PART STEP: while a foreign pod is there, if the part disturbs pods
+    case " $DISTURBING " in *" $1 "*) ;; *) return 0 ;; esac
+    parked='' turns=0
+    while foreign_pods; do
+        if [ "$why" != "$parked" ]; then
+            parked=$why
+            why="the transaction's journal could not be written"
+            record parked "$parked" state "parked $2" || return 1
+        fi
+        # Neither limit of the unit counts while it waits (RuntimeMaxSec; TimeoutStopSec of its `recover` half).
+        [ -z "${NOTIFY_SOCKET-}" ] || systemd-notify "EXTEND_TIMEOUT_USEC=$((CHANGE_SECONDS + UNDO_SECONDS))000000" || :
+        if [ "$turns" -lt "$PARKED_TURNS" ]; then turns=$((turns + 1)); fi
+        left=$turns
+        while [ "$left" -gt 0 ]; do
+            pause
+            left=$((left - 1))
+        done
+    done
+    [ -z "$parked" ] || phase "$2"
 }
 upwards() { along "$UPWARDS" "$@"; }     # VERB ARGUMENT...
 downwards() { along "$DOWNWARDS" "$@"; } # VERB ARGUMENT...
@@ -68,6 +96,11 @@ apply() {
         refuse "$(tail -n 3 "$FOLDER/errors")"
         return 1
     fi
+    if disturbed_pods; then
+        : > "$FOLDER/outdated"
+        refuse "$why"
+        return 1
+    fi
     if ! change; then
         undo "$why"
         return 1
@@ -84,8 +117,8 @@ keep_all() { # and reserve disk space for the undo
 }
 change() {
     downwards stop new || return 1
-    # Programs write until they have stopped: check again that the kept files are unchanged.
-    if edited after-stop; then return 1; fi
+    # Programs write, and kubelets start pods, until they have stopped: look again.
+    if edited after-stop || disturbed_pods; then return 1; fi
     apply_all || blame
 }
 blame() { # from here on a failure is the plan's fault
@@ -96,6 +129,7 @@ apply_all() { # also after a reboot in between: applied parts are skipped
     ended=
     for part in $UPWARDS; do
         if [ -e "$FOLDER/$part/applied" ]; then continue; fi
+        park "$part" "apply $part" || return 1
         why="the transaction's journal could not be written"
         # shellcheck disable=SC2086 # two words
         record $ended "$part/touched" yes state "apply $part" || return 1
@@ -170,7 +204,8 @@ undo() { # REASON
     turn_back "$1"
     collect discard
     first=stop
-    if [ "$(noted back)" = "$(boot_id)" ]; then first=; fi # `boot` has done it
+    # `boot` has done it, or what was stopped only starts again.
+    if [ "$(noted back)" = "$(boot_id)" ] || ! touched; then first=; fi
     undo_all "$first"
     if [ "$failed" = fatally ]; then
         conclude failed "$amiss. By hand: $(by_hand "$stuck")$(collect restart_by_hand)"
@@ -246,7 +281,7 @@ await_boot() { # NEW|OLD: have the node rebooted, once in each direction
         why="the node was rebooted for it, and it still is not so"
         return 1
     fi
-    record "awaits-$1" "$(boot_id)" && phase "reboot" || return 1
+    park reboot reboot && record "awaits-$1" "$(boot_id)" && phase "reboot" || return 1
     sync
     systemctl reboot || {
         why="systemctl reboot failed"
@@ -266,6 +301,10 @@ goes_on() { committing || { [ "$(noted state)" = booted ] && ! goes_back; }; }
 after_boot() { # once in a boot, before any stopped unit starts again
     if ended || unchanged; then return; fi
     if committing; then return; fi # committed changes need no undo
+    if disturbed_pods; then # a kubelet runs already: what follows this unit parks
+        turn_back "$why"
+        return
+    fi
     if ! goes_back && rebooted_as_asked; then
         if apply_all || blame; then
             phase booted
@@ -287,8 +326,8 @@ boot() { # by systemd; the proof has to wait for what waits for this
     after_boot
     record boot "$(boot_id)" && hand_over recover
 }
-carry_on() { # asked for over a connection: what can go forwards may have to wait, in a unit of its own
-    if ! ended && goes_on; then hand_over recover; else recover; fi
+carry_on() { # asked for over a connection: what goes on, or back, may have to wait, in a unit of its own
+    if ended || unchanged; then recover; else hand_over recover; fi
 }
 recover() {
     umask 022

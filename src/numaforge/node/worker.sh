@@ -1,14 +1,13 @@
 # shellcheck shell=sh
 # Parts whose worker changes GPUs: worker.py of the part, in Python. What holds a GPU is stopped and started again within
 # `apply` and within `undo`: wherever those are broken off, `undo` comes after. Without planned.json there is no work for
-# it. Processes of pods are ended only while the transaction has a lease that allows pods.
+# it. Only processes of pods that the lease allows are ended.
 
 WORKER_OUTDATED=3 # its exit status where a GPU has a holder that it did not have at the look
 
 worker() { # VERB; sets `why` to what it says
     if [ ! -e "$PART/planned.json" ]; then return; fi
-    if [ -s "$FOLDER/allowed" ]; then drained=yes; else drained=; fi
-    NUMAFORGE_DRAINED=$drained python3 -BEs "$PART/worker.py" "$1" "$PART" 2> "$PART/said" && return
+    NUMAFORGE_LEASE=$FOLDER/allowed python3 -BEs "$PART/worker.py" "$1" "$PART" 2> "$PART/said" && return
     status=$?
     why=$(tail -n 3 "$PART/said" | paste -s -d ' ' -)
     return "$status"

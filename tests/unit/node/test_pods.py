@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from numaforge import shell as scripts
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.pods import Pods, read_pods, root_dirs
 from numaforge.maintenance.transaction import Transaction
+from numaforge.node.holders import uid_in
 from tests.fixtures.machines import kubeadm_kubelet
 
 Start = Callable[..., int]
@@ -35,13 +37,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start processes by name, with arguments; they end with the test."""
     with ExitStack() as stack:
 
-        def started(name: str, *arguments: str) -> int:
+        def started(name: str, *arguments: str, folder: Path | None = None) -> int:
             program = tmp_path / "programs" / name
             program.parent.mkdir(exist_ok=True)
             program.write_text(WAITS + "# it is read before its name is asked for\n")
             program.chmod(0o755)
             process = subprocess.Popen(
-                [program, *arguments], stdin=subprocess.PIPE
+                [program, *arguments], stdin=subprocess.PIPE, cwd=folder
             )  # its name is its own by now
             stack.callback(process.wait)
             assert process.stdin
@@ -95,6 +97,83 @@ def test_what_keeps_the_containers_of_pods_is_evidence(
 ) -> None:
     pid = start(name, *arguments)
     assert of(pid, told(shell).alive) == ([f"process {pid} {why}"] if why else [])
+
+
+UID = "0f2c8a51-9c39-4be1-9d0c-6a2b8a3a1c77"
+SLICE = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+STATIC = "e1c4a3f0b2d5968778695a4b3c2d1e0f"
+LOG = f"/var/log/pods/web_train-0_{UID}/main/0.log"
+SHIM = ("-namespace", "k8s.io", "-id", "a")
+
+
+@pytest.mark.parametrize(
+    ("group", "uid"),
+    [
+        pytest.param(f"/kubepods/besteffort/pod{UID}/1f", UID, id="cgroupfs"),
+        pytest.param(f"/kubepods/pod{UID}", UID, id="cgroupfs-guaranteed"),
+        pytest.param(f"/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-1f.scope/a", UID, id="systemd"),
+        pytest.param(f"/kubepods.slice/kubepods-pod{STATIC}.slice", STATIC, id="systemd-static-guaranteed"),
+        pytest.param(
+            f"/kubelet.slice/kubelet-kubepods.slice/kubelet-{SLICE}/1f", UID, id="a-root-of-its-own"
+        ),
+        pytest.param(f"/a.slice/k3s.service/kubepods/burstable/pod{STATIC}/1f", STATIC, id="below-k3s"),
+        pytest.param(f"/kubepods/burstable/pod{UID}/1f/kubepods/pod{STATIC}", UID, id="the-outermost-pod"),
+        pytest.param("/kubepods/burstable", "", id="of-no-pod"),
+        pytest.param("/kubepods.slice/kubepods-burstable.slice/x.scope", "", id="of-no-pod-of-systemd"),
+    ],
+)
+def test_the_pod_of_a_control_group(shell: list[str], group: str, uid: str) -> None:
+    script = scripts.library("node/pods") + scripts.call("find_uid", [group]) + 'echo "$uid"\n'
+    done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == uid.replace("-", "_") == uid_in(group)
+
+
+def foreign(shell: list[str], lease: Path, *, renewed: bool = False) -> list[str]:
+    """Return what is foreign to a lease, which has a line for what keeps unknown pods once it is renewed."""
+    keep = f"keepers_that_stay >> {lease}/allowed\n" if renewed else ""
+    script = f'FOLDER={lease}\n{scripts.library("node/pods")}{keep}if foreign_pods; then echo "$why"; fi\n'
+    done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
+    return done.stdout.strip().partition("must not be disturbed: ")[2].split("; ")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "described"),
+    [
+        pytest.param("containerd-shim-runc-v2", SHIM, True, id="a-shim-by-the-sandbox-that-it-works-in"),
+        pytest.param("conmon", ("-c", "a", "-l", LOG, "-b", "/run/crio/a"), False, id="a-conmon-by-its-log"),
+    ],
+)
+@pytest.mark.parametrize("allowed", [True, False], ids=["allowed", "foreign"])
+def test_what_keeps_a_pod_is_foreign_where_the_pod_is(
+    shell: list[str],
+    start: Start,
+    tmp_path: Path,
+    name: str,
+    arguments: Sequence[str],
+    described: bool,
+    allowed: bool,
+) -> None:
+    if described:
+        sandbox = {
+            "annotations": {"io.kubernetes.cri.sandbox-name": "web", "io.kubernetes.cri.sandbox-uid": UID}
+        }
+        (tmp_path / "config.json").write_text(json.dumps(sandbox, separators=(",", ":")))
+    (tmp_path / "allowed").write_text(f"{STATIC}\n{UID if allowed else 'other'}\n")
+    pid = start(name, *arguments, folder=tmp_path)
+    found = [text for text in foreign(shell, tmp_path) if text.startswith(f"process {pid} ")]
+    assert len(found) == (0 if allowed else 1)
+
+
+def test_what_keeps_a_pod_that_cannot_be_told_stays_while_it_was_there_at_the_drain(
+    shell: list[str], start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "allowed").write_text("")
+    first = start("containerd-shim-runc-v2", *SHIM, folder=tmp_path)
+    assert of(first, tuple(foreign(shell, tmp_path)))
+    assert not of(first, tuple(foreign(shell, tmp_path, renewed=True)))
+    second = start("containerd-shim-kata-v2", *SHIM, folder=tmp_path)
+    found = tuple(foreign(shell, tmp_path))
+    assert (of(first, found), len(of(second, found))) == ([], 1)
 
 
 @pytest.mark.parametrize("name", ["kubelet", "kubelite", "k3s-agent", "k3s-server"])
