@@ -26,7 +26,7 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     templates, DeviceClasses, ResourceSlices. Exits with 0 where all are admitted, 1 where one is refused.
     """
     from numaforge.commands.inputs import read_pods
-    from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims
+    from numaforge.kubelet.admission.alignment import explain_alignment, explain_claims, explain_mig
     from numaforge.kubelet.admission.qos import explain
     from numaforge.kubelet.admission.scheduler import not_known, unschedulable
     from numaforge.kubelet.admission.settings import STATIC
@@ -53,9 +53,13 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
         remarks = (
             *explain(operation, cpu_manager_is_static=static, gates=node.settings.gates),
             *explain_alignment(operation, scenario.devices or {}),
+            *explain_mig(operation),
             *explain_claims(answer, claims, node.machine.cpus),
         )
-        answers.append(JudgedAdmission(answer, remarks, () if refused else short_of, unknown, claims))
+        offered = tuple(node.device_manager.plugins)
+        answers.append(
+            JudgedAdmission(answer, remarks, () if refused else short_of, unknown, offered, claims)
+        )
     if output == "json":
         show_json({"schema": 1, "admissions": [answer_document(answer) for answer in answers]})
     else:

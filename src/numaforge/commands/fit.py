@@ -57,12 +57,14 @@ def fit(pod: str | None, topologies: tuple[str, ...], shapes: str | None, output
 
 
 def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[str, Any]) -> int:
+    from numaforge.kubelet.admission.alignment import explain_mig
     from numaforge.kubelet.admission.fit import fit as fit_node
     from numaforge.kubelet.admission.fit import largest_shapes
     from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
     from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
 
     shape, known = _only_pod(pod)
+    remarks = [f"{mig.field}: {mig.reason}" for mig in explain_mig(shape)]
     is_bound = False
     documents: list[dict[str, Any]] = []
     reports: list[tuple[str, FitReport]] = []
@@ -93,8 +95,11 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     together = [max(counts)] if is_bound else counts
     total = sum(together)
     if output == "json":
-        show_json({"schema": 1, "pod": shape.name, "pods": total, "nodes": documents})
-    elif len(topologies) > 1:
+        show_json({"schema": 1, "pod": shape.name, "pods": total, "remarks": remarks, "nodes": documents})
+        return ExitCode.YES if total else ExitCode.NO
+    for line in remarks:
+        remark(line)
+    if len(topologies) > 1:
         show(hosts_table(reports, shape.name, together))
     return ExitCode.YES if total else ExitCode.NO
 

@@ -257,8 +257,9 @@ class Candidate:
             # Unknown labels do not count against the node.
             unknown = placing.keys - self.labels.keys()
             selector = {key: value for key, value in placing.selector.items() if key not in unknown}
-            terms = None if unknown & (placing.keys - placing.selector.keys()) else placing.terms
-            placing = replace(placing, selector=selector, terms=terms)
+            terms = None if unknown & placing.keys_of_terms else placing.terms
+            spread = tuple(key for key in placing.spread if key not in unknown)
+            placing = replace(placing, selector=selector, terms=terms, spread=spread)
         yield from keeps_away(
             placing,
             node=self.name,
@@ -334,7 +335,7 @@ class Candidate:
         return (
             not self.known
             and is_extended(resource)
-            and not is_counted(resource)
+            and not is_counted(resource, self.allocatable)
             and resource not in self.allocatable
         )
 
@@ -638,6 +639,6 @@ def _unused() -> str:
 
 def _counts(resource: str, allocatable: Mapping[str, int]) -> bool:
     """Return whether a resource counts: as 0 where the Node lacks it; ephemeral storage only if listed."""
-    if resource in (CPU, MEMORY) or in_pages(resource) or is_extended(resource):
+    if resource in (CPU, MEMORY) or in_pages(resource) or is_extended(resource) or "/" in resource:
         return True
     return resource == _STORAGE and resource in allocatable

@@ -1,7 +1,8 @@
 """What the default scheduler reads of a pod besides its resources, and the filters that read it.
 
 pkg/scheduler/framework/plugins of Kubernetes 1.37: nodeunschedulable, nodename, tainttoleration,
-nodeaffinity, nodeports. Volumes, affinity to other pods and spread are not judged, but named.
+nodeaffinity, nodeports; of podtopologyspread that a node has the label. Volumes, affinity to other pods and
+how evenly pods are spread are not judged, but named.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from numaforge.given import digits
 from numaforge.kubelet.admission.pod import PodError
+from numaforge.mistakes import shown
 
 Labels = Mapping[str, str]
 HostPort = tuple[str, int]  # protocol and port
@@ -20,6 +22,7 @@ _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _DEFAULT_SCHEDULER = "default-scheduler"
 _SPREAD = "topologySpreadConstraints"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Placing:
     """Where a pod may go, by its spec.
 
     `terms` are the terms of the required node affinity, None without one. `unseen` names the parts of the
-    spec that no filter here reads; `scheduler` is the requested one.
+    spec that no filter here reads; `scheduler` is the requested one. `spread` are the labels by which the
+    pod must be spread, which its node has to have.
     """
 
     node_name: str | None = None
@@ -37,6 +41,7 @@ class Placing:
     ports: frozenset[HostPort] = frozenset()
     unseen: tuple[str, ...] = ()
     scheduler: str = _DEFAULT_SCHEDULER
+    spread: tuple[str, ...] = ()
 
     @property
     def by_default(self) -> bool:
@@ -44,10 +49,15 @@ class Placing:
         return self.scheduler == _DEFAULT_SCHEDULER
 
     @property
+    def keys_of_terms(self) -> frozenset[str]:
+        """The labels that the node affinity reads."""
+        expressions = (one for term in self.terms or () for one in _listed(term, "matchExpressions"))
+        return frozenset(str(expression.get("key")) for expression in expressions)
+
+    @property
     def keys(self) -> frozenset[str]:
-        """The labels that selector and affinity read."""
-        expressions = [each for term in self.terms or () for each in _listed(term, "matchExpressions")]
-        return frozenset(self.selector) | {str(each.get("key")) for each in expressions}
+        """The labels that selector, affinity and spread read."""
+        return self.keys_of_terms.union(self.selector, self.spread)
 
     def tolerates(self, taint: Mapping[str, Any]) -> bool:
         """Return whether a toleration covers a taint."""
@@ -71,6 +81,12 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
         for each in (*_mappings(term, "matchExpressions", where), *_mappings(term, "matchFields", where)):
             if not isinstance(each.get("values") or [], list):
                 raise PodError("must be a list", where=f"{where}: nodeSelectorTerms.values")
+            if each.get("operator") not in _OPERATORS:
+                raise PodError(
+                    f"{shown(each.get('operator'))} is not an operator of node affinity",
+                    where=f"{where}: nodeSelectorTerms: {each.get('key')}",
+                    remedy=f"write one of {', '.join(_OPERATORS)}",
+                )
     name = spec.get("nodeName")
     if name is not None and not isinstance(name, str):
         raise PodError(f"{name!r} is no name of a node", where=f"{where}: nodeName")
@@ -82,6 +98,11 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
         ports=frozenset(_host_ports(spec, where)),
         unseen=tuple(_unseen(spec, affinity)),
         scheduler=str(spec.get("schedulerName") or _DEFAULT_SCHEDULER),
+        spread=tuple(
+            str(constraint.get("topologyKey"))
+            for constraint in _mappings(spec, _SPREAD, where)
+            if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
+        ),
     )
 
 
@@ -105,6 +126,8 @@ def keeps_away(
             yield f"taint {shown_taint(taint)}"
     if not placing.selects(labels, node):
         yield "its labels do not match the pod's nodeSelector or affinity"
+    if lacking := [key for key in placing.spread if key not in labels]:
+        yield f"it lacks the label {', '.join(lacking)}, by which the pod must be spread"
     if taken := sorted(port for _, port in placing.ports & ports):
         yield f"host port {', '.join(map(str, taken))} is taken"
 

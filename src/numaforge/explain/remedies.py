@@ -20,6 +20,7 @@ from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
 from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
 from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
+from numaforge.kubelet.admission.scheduler import like
 from numaforge.kubelet.admission.settings import STATIC
 from numaforge.kubelet.minors.options import (
     DISTRIBUTE_ACROSS_NUMA,
@@ -135,6 +136,7 @@ class _Trial:
     def of_pod(self) -> Iterator[Remedy]:
         """Yield the smallest change of each sort to the pod that does not fit, and to those like it."""
         yield from self._first(self._elsewhere())
+        yield from self._first(self._renamed())
         yield from self._first(self._fewer_claimed())
         yield from self._first(self._smaller_shares())
         yield from self._first(self._unbound())
@@ -194,6 +196,23 @@ class _Trial:
             yield "without its node affinity", replace(self.about, placing=replace(placing, terms=None))
         if placing.node_name is not None:
             yield "without its nodeName", replace(self.about, placing=replace(placing, node_name=None))
+
+    def _renamed(self) -> Iterator[tuple[str, GangPod]]:
+        """Yield the pod with a resource that some node offers in place of one that none does."""
+        offered = {name: None for node in self.nodes for name, amount in node.allocatable.items() if amount}
+        for container in self.about.pod.containers:
+            for resource, amount in container.limits.items():
+                if "/" not in resource or resource in offered:
+                    continue
+                for name in like(resource, offered):
+                    requests, limits = (
+                        {name if key == resource else key: value for key, value in held.items()}
+                        for held in (container.requests, container.limits)
+                    )
+                    changed = replace(container, requests=requests, limits=limits)
+                    containers = (changed if c is container else c for c in self.about.pod.containers)
+                    pod = replace(self.about.pod, containers=tuple(containers))
+                    yield f"{_said(name, amount)} instead of {resource}", self._changed(pod)
 
     def _fewer_claimed(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with fewer devices in one request of a claim."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.admission.claims import NO_CLAIMS, JudgedClaims
+from numaforge.kubelet.admission.node import UNSCHEDULABLE
+from numaforge.kubelet.admission.scheduler import like
 from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import human_bytes
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from numaforge.kubelet.admission.qos import Remark
 
 
+_MOST_NAMES = 4
 CLAIM_REMEDY = (
     "ResourceClaims, templates, DeviceClasses and ResourceSlices may stand in the pods' file; --profile and "
     "--plan say what drivers will offer"
@@ -28,13 +31,15 @@ class JudgedAdmission:
     """One admission, with what the pod's author should know about QoS and alignment.
 
     `short_of` are the resources that keep the scheduler from sending the pod to this node, `not_known` those
-    that only their own plugin knows. `claims` is the outcome of the pod's claims.
+    that only their own plugin knows. `offered` are those of the node's plugins. `claims` is the outcome of
+    the pod's claims.
     """
 
     admission: Admission
     remarks: tuple[Remark, ...]
     short_of: tuple[str, ...] = ()
     not_known: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
     claims: JudgedClaims = NO_CLAIMS
 
 
@@ -50,6 +55,8 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
         lines = [line_of(name, "  ", verdict, f"  {admission.qos}"), f"  {admission.status_message}"]
         if admission.in_the_way:
             lines.append(f"  in the way: {in_the_way(admission.in_the_way)}")
+        if admission.reason == UNSCHEDULABLE:
+            lines += [f"  -> {advice}" for advice in _other_names(admission.in_the_way, answer.offered)]
     if answer.short_of:
         lines.append(f"  the scheduler would not send it here: Insufficient {', '.join(answer.short_of)}")
     if answer.not_known:
@@ -61,6 +68,14 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
     for remark in answer.remarks:
         lines += [f"  {remark.field}: {remark.reason}", f"  -> {remark.change}"]
     return lines
+
+
+def _other_names(missing: Iterable[str], offered: tuple[str, ...]) -> Iterable[str]:
+    """Yield for each resource that the node does not offer what it does offer of that vendor."""
+    for resource in missing:
+        names = [name for name in like(resource, offered) if name != resource][:_MOST_NAMES]
+        if resource not in offered and names:
+            yield f"no device plugin advertises {resource} here; this node offers {', '.join(names)}"
 
 
 def _claim_lines(claims: JudgedClaims) -> Iterable[str]:

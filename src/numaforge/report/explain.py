@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
+from numaforge.kubelet.admission.alignment import explain_mig
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.pod import pod_requests
 from numaforge.ordering import grouped
@@ -57,6 +58,7 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
             {"of": each.of, "change": each.change, "fit": each.fit, "nodes": list(each.nodes)}
             for each in answer.remedies
         ],
+        "remarks": [{"field": one.field, "reason": one.reason} for one in explain_mig(answer.about.pod)],
         "not_judged": list(_not_judged(answer)),
     }
 
@@ -74,6 +76,8 @@ def explanation_lines(answer: Explanation, subject: LivePod | None) -> list[str]
             lines += _remedy(remedy, len(answer.workload.members))
     elif not answer.fits and _could_be_tried(answer):
         lines += ["", "No change that was tried lets it fit."]
+    for remark in explain_mig(answer.about.pod):
+        lines += wrapped(f"{remark.field}: {remark.reason}", _WIDTH, "")
     for unseen in _not_judged(answer):
         lines += wrapped(f"not judged: {unseen}", _WIDTH, "")
     for doubt in dict.fromkeys(doubt for each in answer.verdicts for doubt in each.doubts):

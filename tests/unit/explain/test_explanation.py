@@ -105,6 +105,11 @@ def test_the_kubelets_word(spec: Mapping[str, Any], config: Mapping[str, Any], r
     assert [each.node for each in answer.disagreeing] == ([] if reason is None else ["one"])
 
 
+def spread(label: str, otherwise: str = "DoNotSchedule") -> dict[str, Any]:
+    constraint = {"maxSkew": 1, "topologyKey": label, "whenUnsatisfiable": otherwise}
+    return {"topologySpreadConstraints": [constraint]}
+
+
 SOFT = {"key": "gpu", "value": "soft", "effect": "PreferNoSchedule"}
 HARD = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
@@ -161,6 +166,14 @@ def affinity(*expressions: Mapping[str, Any]) -> dict[str, Any]:
             ("its labels do not match the pod's nodeSelector or affinity",),
             id="Exists",
         ),
+        pytest.param({}, spread("zone"), (), id="spread by a label that it has"),
+        pytest.param(
+            {},
+            spread("numa"),
+            ("it lacks the label numa, by which the pod must be spread",),
+            id="spread by a label that it lacks",
+        ),
+        pytest.param({}, spread("numa", "ScheduleAnyway"), (), id="spread where it is possible"),
     ],
 )
 def test_the_schedulers_word(of_node: Any, of_pod: Any, reasons: tuple[str, ...]) -> None:
@@ -401,6 +414,13 @@ def test_taints_and_selectors_are_lifted_only_where_the_kubelet_admits() -> None
         explained(nodes, pod("p", limits(2))).remedies[0].change == "tolerate the taint gpu=only:NoSchedule"
     )
     assert "tolerate" not in str(explained(nodes, pod("p", limits(10, 3))).remedies)
+
+
+def test_a_resource_that_no_node_offers_is_replaced_by_one_that_it_does() -> None:
+    misspelt = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpus": "2"}}}]}
+    answer = explained(offline(), pod("p", misspelt))
+    assert answer.verdicts[0].judgement.reasons == ("Insufficient nvidia.com/gpus",)
+    assert answer.remedies[0].change == "2 nvidia.com/gpu instead of nvidia.com/gpus"
 
 
 def test_what_has_no_remedy_has_none() -> None:
@@ -666,6 +686,11 @@ def test_workloads_of_a_file_are_placed_beside_those_before_them() -> None:
         pytest.param(job("j", 10**9, limits(1)), "is not a number of pods", id="too many"),
         pytest.param(pod("p", {**limits(1), "tolerations": "all"}), "must be a list", id="tolerations"),
         pytest.param(pod("p", {**limits(1), "nodeSelector": ["a"]}), "must be a mapping", id="a selector"),
+        pytest.param(
+            pod("p", {**limits(1), **affinity({"key": "size", "operator": "Gte", "values": ["2"]})}),
+            "'Gte' is not an operator of node affinity",
+            id="an operator that no API server takes",
+        ),
         pytest.param(
             {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {}},
             "no spec.tasks",

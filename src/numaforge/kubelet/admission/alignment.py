@@ -7,6 +7,7 @@ from numaforge.kubelet.admission.claims import JudgedClaims
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.machine import CpuTopology
 from numaforge.kubelet.admission.node import Admission
+from numaforge.kubelet.admission.nvidia_resources import MIG_PREFIX
 from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.qos import Remark, fields_of
 
@@ -32,6 +33,23 @@ def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -
                 )
             )
     return tuple(found)
+
+
+def explain_mig(pod: Pod) -> tuple[Remark, ...]:
+    """Return a remark for each container that requests several MIG devices.
+
+    CUDA enumerates one MIG device in a process (NVIDIA's MIG guide; k8s-device-plugin#446).
+    """
+    return tuple(
+        Remark(
+            f"{field}.resources.limits.{name}",
+            f"a CUDA process uses one MIG device: one in the container {container.name} sees 1 of {amount}",
+            "1  (in more pods, or one larger MIG device)",
+        )
+        for field, container in fields_of(pod)
+        for name, amount in container.limits.items()
+        if name.startswith(MIG_PREFIX) and amount > 1
+    )
 
 
 def explain_alignment(pod: Pod, inventory: Inventory) -> tuple[Remark, ...]:

@@ -7,6 +7,7 @@ import re
 PREFIX = "nvidia.com/"
 SHARED = ".shared"
 GPU = f"{PREFIX}gpu"
+MIG_PREFIX = f"{PREFIX}mig-"
 GPU_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-([1-9]c\.)?[0-9]+g\.[0-9]+gb[a-z.-]*?)(\.shared)?")
 """Matches the plugin's resources, and none of other plugins."""
 MOST_REPLICAS = 1024
@@ -15,4 +16,4 @@ MOST_REPLICAS = 1024
 
 def mig_resource(profile: str) -> str:
     """Return the resource of a MIG profile under the strategy `mixed`."""
-    return f"{PREFIX}mig-{profile.replace('+', '.')}"
+    return f"{MIG_PREFIX}{profile.replace('+', '.')}"

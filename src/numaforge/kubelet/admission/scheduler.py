@@ -7,12 +7,16 @@ removeMissingExtendedResources), because the scheduler has counted them.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
+from difflib import SequenceMatcher
 
 from numaforge.kubelet.admission.demand import qos_class
 from numaforge.kubelet.admission.node import UNSCHEDULABLE, Admission, Node
-from numaforge.kubelet.admission.nvidia_resources import GPU_RESOURCE
+from numaforge.kubelet.admission.nvidia_resources import PREFIX
 from numaforge.kubelet.admission.pod import Pod, is_extended, pod_limits
 
+_POOLS = "rdma/"
+_LIKE_GPUS = re.compile(r"nvidia\.com/(gpu|mig)[a-z0-9.+_-]*", re.IGNORECASE)
 _OF_OTHER_VENDORS = re.compile(r"amd\.com/gpu|gpu\.intel\.com/(xe|i915)|habana\.ai/gaudi")
 
 
@@ -27,7 +31,7 @@ def unschedulable(node: Node, pod: Pod) -> Admission | None:
         resource
         for resource, quantity in pod_limits(pod).items()
         if quantity
-        and is_counted(resource)
+        and is_counted(resource, node.device_manager.plugins)
         and resource not in node.device_manager.plugins
         and resource not in claims.served
     )
@@ -67,9 +71,27 @@ def bound_claims(node: Node, pod: Pod) -> frozenset[str]:
     return frozenset(claim for name in local if (claim := shared[name]))
 
 
-def is_counted(resource: str) -> bool:
-    """Whether a resource is one of the GPUs and slices, which a machine lists completely."""
-    return bool(GPU_RESOURCE.fullmatch(resource) or _OF_OTHER_VENDORS.fullmatch(resource))
+def is_counted(resource: str, offered: Collection[str] = ()) -> bool:
+    """Whether a node that does not offer a resource has none of it; `offered` are those of its plugins.
+
+    So it is for GPUs and slices, which a machine lists completely, and what is named like them; for RDMA
+    pools beside other pools; and for names below kubernetes.io, which no plugin may register
+    (k8s.io/component-helpers, IsScalarResourceName).
+    """
+    if _LIKE_GPUS.fullmatch(resource) or _OF_OTHER_VENDORS.fullmatch(resource):
+        return True
+    if resource.startswith(_POOLS):
+        return any(name.startswith(_POOLS) for name in offered)
+    return "kubernetes.io/" in resource
+
+
+def like(resource: str, offered: Iterable[str]) -> tuple[str, ...]:
+    """Return the offered resources that a misspelt one may stand for: those of its domain, nearest first."""
+    domain = resource.partition("/")[0]
+    if "kubernetes.io" in domain:
+        domain = PREFIX.rstrip("/")
+    same = [name for name in offered if name.partition("/")[0] == domain]
+    return tuple(sorted(same, key=lambda name: -SequenceMatcher(None, resource, name).ratio()))
 
 
 def not_known(node: Node, pod: Pod) -> tuple[str, ...]:
@@ -80,7 +102,7 @@ def not_known(node: Node, pod: Pod) -> tuple[str, ...]:
         for resource, quantity in pod_limits(pod).items()
         if quantity
         and is_extended(resource)
-        and not is_counted(resource)
+        and not is_counted(resource, node.device_manager.plugins)
         and resource not in node.device_manager.plugins
         and resource not in served
     )

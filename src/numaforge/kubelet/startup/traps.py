@@ -377,7 +377,8 @@ def _partial_cores(
     siblings = frozenset[int]().union(*(core.cpus - cpu.reserved for core in partial))
     if cpu.options.get(FULL_PCPUS_ONLY):
         consequence = (
-            f"under {FULL_PCPUS_ONLY} no container gets the CPUs {format_cpulist(siblings)} beside them"
+            f"{FULL_PCPUS_ONLY} counts the CPUs {format_cpulist(siblings)} beside them as taken, and the "
+            "kubelet still hands them out, one by one, beside the system's work"
         )
     else:
         consequence = f"containers on the CPUs {format_cpulist(siblings)} share their cores with the system"

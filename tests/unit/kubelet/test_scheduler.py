@@ -1,0 +1,63 @@
+"""Which resources a node lacks that does not offer them, and what a misspelt one may stand for."""
+
+from __future__ import annotations
+
+import pytest
+
+from numaforge.kubelet.admission.alignment import explain_mig
+from numaforge.kubelet.admission.pod import Pod
+from numaforge.kubelet.admission.scheduler import is_counted, like
+
+OFFERED = ("nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb", "rdma/rail0")
+
+
+@pytest.mark.parametrize(
+    ("resource", "offered", "counts"),
+    [
+        pytest.param("nvidia.com/gpu", (), True, id="GPUs"),
+        pytest.param("nvidia.com/mig-1g.10gb", (), True, id="slices"),
+        pytest.param("nvidia.com/gpus", (), True, id="what is named like GPUs"),
+        pytest.param("nvidia.com/gpu.mig-1g.5gb", (), True, id="what is named like slices"),
+        pytest.param("nvidia.com/GA102GL_A10", (), False, id="GPUs for virtual machines"),
+        pytest.param("nvidia.com/hostdev", (), False, id="network functions"),
+        pytest.param("habana.ai/gaudi", (), True, id="accelerators of another vendor"),
+        pytest.param("alpha.kubernetes.io/nvidia-gpu", (), True, id="a name below kubernetes.io"),
+        pytest.param("rdma/hca", (), False, id="an RDMA pool where none is known"),
+        pytest.param("rdma/hca", OFFERED, True, id="an RDMA pool beside others"),
+        pytest.param("example.com/fpga", OFFERED, False, id="another plugin's"),
+    ],
+)
+def test_resources_that_a_node_lists_completely(
+    resource: str, offered: tuple[str, ...], counts: bool
+) -> None:
+    assert is_counted(resource, offered) is counts
+
+
+@pytest.mark.parametrize(
+    ("resource", "first"),
+    [
+        ("nvidia.com/gpus", "nvidia.com/gpu"),
+        ("nvidia.com/gpu.mig-1g.10gb", "nvidia.com/mig-1g.10gb"),
+        ("alpha.kubernetes.io/nvidia-gpu", "nvidia.com/gpu"),
+        ("rdma/hca_shared_devices_a", "rdma/rail0"),
+    ],
+)
+def test_the_nearest_name_comes_first(resource: str, first: str) -> None:
+    assert like(resource, OFFERED)[0] == first
+
+
+def test_nothing_is_like_a_resource_of_a_vendor_without_any() -> None:
+    assert like("example.com/fpga", OFFERED) == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "remarks"),
+    [
+        pytest.param({"nvidia.com/mig-1g.10gb": 2}, 1, id="two MIG devices in a container"),
+        pytest.param({"nvidia.com/mig-1g.10gb": 1}, 0, id="one MIG device"),
+        pytest.param({"nvidia.com/gpu": 2}, 0, id="two GPUs"),
+    ],
+)
+def test_cuda_uses_one_mig_device_of_a_container(limits: dict[str, int], remarks: int) -> None:
+    pod = Pod.from_manifest({"containers": [{"name": "main", "resources": {"limits": limits}}]})
+    assert len(explain_mig(pod)) == remarks
