@@ -28,18 +28,20 @@ __all__ = ["forget"]
 
 _RUN = "/run/numaforge"
 """State that units and parts keep until the next boot."""
+_EDITS = "/var/lib/numaforge-edits"
+"""What an admin wrote into files while changes of them were undone, by transaction: it stays on the host."""
 
 
 @role("Forget")
 def forget() -> None:
-    """Remove the saved plan, and the backups of earlier changes."""
+    """Remove the saved plan, and the backups of earlier changes; what an admin edited meanwhile is kept."""
     kubelet = planned(host).kubelet
     _forget(name=FORGET, flag_stays=bool(kubelet and kubelet.exec_start))
 
 
 @host_operation
 def _forget(flag_stays: bool) -> Commands:
-    """Remove the saved plan and the backups.
+    """Remove the saved plan and the backups, and say where an admin's edits are kept.
 
     + flag_stays: whether the kubelet still reads the folder of drop-ins that was added for it
     """
@@ -48,13 +50,19 @@ def _forget(flag_stays: bool) -> Commands:
         "GUARD": GUARD,
         "STATE": str(PurePosixPath(TRANSACTIONS).parent),
         "RUN": _RUN,
+        "EDITS": _EDITS,
         "PLAN": PLAN_PATH,
         "CONFIG_DIR": DROP_IN_DIR,
         "MODPROBE": MODPROBE_PATH,
     }
     library = shell.assignments(values) + shell.library("roles/forget/forget")
-    if "yes" not in script_output(host, asking(library + shell.call("kept"))).lines:
+    look = shell.call("tell_part", ["kept", "kept"]) + shell.call("tell_part", ["edits", "edits"])
+    answer = script_output(host, asking(library + look))
+    edits = [path for path in answer.part("edits") if path]
+    if "yes" not in answer.part("kept"):
         host.noop("nothing of numaforge is left")
         return
-    show_beside(host, f"{PLAN_PATH} and {values['STATE']}, with the backups of earlier changes, are removed")
+    kept = f"; what was edited during earlier changes is kept in {', '.join(edits)}" if edits else ""
+    removed = f"{PLAN_PATH} and {values['STATE']}, with the backups of earlier changes, are removed"
+    show_beside(host, f"{removed}{kept}")
     yield script_command(library + shell.call("forget", ("yes" if flag_stays else "",)))

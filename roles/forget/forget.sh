@@ -1,9 +1,11 @@
 # shellcheck shell=sh
 # Removes what remains on a host once all settings are taken back: the plan, and the state of earlier runs. It may be
-# interrupted anywhere: the folder of the plan goes last, and while any of it is left, another run resumes.
+# interrupted anywhere: the folder of the plan goes last, and while any of it is left, another run resumes. What an admin
+# wrote into a file while a change was undone, which that transaction has kept in its folder `edited`, moves to EDITS.
 
 RECORDS=/etc/numaforge
 PROGRAMS=/usr/local/lib/numaforge
+LOCK_SECONDS=120
 kept() { # print whether anything remains: yes or no
     for each in "$RECORDS" "$PROGRAMS" "$STATE" "$RUN" "$MODPROBE"; do
         if [ -e "$each" ]; then
@@ -13,9 +15,31 @@ kept() { # print whether anything remains: yes or no
     done
     echo no
 }
+edits() { # print where each is, or will be
+    for folder in "$EDITS"/* "$ROOT"/*/edited; do
+        if [ ! -d "$folder" ]; then continue; fi
+        moved_to "$folder"
+        find "$folder" -type f | while IFS= read -r file; do printf '%s\n' "$place${file#"$folder"}"; done
+    done | LC_ALL=C sort
+}
+moved_to() { # FOLDER: sets `place`
+    place=${1%/edited}
+    place=$EDITS/${place##*/}
+}
+keep_edits() {
+    for folder in "$ROOT"/*/edited; do
+        if [ ! -d "$folder" ]; then continue; fi
+        moved_to "$folder"
+        { [ -d "$EDITS" ] || mkdir -m 0700 "$EDITS"; } && mv "$folder" "$place" || return 1
+    done
+}
 forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
     if [ -d "$ROOT" ]; then # keep a transaction from starting
-        exec 9> "$ROOT/lock" && flock 9 || return 1
+        exec 9> "$ROOT/lock" || return 1
+        if ! flock -w "$LOCK_SECONDS" 9; then
+            echo "a change of this node has been starting or ending for $LOCK_SECONDS s: run again later" >&2
+            return 1
+        fi
     fi
     if [ -L "$ROOT/current" ]; then
         echo "a change of this node has not ended: run again, which ends it first" >&2
@@ -34,6 +58,6 @@ forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
     fi
     if [ -z "$1" ] && [ -d "$CONFIG_DIR" ]; then rmdir "$CONFIG_DIR" 2> /dev/null || :; fi # others' files stay
     if [ -d "$PROGRAMS" ]; then rmdir "$PROGRAMS" || return 1; fi
-    rm -rf "$RUN" "$STATE" && rm -f "$PLAN" || return 1
+    keep_edits && rm -rf "$RUN" "$STATE" && rm -f "$PLAN" || return 1
     if [ -d "$RECORDS" ] && [ ! -d "$RECORDS/image" ]; then rmdir "$RECORDS" || return 1; fi
 }

@@ -90,8 +90,11 @@ affinity_write() { # PATH CPUS
     *) printf '%s: the kernel refuses %s (%s)\n' "$1" "$2" "${said##*: }" >> "$AFFINITY/refused" ;;
     esac
 }
+affinity_folder() { # like all of /run/numaforge for root alone, as there are locks in it
+    [ -d "$AFFINITY" ] || (umask 077 && mkdir -p "$AFFINITY") && touch "$AFFINITY/earlier"
+}
 affinity_apply() { # CONFIGURATION: sets what differs; fails if the kernel refuses any, with the errors in `refused`
-    mkdir -p "$AFFINITY" && touch "$AFFINITY/earlier" || return 1
+    affinity_folder || return 1
     : > "$AFFINITY/refused"
     affinity_give_back < "$1" || return 1
     : > "$AFFINITY/managed" # found again: the numbers may now belong to other devices

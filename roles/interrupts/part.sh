@@ -6,7 +6,7 @@
 
 interrupts_keep() {
     boot_id > "$PART/boot" || return 1
-    mkdir -p "$AFFINITY" && touch "$AFFINITY/earlier" && cp "$AFFINITY/earlier" "$PART/record" || return 1
+    affinity_folder && cp "$AFFINITY/earlier" "$PART/record" || return 1
     {
         affinity_targets < "$PART/planned"
         cat "$PART/record"

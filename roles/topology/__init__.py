@@ -109,6 +109,8 @@ def _save(kind: str, text: str) -> Path:
     file = folder / f"{host.name.replace('/', '_')}.{kind}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        file.touch(0o600)
+        file.chmod(0o600)  # also one that was there: it has what root reads of a machine
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise HostError(

@@ -15,25 +15,41 @@ TAB=$(printf '\t')
 watch() { # CONFIGURATION [anyway]: during a change nothing is compared, for the node is between two plans
     if [ -L "$CURRENT" ] && [ -z "${2-}" ]; then return; fi
     umask 022
-    watch_settings "$1" || return 1
-    [ -d "$KEPT" ] || mkdir -p "$KEPT" || return 1
-    [ -d "$folder" ] || watch_folder || return 1
-    metrics=$folder/numaforge.prom
-    new=$folder/.numaforge.prom.new
+    watch_settings "$1" && private_folder "$KEPT" || return 1
     now=$(date +%s)
-    watch_look "$1" | watch_judge "$1" > "$new" || return 1
-    [ -s "$new" ] && chmod 0644 "$new" && mv -f "$new" "$metrics" || return 1 # after a power loss the next run writes it
-    watch_verdict
+    watch_look "$1" | watch_judge "$1" > "$KEPT/metrics" && [ -s "$KEPT/metrics" ] || return 1
+    watch_publish
+    published=$?
+    watch_verdict && return "$published"
+}
+watch_publish() { # a new file, renamed over the old one; after a power loss the next run writes it
+    [ -d "$folder" ] || watch_folder || return 1
+    # shellcheck disable=SC2016 # the other shell expands it
+    watch_as sh -c 'rm -f "$1/.numaforge.prom.new" && set -C && cat > "$1/.numaforge.prom.new" &&
+        mv -f "$1/.numaforge.prom.new" "$1/numaforge.prom"' sh "$folder" < "$KEPT/metrics"
+}
+# The folder of the metrics may be node_exporter's own. What another user could redirect, by a link there or by another
+# folder in its place, is touched with that user's rights alone: so nothing comes of it that the user could not do. It gets
+# no lock of a transaction either, since a user may look into its own processes.
+watch_as() { # COMMAND...: as root, or as the user who could redirect the folder
+    forget_rights
+    if resolve "$folder/." 2> /dev/null; then
+        "$@"
+        return
+    fi
+    setpriv "--reuid=${redirector% *}" "--regid=${redirector#* }" --clear-groups "$@" 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- && return
+    echo "nothing could be done in $folder with the rights of its user ${redirector% *}: $why" >&2
+    return 1
 }
 watch_folder() { # create it, and record the topmost new folder
     made=$folder
     while [ ! -d "${made%/*}/" ]; do made=${made%/*}; done
-    mkdir -p "${MADE%/*}" && printf '%s\n' "$made" > "$MADE" && mkdir -p "$folder"
+    mkdir -p "${MADE%/*}" && printf '%s\n' "$made" > "$MADE" && watch_as mkdir -p "$folder"
 }
 watch_folder_away() { # as far as it was created here and is empty
     [ -e "$MADE" ] || return 0
     IFS= read -r made < "$MADE" || return 0
-    while rmdir "$folder" 2> /dev/null && [ "$folder" != "$made" ]; do folder=${folder%/*}; done
+    while watch_as rmdir "$folder" 2> /dev/null && [ "$folder" != "$made" ]; do folder=${folder%/*}; done
     rm -f "$MADE"
 }
 watch_settings() { # CONFIGURATION
@@ -274,10 +290,15 @@ watch_patch() { # CONDITION: with the kubelet's own login; sets `why` where that
         return 1
         ;;
     esac
-    why="there is no curl"
-    command -v curl > /dev/null 2>&1 || return 1
     why="$kubeconfig is not there: the kubelet has not joined"
     [ -e "$kubeconfig" ] || return 1
+    forget_rights # whoever writes it could have any file sent anywhere, as a token
+    resolve "$kubeconfig" 2> /dev/null || return 1
+    rights_of "$target"
+    why="$kubeconfig is not root's alone to write"
+    case $right in -????-??-?\ 0\ *) ;; *) return 1 ;; esac
+    why="there is no curl"
+    command -v curl > /dev/null 2>&1 || return 1
     umask 077 # the files may include a key
     watch_login
     taken=$?
@@ -360,7 +381,7 @@ watch_send() { # PATCH
 }
 forget() { # CONFIGURATION: removes the metrics and the condition, which would become stale
     watch_settings "$1" || return 1
-    rm -f "$folder/numaforge.prom" "$folder/.numaforge.prom.new"
+    watch_as rm -f "$folder/numaforge.prom" "$folder/.numaforge.prom.new"
     if [ -n "$kubeconfig" ] && [ -e "$KEPT/told" ]; then
         watch_patch "{\"type\":\"$CONDITION\",\"\$patch\":\"delete\"}" || echo "the Node $node keeps its condition $CONDITION: $why"
     fi

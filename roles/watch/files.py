@@ -29,7 +29,7 @@ _FINGERPRINT_DIGITS = 16
 
 @cache
 def _source() -> str:
-    return library("kernel_files", "roles/watch/at_boot").rstrip("\n")
+    return library("kernel_files", "node/paths", "roles/watch/at_boot").rstrip("\n")
 
 
 def _program(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

@@ -135,6 +135,7 @@ def test_an_inventory_is_captured_whole_and_failures_are_named(
     assert "gone: Could not connect" in said
     assert said.rstrip().endswith("2 of 3 hosts captured")
     assert sorted(path.name for path in folder.iterdir()) == ["one.snapshot.json", "two.snapshot.json"]
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert cli.run(["topology", "-o", "json", str(folder / "one.snapshot.json")]) == 0
     assert cli.run(["capture", str(tmp_path), "--limit", "one", "--to", str(folder)]) == 0
 

@@ -231,6 +231,15 @@ def test_without_numaforge_the_kubelet_is_held(node: Sandbox) -> None:
     assert f"{PROGRAM}: " in held(node)  # what follows is the shell's own words
 
 
+def test_a_start_that_is_held_up_by_another_says_so_after_a_limit(node: Sandbox) -> None:
+    node.run("mkdir -p /run/numaforge/boot; flock /run/numaforge/boot/lock sleep 60 > /dev/null 2>&1 &")
+    node.run("until [ -e /run/numaforge/boot/lock ]; do sleep 0.05; done")
+    done = node.run(boot_script().replace("LOCK_SECONDS=900", "LOCK_SECONDS=1"))
+    assert done.returncode != 0
+    assert "another start of it has planned this node for 1 s" in done.stderr
+    assert planned(node) == 0
+
+
 def test_where_nothing_can_be_written_the_kubelet_is_held(node: Sandbox) -> None:
     node.run("mkdir -p /var/lib/numaforge && mount -t tmpfs -o ro tmpfs /var/lib/numaforge")
     assert "ead-only" in held(node)

@@ -346,6 +346,7 @@ def test_detect_saves_the_snapshot_and_the_plan_here_and_writes_nothing_there(
     assert run.returncode == 0, run.stdout
     assert json.loads((out / "node.snapshot.json").read_text())["kind"] == "numaforge-snapshot"
     assert json.loads((out / "node.plan.json").read_text())["cpus"]["reserved"] == "0,2,4,6"
+    assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
     assert not node.path("/etc/numaforge").exists()
 
 

@@ -48,6 +48,23 @@ def test_a_dry_run_says_what_goes_and_touches_nothing(node: Sandbox, tmp_path: P
     assert left(node) == provisioned
 
 
+def test_what_an_admin_edited_during_a_change_is_kept_and_named(node: Sandbox, tmp_path: Path) -> None:
+    provision(node, tmp_path)
+    edited = "etc/sysctl.d/90-own.conf"
+    node.run(
+        f"cd /var/lib/numaforge/txn && mkdir -p T9/edited/etc/sysctl.d && echo mine > T9/edited/{edited}"
+    )
+    hosts = data(node, numaforge_profile=PROFILE)
+    for arguments in (("--dry", UNINSTALL), ("-y", UNINSTALL)):
+        run = pyinfra(tmp_path, hosts, *arguments)
+        assert run.returncode == 0, run.stdout
+        assert f"is kept in /var/lib/numaforge-edits/T9/{edited}" in " ".join(plain(run.stdout).split())
+    assert not node.path("/var/lib/numaforge").exists()
+    assert node.path(f"/var/lib/numaforge-edits/T9/{edited}").read_text() == "mine\n"
+    again = pyinfra(tmp_path, hosts, "-y", UNINSTALL)
+    assert plain(again.stdout).count("No changes") == plain(again.stdout).count("Starting operation")
+
+
 @pytest.mark.parametrize(
     "profile",
     [

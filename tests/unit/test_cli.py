@@ -138,6 +138,19 @@ def test_a_host_that_cannot_be_reached_is_one_message_with_the_reason():
     assert err.count("127.0.0.1") == 2
 
 
+@pytest.mark.parametrize("mode", [None, 0o644], ids=["a new file", "a file that others may read"])
+def test_a_snapshot_is_for_its_owner_alone(tmp_path, mode):
+    """Root reads files for it that others may not."""
+    online = tmp_path / "root/sys/devices/system/cpu/online"
+    online.parent.mkdir(parents=True)
+    online.write_text("0\n")
+    file = tmp_path / "a.snapshot.json"
+    if mode:
+        file.touch(mode)
+    assert run(["capture", "--root", str(tmp_path / "root"), "--to", str(file)]) == ExitCode.YES
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 # ---- the process ----
 
 

@@ -51,7 +51,7 @@ from numaforge.roles.amd_partitions.worker.driver import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-LOCK = "/run/numaforge-amd-partitions.lock"
+LOCK = "/run/numaforge/amd-partitions.lock"
 OPTION = "amd_partitions.may_stop"
 
 

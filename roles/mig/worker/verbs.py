@@ -65,7 +65,7 @@ from numaforge.roles.mig.worker.reset import start_persistence, switch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LOCK = "/run/numaforge-mig.lock"
+LOCK = "/run/numaforge/mig.lock"
 CDI_UNIT = "nvidia-cdi-refresh.service"
 STALE = "still describes the GPUs to containers as they were"
 CDI_FILES = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")

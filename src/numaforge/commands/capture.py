@@ -73,7 +73,7 @@ def capture(
     else:
         with progress("asking this machine"):
             snapshot = snapshot_of(None, root)
-    save(snapshot.to_json(), to)
+    save(snapshot.to_json(), to, private=True)
     return ExitCode.YES
 
 

@@ -3,6 +3,8 @@
 # Does nothing where the plan's inputs are unchanged and the written files intact; otherwise numaforge plans the node
 # again. PROGRAM, STATE, RUN, ISSUE and REPORT_UNIT are variables.
 
+LOCK_SECONDS=900 # of the 1800 that systemd gives a start of the kubelet
+
 # Prints a line "NAME TEXT" for each input of a plan. Reads only the kernel and files, asks no driver.
 inputs() {
     tell_first machine-id /etc/machine-id
@@ -79,16 +81,19 @@ quiet() { rm -f "$ISSUE" /run/motd.d/numaforge; }
 drop_empty_certificate() { # FOLDER
     for each in "$1/kubelet.crt" "$1/kubelet.key"; do
         if [ -e "$each" ] && [ ! -s "$each" ]; then
-            echo "$each is empty, and removed with its other half: the kubelet makes them anew" >&2
-            rm -f "$1/kubelet.crt" "$1/kubelet.key"
+            resolve "$1/." && rm -f "$1/kubelet.crt" "$1/kubelet.key" &&
+                echo "$each is empty, and removed with its other half: the kubelet makes them anew" >&2
         fi
     done
 }
 
 before_kubelet() {
     umask 022
-    mkdir -p "$RUN" || return 1
-    exec 9> "$RUN/lock" && flock 9 || return 1
+    private_folder "$RUN" && exec 9> "$RUN/lock" || return 1
+    if ! flock -w "$LOCK_SECONDS" 9; then
+        complain "another start of it has planned this node for $LOCK_SECONDS s: see systemctl status numaforge-boot.service"
+        return 1
+    fi
     drop_empty_certificate /var/lib/kubelet/pki
     inputs > "$RUN/inputs"
     if ! as_planned; then

@@ -98,7 +98,7 @@ def _library() -> str:
         "ISSUE": str(ISSUE),
         "REPORT_UNIT": REPORT_UNIT,
     }
-    return shell.assignments(values) + shell.library("first_boot/boot")
+    return shell.assignments(values) + shell.library("node/paths", "first_boot/boot")
 
 
 def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: Path = STATE) -> None:

@@ -7,6 +7,7 @@
 
 newline='
 '
+EVERYBODY='65534 65534' # the user and the group of the kernel's for nobody: what every user may do
 forget_rights() { rights='' rights_read=$newline; } # so that they are read again
 forget_rights
 read_rights() { # PATH...: of these and of every folder above them, by one program
@@ -30,8 +31,8 @@ rights_of() { # PATH: sets `right` to "MODE UID GID", or to nothing where there 
     right=
     case $rights in *"$newline$1// "*) right=${rights#*"$newline$1// "} right=${right%%"$newline"*} ;; esac
 }
-resolve() { # PATH: sets `target` to it without links; where others could redirect it, prints why and sets `why`
-    resolved=$1 target='' ahead=$1 links=0
+resolve() { # PATH: sets `target` to it without links; else says which other user could redirect it: `why`, `redirector`
+    resolved=$1 target='' ahead=$1 links=0 redirector=$EVERYBODY
     case $1 in
     *"$newline"*) redirectable "its name has more than one line" || return ;;
     /*) ;;
@@ -61,7 +62,7 @@ resolve() { # PATH: sets `target` to it without links; where others could redire
             return
             ;;
         l?????????\ 0\ *) follow "$below" || return ;;
-        l*) redirectable "the link $below belongs to $(owner_of "$below")" "remove it" || return ;;
+        l*) redirector=${right#* } && redirectable "the link $below belongs to $(owner_of "$below")" "remove it" || return ;;
         *) target=$below ;;
         esac
     done
@@ -83,9 +84,9 @@ is_roots_alone() { # FOLDER: sets `sticky`
     d????-??-?\ 0\ *) return 0 ;;
     d????w??-?\ 0\ 0) has_no_acl "$1" || redirectable "the ACL of $1 may let others write" "setfacl -b '$1'" ;;
     d????????[tT]\ 0\ *) sticky='sticky ' ;;
-    d????w??-?\ 0\ *) redirectable "the group $(stat -c %G "$1") may write to $1" "chmod g-w '$1'" ;;
-    d?????????\ 0\ *) redirectable "every user may write to $1" "chmod go-w '$1'" ;;
-    d*) redirectable "$1 belongs to $(owner_of "$1")" "chown root:root '$1' && chmod go-w '$1'" ;;
+    d????w??-?\ 0\ *) redirector="${EVERYBODY% *} ${right##* }" && redirectable "the group $(stat -c %G "$1") may write to $1" "chmod g-w '$1'" ;;
+    d???????w?*) redirectable "every user may write to $1" "chmod go-w '$1'" ;;
+    d*) redirector=${right#* } && redirectable "$1 belongs to $(owner_of "$1")" "chown root:root '$1' && chmod go-w '$1'" ;;
     *) redirectable "$1 is not a folder" ;;
     esac
 }
@@ -94,7 +95,11 @@ has_no_acl() { # FOLDER
 }
 owner_of() { stat -c '%U (%u)' "$1"; }
 redirectable() { # REASON [REMEDY]: fails, of the path in `resolved`
-    why="root does not write to $resolved, which another user could redirect: $1${2:+. Run $2 or use another folder}"
+    why="$resolved is left alone, as another user could redirect it: $1${2:+. Run $2, or use another folder}"
     printf '%s\n' "$why" >&2
     return 1
+}
+# Locks, and what a unit keeps until the next boot, are for root alone: a lock can be held by whoever can open its file.
+private_folder() { # FOLDER: make it, with mode 0700 for each new one
+    [ -d "$1" ] || (umask 077 && mkdir -p "$1")
 }

@@ -9,9 +9,10 @@ import fcntl
 import json
 import os
 import sys
+import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from numaforge.node.holders import NotDoneError, OutdatedError
 
@@ -21,12 +22,33 @@ if TYPE_CHECKING:
 OUTDATED_STATUS = 3
 
 
+LOCK_SECONDS = 120
+
+
 @contextmanager
 def alone(lock: str) -> Iterator[None]:
-    """Wait until no other worker of the role runs."""
+    """Hold a lock in a folder for root alone: elsewhere any user could hold it.
+
+    Raises NotDoneError where another process holds it for LOCK_SECONDS.
+    """
+    Path(lock).parent.mkdir(mode=0o700, exist_ok=True)
     with Path(lock).open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not _locked(file):
+            if time.monotonic() >= deadline:
+                raise NotDoneError(
+                    f"another process has worked on these GPUs for {LOCK_SECONDS} s: fuser -v {lock} names it"
+                )
+            time.sleep(0.2)
         yield
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def note_earlier(folder: Path, gpus: Sequence[dict[str, Any]]) -> None:

@@ -73,7 +73,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
 def with_files(plan: NodePlan) -> NodePlan:
     """Return a plan with the files that follow from its decisions."""
     written = (file for role in ROLES if role.files for file in role.files.files(plan))
-    return replace(plan, files=(PlannedFile(PLAN_PATH, "topology", None), *written))
+    return replace(plan, files=(PlannedFile(PLAN_PATH, "topology", None, mode="0600"), *written))
 
 
 def _of_kind(

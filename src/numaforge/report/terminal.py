@@ -164,8 +164,10 @@ def print_data(text: str) -> None:
     click.echo(plain(text) if sys.stdout.isatty() else text, nl=False)
 
 
-def save(content: str | bytes, output: str | None) -> None:
+def save(content: str | bytes, output: str | None, *, private: bool = False) -> None:
     """Write text or bytes to a file, make its folders, and remark on it; for None and `-`, print it.
+
+    A `private` file, such as a snapshot, has what root reads of a machine: only its owner may read it.
 
     Raises NumaforgeError where the file cannot be written, and leaves an existing one as it was.
     """
@@ -176,7 +178,11 @@ def save(content: str | bytes, output: str | None) -> None:
             click.echo(content, nl=False)
         return
     try:
-        _write(Path(output).resolve(), content if isinstance(content, bytes) else content.encode())
+        _write(
+            Path(output).resolve(),
+            content if isinstance(content, bytes) else content.encode(),
+            private=private,
+        )
     except OSError as error:
         raise NumaforgeError(error.strerror or str(error), where=output) from error
     remark(f"wrote {output}")
@@ -194,7 +200,7 @@ def complain(text: str) -> None:
     echo_lines([first, *(line if line.startswith("  ") else f"  {line}" for line in others)], err=True)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, *, private: bool) -> None:
     """Write a file whole or not at all; a pipe or a device is written directly."""
     if path.exists() and not path.is_file():
         path.write_bytes(content)
@@ -202,8 +208,9 @@ def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        staged.touch(0o600 if private else 0o666)
         staged.write_bytes(content)
-        if path.exists():
+        if path.exists() and not private:
             shutil.copymode(path, staged)
         staged.replace(path)
     finally:

@@ -164,7 +164,7 @@ def test_without_a_state_nothing_is_said(machine: Machine) -> None:
 def test_nothing_is_put_aside_in_a_folder_of_another_user(machine: Machine) -> None:
     os.chown(machine.folder, 54321, 54321)
     machine.show({0: NODES[0] + 44_000})
-    assert "which another user could redirect" in machine.start()
+    assert "another user could redirect it" in machine.start()
     assert machine.state.exists()
     assert not machine.earlier.exists()
 

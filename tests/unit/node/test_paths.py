@@ -155,7 +155,7 @@ def test_root_writes_nothing_that_another_user_could_redirect(
     path = build(root.folder)
     before = {file: os.lstat(file).st_ctime_ns for file in root.folder.rglob("*")}
     said = root.resolved(path)
-    assert said.startswith(f"root does not write to {path}, which another user could redirect: ")
+    assert said.startswith(f"{path} is left alone, as another user could redirect it: ")
     assert reason in said
     for call in (f"printf '' | stage 0 '{path}' 0644 root root", f"remove '{path}'", f"keep /none '{path}'"):
         assert root.run(call).returncode == 1
@@ -217,7 +217,7 @@ def test_root_writes_below_folders_of_its_own(root: Root, build: Callable[[Path]
 
 @pytest.mark.parametrize("path", ["relative/file", "", "/two\nlines"])
 def test_what_is_no_absolute_path_in_one_line_is_refused(root: Root, path: str) -> None:
-    assert "which another user could redirect" in root.resolved(path)
+    assert "another user could redirect it" in root.resolved(path)
 
 
 def test_a_folder_that_only_looks_like_roots_line_of_rights_is_refused(root: Root) -> None:

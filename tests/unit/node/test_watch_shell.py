@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +29,51 @@ BUSYBOX = (
     "date",
     "grep",
     "head",
+    "ls",
     "mkdir",
     "mv",
+    "readlink",
     "rm",
+    "rmdir",
     "sed",
+    "sh",
     "sha256sum",
+    "stat",
     "tr",
     "xargs",
 )
 
 
-@pytest.fixture(params=["dash", "bash", "busybox sh"])
-def node(request: pytest.FixtureRequest, tmp_path: Path) -> WatchedFolder:
-    """A folder with each shell; busybox' with its other programs, too."""
-    words = request.param.split()
+SHELLS = ("dash", "bash", "busybox sh")
+
+
+def watched(shell: str, folder: Path) -> WatchedFolder:
+    """Return a folder with a shell; busybox' with its other programs, and a whole setpriv."""
+    words = shell.split()
     found = shutil.which(words[0])
     if found is None:
         pytest.skip(f"{words[0]} is not installed")
     if len(words) == 1:
-        return WatchedFolder(tmp_path, (found,))
-    programs = tmp_path / "programs"
+        return WatchedFolder(folder, (found,))
+    programs = folder / "programs"
     programs.mkdir()
     for name in BUSYBOX:
         (programs / name).symlink_to(found)
-    return WatchedFolder(tmp_path, (found, "sh"), path=str(programs))
+    (programs / "setpriv").symlink_to(str(shutil.which("setpriv")))
+    return WatchedFolder(folder, (found, "sh"), path=str(programs))
+
+
+@pytest.fixture(params=SHELLS)
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> WatchedFolder:
+    return watched(request.param, tmp_path)
+
+
+@pytest.fixture(params=SHELLS)
+def shared_node(request: pytest.FixtureRequest) -> Iterator[WatchedFolder]:
+    """A folder that other users reach, too; those of pytest are for its own user."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
+        Path(folder).chmod(0o755)
+        yield watched(request.param, Path(folder))
 
 
 def judged(node: WatchedFolder, row: tuple[str, ...], text: str | None) -> str:
@@ -267,3 +293,130 @@ def test_a_node_and_a_verification_hold_a_value_to_the_same(
         planned = " ".join(wanted.split())
         assert (found[f"is{number}"] == "0") is is_value(text, planned), (text, wanted)
         assert (found[f"least{number}"] == "0") is reaches(text, planned), (text, wanted)
+
+
+MALLORY, PROMETHEUS = 54321, 54322
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to other users")
+
+
+def textfiles(node: WatchedFolder, owner: int, group: int, mode: int = 0o755) -> Path:
+    """Make the folder of node_exporter's textfile collector, with links to a secret of root's in it."""
+    folder = node.folder / "metrics"
+    folder.mkdir()
+    secret = node.write("/secret", "secret")
+    secret.chmod(0o600)
+    for name in ("numaforge.prom", ".numaforge.prom.new"):
+        (folder / name).symlink_to(secret)
+        os.lchown(folder / name, MALLORY, MALLORY)
+    os.chown(folder, owner, group)
+    folder.chmod(mode)
+    node.configure([("is", "it", "8", "needed", "-", "/sys/file")])
+    node.write("/sys/file", "8\n")
+    return folder
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("owner", "group", "mode", "written_by"),
+    [
+        pytest.param(MALLORY, MALLORY, 0o755, MALLORY, id="another user's folder"),
+        pytest.param(MALLORY, PROMETHEUS, 0o775, MALLORY, id="another user's folder, for a group"),
+        pytest.param(0, PROMETHEUS, 0o775, 65534, id="root's folder, for a group"),
+        pytest.param(0, 0, 0o777, 65534, id="root's folder, for everybody"),
+        pytest.param(0, 0, 0o755, 0, id="root's folder"),
+    ],
+)
+def test_metrics_follow_no_link_and_have_no_more_rights_than_who_could_redirect_them(
+    shared_node: WatchedFolder, owner: int, group: int, mode: int, written_by: int
+) -> None:
+    folder = textfiles(shared_node, owner, group, mode)
+    done = shared_node.run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert shared_node.drift() == {"it": "0"}
+    written = (folder / "numaforge.prom").lstat()
+    assert stat.S_ISREG(written.st_mode)
+    assert (written.st_uid, written.st_mode & 0o777) == (written_by, 0o644)
+    secret = shared_node.folder / "secret"
+    assert (secret.read_text(), secret.stat().st_mode & 0o777) == ("secret", 0o600)
+    assert shared_node.run("forget", str(shared_node.configuration)).returncode == 0
+    assert list(folder.iterdir()) == []
+
+
+@as_root
+def test_metrics_do_not_go_where_a_user_has_put_a_link_in_place_of_the_folder(
+    shared_node: WatchedFolder,
+) -> None:
+    folder = textfiles(shared_node, MALLORY, MALLORY)
+    home, roots = shared_node.folder / "home", shared_node.folder / "roots"
+    roots.mkdir()
+    home.mkdir()
+    shutil.rmtree(folder)
+    folder.symlink_to(roots)
+    os.lchown(folder, MALLORY, MALLORY)
+    done = shared_node.run()
+    assert done.returncode == 1
+    assert f"nothing could be done in {folder} with the rights of its user {MALLORY}" in done.stderr
+    assert list(roots.iterdir()) == []
+    assert (shared_node.folder / "run/numaforge/watch/verdict").read_text().startswith("False AsPlanned")
+
+
+@as_root
+def test_the_folder_is_made_with_the_rights_of_the_user_above_it(shared_node: WatchedFolder) -> None:
+    folder = textfiles(shared_node, 0, 0)
+    home = shared_node.folder / "home"
+    home.mkdir()
+    os.chown(home, MALLORY, MALLORY)
+    text = shared_node.configuration.read_text().replace(str(folder), str(home / "textfile"))
+    shared_node.configuration.write_text(text)
+    assert shared_node.run().returncode == 0
+    assert [(home / name).stat().st_uid for name in ("textfile", "textfile/numaforge.prom")] == [MALLORY] * 2
+    assert shared_node.run("forget", str(shared_node.configuration)).returncode == 0
+    assert list(home.iterdir()) == []
+
+
+@as_root
+def test_what_runs_with_a_users_rights_holds_no_lock_of_roots(shared_node: WatchedFolder) -> None:
+    """The commit of a change runs the watch while it holds its lock, as file descriptor 8."""
+    folder = textfiles(shared_node, MALLORY, MALLORY)
+    programs = shared_node.folder / "wrapped"
+    programs.mkdir()
+    (programs / "mv").write_text(
+        f'#!/bin/sh\nls /proc/$$/fd > {folder}/open.$$\nPATH={shared_node.path} exec mv "$@"\n'
+    )
+    (programs / "mv").chmod(0o755)
+    lock = shared_node.write("/lock", "")
+    held = "exec 8< $0 9< $0; exec " + " ".join(shared_node.shell) + ' "$@"'
+    watch = (str(shared_node.script()), "watch", str(shared_node.configuration))
+    done = subprocess.run(
+        ["sh", "-c", held, str(lock), *watch],
+        env={"PATH": f"{programs}:{shared_node.path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = [file for file in folder.glob("open.*") if file.stat().st_uid == MALLORY]
+    assert len(listed) == 1
+    assert not {"8", "9"} & {*listed[0].read_text().split()}
+
+
+@as_root
+def test_what_a_unit_keeps_until_the_next_boot_is_for_root_alone(shared_node: WatchedFolder) -> None:
+    textfiles(shared_node, 0, 0)
+    shared_node.run()
+    kept = shared_node.folder / "run/numaforge"
+    assert [path.stat().st_mode & 0o777 for path in (kept, kept / "watch")] == [0o700, 0o700]
+
+
+@as_root
+@pytest.mark.parametrize("others", ["the file", "its folder"])
+def test_a_login_that_others_may_write_is_not_used(shared_node: WatchedFolder, others: str) -> None:
+    """It would name any file of root's as a token, and the server that gets it."""
+    textfiles(shared_node, 0, 0)
+    login = shared_node.write("/login/kubelet.conf", "tokenFile: /etc/shadow\nserver: https://127.0.0.1:1\n")
+    os.chown(login if others == "the file" else login.parent, MALLORY, MALLORY)
+    shared_node.configuration.write_text(f"kubeconfig\t{login}\n{shared_node.configuration.read_text()}")
+    done = shared_node.run()
+    assert done.returncode == 0
+    assert "the Node node-1 is not told: " in done.stdout
+    assert "another user could redirect it" in done.stdout or "is not root's alone to write" in done.stdout

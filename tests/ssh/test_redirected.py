@@ -1,0 +1,127 @@
+"""Nobody on a node steers root: links and folders of users, where a kubelet has its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from numaforge import shell
+from numaforge.file_content import FileContent
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.kubeadm import kubeadm_files, start_kubelet
+from tests.ssh.kubelet_runs import data
+from tests.ssh.machine import machine
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.site_runs import plain
+from tests.ssh.standin_systemd import DROP_IN, standin_systemd
+from tests.ssh.transactions import run, transaction, when
+
+MALLORY = 54321
+SHADOW, SUDOERS = "/etc/shadow", "/etc/sudoers"
+KUBELET_DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
+REFUSED = "as another user could redirect it: "
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node whose kubelet has a folder of root's, beside the home of a user with links to root's files."""
+    sandbox = start_sandbox({**machine(), **standin_systemd(port), DROP_IN: "old\n"})
+    sandbox.run(
+        f"""
+systemctl start kubelet.service; mkdir -p /run/when /run/systemd/system /home/m/kd /home/m/root /data/kd
+echo secret > {SHADOW}; echo root > {SUDOERS}
+ln -s {SHADOW} /home/m/kd/90-numaforge.conf; ln -s {SUDOERS} /home/m/root/cpu_manager_state
+chown -hR {MALLORY}:{MALLORY} /home/m; : > /run/systemctl.log
+"""
+    )
+    return sandbox
+
+
+def assert_roots_files_are_as_they_were(node: Sandbox) -> None:
+    assert node.path(SHADOW).read_text() == "secret\n"
+    assert node.path(SUDOERS).read_text() == "root\n"
+
+
+def written(path: str) -> dict[str, object]:
+    return {"files": (FileContent(path, "new\n"),), "values": {}, "pools": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "touched"),
+    [
+        pytest.param(
+            written("/home/m/kd/90-numaforge.conf"),
+            "/home/m/kd/90-numaforge.conf",
+            id="a link in the config-dir does not have shadow overwritten",
+        ),
+        pytest.param(
+            {**written("/data/kd/new.conf"), "invalid_state": ["/home/m/root/cpu_manager_state"]},
+            "/home/m/root/cpu_manager_state",
+            id="a link in the root-dir does not have sudoers removed",
+        ),
+        pytest.param(
+            written("/home/m/new/90-numaforge.conf"),
+            "/home/m/new/90-numaforge.conf",
+            id="no folder is made in a home",
+        ),
+    ],
+)
+def test_a_change_that_a_user_could_redirect_begins_nothing(
+    node: Sandbox, port: int, changes: dict[str, object], touched: str
+) -> None:
+    result = run(node, transaction(port, "new", **changes))
+    assert result.outcome == "refused"
+    assert f"nothing was changed: {touched} is left alone, {REFUSED}/home/m belongs to" in result.reason
+    assert_roots_files_are_as_they_were(node)
+    assert "stop kubelet.service" not in node.path("/run/systemctl.log").read_text()
+
+
+@pytest.mark.parametrize("step", ["apply files", "stop kubelet"])
+def test_a_folder_that_is_given_away_meanwhile_is_not_written_to(node: Sandbox, port: int, step: str) -> None:
+    given_away = f"mv /data/kd /data/kd.away; ln -s /etc /data/kd; chown -h {MALLORY}:{MALLORY} /data/kd"
+    when(node, step, given_away)
+    result = run(node, transaction(port, "new", **written("/data/kd/shadow"), invalid_state=[]))
+    assert result.outcome == "failed"
+    assert REFUSED + "the link /data/kd belongs to" in result.reason
+    assert_roots_files_are_as_they_were(node)
+
+
+def test_folders_that_root_has_linked_and_mounted_are_written_to(node: Sandbox, port: int) -> None:
+    """An admin moves /var/lib/kubelet to a larger disk, by a link or a mount."""
+    node.run("mkdir -p /data/kubelet /mnt/kubelet; ln -s ../data/kubelet /srv/kubelet")
+    node.run("mount -t tmpfs -o mode=0750 tmpfs /mnt/kubelet")
+    files = (FileContent("/srv/kubelet/a.conf", "a\n"), FileContent("/mnt/kubelet/b.conf", "b\n"))
+    result = run(node, transaction(port, "new", files=files, values={}, pools={}))
+    assert result.outcome == "applied", result
+    assert node.path("/data/kubelet/a.conf").read_text() == "a\n"
+    assert node.path("/mnt/kubelet/b.conf").read_text() == "b\n"
+
+
+@pytest.mark.parametrize("arguments", [("--dry",), ("-y",)], ids=["dry", "applied"])
+def test_a_run_refuses_at_the_look(
+    start_sandbox: StartSandbox, port: int, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """As kubespray leaves a node by default: /etc/kubernetes belongs to the user kube (`kube_owner`)."""
+    node = start_kubelet(start_sandbox(kubeadm_files(port)), port)
+    node.run("mkdir -p /etc/kubernetes; chown 54321 /etc/kubernetes; : > /run/systemctl.log")
+    result = pyinfra(tmp_path, data(node), *arguments, "deploys/kubelet.py")
+    output = plain(result.stdout)
+    assert result.returncode == 1
+    assert f"{KUBELET_DROP_IN} is left alone, {REFUSED}/etc/kubernetes belongs to" in output
+    assert "chown root:root '/etc/kubernetes'" in output
+    assert not node.path("/var/lib/numaforge/txn/current").is_symlink()
+    assert "stop" not in node.path("/run/systemctl.log").read_text()
+
+
+def test_no_lock_of_root_can_be_held_by_another_user(node: Sandbox, port: int) -> None:
+    result = run(node, transaction(port, "new", values={}, pools={}, invalid_state=[]))
+    assert result.outcome == "applied"
+    node.run(
+        shell.library("node/paths") + "private_folder /run/numaforge/watch; : > /run/numaforge/watch/lock"
+    )
+    locks = node.run("find /run/numaforge /var/lib/numaforge -name lock -o -name alive -o -name decision")
+    assert {Path(lock).name for lock in locks.stdout.split()} >= {"lock", "alive", "decision"}
+    for lock in locks.stdout.split():
+        held = node.run(f"setpriv --reuid={MALLORY} --clear-groups flock -n {lock} true")
+        assert "Permission denied" in held.stderr, lock
