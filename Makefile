@@ -78,9 +78,11 @@ release: setup ## dist/release: the wheel, the sdist, the bundle, their SBOM and
 bench-plans: setup ## plans beside what OpenShift's tool makes of the same machines: docs/comparison.md
 	@$(PYTHON) bench/comparison/plans.py
 
-lock: setup ## pin the dependencies again
+lock: setup ## pin the dependencies again: those of development, and of these what a release installs
 	@$(VENV)/bin/pip-compile --quiet --strip-extras --extra dev --generate-hashes --allow-unsafe \
 	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file requirements.lock pyproject.toml
+	@$(VENV)/bin/pip-compile --quiet --strip-extras --constraint requirements.lock --generate-hashes --allow-unsafe \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --output-file src/numaforge/requirements.lock pyproject.toml
 
 clean: ## remove what make made (the cache outside the tree stays)
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "src/numaforge/requirements.lock"
 MAIN = Path(__file__).with_name("bundle_main.py")
 _LEFT_OUT = {"__pycache__", "pip", "setuptools"}
 _OF_AN_INSTALLATION = {"RECORD", "direct_url.json"}
@@ -66,13 +66,16 @@ def _files(packages: Path) -> Iterator[Path]:
 
 
 def install(wheel: Path, venv: Path) -> None:
-    """Install a wheel, with the locked versions of what it needs, in a virtual environment of its own."""
-    locked = re.findall(r"^[\w.-]+==\S+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    """Install a wheel in a virtual environment of its own, with what LOCK names, and nothing but that.
+
+    pip refuses a file whose checksum LOCK does not have, and a wheel that needs more than LOCK names.
+    """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    constraints = venv / "constraints.txt"
-    constraints.write_text("\n".join(locked))
     pip = [sys.executable, "-m", "pip", "--python", str(venv), "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--constraint", str(constraints), str(wheel)], check=True)
+    alone = [*pip, "install", "--no-deps"]
+    subprocess.run([*alone, "--require-hashes", "--requirement", str(LOCK)], check=True)
+    subprocess.run([*alone, "--no-index", str(wheel)], check=True)
+    subprocess.run([*pip, "check"], check=True)
 
 
 def build(kind: str, source: Path, folder: Path) -> Path:

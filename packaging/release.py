@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bundle import ROOT, build, install, write_bundle
+from bundle import LOCK, ROOT, build, install, write_bundle
 
 VERSION = ROOT / "src/numaforge/__init__.py"
 SUMS, TAG = "SHA256SUMS", "TAG"
@@ -43,7 +43,9 @@ def make(folder: Path) -> None:
         venv = Path(scratch, "venv")
         install(build("wheel", source, folder), venv)
         write_bundle(venv, folder / "numaforge.pyz")
-        (folder / f"numaforge-{version}.cdx.json").write_text(sbom(venv, version))
+        materials = sbom(venv, version)
+        refuse_unlocked(materials, LOCK.read_text())
+        (folder / f"numaforge-{version}.cdx.json").write_text(materials)
     sums = "".join(
         f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(folder.iterdir())
     )
@@ -81,6 +83,20 @@ def sbom(venv: Path, version: str) -> str:
     document = json.loads(made)
     document["metadata"]["component"] |= {"version": version, "purl": f"pkg:pypi/numaforge@{version}"}
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def refuse_unlocked(materials: str, lock: str) -> None:
+    """Raise NotReadyError where an SBOM and a lock name other packages or versions."""
+    listed = {(_normal(part["name"]), part["version"]) for part in json.loads(materials)["components"]}
+    locked = {
+        (_normal(name), version) for name, version in re.findall(r"^([\w.-]+)==([^\s;]+)", lock, re.MULTILINE)
+    }
+    if other := sorted(f"{name} {version}" for name, version in listed ^ locked):
+        raise NotReadyError(f"the SBOM and {LOCK.name} differ in {', '.join(other)}: run make lock")
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _published(version: str) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import distribution
 from pathlib import Path
-
-from packaging.requirements import Requirement
 
 from numaforge import __version__
 from numaforge.errors import HostError
@@ -29,6 +28,8 @@ from numaforge.cli import main
 
 main()
 """
+LOCK = Path(__file__).parents[2] / "requirements.lock"
+"""What a release was made with: each package with its version and the checksums of all of its files."""
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "linux")
 _LEFT_OUT = ("__pycache__", ".pyc")
 _OLDEST = (3, 11)
@@ -59,7 +60,8 @@ def is_new_enough(python: str) -> bool:
 def packages(python: str, machine: str) -> bytes:
     """Return a compressed archive of all packages for a Python ("3.12") on a kind of machine ("x86_64").
 
-    pip fetches third-party packages, in the versions that run here. Raises HostError with pip's error.
+    pip fetches third-party packages, with the versions and the checksums of the release. Raises HostError
+    with pip's error.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "numaforge" / "image"
     kept = cache / f"{wanted(python, machine)}.tar.gz"
@@ -76,10 +78,10 @@ def packages(python: str, machine: str) -> bytes:
 
 def _fetch(folder: Path, python: str, machine: str) -> None:
     platforms = [word for each in _PLATFORMS for word in ("--platform", f"{each}_{machine}")]
-    pinned = [f"{name}=={version}" for name, version in sorted(libraries().items())]
-    options = ["--no-deps", "--only-binary=:all:", "--implementation", "cp", "--python-version", python]
+    kind = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command = [*pip, "install", "--no-compile", "--target", str(folder), *options, *platforms, *pinned]
+    locked = ["--no-deps", "--require-hashes", "--requirement", str(LOCK)]
+    command = [*pip, "install", "--no-compile", "--target", str(folder), *kind, *locked]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise HostError(
@@ -121,19 +123,5 @@ def _own_files() -> Iterator[tuple[str, Path]]:
 
 @cache
 def libraries() -> dict[str, str]:
-    """Return the third-party packages that numaforge needs, with the versions installed here."""
-    found: dict[str, str] = {}
-    left = [distribution("numaforge")]
-    while left:
-        for need in _needs(left.pop()):
-            if need.metadata["Name"] not in found:
-                found[need.metadata["Name"]] = need.version
-                left.append(need)
-    return found
-
-
-def _needs(package: Distribution) -> Iterator[Distribution]:
-    for text in package.requires or ():
-        requirement = Requirement(text)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield distribution(requirement.name)
+    """Return the third-party packages that numaforge needs, with the versions of the release."""
+    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", LOCK.read_text(encoding="utf-8"), re.MULTILINE))

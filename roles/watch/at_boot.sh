@@ -292,7 +292,7 @@ watch_patch() { # CONDITION: with the kubelet's own login; sets `why` where that
     esac
     why="$kubeconfig is not there: the kubelet has not joined"
     [ -e "$kubeconfig" ] || return 1
-    forget_rights # whoever writes it could have any file sent anywhere, as a token
+    forget_rights # a login names the server, and a file whose text is sent there as a token
     resolve "$kubeconfig" 2> /dev/null || return 1
     rights_of "$target"
     why="$kubeconfig is not root's alone to write"

@@ -9,6 +9,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 from lab.paths import REPOSITORY
 from tests.fixtures.sources import parsed
 
@@ -65,6 +67,30 @@ def test_every_dependency_is_locked_and_the_lock_names_no_index() -> None:
     locked = {normal(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
     assert declared() <= locked
     assert "://" not in lock
+
+
+def hashes(lock: str) -> dict[str, set[str]]:
+    """Return the checksums in a lock by NAME==VERSION."""
+    blocks = re.split(r"^(?=[\w.-]+==)", (REPOSITORY / lock).read_text(), flags=re.MULTILINE)[1:]
+    return {block.split()[0]: set(re.findall(r"--hash=(\S+)", block)) for block in blocks}
+
+
+def test_a_release_installs_what_the_tests_ran_with_and_knows_each_checksum() -> None:
+    released, tested = hashes("src/numaforge/requirements.lock"), hashes("requirements.lock")
+    assert all(released.values())
+    assert released.items() <= tested.items()
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    needed = {normal(re.split(r"[^\w.-]", requirement)[0]) for requirement in project["dependencies"]}
+    assert needed <= {normal(package.partition("==")[0]) for package in released}
+
+
+@pytest.mark.parametrize(
+    "place", ["packaging/bundle.py", "roles/image/program.py", "docs/Containerfile", "lab/setup-python.sh"]
+)
+def test_what_installs_packages_compares_their_checksums(place: str) -> None:
+    text = (REPOSITORY / place).read_text()
+    assert "--require-hashes" in text
+    assert "--constraint" not in text
 
 
 def test_what_tests_share_stands_in_no_test() -> None:

@@ -1,13 +1,13 @@
 # shellcheck shell=sh
 # Where root writes, renames and removes: only where no other user can redirect it. Each folder of the path is root's and
-# writable by root alone, and so is each link, with what it points at. Then nobody but root changes what the path means
+# writable by root alone, and so is each link, with what it points at. Then no other user can change what the path means
 # between this check and the write. Two more kinds of folders are safe. Where the group root may write, only root is in
 # that group; an ACL that lets others write shows as the group's right to write, too, so it is looked for. And in a
-# sticky folder, such as /tmp, the kernel keeps others from a folder of root's; what is not there yet, anybody may make.
+# sticky folder, such as /tmp, the kernel keeps others from a folder of root's; what is not there yet, any user may make.
 
 newline='
 '
-EVERYBODY='65534 65534' # the user and the group of the kernel's for nobody: what every user may do
+EVERY_USER='65534 65534' # the user and the group without rights of their own: what they may do, every user may
 forget_rights() { rights='' rights_read=$newline; } # so that they are read again
 forget_rights
 read_rights() { # PATH...: of these and of every folder above them, by one program
@@ -32,7 +32,7 @@ rights_of() { # PATH: sets `right` to "MODE UID GID", or to nothing where there 
     case $rights in *"$newline$1// "*) right=${rights#*"$newline$1// "} right=${right%%"$newline"*} ;; esac
 }
 resolve() { # PATH: sets `target` to it without links; else says which other user could redirect it: `why`, `redirector`
-    resolved=$1 target='' ahead=$1 links=0 redirector=$EVERYBODY
+    resolved=$1 target='' ahead=$1 links=0 redirector=$EVERY_USER
     case $1 in
     *"$newline"*) redirectable "its name has more than one line" || return ;;
     /*) ;;
@@ -84,7 +84,7 @@ is_roots_alone() { # FOLDER: sets `sticky`
     d????-??-?\ 0\ *) return 0 ;;
     d????w??-?\ 0\ 0) has_no_acl "$1" || redirectable "the ACL of $1 may let others write" "setfacl -b '$1'" ;;
     d????????[tT]\ 0\ *) sticky='sticky ' ;;
-    d????w??-?\ 0\ *) redirector="${EVERYBODY% *} ${right##* }" && redirectable "the group $(stat -c %G "$1") may write to $1" "chmod g-w '$1'" ;;
+    d????w??-?\ 0\ *) redirector="${EVERY_USER% *} ${right##* }" && redirectable "the group $(stat -c %G "$1") may write to $1" "chmod g-w '$1'" ;;
     d???????w?*) redirectable "every user may write to $1" "chmod go-w '$1'" ;;
     d*) redirector=${right#* } && redirectable "$1 belongs to $(owner_of "$1")" "chown root:root '$1' && chmod go-w '$1'" ;;
     *) redirectable "$1 is not a folder" ;;
@@ -99,7 +99,7 @@ redirectable() { # REASON [REMEDY]: fails, of the path in `resolved`
     printf '%s\n' "$why" >&2
     return 1
 }
-# Locks, and what a unit keeps until the next boot, are for root alone: a lock can be held by whoever can open its file.
+# Locks, and what a unit keeps until the next boot, are for root alone: whatever process opens a lock's file can hold it.
 private_folder() { # FOLDER: make it, with mode 0700 for each new one
     [ -d "$1" ] || (umask 077 && mkdir -p "$1")
 }

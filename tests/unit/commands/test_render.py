@@ -36,7 +36,7 @@ def test_each_file_is_printed_with_its_path_mode_and_owner(machine: str) -> None
     shown = run(machine, "--profile", "cpu-only").stdout
     template = template_dir() / "tuning/sysctl.conf.j2"
     assert f"==> /{SYSCTL}  0644 root:root  from {template}\n# " in shown
-    assert shown.startswith("==> /etc/numaforge/plan.json  0644 root:root\n{")
+    assert shown.startswith("==> /etc/numaforge/plan.json  0600 root:root\n{")
 
 
 def test_a_folder_gets_the_files_that_json_has_with_their_modes(machine: str, tmp_path: Path) -> None:

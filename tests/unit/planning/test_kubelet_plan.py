@@ -464,7 +464,7 @@ def test_an_old_kubelet_without_config_file_cannot_be_reached():
 def test_files_are_listed_with_their_modes():
     files = {file.path: (file.role, file.mode) for file in plan(lab_node()).files}
     assert files == {
-        "/etc/numaforge/plan.json": ("topology", "0644"),
+        "/etc/numaforge/plan.json": ("topology", "0600"),
         "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf": ("kubelet", "0600"),
         "/etc/systemd/system/kubelet.service.d/90-numaforge.conf": ("kubelet", "0644"),
         "/usr/local/lib/numaforge/memory-state.sh": ("kubelet", "0644"),

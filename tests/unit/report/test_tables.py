@@ -218,7 +218,7 @@ def test_every_decision_is_printed_with_its_reason(lab_plan):
 
 
 def test_files_show_mode_and_owner(lab_plan):
-    assert "/etc/numaforge/plan.json  0644 root:root" in section(printed(plan_tables(lab_plan)), "Files")
+    assert "/etc/numaforge/plan.json  0600 root:root" in section(printed(plan_tables(lab_plan)), "Files")
 
 
 def test_notices_show_their_id(lab_plan):

@@ -1,0 +1,34 @@
+"""A release lists what its lock names, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.fixtures.wheel import LOCK, NotReadyError, refuse_unlocked
+
+
+def materials(**changed: str) -> str:
+    """Return an SBOM of what the lock names, with other versions; an empty one leaves a package out."""
+    locked = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", LOCK.read_text(), re.MULTILINE))
+    parts = [{"name": name, "version": version} for name, version in (locked | changed).items() if version]
+    return json.dumps({"components": parts})
+
+
+def test_what_the_lock_names_is_published() -> None:
+    refuse_unlocked(materials(), LOCK.read_text())
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        pytest.param({"click": "0.1"}, "click 0.1, click ", id="another version"),
+        pytest.param({"extra": "1.0"}, "extra 1.0", id="a package that the lock lacks"),
+        pytest.param({"rich": ""}, "rich ", id="a package that is not installed"),
+    ],
+)
+def test_an_sbom_that_differs_from_the_lock_is_no_release(changed: dict[str, str], named: str) -> None:
+    with pytest.raises(NotReadyError, match=f"the SBOM and requirements.lock differ in {named}"):
+        refuse_unlocked(materials(**changed), LOCK.read_text())
