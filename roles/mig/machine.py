@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numaforge.roles.mig.mig_parted import MigConfigEntry
     from numaforge.roles.node import NodeProfile
 
+NEAR_NAME = "mig-parted-name"
 _ON, _OFF = "enabled", "disabled"
 _WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"
 _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
@@ -72,6 +73,11 @@ class MachineMigPlan:
     def fits(self) -> bool:
         """Whether each GPU can have what is wanted."""
         return not any(gpu.refusal for gpu in self.gpus)
+
+    @property
+    def is_made_by_mig_parted(self) -> bool:
+        """Whether mig-parted itself, which compares names exactly, would make these instances."""
+        return self.fits and not any(notice.id == NEAR_NAME for notice in self.notices)
 
     @property
     def unknown(self) -> tuple[int, ...]:
@@ -149,7 +155,7 @@ def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Ite
                 found.setdefault((text, own), []).append(plan.index)
     for (text, own), indices in found.items():
         yield Notice(
-            "mig-parted-name",
+            NEAR_NAME,
             f"GPU {format_cpulist(indices)}: mig-parted finds no {text}, as it compares names exactly, and "
             f"creates no GPU instance at all; here it is taken for {own}",
         )

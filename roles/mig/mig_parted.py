@@ -117,12 +117,18 @@ class MigConfigFile(Section):
     ] = Field(alias="mig-configs")
 
 
-def parse_config(text: str, place: str) -> Mapping[str, tuple[MigConfigEntry, ...]]:
-    """Return the configs of a file by name; `place` names the file in messages.
+def parse_config(text: str, place: str, only: str | None = None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
+    """Return the configs of a file by name, or the one named; `place` names the file in messages.
 
-    Raises PlanError with every mistake.
+    Mistakes in other configs than that one do not count, as for mig-parted. Raises PlanError with every
+    mistake.
     """
     document = _read(text, place)
+    configs = document.get("mig-configs")
+    if only is not None and isinstance(configs, dict):
+        if only not in configs:
+            raise PlanError(f"has no config {only!r}", where=place, remedy=f"it has {', '.join(configs)}")
+        document = {**document, "mig-configs": {only: configs[only]}}
     return validated(MigConfigFile, document, place, error=PlanError).mig_configs
 
 

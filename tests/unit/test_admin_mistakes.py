@@ -168,7 +168,9 @@ MISTAKES = {
     ),
     "the chart's values": Mistake(PLUGIN, "config: {map: {default: x}}\n", "config"),
     "the whole ConfigMap": Mistake(
-        PLUGIN, "apiVersion: v1\nkind: ConfigMap\ndata: {a: 'version: v1'}\n", "is a ConfigMap"
+        PLUGIN,
+        "apiVersion: v1\nkind: ConfigMap\ndata: {a: 'version: v1', b: 'version: v1'}\n",
+        "name one: --key a or --key b",
     ),
     # files of other tools
     "a parameter that is true": Mistake(

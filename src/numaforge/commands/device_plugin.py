@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
@@ -14,9 +17,13 @@ from numaforge.commands.machine import (
     snapshot_argument,
 )
 from numaforge.commands.options import output_option
+from numaforge.commands.wrapped import key_option, read_wrapped
 from numaforge.errors import ExitCode
-from numaforge.given import read_text
 from numaforge.report.terminal import echo_lines, save, show_json
+
+
+def _is_configuration(document: Mapping[str, Any]) -> bool:
+    return "version" in document and "mig-configs" not in document
 
 
 @click.group("device-plugin")
@@ -28,16 +35,23 @@ def device_plugin() -> None:
 @click.argument("file", metavar="FILE", type=click.Path())
 @snapshot_argument
 @as_planned_options
+@key_option
 @output_option("text", "json")
 def check(
-    file: str, source: str | None, profile: str | None, plan: str | None, live: bool, output: str
+    file: str,
+    source: str | None,
+    profile: str | None,
+    plan: str | None,
+    live: bool,
+    key: str | None,
+    output: str,
 ) -> int:
     """Check a file of the device plugin more strictly than the plugin does.
 
-    FILE is one configuration: a text in the ConfigMap. With MACHINE it is held against the GPUs of that
-    machine, as they are or, with --profile or --plan, as they will be cut, and what the node advertises is
-    shown; --live, --profile and --plan without MACHINE are about this machine. Exits with 1 where the plugin
-    would not start, with 2 where the file is not valid.
+    FILE is one configuration, or a ConfigMap or a chart's values with its text in it. With MACHINE it is
+    held against the GPUs of that machine, as they are or, with --profile or --plan, as they will be cut, and
+    what the node advertises is shown; --live, --profile and --plan without MACHINE are about this machine.
+    Exits with 1 where the plugin would not start, with 2 where the file is not valid.
 
     \b
     Example:
@@ -51,7 +65,7 @@ def check(
     from numaforge.roles.mig.plan import as_cut
 
     planned = asked_as_planned(profile, plan, live=live)
-    config = parse_device_plugin(read_text(file), file)
+    config = parse_device_plugin(*read_wrapped(file, key, _is_configuration))
     findings = check_config(config)
     counts = None
     if source is not None or planned or live:

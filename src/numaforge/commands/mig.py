@@ -9,8 +9,8 @@ import click
 from numaforge.commands.machine import machine_of, machine_option, root_option, snapshot_argument
 from numaforge.commands.operator_config import operator_config
 from numaforge.commands.options import output_option
+from numaforge.commands.wrapped import key_option, read_wrapped
 from numaforge.errors import ExitCode, PlanError
-from numaforge.given import read_text
 from numaforge.report.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -77,11 +77,17 @@ def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
 @snapshot_argument
 @root_option
 @_config_option
+@key_option
 @output_option("table", "json")
-def check(file: str, source: str | None, root: str | None, config: str | None, output: str) -> int:
+def check(
+    file: str, source: str | None, root: str | None, config: str | None, key: str | None, output: str
+) -> int:
     """Check a file of mig-parted against the GPUs of a machine.
 
-    Exits with 1 where a config (or the one of --config) does not fit, with 2 where the file is not valid.
+    FILE may also be a ConfigMap or a chart's values with the file's text in it.
+
+    Exits with 1 where mig-parted would not make a config (or the one of --config), with 2 where the file is
+    not valid.
 
     \b
     Example:
@@ -90,7 +96,7 @@ def check(file: str, source: str | None, root: str | None, config: str | None, o
     from numaforge.report import mig as report
     from numaforge.roles.mig.machine import MachineMigPlan, plan_machine
 
-    configs = _configs(file, config)
+    configs = _configs(file, config, key)
     machine = machine_of(source, root)
     answers: dict[str, MachineMigPlan | PlanError] = {}
     for name, entries in configs.items():
@@ -102,7 +108,9 @@ def check(file: str, source: str | None, root: str | None, config: str | None, o
         show_json(report.check_document(answers))
     else:
         show(report.check_table(answers))
-    fits = all(isinstance(answer, MachineMigPlan) and answer.fits for answer in answers.values())
+    fits = all(
+        isinstance(answer, MachineMigPlan) and answer.is_made_by_mig_parted for answer in answers.values()
+    )
     return ExitCode.YES if fits else ExitCode.NO
 
 
@@ -176,13 +184,11 @@ def _by_file(file: str, config: str | None, machine: NodeTopology) -> MachineMig
         raise error.at(file) from error
 
 
-def _configs(file: str, config: str | None) -> Mapping[str, tuple[MigConfigEntry, ...]]:
+def _configs(
+    file: str, config: str | None, key: str | None = None
+) -> Mapping[str, tuple[MigConfigEntry, ...]]:
     """Return the configs of a file, or only the named one."""
     from numaforge.roles.mig.mig_parted import parse_config
 
-    configs = parse_config(read_text(file), file)
-    if config is None:
-        return configs
-    if config not in configs:
-        raise PlanError(f"has no config {config!r}", where=file, remedy=f"it has {', '.join(configs)}")
-    return {config: configs[config]}
+    text, place = read_wrapped(file, key, lambda document: "mig-configs" in document)
+    return parse_config(text, place, config)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
 
 from numaforge.commands.as_planned import as_planned_options, asked_as_planned, plan_for
@@ -17,8 +20,8 @@ from numaforge.commands.machine import (
     snapshot_or_plan_argument,
 )
 from numaforge.commands.options import output_option
+from numaforge.commands.wrapped import key_option, read_wrapped
 from numaforge.errors import ExitCode
-from numaforge.given import read_text
 from numaforge.report.terminal import echo_lines, save, show_json
 
 
@@ -42,16 +45,28 @@ def config(source: str | None, root: str | None, profile: str | None, kubelet_ve
     return ExitCode.YES
 
 
+def _is_configuration(document: Mapping[str, Any]) -> bool:
+    return "configlist" in {str(key).lower() for key in document}
+
+
 @click.command()
 @click.argument("file", metavar="CONFIG", type=click.Path())
 @machine_option()
 @as_planned_options
+@key_option
 @output_option("text", "json")
 def check(
-    file: str, machine: str | None, profile: str | None, plan: str | None, live: bool, output: str
+    file: str,
+    machine: str | None,
+    profile: str | None,
+    plan: str | None,
+    live: bool,
+    key: str | None,
+    output: str,
 ) -> int:
     """Check a config.json of the plugin more strictly than the plugin does.
 
+    CONFIG may also be a ConfigMap or a NicClusterPolicy with the file's text in it.
     With --machine it is held against the RDMA devices of that machine, as they are or, with --profile or
     --plan, as they will be, and what the node advertises is shown; --live, --profile and --plan without
     --machine are about this machine.
@@ -68,7 +83,7 @@ def check(
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 
     planned = asked_as_planned(profile, plan, live=live)
-    read = parse_plugin_config(read_text(file), file)
+    read = parse_plugin_config(*read_wrapped(file, key, _is_configuration))
     findings = check_config(read)
     counts = None
     if (machine is not None or planned or live) and refusal(read) is None:

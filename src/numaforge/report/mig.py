@@ -192,6 +192,9 @@ def plan_document(hostname: str | None, plan: MachineMigPlan) -> Document:
     return {"schema": _SCHEMA, "hostname": hostname, **_machine_document(plan)}
 
 
+_UNNAMED = "no entry names them, so mig-parted finds the config not applied, and applies it at each start"
+
+
 def check_table(answers: Mapping[str, MachineMigPlan | PlanError]) -> RenderableType:
     """Return for each config whether it fits the machine, and why not."""
     lines: list[RenderableType] = []
@@ -199,11 +202,14 @@ def check_table(answers: Mapping[str, MachineMigPlan | PlanError]) -> Renderable
         if isinstance(answer, PlanError):
             lines += [_verdict(name, "no"), *_indented(_lines(str(answer)))]
             continue
-        lines.append(_verdict(name, "fits" if answer.fits else "no", counted(len(answer.gpus), "GPU")))
+        verdict = "fits" if answer.is_made_by_mig_parted else "no"
+        lines.append(_verdict(name, verdict, counted(len(answer.gpus), "GPU")))
         for alike in _alike(answer.gpus):
             if alike[0].refusal:
                 lines += _indented(_refusal_lines(alike))
         lines += _indented(text_line(notice.message) for notice in answer.notices)
+        if answer.untouched:
+            lines += _indented([text_line(f"GPUs {format_cpulist(answer.untouched)}: {_UNNAMED}")])
     return Group(*lines)
 
 
@@ -214,7 +220,7 @@ def check_document(answers: Mapping[str, MachineMigPlan | PlanError]) -> Documen
         "configs": [
             {"config": name, "fits": False, "refusal": str(answer), "gpus": []}
             if isinstance(answer, PlanError)
-            else {"refusal": None, **_machine_document(answer)}
+            else {"refusal": None, **_machine_document(answer), "fits": answer.is_made_by_mig_parted}
             for name, answer in answers.items()
         ],
     }

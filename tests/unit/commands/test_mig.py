@@ -144,6 +144,33 @@ def test_check_says_no_for_one_config_of_several(capsys, tmp_path, machine, entr
     assert answer(capsys, "check", file, machine, "--config", "a")
 
 
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        pytest.param(
+            "devices: all, mig-enabled: true, mig-devices: {1g.11gb: 7}",
+            "1g.10gb",
+            id="mig-parted compares names exactly",
+        ),
+    ],
+)
+def test_check_says_no_where_mig_parted_makes_nothing(capsys, tmp_path, machine, entry, said):
+    shown = answer(capsys, "check", config(tmp_path, a=entry), machine, code=1)
+    assert shown.startswith("a  no")
+    assert said in shown
+
+
+def test_a_mistake_in_another_config_does_not_count(capsys, tmp_path, machine):
+    file = config(tmp_path, a=FITS, b="devices: 0, mig-enabled: false")
+    assert answer(capsys, "check", file, machine, "--config", "a") == "a  fits  8 GPUs\n"
+
+
+def test_check_names_the_gpus_that_a_config_leaves_out(capsys, tmp_path, machine):
+    entry = "devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 7}"
+    shown = answer(capsys, "check", config(tmp_path, a=entry), machine)
+    assert "GPUs 0,2-7: no entry names them" in shown
+
+
 def test_check_for_programs(capsys, tmp_path, machine):
     file = config(tmp_path, a=FITS, b=FOR_OTHERS)
     configs = json.loads(answer(capsys, "check", file, machine, "-o", "json", code=1))["configs"]

@@ -1,0 +1,111 @@
+"""Find a plugin's configuration in what deploys it: ConfigMaps, Lists, Helm values, a NicClusterPolicy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from numaforge.errors import NumaforgeError, PlanError
+from numaforge.given import mapping, mappings, read_text
+
+_CONFIGS = (
+    ("config", "map"),
+    ("config", "data"),
+    ("devicePlugin", "config", "data"),
+    ("migManager", "config", "data"),
+)
+"""Where the charts of the device plugin and the GPU operator have configurations by name.
+
+Beside each is `default`, the name of the one that a node without a label takes.
+"""
+_POLICY = ("spec", "rdmaSharedDevicePlugin", "config")
+
+key_option = click.option(
+    "--key", metavar="NAME", help="Which configuration to check, of a file that holds several by name."
+)
+
+
+def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]], bool]) -> tuple[str, str]:
+    """Return the text of a configuration in a file, and its place; a file that is none is returned whole.
+
+    `is_one` says whether a document is such a configuration. Raises PlanError where several texts are and
+    `key` names none of them, and where a chart's default names a configuration that it does not have.
+    """
+    text = read_text(path)
+    documents = _documents(text, path)
+    if any(is_one(document) for document in documents):
+        return text, path
+    found = _by_name(
+        (owner, name, inner)
+        for document in documents
+        for owner, name, inner in _texts(document, path)
+        if any(is_one(one) for one in _documents(inner, name))
+    )
+    if key is not None and key not in found:
+        remedy = f"it has {', '.join(found)}" if found else "leave --key out"
+        raise PlanError(f"has no configuration {key!r}", where=path, remedy=remedy)
+    if not found:
+        return text, path
+    if key is None and len(found) > 1:
+        remedy = f"name one: --key {' or --key '.join(found)}"
+        raise PlanError(f"holds {len(found)} configurations", where=path, remedy=remedy)
+    name = key if key is not None else next(iter(found))
+    return found[name], f"{path}: {name}"
+
+
+def _documents(text: str, place: str) -> list[Mapping[str, Any]]:
+    """Return the mappings in a text, those in a List one by one; none where it is not YAML."""
+    from numaforge.sections.strict_yaml import read_yaml_documents
+
+    with suppress(NumaforgeError):  # the reader of the configuration says what is wrong with it
+        documents = list(read_yaml_documents(text, place))
+        return [
+            one
+            for document in map(mapping, documents)
+            for one in (mappings(document.get("items")) or [document])
+        ]
+    return []
+
+
+def _by_name(texts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Return texts by their names, or by OBJECT/NAME where several objects have one of a name."""
+    listed = list(texts)
+    counts = Counter(name for _, name, _ in listed)
+    return {f"{owner}/{name}" if counts[name] > 1 else name: text for owner, name, text in listed}
+
+
+def _texts(document: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the texts that may be configurations in a document that deploys them: owner, name, text."""
+    owner = str(mapping(document.get("metadata")).get("name"))
+    if document.get("kind") == "ConfigMap":
+        yield from _named(owner, document.get("data"))
+    policy = _at(document, _POLICY)
+    if isinstance(policy, str):
+        yield owner, ".".join(_POLICY), policy
+    for place in _CONFIGS:
+        texts = _at(document, place)
+        if not isinstance(texts, Mapping):
+            continue
+        default = mapping(_at(document, place[:-1])).get("default")
+        if default and default not in texts:
+            raise PlanError(
+                f"the default {default!r} is not one of the configurations: {', '.join(map(str, texts))}",
+                where=f"{path}: {'.'.join(place[:-1])}.default",
+                remedy="name one of them",
+            )
+        yield from _named(owner, texts)
+
+
+def _named(owner: str, texts: object) -> Iterator[tuple[str, str, str]]:
+    yield from ((owner, str(name), text) for name, text in mapping(texts).items() if isinstance(text, str))
+
+
+def _at(document: Mapping[str, Any], place: tuple[str, ...]) -> object:
+    found: object = document
+    for key in place:
+        found = mapping(found).get(key)
+    return found

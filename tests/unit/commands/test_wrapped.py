@@ -1,0 +1,88 @@
+"""A plugin's configuration is found in what deploys it, and what deploys it is checked, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.commands.wrapped import read_wrapped
+from numaforge.errors import PlanError
+
+ONE = "version: v1\nflags: {}"
+OTHER = "version: v1"
+
+
+def is_configuration(document: Mapping[str, Any]) -> bool:
+    return "version" in document
+
+
+def config_map(name: str, **data: str) -> str:
+    texts = "".join(f"  {key}: {value!a}\n" for key, value in data.items())
+    return f"kind: ConfigMap\nmetadata: {{name: {name}}}\ndata:\n{texts}"
+
+
+def chart(default: str) -> str:
+    return f"devicePlugin:\n  config:\n    default: {default}\n    data: {{a: {ONE!a}}}\n".replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "inner", "place"),
+    [
+        pytest.param(ONE, None, ONE, "", id="the configuration itself"),
+        pytest.param("no: wrapper", None, "no: wrapper", "", id="what is none is left to its reader"),
+        pytest.param("a: b: c", None, "a: b: c", "", id="what is not YAML is, too"),
+        pytest.param(
+            config_map("m", a=ONE.replace("\n", " # "), readme="text"), None, ..., ": a", id="a ConfigMap"
+        ),
+        pytest.param(config_map("m", a=OTHER, b=OTHER), "b", OTHER, ": b", id="one of several, by its key"),
+        pytest.param(
+            f"{config_map('m', a=OTHER)}---\n{config_map('n', a=OTHER)}",
+            "n/a",
+            OTHER,
+            ": n/a",
+            id="equal keys of several ConfigMaps, by their names",
+        ),
+        pytest.param(
+            f"kind: List\nitems:\n- kind: Service\n- kind: ConfigMap\n  data: {{a: '{OTHER}'}}",
+            None,
+            OTHER,
+            ": a",
+            id="in a List",
+        ),
+        pytest.param(chart("a"), None, ..., ": a", id="a chart's values"),
+        pytest.param(
+            f"spec: {{rdmaSharedDevicePlugin: {{config: '{OTHER}'}}}}",
+            None,
+            OTHER,
+            ": spec.rdmaSharedDevicePlugin.config",
+            id="a NicClusterPolicy",
+        ),
+    ],
+)
+def test_text_of_a_configuration(tmp_path: Path, text: str, key: str | None, inner: Any, place: str) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(text)
+    found, where = read_wrapped(str(path), key, is_configuration)
+    assert where == f"{path}{place}"
+    assert found == inner if isinstance(inner, str) else found.startswith("version: v1")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        pytest.param(config_map("m", a=OTHER, b=OTHER), None, "name one: --key a or --key b", id="several"),
+        pytest.param(config_map("m", a=OTHER), "b", "it has a", id="another key"),
+        pytest.param(config_map("m", a="text"), "a", "leave --key out", id="a key where there is none"),
+        pytest.param(chart("b"), None, "the default 'b' is not one of the configurations: a", id="a default"),
+    ],
+)
+def test_a_wrapper_that_chooses_none_is_refused(
+    tmp_path: Path, text: str, key: str | None, message: str
+) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=message):
+        read_wrapped(str(path), key, is_configuration)
