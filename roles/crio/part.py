@@ -53,6 +53,7 @@ def part(*, there: bool, drains: bool) -> Part:
         sentences=(f"{CRIO} restarts: what pods may ask of it changes",),
         settings={"CRIO_UNIT": CRIO, "CRIO_HANDLER": HANDLER if there else ""},
         drains=drains,
+        only_pods=True,
         apply_seconds=_RESTART_SECONDS,
         undo_seconds=_RESTART_SECONDS,
     )

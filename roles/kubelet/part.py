@@ -136,6 +136,7 @@ def part(
             "HEALTH_PORT": str(port),
         },
         drains=restart or disturbs or unit_files,
+        only_pods=not unit_files,
         apply_seconds=2 * once + stable_seconds,
         undo_seconds=once + stable_seconds,
         units=(unit,),

@@ -96,6 +96,7 @@ def _carry_out() -> None:
         stable_seconds=datum(host, "kubelet_stable_seconds"),
         confirm_seconds=datum(host, "numaforge_confirm_seconds"),
         retry_failed=options.retry_failed,
+        ends_work=frozenset(options.ends_work),
     )
     target = Target(goal)
     if target.joined and options.without_drain is not None and events.heard():

@@ -25,6 +25,7 @@ from numaforge.hosts import (
 from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import GUARD, look
 from numaforge.maintenance.need import need, pending
+from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import START_KUBELET
 
 from .claims import note_claim
@@ -82,7 +83,7 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
         host,
         transaction,
         pending(target.goal, found),
-        labels=labels,
+        labels=(*labels, *_people(transaction)),
         drains=taken_out,
         undrained=None if taken_out else options.without_drain,
     )
@@ -120,9 +121,22 @@ def _needed(target: Target, options: RolloutOptions, found: Found, *, resumes: b
         return transaction
     if transaction.failed_before:
         raise HostError(transaction.failed_before)
+    if transaction.ended_work:
+        raise HostError(
+            f"nothing was changed, the change would end work: {transaction.ended_work}",
+            remedy=f"{transaction.work.way_out(transaction.ends_work)}; or permit it by its kind, with the "
+            f"reason, in {PLACE}.ends_work",
+        )
     if transaction.undrainable and target.joined and options.without_drain is None:
         raise HostError(f"nothing was changed, {transaction.undrainable}", remedy=START_KUBELET)
     return transaction
+
+
+def _people(transaction: Transaction | None) -> tuple[str, ...]:
+    """Return a note on people who are logged in where a change disturbs work."""
+    if transaction is None or not transaction.spares or not transaction.work.users:
+        return ()
+    return (f"logged in meanwhile: {', '.join(transaction.work.users)}",)
 
 
 def _roll_out(

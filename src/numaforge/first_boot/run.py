@@ -33,6 +33,7 @@ UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
 UNALIGNED_BY = "on_change: start-unaligned"
 _EVERYTHING = frozenset(role.called for role in ROLES)
 _CONFIRM_SECONDS = 120
+_BOOTS_WITH_IT = frozenset({"docker", "podman", "containerd"})  # engines start containers at each boot
 _PAUSE_SECONDS = 1.0
 Tell = Callable[[str], object]
 
@@ -63,7 +64,7 @@ def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
     """
     found = foresee(tell, replan=replan)
     if found.transaction is not None:
-        _refuse_with_pods(found.transaction)
+        _refuse_with_work(found.transaction)
         for sentence in found.does:
             tell(sentence)
         carry_out(found.transaction, ask, ask, tell)
@@ -128,7 +129,7 @@ def _other_source(chosen: NamedProfile) -> tuple[str, ...]:
 
 def _goal(chosen: NamedProfile, machine: NodeTopology) -> Goal:
     plan = plan_node(machine, chosen.profile)
-    return Goal(plan, machine, _EVERYTHING, confirm_seconds=_CONFIRM_SECONDS)
+    return Goal(plan, machine, _EVERYTHING, confirm_seconds=_CONFIRM_SECONDS, ends_work=_BOOTS_WITH_IT)
 
 
 def _whole(settings: BootSettings, tell: Tell) -> NodeTopology:
@@ -147,8 +148,13 @@ def _whole(settings: BootSettings, tell: Tell) -> NodeTopology:
     return machine
 
 
-def _refuse_with_pods(transaction: Transaction) -> None:
-    """Refuse a change that disturbs pods while some are alive: pods outlive a restart of the kubelet."""
+def _refuse_with_work(transaction: Transaction) -> None:
+    """Refuse a change that disturbs pods or other work while there is some: it outlives the kubelet."""
+    if transaction.ended_work:
+        raise HostError(
+            f"the node has to change, and would end work: {transaction.ended_work}",
+            remedy=transaction.work.way_out(transaction.ends_work),
+        )
     if transaction.disturbs and transaction.pods.may_run:
         raise HostError(
             f"the node has to change, and pods are alive: {transaction.pods.evidence}",

@@ -16,6 +16,7 @@ from numaforge.maintenance.fence import read_fingerprint
 from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
 from numaforge.maintenance.pods import read_pods, root_dirs
 from numaforge.maintenance.transaction import TRANSACTIONS
+from numaforge.maintenance.work import read_work
 
 _LOOK = (
     "kernel_files",
@@ -23,6 +24,7 @@ _LOOK = (
     "node/fence",
     "node/trace",
     "node/pods",
+    "node/work",
     "node/bundle_read",
     "node/paths",
     "node/holders",
@@ -73,6 +75,7 @@ class NodeQuery:
             )
             + shell.call("tell_part", ["redirectable", "tell_redirectable", *self.files])
             + shell.call("tell_part", ["pods", "tell_pods", *self.pod_roots])
+            + shell.call("tell_part", ["work", "tell_work"])
             + self._question_to_systemd
             + (shell.call("tell_part", ["unit", "tell_unit", self.unit]) if self.unit else "")
             + "".join(shell.call("tell_part", [_look(part), *call]) for part, *call in self.calls)
@@ -128,6 +131,7 @@ def read_found(asked: NodeQuery, output: Output) -> Found:
         values=values,
         redirectable=_redirectable(answer.part("redirectable"), asked.files),
         pods=read_pods(answer.part("pods")),
+        work=read_work(answer.part("work")),
         said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in asked.calls},
         fingerprint=read_fingerprint(
             dict(words),

@@ -42,6 +42,8 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
         confirm_seconds=goal.confirm_seconds,
         plan=plan,
         pods=_pods(needed, found),
+        work=found.work,
+        ends_work=goal.ends_work,
         failed_before="" if goal.retry_failed else _failed_before(plan, found),
     )
 

@@ -10,6 +10,7 @@ from numaforge.errors import HostError
 from numaforge.maintenance.bundle import FileChange, FileState
 from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.pods import Pods
+from numaforge.maintenance.work import OtherWork
 from numaforge.topology.model import NodeTopology
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class Goal:
 
     `machine` is the node as it was detected. A start of the kubelet may take `start_seconds`, and it then has
     to stay healthy for `stable_seconds`. A changed node waits `confirm_seconds` for its confirmation. With
-    `retry_failed` a plan is retried even where it was rolled back before.
+    `retry_failed` a plan is retried even where it was rolled back before. `ends_work` are the kinds of work
+    that a change may end (numaforge.maintenance.work).
     """
 
     plan: NodePlan
@@ -32,6 +34,7 @@ class Goal:
     stable_seconds: int = 10
     confirm_seconds: int = 300
     retry_failed: bool = False
+    ends_work: frozenset[str] = frozenset()
 
     @property
     def kubelet_unit(self) -> str:
@@ -100,8 +103,9 @@ class Found:
     not proved yet and may still be cordoned. `plans_itself` is true of a node of an image, which is brought
     back to its own plan before each start of its kubelet. `failure` is what is not tried again by itself.
     `fingerprint` is what a change has to find again when it begins. `redirectable` are the paths that
-    another user could redirect, with the reason. `pods` is the evidence of pods. `unit`
-    returns what systemd says of the kubelet; only what changes has to know, and raises where that is nothing.
+    another user could redirect, with the reason. `pods` is the evidence of pods, `work` that of other work.
+    `unit` returns what systemd says of the kubelet; only what changes has to know, and raises where that is
+    nothing.
     """
 
     files: Mapping[str, FileState]
@@ -115,6 +119,7 @@ class Found:
     fingerprint: Fingerprint | None = None
     redirectable: Mapping[str, str] = field(default_factory=dict)
     pods: Pods = field(default_factory=Pods)
+    work: OtherWork = field(default_factory=OtherWork)
     unit: Callable[[], Unit] = lambda: Unit(None, None, ())
 
     def text(self, path: str) -> str | None:
@@ -145,6 +150,7 @@ class Part:
     `name` is that of the folder with its part.sh, and the prefix of its functions (their contract stands in
     transaction.sh). `data` are the files that they find in $PART, `settings` their variables. `drains` says
     whether it disturbs pods, so that they must leave; the part does not decide whether any may be there.
+    Other work is disturbed, too, unless it concerns `only_pods`.
     `reboots` says whether it needs a reboot to take effect, `restarts_kubelet` whether it changes what a
     kubelet reads at its start. `units` must not start after a reboot before the change has been continued or
     undone. The `sentences` say what it does besides the files that it `changed` and the values that it
@@ -159,6 +165,7 @@ class Part:
     data: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     drains: bool = False
+    only_pods: bool = False
     reboots: bool = False
     restarts_kubelet: bool = False
     apply_seconds: int = 30

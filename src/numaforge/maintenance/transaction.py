@@ -34,6 +34,7 @@ from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.parts import refuse_incomplete, shell_of
 from numaforge.maintenance.pods import NOT_LOOKED_AT, Pods
+from numaforge.maintenance.work import KINDS, OtherWork
 
 
 class IncompleteStatusError(HostUnreachableError):
@@ -52,7 +53,16 @@ PARKED = "parked"  # the first word of the phase of a node that waits for pods t
 _BOOT_SECONDS = 120
 _INCOMPLETE = "the node does not say everything about its change"
 
-_NODE = ("node/paths", "node/files", "node/pods", "node/fence", "node/trace", "node/journal", "node/lock")
+_NODE = (
+    "node/paths",
+    "node/files",
+    "node/pods",
+    "node/work",
+    "node/fence",
+    "node/trace",
+    "node/journal",
+    "node/lock",
+)
 
 
 def _new_token() -> str:
@@ -73,6 +83,9 @@ class Transaction:
     pods happens, forward or back, while others are there (`parked`). Without a drain it is None: then no pod
     may come if `pods` says that none run, and otherwise all of them may be disturbed.
 
+    `work` is the evidence of other work. It does not begin while there is any that it would disturb, except
+    of the kinds in `ends_work`.
+
     `plan` is the digest of the target state; `failed_before` is why it is not retried automatically.
     """
 
@@ -86,6 +99,8 @@ class Transaction:
     failed_before: str = ""
     pods: Pods = NOT_LOOKED_AT
     allowed: tuple[str, ...] | None = None
+    work: OtherWork = field(default_factory=OtherWork)
+    ends_work: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> str:
@@ -125,6 +140,18 @@ class Transaction:
         if not self.drains or not self.pods.kubelet_down:
             return ""
         return f"no kubelet runs on it ({self.pods.kubelet_down}), and without one no pod ends in a drain"
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """The kinds of work, other than pods, that must not be on the node while it is changed."""
+        if not any(part.drains and not part.only_pods for part in self.parts):
+            return ()
+        return tuple(kind for kind in KINDS if kind not in self.ends_work)
+
+    @property
+    def ended_work(self) -> str:
+        """The evidence of work that it would disturb and must not; "" where there is none."""
+        return self.work.ended_without(self.ends_work) if self.spares else ""
 
     @property
     def reboots(self) -> bool:
@@ -170,6 +197,7 @@ class Transaction:
             "COMMIT_SECONDS": str(sum(part.commit_seconds for part in self.parts)),
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
             "DRAINED": "yes" if self.allowed is not None else "",
+            "SPARES": " ".join(self.spares),
             "DISTURBING": " ".join(part.name for part in self.parts if part.drains),
             **fence.settings(self.planned_on, self.good_for_seconds),
         }

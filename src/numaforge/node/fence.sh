@@ -36,7 +36,7 @@ contents() ( # FOLDER PATH...: the checksum of each and of the drop-ins in the f
     } | LC_ALL=C sort -u
 )
 
-# PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER and GOOD_FOR_SECONDS are settings; the lines of $FOLDER/planned have the form that `contents` prints.
+# SPARES are the kinds of work that the change must not end. PLANNED_BOOT, PLANNED_UPTIME, PLANNED_LAST, PLANNED_FOLDER and GOOD_FOR_SECONDS are settings; the lines of $FOLDER/planned have the form that `contents` prints.
 outdated() { # sets `why` where the node no longer is what the change was planned on
     [ -n "$PLANNED_BOOT" ] || return 1
     age=$(($(uptime_seconds) - PLANNED_UPTIME))
@@ -47,7 +47,7 @@ outdated() { # sets `why` where the node no longer is what the change was planne
     elif [ "$(last)" != "$PLANNED_LAST" ]; then
         why="another transaction has ended after the node was looked at ($(last))"
     else
-        edited before-stop || disturbed_pods
+        edited before-stop || disturbed_pods || work_came
     fi
 }
 # A request to undo an applied change has the lines TOKEN, BOOT, UPTIME as its sender saw them, then whether the plan is
@@ -66,6 +66,19 @@ take_request() { # FILE
     if [ "$(sed -n 4p "$1")" = yes ]; then record blamed yes || return 1; fi
     sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
         mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
+}
+work_came() { # sets `why` where there is work that the change must not end, or may be
+    [ -n "$SPARES" ] || return 1
+    evidence=
+    while read -r word kind what; do
+        case "$word: $SPARES " in
+        work:*" $kind "* | unknown:*) evidence="${evidence:+$evidence; }$kind $what" ;;
+        esac
+    done << END
+$(tell_work)
+END
+    why="it would end work: $evidence"
+    [ -n "$evidence" ]
 }
 present_contents() {
     set -- "$PLANNED_FOLDER"

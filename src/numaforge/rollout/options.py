@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from numaforge.errors import NumaforgeError
+from numaforge.maintenance.work import KINDS
 from numaforge.rollout.names import DEFAULT_NAME, DEFAULT_POOL, LEASE_NAMESPACE, PLACE
 from numaforge.sections.section import Section, validated
 
@@ -52,6 +53,14 @@ def _reason(value: object) -> str:
     return value
 
 
+def _kinds(value: object) -> object:
+    """Accept a reason for each kind of work."""
+    for kind in value if isinstance(value, Mapping) else ():
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is not a kind of work; write one of {', '.join(KINDS)}")
+    return value
+
+
 ShareText = Annotated[str, BeforeValidator(_share)]
 Seconds = Annotated[float, Field(ge=0)]
 
@@ -75,6 +84,14 @@ class RolloutOptions(Section):
         description="Lets plain pyinfra change joined nodes, and hosts on which pods run, without asking "
         "the cluster at all; the value is the reason. `numaforge rollout` refuses it for both.",
         examples=["new cluster, no workloads yet"],
+    )
+    ends_work: Annotated[dict[str, Annotated[str, BeforeValidator(_reason)]], BeforeValidator(_kinds)] = (
+        Field(
+            default_factory=dict,
+            description="The kinds of work besides pods that a change may end, each with the reason. A host "
+            f"whose change would disturb any other kind is refused. The kinds: {', '.join(KINDS)}.",
+            examples=[{"docker": "exporters, which start again by themselves"}],
+        )
     )
     max_unavailable: ShareText = Field(
         default="1",

@@ -239,4 +239,13 @@ def test_a_host_with_nothing_to_tell_starts_few_programs(shell, tmp_path: Path) 
         check=True,
     )
     assert found(asked, done.stdout.split("\n")[:-1]).files == {}
-    assert started.read_text().split() == ["grep", "grep", "stat", "sha256sum", "stat", "grep", "systemctl"]
+    assert started.read_text().split() == [
+        "grep",
+        "grep",
+        "stat",
+        "sha256sum",
+        "stat",
+        "grep",
+        "grep",
+        "systemctl",
+    ]

@@ -42,7 +42,7 @@ _HEADINGS = {
         "max_blocked",
         "slot_seconds",
     ),
-    "The drain": ("delete_empty_dir_data", "force", "wait_for", "include_cordoned"),
+    "The drain": ("delete_empty_dir_data", "force", "wait_for", "include_cordoned", "ends_work"),
     WAITING: (
         "maintenance_seconds",
         "unreachable_seconds",
@@ -53,6 +53,8 @@ _HEADINGS = {
     ),
 }
 """The headings under which `--help` shows options that most roll-outs do not change."""
+_PAIRS = {"wait_for": "KEY=VALUE", "ends_work": "KIND=REASON"}
+"""The options that are given once for each pair of a mapping."""
 _HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
 _OF_A_FLEET = tuple(name for name in RolloutOptions.model_fields if name not in NOT_HERE)
 
@@ -69,8 +71,8 @@ def _option_of(name: str) -> Callable[[Command], Command]:
     if field.annotation is bool:
         settings["is_flag"] = True
         flag = f"{flag}/--no-{flag[2:]}" if field.default else flag
-    elif name in ("canary_hosts", "wait_for"):
-        settings |= {"multiple": True, "metavar": "KEY=VALUE" if name == "wait_for" else "HOST"}
+    elif name in ("canary_hosts", *_PAIRS):
+        settings |= {"multiple": True, "metavar": _PAIRS.get(name, "HOST")}
     else:
         kinds = (field.annotation, *get_args(field.annotation))
         settings["metavar"] = "SECONDS" if name.endswith("_seconds") else "N" if int in kinds else "TEXT"
@@ -155,9 +157,10 @@ def _program(
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options given on the command line as fields of RolloutOptions."""
     said = {name: value for name, value in given.items() if value not in (None, ())}
-    if pairs := said.get("wait_for"):
-        wrong = next((pair for pair in pairs if "=" not in pair), None)
+    for name in _PAIRS.keys() & said.keys():
+        wrong = next((pair for pair in said[name] if "=" not in pair), None)
         if wrong is not None:
-            raise click.BadParameter(f"{wrong!r} is not KEY=VALUE", param_hint="--wait-for")
-        said["wait_for"] = dict(pair.split("=", 1) for pair in pairs)
+            hint = f"--{name.replace('_', '-')}"
+            raise click.BadParameter(f"{wrong!r} is not {_PAIRS[name]}", param_hint=hint)
+        said[name] = dict(pair.split("=", 1) for pair in said[name])
     return said

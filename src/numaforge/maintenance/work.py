@@ -1,0 +1,70 @@
+"""Evidence of work on a node that is no pod's: batch jobs, virtual machines, containers of other engines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+KINDS: Mapping[str, str] = {
+    "slurm": "drain the node in Slurm (scontrol update nodename=... state=drain), and wait for its jobs",
+    "pbs": "take the node offline in PBS (pbsnodes -o), and wait for its jobs",
+    "lsf": "close the host in LSF (badmin hclose), and wait for its jobs",
+    "htcondor": "drain the machine in HTCondor (condor_drain), and wait for its jobs",
+    "vm": "migrate the virtual machines, or shut them down",
+    "docker": "stop the containers (docker stop)",
+    "podman": "stop the containers (podman stop)",
+    "containerd": "stop the containers (nerdctl stop)",
+    "lxc": "stop the containers (lxc stop, machinectl poweroff)",
+}
+"""How an admin ends or moves work, by its kind: the word that work.sh prints and that an inventory uses."""
+
+
+@dataclass(frozen=True)
+class OtherWork:
+    """Evidence of work that is no pod's.
+
+    `found` are lines by kind, a key of KINDS: what it is, and one of its processes. `more` are kinds of which
+    there is more. `unknown` says what could not be examined: then missing evidence proves nothing. `users`
+    are logged in, which stops no change.
+    """
+
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    more: frozenset[str] = frozenset()
+    unknown: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+    def ended_without(self, permitted: Collection[str]) -> str:
+        """Return the evidence of work that may not be ended, by kind; "" where there is none."""
+        lines = (
+            f"{kind}: {'; '.join(self.found[kind])}{', and more' if kind in self.more else ''}"
+            for kind in self._kinds_without(permitted)
+        )
+        return "; ".join((*lines, *self.unknown))
+
+    def way_out(self, permitted: Collection[str]) -> str:
+        """Return how an admin ends or moves that work."""
+        remedies = [KINDS[kind] for kind in self._kinds_without(permitted)]
+        return "; ".join(remedies) or "see whether root may read /proc on the host"
+
+    def _kinds_without(self, permitted: Collection[str]) -> list[str]:
+        return [kind for kind in KINDS if kind in self.found and kind not in permitted]
+
+
+def read_work(lines: Iterable[str]) -> OtherWork:
+    """Read what `tell_work` in work.sh printed."""
+    found: dict[str, list[str]] = {}
+    more, unknown, users = [], [], []
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        match word:
+            case "work":
+                kind, _, what = rest.partition(" ")
+                found.setdefault(kind, []).append(what)
+            case "more":
+                more.append(rest)
+            case "unknown":
+                unknown.append(rest)
+            case "user":
+                users.append(rest)
+    known = {kind: tuple(found[kind]) for kind in KINDS if kind in found}
+    return OtherWork(known, frozenset(more), tuple(unknown), tuple(users))

@@ -1,0 +1,191 @@
+"""Evidence of work that is no pod's: what work.sh finds among real processes in real control groups."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from numaforge import shell as scripts
+from numaforge.maintenance.work import KINDS, OtherWork, read_work
+
+GROUPS = next(
+    (
+        folder
+        for folder in map(Path, ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"))
+        if (folder / "cgroup.procs").exists() and os.access(folder / "cgroup.procs", os.W_OK)
+    ),
+    None,
+)
+"""Where this machine lets a test make control groups."""
+Start = Callable[..., int]
+ENTER = ("sh", "-c", 'echo $$ > "$0" && exec "$@"')
+WAITS = "echo begun; read -r line"
+
+
+@pytest.fixture(params=["dash", "bash", "busybox sh"])
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    command = request.param.split()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    return [shutil.which(command[0]) or "", *command[1:]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a process by name and arguments, in a control group of its own where one is given."""
+    if GROUPS is None or os.geteuid() != 0:
+        pytest.skip("no control group can be made here")
+    top = GROUPS / f"numaforge-test-{os.getpid()}"
+    with ExitStack() as stack:
+
+        def started(group: str, name: str = "sleep", *arguments: str) -> int:
+            program, folder = tmp_path / "programs" / name, top / group.lstrip("/")
+            program.parent.mkdir(exist_ok=True)
+            if not program.exists():
+                shutil.copy(shutil.which("sh") or "/bin/sh", program)
+            folder.mkdir(parents=True, exist_ok=True)
+            process = subprocess.Popen(
+                [*ENTER, str(folder / "cgroup.procs"), str(program), "-c", WAITS, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(process.communicate)
+            assert process.stdout
+            assert process.stdout.readline() == "begun\n"  # its name and group are its own by now
+            return process.pid
+
+        yield started
+    for folder in sorted(top.glob("**/"), reverse=True):
+        folder.rmdir()
+
+
+def work(shell: list[str]) -> OtherWork:
+    script = scripts.library("node/work") + "WORK_SAMPLES=1000\n" + scripts.call("tell_work")
+    done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
+    return read_work(done.stdout.splitlines())
+
+
+def of(pid: int, found: OtherWork) -> list[tuple[str, str]]:
+    """Return the kind and the words of what one process shows: others of this machine are not the test's."""
+    return [
+        (kind, line.partition(", process ")[0])
+        for kind, lines in found.found.items()
+        for line in lines
+        if f", process {pid} (" in line
+    ]
+
+
+ID = "0f2c8a519c394be19d0c6a2b8a3a1c770f2c8a519c394be19d0c6a2b8a3a1c77"
+SHORT = f"container {ID[:12]}"
+NOTHING = ("", "")
+BY_GROUP = {
+    "slurm-v1": ("/slurm/uid_1000/job_123/step_0", ("slurm", "job 123")),
+    "slurm-v2": ("/system.slice/slurmstepd.scope/job_7/step_extern/user/task_0", ("slurm", "job 7")),
+    "slurm-several-daemons": ("/system.slice/n1_slurmstepd.scope/job_7/step_0", ("slurm", "job 7")),
+    "slurm-waits-for-jobs": ("/system.slice/slurmstepd.scope/system", NOTHING),
+    "slurmd": ("/system.slice/slurmd.service", NOTHING),
+    "pbs": ("/pbs_jobs.service/jobid/12.server", ("pbs", "job 12.server")),
+    "pbspro": ("/pbspro/12.server", ("pbs", "job 12.server")),
+    "lsf": ("/lsf/cluster1/job.123.456.789", ("lsf", "job 123.456.789")),
+    "htcondor": ("/htcondor/condor_var_lib_slot1_2@host", ("htcondor", "slot 1_2@host")),
+    "docker-systemd": (f"/system.slice/docker-{ID}.scope", ("docker", SHORT)),
+    "docker-cgroupfs": (f"/docker/{ID}", ("docker", SHORT)),
+    "docker-with-systemd-inside": (f"/docker/{ID}/system.slice/x.service", ("docker", SHORT)),
+    "docker-rootless": (
+        f"/user.slice/user-1.slice/user@1.service/app.slice/docker-{ID}.scope",
+        ("docker", SHORT),
+    ),
+    "dockerd": ("/system.slice/docker.service", NOTHING),
+    "podman": (f"/machine.slice/libpod-{ID}.scope/container", ("podman", SHORT)),
+    "podman-conmon": (f"/machine.slice/libpod-conmon-{ID}.scope", ("podman", SHORT)),
+    "podman-quadlet": (f"/system.slice/x.service/libpod-payload-{ID}", ("podman", SHORT)),
+    "nerdctl": (f"/system.slice/nerdctl-{ID}.scope", ("containerd", SHORT)),
+    "lxd": ("/lxc.payload.alice/system.slice/x.service", ("lxc", "container alice")),
+    "lxc-v1": ("/lxc/alice", ("lxc", "container alice")),
+    "nspawn": (
+        "/machine.slice/systemd-nspawn@a.service/payload",
+        ("lxc", "machine systemd-nspawn@a.service"),
+    ),
+    "libvirt": (
+        r"/machine.slice/machine-qemu\x2d1\x2dvm1.scope/libvirt/emulator",
+        ("vm", r"machine 1\x2dvm1"),
+    ),
+    "proxmox": ("/qemu.slice/100.scope", ("vm", "machine 100")),
+    "a-pod-by-docker": (f"/kubepods.slice/kubepods-pod1.slice/docker-{ID}.scope", NOTHING),
+    "a-virtual-machine-in-a-pod": ("/kubepods/burstable/pod1/machine.slice/machine-qemu.scope", NOTHING),
+    "a-login": ("/user.slice/user-0.slice/session-1.scope", NOTHING),
+}
+
+
+@pytest.mark.parametrize(("group", "expected"), BY_GROUP.values(), ids=BY_GROUP)
+def test_a_control_group_shows_what_a_process_works_for(
+    shell: list[str], start: Start, group: str, expected: tuple[str, str]
+) -> None:
+    assert of(start(group), work(shell)) == [expected] * bool(expected[0])
+
+
+SHIM = "containerd-shim-runc-v2"
+BY_NAME = {
+    "qemu": ("qemu-system-x86_64", (), ["vm"]),
+    "kvm": ("kvm", (), ["vm"]),
+    "firecracker": ("firecracker", (), ["vm"]),
+    "slurmstepd": ("slurmstepd", (), ["slurm"]),
+    "slurmstepd-without-a-job": ("slurmstepd", ("infinity",), []),
+    "slurmd": ("slurmd", (), []),
+    "condor": ("condor_starter", (), ["htcondor"]),
+    "a-shim": (SHIM, ("-namespace", "default", "-id", ID, "-address", "/run/c"), ["containerd"]),
+    "a-pod's-shim": (SHIM, ("-namespace", "k8s.io", "-id", ID), []),
+    "docker's-shim": (SHIM, ("-namespace", "moby", "-id", ID, "-address", "/run/c"), ["docker"]),
+}
+
+
+@pytest.mark.parametrize(("name", "arguments", "kinds"), BY_NAME.values(), ids=BY_NAME)
+def test_a_name_shows_work_that_has_no_group_of_its_own(
+    shell: list[str], start: Start, name: str, arguments: tuple[str, ...], kinds: list[str]
+) -> None:
+    pid = start("/system.slice/x.service", name, *arguments)
+    assert [kind for kind, _ in of(pid, work(shell))] == kinds
+
+
+@pytest.mark.parametrize("group", ["/kubepods/burstable/pod1/1f", "/system.slice/containerd.service"])
+def test_a_virtual_machine_of_a_pod_is_the_pods(shell: list[str], start: Start, group: str) -> None:
+    assert of(start(group, "qemu-system-x86_64"), work(shell)) == []
+
+
+def test_a_container_is_told_once_and_few_of_each_kind(shell: list[str], start: Start) -> None:
+    for container in ("a", "a", "b", "c", "d", "e"):
+        start(f"/docker/{container * 64}")
+    script = scripts.library("node/work") + scripts.call("tell_work")
+    done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
+    found = read_work(done.stdout.splitlines())
+    assert len(found.found["docker"]) == len({line.partition(",")[0] for line in found.found["docker"]}) == 3
+    assert "docker" in found.more
+    assert found.ended_without(()).count("container") == 3
+    assert ", and more" in found.ended_without(())
+
+
+def test_processes_that_cannot_be_read_are_unknown(shell: list[str], tmp_path: Path) -> None:
+    (tmp_path / "grep").write_text("#!/bin/sh\nexit 2\n")
+    (tmp_path / "grep").chmod(0o755)
+    script = scripts.library("node/work") + scripts.call("tell_work")
+    done = subprocess.run(
+        [*shell, "-s"], input=script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True
+    )
+    found = read_work(done.stdout.splitlines())
+    assert found.ended_without(KINDS) == "the processes cannot be read"
+
+
+def test_what_a_kind_is_permitted_for_is_left_out() -> None:
+    found = OtherWork({"slurm": ("job 1, process 2 (a)",), "docker": ("container b, process 3 (c)",)})
+    assert found.ended_without({"docker"}) == "slurm: job 1, process 2 (a)"
+    assert found.ended_without({"docker", "slurm"}) == ""
+    assert re.search("scontrol", found.way_out({"docker"}))
+    assert not re.search("docker", found.way_out({"docker"}))
