@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.roles.rdma.nccl_names import NCCL_NAMES, REFUSED
+from numaforge.roles.rdma.nccl_names import KNOWN_NAMES, NCCL_NAMES, REFUSED, WRITTEN_BY_NCCL
 from numaforge.sections.section import Section
 from numaforge.sections.values import as_text
 
@@ -58,7 +58,7 @@ def _nccl_name(value: object) -> str:
     if text in REFUSED:
         raise ValueError(f"{text} is not taken: {REFUSED[text]}")
     if text not in NCCL_NAMES:
-        nearest = get_close_matches(text, NCCL_NAMES, n=1)
+        nearest = get_close_matches(text, KNOWN_NAMES - WRITTEN_BY_NCCL, n=1)
         advice = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ValueError(f"{text!r} is no setting of NCCL's user guide{advice}")
     return text

@@ -42,3 +42,7 @@ REFUSED: Mapping[str, str] = {
     "NCCL_TOPO_FILE": "say rdma.libraries.topology_file",
 }
 """Refused names, and what to do instead."""
+
+KNOWN_NAMES = NCCL_NAMES | REFUSED.keys()
+WRITTEN_BY_NCCL = frozenset({"NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_DEBUG_FILE"})
+"""NCCL writes a file there: never proposed for a misspelt name, whose file it would replace."""

@@ -225,6 +225,7 @@ def _selection(
             text=f"Warning: no devices in device pool, creating empty resource server for {pool.name}",
         )
         return
+    yield from _unmatched(pool, functions)
     managing = [device.name for each in found for device in each.devices if device.management]
     if managing:
         yield Finding(
@@ -250,10 +251,36 @@ def _selection(
 
 
 def _offer(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> str:
-    """Return, in words, the machine's values for the first selector."""
-    name = next(name for name, texts in pool.selectors.items() if texts)
-    there = sorted({getattr(function, SELECTORS[name]) for function in functions} - {""})
-    return f"{name} of this machine: {', '.join(there) or 'none'}"
+    """Return, in words, the machine's values for the selectors that exclude all of its devices.
+
+    Where each selector has devices and only all of them together have none, those of every selector.
+    """
+    wanted = {name: texts for name, texts in pool.selectors.items() if texts}
+    excluding = [name for name, texts in wanted.items() if not _values(name, functions) & set(texts)]
+    offers = (
+        f"{name} of this machine: {', '.join(sorted(_values(name, functions))) or 'none'}"
+        for name in excluding or wanted
+    )
+    return "; ".join(offers)
+
+
+def _values(selector: str, functions: tuple[PluginFunction, ...]) -> set[str]:
+    return {getattr(function, SELECTORS[selector]) for function in functions} - {""}
+
+
+def _unmatched(pool: PoolConfig, functions: tuple[PluginFunction, ...]) -> Iterator[Finding]:
+    for name, texts in pool.selectors.items():
+        present = _values(name, functions)
+        missing = [text for text in texts if text not in present and not _never_matches(name, text)]
+        if missing:
+            yield Finding(
+                "rdma-selector-unmatched",
+                Severity.NOTE,
+                f"no device of this machine has {' or '.join(missing)}",
+                f"{name} of this machine: {', '.join(sorted(present)) or 'none'}",
+                f"{pool.place}.selectors.{name}",
+                SOURCE,
+            )
 
 
 def _overlaps(config: PluginConfig, functions: tuple[PluginFunction, ...]) -> Iterator[Finding]:

@@ -376,6 +376,45 @@ def test_openshift_kubelet_config_is_read_with_its_lines() -> None:
     assert "OpenShift" in finding(report, "NF602").evidence
 
 
+def test_openshift_settings_in_the_wrong_place_are_named() -> None:
+    text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nspec:\n  maxPods: 5\n"
+    report = check(text, topology=node(), version="1.33")
+    assert not report.readable
+    assert "spec.kubeletConfig" in finding(report, "NF002").remedy
+
+
+LIST = "- {name: reserved-cpus, value: '0-1'}"
+MAP = "reserved-cpus: '0-1'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "flags", "starts"),
+    [
+        pytest.param("InitConfiguration", LIST, [], True, id="a list, of v1beta4"),
+        pytest.param("JoinConfiguration", MAP, [], True, id="a map, of v1beta3"),
+        pytest.param("JoinConfiguration", MAP, ["--reserved-cpus="], False, id="a later flag wins"),
+        pytest.param("ClusterConfiguration", MAP, [], False, id="of a kind that has no such field"),
+    ],
+)
+def test_kubeadms_arguments_are_flags_of_the_kubelet(
+    kind: str, arguments: str, flags: list[str], starts: bool
+) -> None:
+    registration = f"nodeRegistration:\n  kubeletExtraArgs:\n    {arguments}\n"
+    kubeadm = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: {kind}\n{registration}"
+    text = f"{kubeadm}---\n{HEADER}cpuManagerPolicy: static\n"
+    assert check(text, topology=node(), version="1.34", flags=flags).starts is starts
+
+
+def test_a_file_of_kubeadm_with_flags_alone_is_checked_for_them() -> None:
+    text = (
+        "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nnodeRegistration:\n"
+        "  kubeletExtraArgs:\n  - {name: topology-manager-policy, value: single-numa-nodes}\n"
+    )
+    report = check(text, topology=node(), version="1.34")
+    assert not report.starts
+    assert "single-numa-nodes" in str(report.error)
+
+
 def test_kubeadm_file_of_several_documents_is_read() -> None:
     text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n---\n{HEADER}maxPods: -3\n"
     report = check(text, topology=node(), version="1.33")

@@ -14,6 +14,9 @@ from numaforge.kubelet.minors.fields import API_VERSION, KIND
 from numaforge.kubelet.values.gojson import Path
 from numaforge.kubelet.values.goyaml import Document, YamlError, read, read_all
 
+KUBEADM_KINDS = ("InitConfiguration", "JoinConfiguration")
+"""The kinds of kubeadm that give the kubelet flags."""
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -47,6 +50,38 @@ def find_embedded(text: str, first: Document) -> Embedded | None:
         if not data:
             return None
     return None
+
+
+def kubeadm_arguments(text: str) -> tuple[str, ...]:
+    """Return the flags that kubeadm gives the kubelet: kubeletExtraArgs of the documents in a text.
+
+    kubeadm's v1beta4 has a list of names and values, v1beta3 a map. Raises YamlError.
+    """
+    if "kubeletExtraArgs" not in text:
+        return ()
+    return tuple(
+        f"--{name}={value}" for document in read_all(text) for name, value in _extra_arguments(document.data)
+    )
+
+
+def _extra_arguments(data: object) -> Iterator[tuple[object, object]]:
+    if not isinstance(data, dict) or data.get("kind") not in KUBEADM_KINDS:
+        return
+    node = data.get("nodeRegistration")
+    given = node.get("kubeletExtraArgs") if isinstance(node, dict) else None
+    if isinstance(given, dict):
+        yield from given.items()
+    for argument in given if isinstance(given, list) else ():
+        if isinstance(argument, dict):
+            yield argument.get("name"), argument.get("value")
+
+
+def is_openshift_without_settings(data: object) -> bool:
+    """Say whether a document is an OpenShift KubeletConfig without spec.kubeletConfig."""
+    if not isinstance(data, dict) or data.get("kind") != "KubeletConfig":
+        return False
+    spec = data.get("spec")
+    return not isinstance(spec, dict) or not isinstance(spec.get("kubeletConfig"), dict)
 
 
 def _openshift(document: Document, data: Mapping[str, Any]) -> Embedded | None:

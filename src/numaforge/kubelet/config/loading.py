@@ -15,7 +15,12 @@ from numaforge.errors import KubeletConfigError
 from numaforge.findings import Finding
 from numaforge.kubelet.config.decode import ConfigFile, LoadError, decode_config, read_document
 from numaforge.kubelet.config.defaults import with_defaults, with_eviction_defaults
-from numaforge.kubelet.config.documents import find_embedded
+from numaforge.kubelet.config.documents import (
+    KUBEADM_KINDS,
+    find_embedded,
+    is_openshift_without_settings,
+    kubeadm_arguments,
+)
 from numaforge.kubelet.config.dropins import (
     FIRST_MINOR_OF_VERSIONED_BASE,
     FIRST_MINOR_WITHOUT_ENVIRONMENT_VARIABLE,
@@ -209,9 +214,10 @@ def load(
 ) -> tuple[Configuration, tuple[Finding, ...]]:
     """Load a configuration (main file, defaults, drop-ins, flags), with notes on a file that embeds it.
 
-    Raises StartError where the kubelet would stop.
+    The flags that kubeadm's own documents in the text give the kubelet come before `arguments`. Raises
+    StartError where the kubelet would stop.
     """
-    flags = _parsed_flags(arguments, version)
+    flags = _parsed_flags((*_arguments_of_kubeadm(config_text), *arguments), version)
     _require_gates(flags.gates, version, Places(config_path, {}, {}, flags.names, drop_in_dir), _GATES_FAILED)
     _require_node_labels(flags)
     main, notes = _main_file(config_text, version, config_path)
@@ -299,6 +305,13 @@ def _is_reserved_label(label: str) -> bool:
     return reserved and not allowed and label not in _LABELS
 
 
+def _arguments_of_kubeadm(text: str) -> tuple[str, ...]:
+    try:
+        return kubeadm_arguments(text)
+    except YamlError:  # reported where the main file is read
+        return ()
+
+
 def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFile, tuple[Finding, ...]]:
     loading = (
         f"failed to load kubelet config file, path: {path}, error: "
@@ -316,7 +329,10 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
         raise StartError(error, finding, readable=False)
     try:
         document = read_document(text)
+        _require_settings(document, path)
         embedded = find_embedded(text, document)
+        if embedded is None and _is_kubeadm(document):  # a node that joins takes its file from the cluster
+            return decode_config(EMPTY_CONFIG, version, read_document(EMPTY_CONFIG)), (_join_note(path),)
         main = decode_config(text, version, embedded.document if embedded else document)
     except (LoadError, YamlError) as error:
         reported = error.reported if isinstance(error, LoadError) else f"failed to decode: {error}"
@@ -332,6 +348,28 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
         file=path,
     )
     return main, (note,)
+
+
+def _is_kubeadm(document: Document) -> bool:
+    return isinstance(document.data, dict) and document.data.get("kind") in KUBEADM_KINDS
+
+
+def _join_note(path: str) -> Finding:
+    return found(
+        "NF602",
+        "the file has kubeadm's flags alone; a node that joins takes its configuration from the cluster",
+        "check the ConfigMap kubelet-config in kube-system as well",
+        file=path,
+    )
+
+
+def _require_settings(document: Document, path: str) -> None:
+    """Raise StartError for an OpenShift KubeletConfig whose settings are not where OpenShift reads them."""
+    if is_openshift_without_settings(document.data):
+        error = "an OpenShift KubeletConfig without spec.kubeletConfig sets nothing"
+        remedy = "put the settings under spec.kubeletConfig"
+        finding = found("NF002", error, remedy, path="spec", text=error, file=path)
+        raise StartError(error, finding, readable=False)
 
 
 def _unloadable(error: LoadError | YamlError, text: str, path: str) -> StartError:

@@ -457,6 +457,7 @@ def test_a_pinned_gid_index_of_the_admin_is_noticed() -> None:
     [
         ({"nccl": {"NCCL_IB_GID_INDEX": 3}}, "an index differs from host to host"),
         ({"nccl": {"NCCL_IB_TIMOUT": 22}}, "did you mean NCCL_IB_TIMEOUT"),
+        ({"nccl": {"NCCL_TOPOLOGY_FILE": "/etc/topo.xml"}}, "did you mean NCCL_TOPO_FILE"),
         ({"nccl": {"NCCL_IB_HCA": "mlx5"}}, "it is made of the rails"),
         ({"nccl": {"NCCL_CONF_FILE": "/x"}}, "NCCL reads it before"),
         ({"nccl": {"NCCL_IB_TC": ""}}, "NCCL reads an empty value as 0"),

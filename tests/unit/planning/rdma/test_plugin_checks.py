@@ -138,6 +138,11 @@ def test_the_interval(interval, expected):
             id="two devices of one NUMA node",
         ),
         pytest.param(
+            [{"selectors": {"ifNames": ["ibp24s0", "ib7"]}}],
+            [("rdma-selector-unmatched", Severity.NOTE)],
+            id="a name that no device has beside one that has",
+        ),
+        pytest.param(
             [{}, {"resourceName": "b"}],
             [("rdma-pools-overlap", Severity.WARNING)],
             id="a device in two resources",
@@ -147,6 +152,26 @@ def test_the_interval(interval, expected):
 def test_on_a_machine(pools, expected):
     findings = check_machine(config(*pools), dgx_h100())
     assert [(each.id, each.severity) for each in findings] == expected
+
+
+@pytest.mark.parametrize(
+    ("selectors", "remedy"),
+    [
+        pytest.param(
+            {"vendors": ["15b3"], "drivers": ["mlx5_ib"]},
+            "drivers of this machine: mlx5_core",
+            id="the selector that excludes",
+        ),
+        pytest.param(
+            {"vendors": ["15b4"], "drivers": ["mlx5_ib"]},
+            "vendors of this machine: 15b3; drivers of this machine: mlx5_core",
+            id="each of several",
+        ),
+    ],
+)
+def test_the_remedy_names_what_excludes_all_devices(selectors, remedy):
+    [finding] = check_machine(config({"selectors": selectors}), dgx_h100())
+    assert finding.remedy == remedy
 
 
 def test_resources_that_share_several_devices_are_named_once():
