@@ -37,8 +37,11 @@ files_finish() { # in one call for consecutive files of the same mode and owner
     [ "$#" -eq 0 ] || finish_staged "${same% *}" "${same#* }" "$@"
 }
 files_apply() { # each file is replaced atomically; after an interruption all are put back
-    why="a file could not be replaced"
-    files_each files_place_one || return 1
+    if ! files_each files_place_one 2> "$PART/errors"; then
+        why="$path could not be $([ "$checksum" = absent ] && echo removed || echo replaced): $(files_error)"
+        return 1
+    fi
+    why="the replaced files could not be flushed"
     set --
     while IFS=' ' read -r _ _ _ _ _ path <&3; do
         resolve "$path" || return 1
@@ -47,9 +50,14 @@ files_apply() { # each file is replaced atomically; after an interruption all ar
     [ "$#" -eq 0 ] || sync "$@"
 }
 files_place_one() { if [ "$1" = - ]; then remove "$6"; else rename_staged "$1" "$6"; fi; }
+files_error() { # the last line that programs have said of what failed, which the unit's journal has too
+    cat "$PART/errors" >&2
+    tail -n 1 "$PART/errors"
+}
 files_undo() {
-    why="not every file could be put back"
-    take_back_once files_each files_take_back
+    take_back_once files_each files_take_back 2> "$PART/errors" && return
+    why="these files could not be put back: $(tr '\n' ' ' < "$PART/stuck")($(files_error))"
+    return 1
 }
 files_take_back() { # keep a copy of a text that is neither ours nor the backup's
     now=$(content "$6")
@@ -62,7 +70,10 @@ files_take_back() { # keep a copy of a text that is neither ours nor the backup'
     take_back "$6"
 }
 files_by_hand() { stuck_by_hand; }
-files_discard() { files_each files_discard_one; }
+files_discard() {
+    files_each files_discard_one
+    remove_made
+}
 files_discard_one() { [ "$1" = - ] || discard "$1" "$6" || :; } # go on after a file that cannot be removed
 files_notes() { # the texts that files_take_back kept
     [ -d "$FOLDER/edited" ] || return 0

@@ -19,8 +19,25 @@ finish_staged() { # MODE OWNER:GROUP FILE...: all that have these, by one progra
     shift 2
     chown "$owners" "$@" && chmod "$bits" "$@" && sync "$@"
 }
-folder_of() { [ -d "${1%/*}/" ] || mkdir -p "${1%/*}"; } # PATH: make it
-discard() {                                              # NUMBER PATH
+folder_of() { # PATH: make it; what is made outside of the transaction goes with an undo
+    if [ -d "${1%/*}/" ]; then return; fi
+    case $1 in
+    "$FOLDER"/*) ;;
+    *)
+        made=${1%/*}
+        until [ -d "$made/" ]; do
+            printf '%s\n' "$made" >> "$FOLDER/made" || return 1
+            made=${made%/*}
+        done
+        ;;
+    esac
+    mkdir -p "${1%/*}"
+}
+remove_made() { # the folders that `folder_of` made and that are empty
+    [ -e "$FOLDER/made" ] || return 0
+    while IFS= read -r made; do rmdir "$made" 2> /dev/null || :; done < "$FOLDER/made"
+}
+discard() { # NUMBER PATH
     temporary "$1" "$2" && rm -f "$new"
 }
 place() { rename_staged "$1" "$2" && sync "${target%/*}/"; } # NUMBER PATH: replace the target with the staged file
@@ -67,6 +84,7 @@ take_back_once() { # COMMAND...: once only, as later edits and writes of started
     if [ -e "$PART/put-back" ]; then return; fi
     rm -f "$PART/stuck"
     "$@"
+    remove_made
     if [ -e "$PART/stuck" ]; then return 1; fi
     : > "$PART/put-back"
 }
