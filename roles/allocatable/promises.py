@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.kubelet.config.comparison import same_memory
 from numaforge.quantity import parse_quantity
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -21,13 +21,13 @@ def allocatable(plan: NodePlan) -> Table:
 
 def _allocatable(node: VerifiedNode, name: str, expected: str, cluster: ApiServer) -> None:
     quantities = cluster.allocatable(node.live.node_name)
-    assert name in quantities, f"the node offers no {name}: {quantities}"
+    require(name in quantities, f"the node offers none, planned {expected}")
     found = quantities[name]
     if name == "memory":
         capacity, planned = cluster.capacity(node.live.node_name)[name], node.plan.memory.capacity_bytes
-        assert same_memory(expected, found, planned, capacity), f"{found} of {capacity}, not {expected}"
+        require(same_memory(expected, found, planned, capacity), f"{found} of {capacity}, planned {expected}")
     else:
-        assert parse_quantity(found) == parse_quantity(expected), name
+        require(parse_quantity(found) == parse_quantity(expected), f"{found}, planned {expected}")
 
 
 PROMISES = (Promise("allocatable", allocatable, _allocatable),)

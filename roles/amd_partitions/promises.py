@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge import shell
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +28,16 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _amd_partitions(node: VerifiedNode, name: str, expected: AmdGpu) -> None:
-    assert name in node.live.of("amd_partitions"), "amdgpu on the host does not have this GPU"
+    require(
+        name in node.live.of("amd_partitions"), f"amdgpu does not have this GPU, planned {expected.modes}"
+    )
     compute, memory, count = node.live.of("amd_partitions")[name].split()
-    assert expected.compute in ("", compute)
-    assert expected.memory in ("", memory)
-    assert expected.partitions in (None, int(count)) or count == "0", "the kernel's KFD has other partitions"
+    require(expected.compute in ("", compute), f"compute mode {compute}, planned {expected.compute}")
+    require(expected.memory in ("", memory), f"memory mode {memory}, planned {expected.memory}")
+    require(
+        expected.partitions in (None, int(count)) or count == "0",
+        f"{count} partitions in the kernel's KFD, planned {expected.partitions}",
+    )
 
 
 PROMISES = (Promise("amd_partitions", amd_partitions, _amd_partitions, asks=_asks),)

@@ -8,7 +8,7 @@ from numaforge import shell
 from numaforge.roles.crio.files import CRIO_PATH
 from numaforge.roles.crio.plan import HANDLER
 from numaforge.topology.runtime import CRIO
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,9 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _runtime_handler(node: VerifiedNode, name: str, expected: str) -> None:
-    assert node.live.started_with(expected, CRIO_PATH), (
-        f"{expected} has not started since {CRIO_PATH} was written"
+    require(
+        node.live.started_with(expected, CRIO_PATH),
+        f"{expected} has not started since {CRIO_PATH} was written",
     )
 
 

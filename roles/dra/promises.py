@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.quantity import parse_quantity
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -21,8 +21,9 @@ def by_claims_alone(plan: NodePlan) -> Table:
 
 def _no_device_plugin(node: VerifiedNode, name: str, expected: int, cluster: ApiServer) -> None:
     found = cluster.allocatable(node.live.node_name).get(name, "0")
-    assert parse_quantity(found) == expected, (
-        f"a device plugin offers {found} {name} that a DRA driver hands out by claims, too: remove it"
+    require(
+        parse_quantity(found) == expected,
+        f"a device plugin offers {found}, planned {expected}: remove it, a DRA driver hands out GPUs",
     )
 
 

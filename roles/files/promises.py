@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 import pytest
 
 from numaforge import shell
-from numaforge.file_content import FileContent, PlannedFile, boot_units
-from numaforge.maintenance.bundle import FileChange, diff
+from numaforge.file_content import PlannedFile, boot_units
 from numaforge.render import render_file
-from numaforge.verification.promise import Promise, Table, unit_starts_at_boot, unit_state
+from numaforge.snapshot.redaction import redact
+from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from numaforge.maintenance.bundle import FileState
     from numaforge.roles.node import NodePlan
     from numaforge.verification.live import VerifiedNode
+
+_SHOWN_PLACES, _SHOWN_LINES, _SHOWN_CHARACTERS = 3, 2, 160
+"""How much of a file's differences a failure shows."""
 
 
 def files(plan: NodePlan) -> Table:
@@ -41,18 +46,47 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _file_mode_and_owner(node: VerifiedNode, name: str, expected: PlannedFile) -> None:
-    state = node.live.files.get(name)
-    assert state is not None, f"{name} does not exist"
-    assert (state.mode, state.owner, state.group) == (expected.mode, expected.owner, expected.group), name
+    state = _state(node, name)
+    found = {"mode": state.mode.zfill(4), "owner": f"{state.owner}:{state.group}"}
+    planned = {"mode": expected.mode.zfill(4), "owner": f"{expected.owner}:{expected.group}"}
+    differs = [
+        f"{what} {found[what]}, planned {planned[what]}" for what in found if found[what] != planned[what]
+    ]
+    require(not differs, "; ".join(differs))
 
 
 def _file_content(node: VerifiedNode, name: str, expected: PlannedFile) -> None:
-    state = node.live.files.get(name)
-    assert state is not None, f"{name} does not exist"
+    state = _state(node, name)
     planned = render_file(node.plan, expected, config_text=state.text)
-    if state.text != planned:
-        wanted = FileContent(name, planned, state.mode, state.owner, state.group)
-        pytest.fail("\n".join(diff(FileChange(name, state, wanted))), pytrace=False)
+    require(state.text == planned, changed_lines(state.text, planned))
+
+
+def _state(node: VerifiedNode, name: str) -> FileState:
+    """Return a planned file as it is; fails the test where there is none."""
+    state = node.live.files.get(name)
+    if state is None:
+        pytest.fail("does not exist", pytrace=False)
+    return state
+
+
+def changed_lines(found: str, planned: str) -> str:
+    """Return how many places of a text differ, and the first ones without secrets."""
+    now, wanted = redact(found).splitlines(), redact(planned).splitlines()
+    blocks = SequenceMatcher(None, now, wanted, autojunk=False).get_opcodes()
+    places = [
+        f"line {first + 1}: {_lines(now[first:last])}, planned {_lines(wanted[begin:end])}"
+        for kind, first, last, begin, end in blocks
+        if kind != "equal"
+    ]
+    more = f"; and {len(places) - _SHOWN_PLACES} more places" if len(places) > _SHOWN_PLACES else ""
+    return "; ".join(places[:_SHOWN_PLACES]) + more or "differs in secrets or in how its lines end"
+
+
+def _lines(lines: Sequence[str]) -> str:
+    shown = " / ".join(line.strip() for line in lines[:_SHOWN_LINES])
+    shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}..."
+    more = f" and {len(lines) - _SHOWN_LINES} more lines" if len(lines) > _SHOWN_LINES else ""
+    return f"`{shown}`{more}" if lines else "no such line"
 
 
 PROMISES = (

@@ -8,7 +8,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.topology.memory_mode import DRIVER, NUMA
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,13 +45,15 @@ def _gpu_memory(node: VerifiedNode, name: str, expected: str) -> None:
         pytest.skip("NVIDIA's driver is not loaded, or does not say: /proc/driver/nvidia/params")
     if said == '""':
         pytest.skip("no option says the mode: the driver has taken its branch's default")
-    assert said == expected, "NVreg_CoherentGPUMemoryMode in /proc/driver/nvidia/params"
+    require_equal(said, expected, "NVreg_CoherentGPUMemoryMode in /proc/driver/nvidia/params")
 
 
 def _gpu_memory_node(node: VerifiedNode, name: str, expected: bool) -> None:
     kilobytes = node.live.of("gpu-memory").get(name)
-    manager = NUMA if expected else DRIVER
-    assert (kilobytes not in (None, "0")) is expected, f"{kilobytes} kB, and {manager} manages GPUs' memory"
+    planned = f"some, as {NUMA} manages it" if expected else f"none, as {DRIVER} manages it"
+    require(
+        (kilobytes not in (None, "0")) is expected, f"{kilobytes or 'no'} kB of memory, planned {planned}"
+    )
 
 
 PROMISES = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numaforge import shell
 from numaforge.findings.gpudirect.access_control import wrong_bits
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +31,8 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 def _pcie_access_control(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     ids, mask = expected
     found, _, control = (node.live.of("bridge").get(name) or "").partition(" ")
-    assert found == ids, name
-    assert not wrong_bits(mask, int(control)), name
+    require(found == ids, f"the bridge is {found or 'absent'}, planned {ids}")
+    require(not wrong_bits(mask, int(control)), f"access control is {int(control):#x}, planned {mask}")
 
 
 PROMISES = (Promise("pcie_access_control", access_control, _pcie_access_control, asks=_asks),)

@@ -9,7 +9,7 @@ import pytest
 from numaforge import shell
 from numaforge.roles.host.files import limits_path
 from numaforge.roles.host.plan import unit_limits
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,22 +66,23 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 def _package_is_held(node: VerifiedNode, name: str, expected: bool) -> None:
     held = f"held {name}" in node.live.of("host")
-    assert held is expected
+    require(held is expected, "the package is not held at its version, planned held")
 
 
 def _limit(node: VerifiedNode, name: str, expected: tuple[str, str, str, str]) -> None:
     unit, drop_in, limit, value = expected
     if not node.live.started_with(unit, drop_in):
         pytest.skip(f"{unit} has not started since {drop_in} was written")
-    assert node.live.of("host").get(f"{limit} {unit}", "").replace("unlimited", "infinity") == value
+    found = node.live.of("host").get(f"{limit} {unit}", "").replace("unlimited", "infinity")
+    require_equal(found or None, value)
 
 
 def _clock(node: VerifiedNode, name: str, expected: str) -> None:
-    assert node.live.of("host").get("clock") == expected, "timedatectl: NTPSynchronized"
+    require_equal(node.live.of("host").get("clock"), expected, "timedatectl: NTPSynchronized")
 
 
 def _control_groups(node: VerifiedNode, name: str, expected: int) -> None:
-    assert node.live.of("host").get("cgroup") == str(expected), "/sys/fs/cgroup"
+    require_equal(node.live.of("host").get("cgroup"), str(expected), "/sys/fs/cgroup")
 
 
 PROMISES = (

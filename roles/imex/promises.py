@@ -8,7 +8,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.roles.imex.part import NODES, UNIT
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def _imex(node: VerifiedNode, name: str, expected: str) -> None:
     said = node.live.of("imex").get(name)
     if name == "ready" and said is None:
         pytest.skip("there is no nvidia-imex-ctl to ask with")
-    assert (said or "").strip() == expected, f"the {name} of nvidia-imex"
+    require_equal((said or "").strip() or None, expected)
 
 
 PROMISES = (Promise("imex", imex, _imex, units=_units, asks=_asks),)

@@ -10,14 +10,16 @@ import pytest
 from numaforge import shell
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.roles.interrupts import paths as interrupts_paths
-from numaforge.verification.promise import Promise, Table, values_of
+from numaforge.verification.promise import Promise, Table, require, require_equal, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import CpuSet
     from numaforge.verification.live import VerifiedNode
+
+_SHOWN = 4
 
 
 def interrupts(plan: NodePlan) -> Table:
@@ -75,14 +77,21 @@ def _interrupts_of_a_device(node: VerifiedNode, name: str, expected: CpuSet) -> 
         for number, cpus, kind in placed
         if kind == "free" and not parse_cpulist(cpus) <= expected
     }
-    assert elsewhere == {}, f"interrupts of {name} belong on the CPUs {format_cpulist(expected)}"
+    require(not elsewhere, f"interrupts on CPUs {_each(elsewhere)}, planned {format_cpulist(expected)}")
 
 
 def _packet_steering(node: VerifiedNode, name: str, expected: CpuSet) -> None:
     queues = re.compile(rf"/sys/class/net/{re.escape(name)}/queues/rx-[0-9]+/rps_cpus")
     masks = {path: mask for path, mask in node.live.values.items() if queues.fullmatch(path)}
     wrong = {path: mask for path, mask in masks.items() if _cpus_of(mask) != expected}
-    assert wrong == {}, f"packets of {name} belong on the CPUs {format_cpulist(expected) or '(none)'}"
+    found = {path.split("/")[-2]: format_cpulist(_cpus_of(mask)) or "none" for path, mask in wrong.items()}
+    require(not wrong, f"packets on CPUs {_each(found)}, planned {format_cpulist(expected) or 'none'}")
+
+
+def _each(cpus: Mapping[str, str]) -> str:
+    """Return the CPUs of an interrupt or a queue each, a few of them: `2-3 (rx-0), ...`."""
+    shown = [f"{cpulist} ({name})" for name, cpulist in sorted(cpus.items())]
+    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
 
 
 def _cpu_mask(node: VerifiedNode, name: str, expected: tuple[str, CpuSet]) -> None:
@@ -90,16 +99,19 @@ def _cpu_mask(node: VerifiedNode, name: str, expected: tuple[str, CpuSet]) -> No
     mask = node.value(path)
     if mask is None:
         pytest.skip(f"this kernel has no {path}")
-    assert _cpus_of(mask) == cpus, path
+    require_equal(format_cpulist(_cpus_of(mask)), format_cpulist(cpus), path)
 
 
 def _irqbalance(node: VerifiedNode, name: str, expected: CpuSet) -> None:
     active = node.live.of("active").get(interrupts_paths.IRQBALANCE)
     if name == "off":
-        assert active != "active"
+        require(active != "active", "irqbalance is active, planned stopped")
     elif active == "active":
         banned = node.live.of("irqbalance").get("IRQBALANCE_BANNED_CPULIST", "")
-        assert banned == format_cpulist(expected)
+        require(
+            banned == format_cpulist(expected),
+            f"irqbalance keeps off CPUs {banned or 'none'}, planned {format_cpulist(expected)}",
+        )
 
 
 PROMISES = (

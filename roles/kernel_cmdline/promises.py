@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -17,7 +17,9 @@ def kernel_cmdline(plan: NodePlan) -> Table:
 
 
 def _kernel_parameter(node: VerifiedNode, name: str, expected: str) -> None:
-    assert expected in (node.value("/proc/cmdline") or "").split()
+    words = (node.value("/proc/cmdline") or "").split()
+    same = [word for word in words if word.partition("=")[0] == expected.partition("=")[0]]
+    require(expected in words, f"{' '.join(same) or 'absent'}, planned {expected} (/proc/cmdline)")
 
 
 PROMISES = (

@@ -9,7 +9,14 @@ from numaforge import shell
 from numaforge.roles.kernel_values import paths as kernel_values_paths
 from numaforge.roles.kernel_values.knobs import KNOB_AT
 from numaforge.roles.kernel_values.sysctls import reaches
-from numaforge.verification.promise import Promise, Table, value_is, values_of
+from numaforge.verification.promise import (
+    Promise,
+    Table,
+    require,
+    require_equal,
+    value_is,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -76,22 +83,24 @@ def _kernel_value(node: VerifiedNode, name: str, expected: tuple[str, str]) -> N
     path, chosen = expected
     offered = node.value(path) or ""
     held = re.findall(r"\[(.*)\]", offered) or [offered]  # the word in brackets of `always [madvise] never`
-    assert held == [chosen], f"{path}: {offered}"
+    require(held == [chosen], f"{offered or 'absent'}, planned {chosen} ({path})")
 
 
 def _sysctl(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, value = expected
-    assert (node.value(path) or "").split() == value.split(), name
+    found = node.value(path)
+    require_equal(None if found is None else " ".join(found.split()), " ".join(value.split()))
 
 
 def _sysctl_is_at_least(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, least = expected
-    assert reaches(node.value(path), least), name
+    found = node.value(path)
+    require(reaches(found, least), f"{'absent' if found is None else found}, planned at least {least}")
 
 
 def _swap(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None:
     devices = tuple(device for device, _ in node.live.lines("swap"))
-    assert devices == expected
+    require(devices == expected, f"swap is on ({', '.join(devices)}), planned off")
 
 
 PROMISES = (

@@ -9,7 +9,7 @@ import pytest
 from numaforge import shell
 from numaforge.file_content import PlannedFile
 from numaforge.kubelet.config.comparison import differences
-from numaforge.verification.promise import Promise, Table, unit_starts_at_boot, unit_state
+from numaforge.verification.promise import Promise, Table, require, unit_starts_at_boot, unit_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,18 +51,21 @@ def _the_kubelet_started_after_its_file_was_written(
     if request.config.getoption("kubeconfig", None):
         pytest.skip("the running configuration itself is compared: --kubeconfig is given")
     written = node.live.changed.get(name)
-    assert written is not None, f"{name} does not exist"
+    if written is None:
+        pytest.fail("does not exist", pytrace=False)
     # Modification times are read in whole seconds.
     started = node.live.kubelet_started + 1
-    assert started >= written, (
-        f"{name} is younger than the kubelet's process: restart the kubelet, or give --kubeconfig to compare "
-        "what it runs with"
+    require(
+        started >= written,
+        "is younger than the kubelet's process: restart the kubelet, or give --kubeconfig to compare what it "
+        "runs with",
     )
 
 
 def _running_kubelet(node: VerifiedNode, name: str, expected: Any, cluster: ApiServer) -> None:
     running = cluster.running_config(node.live.node_name)
-    assert differences(name, expected, running.get(name)) == []
+    different = differences(name, expected, running.get(name))
+    require(not different, "; ".join(map(str, different)))
 
 
 PROMISES = (

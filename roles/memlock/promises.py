@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.verification.promise import Promise, Table, asks_names
+from numaforge.verification.promise import Promise, Table, asks_names, require_equal
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -17,7 +17,7 @@ def memlock(plan: NodePlan) -> Table:
 
 
 def _memlock(node: VerifiedNode, name: str, expected: str) -> None:
-    assert node.live.of("memlock").get(name) == expected
+    require_equal(node.live.of("memlock").get(name), expected)
 
 
 PROMISES = (

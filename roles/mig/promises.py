@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge import shell
 from numaforge.roles.mig.files import MIG_WORKER_PATH, mig_files
 from numaforge.roles.mig.instance import MigGpu
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,10 +32,17 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 def _mig(node: VerifiedNode, name: str, expected: tuple[MigGpu, bool]) -> None:
     wanted, cut_by_us = expected
-    assert name in node.live.of("mig"), "NVML on the host does not answer for this GPU"
+    require(name in node.live.of("mig"), "NVML on the host does not answer for this GPU")
     gpu = MigGpu.read(json.loads(node.live.of("mig")[name]))
-    assert gpu.mode == wanted.mode
-    assert not cut_by_us or gpu.geometry == wanted.geometry
+    require_equal(f"MIG {gpu.mode}", f"MIG {wanted.mode}")
+    require(
+        not cut_by_us or gpu.geometry == wanted.geometry,
+        f"instances {_instances(gpu)}, planned {_instances(wanted)}",
+    )
+
+
+def _instances(gpu: MigGpu) -> str:
+    return ", ".join(map(str, gpu.geometry)) or "none"
 
 
 PROMISES = (Promise("mig", mig, _mig, asks=_asks),)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numaforge.roles.modules.part import switch
-from numaforge.verification.promise import Promise, Table, asks_names, values_of
+from numaforge.verification.promise import Promise, Table, asks_names, require, values_of
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -32,7 +32,9 @@ def module_options(plan: NodePlan) -> Table:
 
 
 def _module(node: VerifiedNode, name: str, expected: bool) -> None:
-    assert (name in node.live.of("module")) is expected, "is it built into the kernel?" if expected else name
+    loaded = name in node.live.of("module")
+    found, planned = ("loaded", "not loaded") if loaded else ("not loaded (is it built in?)", "loaded")
+    require(loaded is expected, f"{found}, planned {planned}")
 
 
 def _module_option(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
@@ -40,7 +42,7 @@ def _module_option(node: VerifiedNode, name: str, expected: tuple[str, str]) -> 
     now = node.value(path)
     if now is None:
         pytest.skip(f"the module does not tell it: there is no {path}")
-    assert switch(now.strip()) == switch(value), path
+    require(switch(now.strip()) == switch(value), f"{now.strip()}, planned {value} ({path})")
 
 
 PROMISES = (

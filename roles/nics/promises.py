@@ -8,7 +8,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.roles.nics.files import NICS_PATH, NICS_SCRIPT_PATH
-from numaforge.verification.promise import Promise, Table
+from numaforge.verification.promise import Promise, Table, require_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def _nic_setting(node: VerifiedNode, name: str, expected: NicSetting) -> None:
     now = node.live.of("nic").get(name)
     if now == "-" and expected.name != "max_read_request":
         pytest.skip("the host has no tool that tells it: mlnx_qos, for pfc also dcb")
-    assert now == expected.value
+    require_equal(now, expected.value)
 
 
 PROMISES = (Promise("nic_setting", nics, _nic_setting, asks=_asks),)

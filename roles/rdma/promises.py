@@ -11,7 +11,7 @@ from numaforge import shell
 from numaforge.roles.modules.part import switch
 from numaforge.roles.rdma import paths as rdma_paths
 from numaforge.verification import thresholds
-from numaforge.verification.promise import Promise, Table, values_of
+from numaforge.verification.promise import Promise, Table, require, require_equal, values_of
 from numaforge.verification.thresholds import ALL_REDUCE_GPUS, LeastBandwidth
 
 if TYPE_CHECKING:
@@ -59,10 +59,13 @@ def _script(function: str, port: str) -> str:
 
 
 def _reaches(measured: float | None, threshold: LeastBandwidth | None, unit: str) -> None:
-    assert measured is not None, "the program's answer holds no bandwidth"
+    if measured is None:
+        pytest.fail("the program's answer holds no bandwidth", pytrace=False)
     if threshold is None:
         pytest.skip(f"{measured:g} {unit}; there is no threshold for this hardware")
-    assert measured >= threshold.least, f"{measured:g} {unit}, below {threshold.least:g} ({threshold.source})"
+    require(
+        measured >= threshold.least, f"{measured:g} {unit}, below {threshold.least:g} ({threshold.source})"
+    )
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
@@ -72,24 +75,28 @@ def _asks(plan: NodePlan) -> Iterator[str]:
 
 
 def _rdma_netns(node: VerifiedNode, name: str, expected: str) -> None:
-    assert {"1": "shared", "0": "exclusive"}.get(switch(node.value(NETNS) or "")) == expected
+    found = node.value(NETNS)
+    require_equal({"1": "shared", "0": "exclusive"}.get(switch(found or ""), found), expected, NETNS)
 
 
 def _rdma_character_device(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     device, kind = expected
-    assert name in node.live.of("rdma"), (
-        f"{device} has no {kind} below /dev/infiniband: which module is not loaded?"
+    require(
+        name in node.live.of("rdma"),
+        f"{device} has no {kind} below /dev/infiniband: which module is not loaded?",
     )
 
 
 def _port_is_active(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     path, state = expected
-    assert (node.value(path) or "no such port").rpartition(" ")[2] == state, path
+    found = node.value(path)
+    require_equal(found and found.rpartition(" ")[2], state, path)
 
 
 def _port_reaches_itself(node: VerifiedNode, name: str, expected: tuple[str, str], active: Active) -> None:
     active.need("loopback", node)
-    assert "iters in" in node.prove(_script("loopback", name)), name
+    said = node.prove(_script("loopback", name))
+    require("iters in" in said, f"no answer of ibv_rc_pingpong: {said.strip()[-200:] or 'nothing'}")
 
 
 def _port_bandwidth(node: VerifiedNode, name: str, expected: tuple[str, str], active: Active) -> None:

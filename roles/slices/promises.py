@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numaforge.cpulist import format_cpulist, parse_cpulist
-from numaforge.verification.promise import Promise, Table, asks_names
+from numaforge.verification.promise import Promise, Table, asks_names, require, require_equal
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.topology.model import CpuSet
     from numaforge.verification.live import VerifiedNode
+
+_SHOWN = 4
 
 
 def slices(plan: NodePlan) -> Table:
@@ -33,9 +35,11 @@ def _daemons(node: VerifiedNode, name: str, expected: CpuSet) -> None:
     processes = [said.split() for slice_, said in node.live.lines("process") if slice_ == name]
     if effective is None and not processes:
         pytest.skip(f"nothing runs in {name}")
-    assert effective == format_cpulist(expected)
+    require_equal(effective, format_cpulist(expected), "cpuset.cpus.effective")
     elsewhere = {pid: cpus for pid, cpus in processes if not parse_cpulist(cpus) <= expected}
-    assert elsewhere == {}, f"processes of {name} belong on the CPUs {format_cpulist(expected)}"
+    places = ", ".join(f"{pid} on CPUs {cpus}" for pid, cpus in [*elsewhere.items()][:_SHOWN])
+    more = f" and {len(elsewhere) - _SHOWN} more" if len(elsewhere) > _SHOWN else ""
+    require(not elsewhere, f"process {places}{more}, planned on {format_cpulist(expected)}")
 
 
 PROMISES = (Promise("daemons", slices, _daemons, values=_values, asks=asks_names("tell_slices", slices)),)

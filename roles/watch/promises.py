@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numaforge.roles.watch.files import PERIOD_SECONDS
-from numaforge.verification.promise import Promise, Table, asks_names
+from numaforge.verification.promise import Promise, Table, asks_names, require
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -21,8 +21,8 @@ def watches(plan: NodePlan) -> Table:
 
 def _watch(node: VerifiedNode, name: str, expected: int) -> None:
     age = node.live.of("watch").get(name)
-    assert age is not None, f"{name} does not exist"
-    assert int(age) <= expected, f"{name} is {age} s old"
+    require(age is not None, "does not exist")
+    require(int(age or 0) <= expected, f"written {age} s ago, planned every {expected // _MISSED_RUNS} s")
 
 
 PROMISES = (Promise("watch", watches, _watch, asks=asks_names("tell_watch", watches)),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from numaforge.verification.suite import CaseResult, failures
 _STATES = {"not as planned": "red", "unreachable": "yellow", "as planned": "green"}
 """How each state of a host is coloured; the gravest first."""
 _SHOWN_DIFFERENCES = 12
-_FAILURE = re.compile(r"(AssertionError|Failed): ")
 
 
 def exit_code(found: Iterable[CaseResult]) -> ExitCode:
@@ -59,7 +57,7 @@ def image_lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
     kept = f"{counted(len(found) - len(broken), 'rule')} kept, {len(broken)} broken"
     shown = [style(kept, bold=True, fg="red" if broken else "green")]
     for each in broken:
-        shown += wrapped(_FAILURE.sub("", each.reason), screen.width)
+        shown += wrapped(each.reason, screen.width)
     return shown
 
 
@@ -96,7 +94,7 @@ def _alike(found: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]
 
 def _difference(failed: CaseResult) -> str:
     """Return what differs, without the host's name: `governor cpu5: ...`."""
-    reason = _FAILURE.sub("", failed.reason, count=1).replace(f"{failed.host}: ", "", 1)
+    reason = failed.reason.replace(f"{failed.host}: ", "", 1)
     test, _, entry = failed.name.partition("[")
     entry = entry.removesuffix("]").removeprefix(failed.host).removeprefix("-")
     if not entry:

@@ -27,10 +27,12 @@ from numaforge.maintenance.bundle import FileState
 from numaforge.render import render_file
 from numaforge.roles import document
 from numaforge.roles.node import NodePlan
+from numaforge.unfinished import LIBRARY, TRANSACTIONS, Unfinished, read_unfinished
 from numaforge.verification.promise import HOSTNAME, all_promises
 
 Found = TypeVar("Found")
 
+_UNFINISHED = "unfinished"
 _NOT_ROOT = 77  # from as_root.sh
 NOT_INSTALLED = 127  # a shell's exit code for a missing program
 _AS_ROOT = shell.library("verification/as_root")
@@ -44,12 +46,14 @@ REPLY: ContextVar[Reply | None] = ContextVar("REPLY", default=None)
 class Live:
     """The host as the probe found it: first lines of files by path, file states by path.
 
-    `said` are the probe's lines by kind: pairs of a name and its value; names may repeat.
+    `said` are the probe's lines by kind: pairs of a name and its value; names may repeat. `unfinished` is a
+    change of the host that has not ended.
     """
 
     values: Mapping[str, str]
     files: Mapping[str, FileState] = field(default_factory=dict)
     said: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    unfinished: Unfinished | None = None
 
     def of(self, kind: str) -> Mapping[str, str]:
         """Return the values of a kind by name, such as {"ib_core": "loaded"} for "module"."""
@@ -265,9 +269,10 @@ def probe(plan: NodePlan, known: Iterable[str] = ()) -> str:
     asks = dict.fromkeys(call for promise in promises for call in promise.asks(plan))
     folders = {role.name for role, promise in all_promises() if any(promise.asks(plan))}
     return asking(
-        shell.library("kernel_files", "units", "verification/probe", *_shell_of(folders))
+        shell.library("kernel_files", "units", "verification/probe", LIBRARY, *_shell_of(folders))
         + (shell.call("tell_units", [",".join(properties), *units]) if units else "")
         + "".join(asks)
+        + shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])
         + shell.call("tell_part", ["values", "tell_values", *_values(plan), *patterns])
         + bundle.reading([file.path for file in plan.files], known)
     )
@@ -290,7 +295,12 @@ def read_live(output: Output, plan: NodePlan, known: Iterable[str] = ()) -> Live
         kind, _, rest = line.partition(" ")
         name, _, value = rest.partition("\t")
         said.setdefault(kind, []).append((name, value))
-    return Live(parse_values(answer.part("values"), _values(plan)), bundle.parse_states(answer, known), said)
+    return Live(
+        parse_values(answer.part("values"), _values(plan)),
+        bundle.parse_states(answer, known),
+        said,
+        read_unfinished(answer.part(_UNFINISHED)),
+    )
 
 
 def _values(plan: NodePlan) -> list[str]:

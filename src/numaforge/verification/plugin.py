@@ -13,7 +13,6 @@ from testinfra.backend.base import BaseBackend, CommandResult
 
 from numaforge import bounded
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.roles import ROLES
 from numaforge.verification import suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import REPLY, VerifiedNode
@@ -49,9 +48,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    pytest.register_assert_rewrite(
-        *(f"{role.package}.promises" for role in ROLES), "numaforge.verification.promise"
-    )
     BaseBackend.run_local = _run_within_the_limit
     config.addinivalue_line(
         "markers", "expects(name): one test for each entry that roles promise by this name"

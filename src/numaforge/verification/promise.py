@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from numaforge import shell
 from numaforge.roles import ROLES
 from numaforge.roles.role import ALWAYS
@@ -56,22 +58,33 @@ def asks_names(function: str, table: Callable[[NodePlan], Table]) -> Callable[[N
     return lambda plan: [shell.call(function, [*names])] if (names := table(plan)) else []
 
 
+def require(kept: bool, why: str) -> None:
+    """Fail with `why`, which says what is there and what is planned."""
+    if not kept:
+        pytest.fail(why, pytrace=False)
+
+
+def require_equal(found: object, planned: object, place: str = "") -> None:
+    """Fail where a found value is not the planned one: `33, planned 7`; None is found where there is none."""
+    where = f" ({place})" if place else ""
+    require(found == planned, f"{'absent' if found is None else found or 'empty'}, planned {planned}{where}")
+
+
 def value_is(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:
     """Check the first line of a kernel file."""
     path, value = expected
-    assert node.value(path) == value, path
+    require_equal(node.value(path), value, path)
 
 
 def unit_state(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None:
     """Check that a unit is in one of its allowed states."""
     state = node.live.of("active").get(name)
-    assert state in expected, name
+    require(state in expected, f"{state or 'unknown'}, planned {' or '.join(expected)}")
 
 
 def unit_starts_at_boot(node: VerifiedNode, name: str, expected: str) -> None:
     """Check whether a unit is enabled, as systemd reports it."""
-    state = node.live.of("enabled").get(name)
-    assert state == expected, name
+    require_equal(node.live.of("enabled").get(name), expected)
 
 
 def all_promises() -> tuple[tuple[Role, Promise], ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -15,7 +14,9 @@ from typing import Any
 from numaforge.verification.login import Login
 
 FOLDER = Path(__file__).parent
-_COMPARED = re.compile(r"assert (\S+) == (\S+)")  # two short values, as pytest writes them
+_LONGEST = 2000
+"""The characters of a reason: some promises name every place that differs."""
+_FAILED = "Failed: "  # what pytest puts before the reason of pytest.fail
 HOST, UNREACHABLE = "host", "unreachable"
 """The properties of a test in a report."""
 
@@ -32,7 +33,7 @@ sys.exit(pytest.main([*sys.argv[1:], "--hosts=local://", "--version"]))
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One test: its name with host and setting, "passed", "failed" or "skipped", and why in one line.
+    """One test: its name with host and setting, "passed", "failed" or "skipped", and why.
 
     `host` is the host that it is about, by testinfra's name, "" for none; `unreachable`: that host has not
     answered.
@@ -131,7 +132,7 @@ def _result(case: ET.Element) -> CaseResult:
 
 
 def _reason(message: str) -> str:
-    """Return the first line of pytest's message, with the found value where two values were compared."""
-    first, *others = message.strip().splitlines()
-    compared = _COMPARED.fullmatch(others[0]) if others else None
-    return f"{first}: {compared[1]} where the plan says {compared[2]}" if compared else first
+    """Return a promise's own words, and of any other failure the first line."""
+    own = message.strip().removeprefix(_FAILED)
+    text = own if own != message.strip() else own.splitlines()[0].removeprefix("AssertionError: ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
+from numaforge.errors import NumaforgeError
 from numaforge.verification import promise as promises
 from numaforge.verification.live import VerifiedNode
 
 
 def test_the_host_has_a_plan_that_promises_something(node: VerifiedNode) -> None:
     assert promises.count(node.plan) >= promises.at_least(node.plan)
+
+
+def test_no_change_of_the_host_is_unfinished(node: VerifiedNode) -> None:
+    if isinstance(node.plan_or_reason, NumaforgeError):
+        pytest.skip("the host has no plan")
+    if (change := node.live.unfinished) is not None:
+        pytest.fail(str(change), pytrace=False)
 
 
 def _test(promise: promises.Promise) -> Callable[..., None]:

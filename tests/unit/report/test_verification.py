@@ -18,13 +18,13 @@ def kept(host: str) -> CaseResult:
 
 
 def differs(host: str) -> CaseResult:
-    reason = "AssertionError: schedutil, planned performance"
+    reason = "schedutil, planned performance"
     return CaseResult(f"test_governor[ssh://{host}-cpu5]", "failed", reason, f"ssh://{host}")
 
 
 def silent(host: str) -> CaseResult:
     why = f"ssh: connect to host {host} (10.0.0.{host[-2:]}) port 22: Connection refused"
-    reason = f"Failed: ssh://{host}: cannot be reached: {why}"
+    reason = f"ssh://{host}: cannot be reached: {why}"
     name = f"test_the_host_has_a_plan[ssh://{host}]"
     return CaseResult(name, "failed", reason, f"ssh://{host}", unreachable=True)
 
