@@ -14,7 +14,7 @@ from numaforge.errors import HostError
 from numaforge.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
 from numaforge.roles import ROLES
 from numaforge.rollout import events
-from numaforge.rollout.names import PLACE
+from numaforge.rollout.names import PLACE, RETRY_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +95,7 @@ def _carry_out() -> None:
         start_seconds=datum(host, "kubelet_start_seconds"),
         stable_seconds=datum(host, "kubelet_stable_seconds"),
         confirm_seconds=datum(host, "numaforge_confirm_seconds"),
-        retry_failed=options.retry_failed,
+        retry_failed=options.retry_failed or datum(host, RETRY_FAILED),
         ends_work=frozenset(options.ends_work),
     )
     target = Target(goal)

@@ -12,7 +12,6 @@ from numaforge.errors import HostError
 from numaforge.hosts import (
     COMMAND_SECONDS,
     Commands,
-    announce,
     host_command,
     host_operation,
     reached,
@@ -20,8 +19,10 @@ from numaforge.hosts import (
     script_output,
     show_change,
     show_end,
+    show_progress,
     show_unfinished,
 )
+from numaforge.hosts.interrupts import refuse_if_stopped
 from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import GUARD, look
 from numaforge.maintenance.need import need, pending
@@ -62,11 +63,9 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     note_claim(host, target, options)
     found = look(ask, target.question)
     if found.unfinished:
-        sentence = f"the transaction {found.unfinished} of an earlier run has not ended: ending it"
-        announce(host, [sentence])
+        show_unfinished(host, found.unfinished, drains=by_rollout or led)
         if by_rollout or led:  # the roll-out knows the node's phase in the cluster, and ends it
-            announce_outlook(host, target, options, Outlook(does=(sentence,), unfinished=True))
-            show_unfinished(host, sentence)
+            announce_outlook(host, target, options, Outlook(does=(str(found.unfinished),), unfinished=True))
             yield host_command(_roll_out, target, options, led=led, in_place=led)
             return
         yield host_command(_settle)
@@ -173,6 +172,7 @@ def _why_unreadable(ask: Callable[[str], Answer], target: Target) -> str:
 
 def _settle(on: Host) -> None:
     """End a transaction that an earlier run left unfinished."""
+    refuse_if_stopped()
     settle(partial(reached, on, seconds=COMMAND_SECONDS), partial(reached_anew, on))
 
 
@@ -199,7 +199,11 @@ def _change(on: Host, target: Target, options: RolloutOptions, seen: Transaction
             return
         good_for = int(options.unreachable_seconds) + _LOOK_SECONDS
         result = carry_out(
-            replace(transaction, good_for_seconds=good_for), ask, partial(reached_anew, on), on.log
+            replace(transaction, good_for_seconds=good_for),
+            ask,
+            partial(reached_anew, on),
+            on.log,
+            partial(show_progress, on),
         )
         said = result.reason or "the node is as planned"
         on.log(f"{result.outcome}: {said}")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.findings import Severity
-from numaforge.hosts import show_end
+from numaforge.hosts import show_end, show_progress
+from numaforge.hosts.interrupts import INTERRUPTED, stopped
 from numaforge.preflight import Check, errors
 from numaforge.preflight.cluster import permission_check
 from numaforge.preflight.runner import verification_check
@@ -25,6 +26,7 @@ from numaforge.rollout.record import Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.same_machine import claimed_twice
 from numaforge.rollout.steps import in_thread, run
+from numaforge.unfinished import Unfinished
 
 from .claims import claims, key_of_cluster
 from .machine import PyinfraMachine
@@ -112,6 +114,7 @@ def roll_out(
     outcome = run(_in_place(host, target, options, role).run()) if in_place else None
     if outcome is None:
         outcome = run(_out_of_service(host, target, options, role, just_seen).run())
+    show_progress(host, None)
     events.record("outcome", host.name, ending=outcome.ending, reason=outcome.reason, details=outcome.details)
     if outcome.ending in _FAILED:
         _clusters.failed[host.name] = outcome.ending
@@ -166,11 +169,14 @@ def _out_of_service(
 
 def _tell(host: Host, progress: Progress) -> None:
     events.record("progress", host.name, phase=progress.phase, waits_for=progress.waits_for)
+    show_progress(host, Unfinished(progress.node, "rolls out", progress.phase))
     host.log(": ".join(filter(None, (progress.phase, "; ".join(progress.waits_for)))))
 
 
 def _veto(options: RolloutOptions, role: RunRole) -> str | None:
     """Return why this run begins no further host: it only resumes, or too many hosts failed; else None."""
+    if stopped():
+        return f"not begun: {INTERRUPTED}"
     if not role.begins:
         return "not begun: this run only resumes a roll-out, and begins none"
     if len(_clusters.failed) <= options.max_failures:

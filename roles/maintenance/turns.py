@@ -16,6 +16,7 @@ from gevent.event import Event  # type: ignore[import-untyped]
 from pyinfra import logger
 
 from numaforge.errors import ExitCode, HostError, NumaforgeError
+from numaforge.hosts.interrupts import INTERRUPTED, refuse_if_stopped, stopped
 from numaforge.hosts.processes import hosts_of
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.record import Ending
@@ -62,6 +63,7 @@ def turn(host: Host, options: RolloutOptions, *, counts: bool) -> Iterator[HostT
     A host that `counts` is one of the `max_unavailable` that change together. Raises HostError where the run
     begins no further host.
     """
+    refuse_if_stopped()
     hosts = hosts_of(host.state)
     if len(hosts) == 1:
         yield HostTurn()
@@ -123,6 +125,8 @@ class _Turns:
             if self.fleet is None:
                 self.fleet = self._made()
             for _ in self.fleet.run():
+                if stopped() and not self.fleet.stopped:
+                    self.fleet.stop(INTERRUPTED)
                 gevent.sleep(_TICK_SECONDS)
         except Exception as error:  # no host may wait for ever
             if self.fleet is None:

@@ -54,7 +54,6 @@ COMMANDS = (
 )
 """The commands, each in the module of `numaforge.commands` that has its name."""
 
-_INTERRUPTED = 130  # as a shell reports SIGINT
 _BROKEN_PIPE = 141  # as a shell reports SIGPIPE
 _ESCAPED = "numaforge.escaped"
 _WRITTEN = ("-o", "--output", "--to")  # where - is standard output
@@ -83,8 +82,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         with suppress(OSError):
             _show(_located(error))
         return ExitCode.BAD_INPUT
-    except KeyboardInterrupt:
-        return _complain("interrupted", _INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort):  # click's own, at a question
+        return _complain("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:  # the reader of our output closed it
         _discard_output()
         return _BROKEN_PIPE
@@ -100,7 +99,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _of_fault(fault: Exception) -> int:
     """Report a bug in numaforge, or the interrupt that Python wrapped in an error during class creation."""
     if isinstance(fault.__cause__, KeyboardInterrupt):
-        return _complain("interrupted", _INTERRUPTED)
+        return _complain("interrupted", ExitCode.INTERRUPTED)
     if os.environ.get("NUMAFORGE_TRACEBACK"):
         raise fault
     return _complain(

@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     ROLLED_BACK = 4
     HELD = 5
     UNREACHABLE = 6
+    INTERRUPTED = 130  # as a shell reports SIGINT
 
 
 class NumaforgeError(Exception):

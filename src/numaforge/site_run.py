@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,17 @@ from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ig
 from pyinfra_cli.log import LogFormatter, LogHandler  # type: ignore[import-untyped]
 from pyinfra_cli.util import exec_file, load_deploy_file  # type: ignore[import-untyped]
 
-from numaforge.errors import HostError, NumaforgeError
+from numaforge.errors import ExitCode, HostError, NumaforgeError
+from numaforge.hosts.interrupts import INTERRUPTED, changes, interrupts
 from numaforge.hosts.overview import FORGET, MAINTENANCE, Overview, collect
 from numaforge.hosts.pyinfra_errors import of_file
 from numaforge.pyinfra_cli import adapt, connect_all, read_inventory
 from numaforge.report.fleet import HostSummary
+from numaforge.report.terminal import complain
+from numaforge.report.wording import counted
 
 _NO_INVENTORY = "is neither an inventory file"  # for an argument that names no host, as in pyinfra's error
+_SHOWN_HOSTS = 12
 _NOTHING_LEFT = "No hosts remaining"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PYINFRAS_OWN = re.compile(r"-->|\[[^]]*\] (nested)? *(Connected|Ready:|Success|No changes|noop:)|Loading: ")
@@ -44,13 +48,20 @@ _PYINFRAS_OWN = re.compile(r"-->|\[[^]]*\] (nested)? *(Connected|Ready:|Success|
 class Run:
     """What to run: `limits` are hosts, patterns or groups; without any, all hosts.
 
-    `verbosity` is the level of pyinfra's `-v`; None shows only errors.
+    `verbosity` is the level of pyinfra's `-v`; None shows only errors. `data` is host data of all hosts.
     """
 
     inventory: str
     deploy: str
     limits: Sequence[str] = ()
     verbosity: int | None = 0
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+class InterruptedBeforeError(NumaforgeError):
+    """A run was interrupted before it changed a host."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 class SiteRun:
@@ -59,11 +70,17 @@ class SiteRun:
     def __init__(self, state: State, overview: Overview) -> None:
         self._state = state
         self._overview = overview
+        self._left = False
 
     @property
     def hosts(self) -> list[HostSummary]:
         """Return every host in the inventory's order."""
         return self._overview.hosts(self._state)
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether hosts may have been changed."""
+        return bool(self._state.current_stage >= StateStage.Execute)
 
     @property
     def changes(self) -> bool:
@@ -87,11 +104,36 @@ class SiteRun:
         (print_results if self._state.is_executing else print_meta)(self._state)
 
     def change(self) -> None:
-        """Execute the prepared operations."""
+        """Execute the prepared operations.
+
+        After an interrupt the hosts in progress end, and no other is begun; after another one the hosts are
+        left as they are, which `hosts` describe.
+        """
         self._state.set_stage(StateStage.Execute)
-        with _what_is_left():
-            run_ops(self._state)
+        try:
+            with changes(self._tell_interrupted), _what_is_left():
+                run_ops(self._state)
+        except KeyboardInterrupt:
+            self._overview.leave(self._state)
+            self.leave()
+            return
         self._state.set_stage(StateStage.Disconnect)
+
+    def leave(self) -> None:
+        """Leave the connections to the end of this process: to close one waits for what its host does."""
+        self._left = True
+
+    def disconnect(self) -> None:
+        """Close the connections."""
+        if self._state.initialised and not self._left:
+            disconnect_all(self._state)
+
+    def _tell_interrupted(self) -> None:
+        lines = [f"{name}: {change}" for name, change in self._overview.under_way.items()]
+        waits = f"waits for {counted(len(lines), 'host')}" if lines else "ends what it is doing"
+        more = [f"and {len(lines) - _SHOWN_HOSTS} more"] if len(lines) > _SHOWN_HOSTS else []
+        said = f"{INTERRUPTED}: no further host is begun; {waits}; interrupt again to leave"
+        complain("\n".join([said, *lines[:_SHOWN_HOSTS], *more]))
 
 
 @contextmanager
@@ -113,14 +155,19 @@ def prepared(run: Run, *, looks: bool) -> Iterator[SiteRun]:
         state.print_output = state.print_fact_output = run.verbosity > 2
     ctx_state.set(state)  # type: ignore[no-untyped-call]
     _log(run, state)
-    overview = collect()
+    site = SiteRun(state, collect())
     try:
-        with _in_our_words(run):
-            _prepare(state, run)
-        yield SiteRun(state, overview)
+        with interrupts():
+            with _in_our_words(run):
+                _prepare(state, run)
+            yield site
+    except (KeyboardInterrupt, click.Abort) as interrupt:  # click's own, at a question
+        site.leave()
+        if site.has_changed:
+            raise
+        raise InterruptedBeforeError(f"{INTERRUPTED}: nothing was changed") from interrupt
     finally:
-        if state.initialised:
-            disconnect_all(state)
+        site.disconnect()
 
 
 def _prepare(state: State, run: Run) -> None:
@@ -131,7 +178,7 @@ def _prepare(state: State, run: Run) -> None:
         exec_file(str(own.absolute()))
     config.lock_current_state()
     inventory: Inventory = read_inventory(
-        run.inventory, cwd=state.cwd, override_data={}, group_data_directories=()
+        run.inventory, cwd=state.cwd, override_data=dict(run.data), group_data_directories=()
     )
     ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
     chosen = _chosen(inventory, run.limits) if run.limits else None

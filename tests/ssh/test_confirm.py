@@ -98,7 +98,7 @@ def test_the_next_run_confirms_what_still_waits(node: Sandbox, tmp_path: Path, b
     node.log_in_with(":")
     again = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert again.returncode == 0, again.stdout
-    assert "of an earlier run has not ended: ending it" in plain(again.stdout)
+    assert "an earlier change, is ended first" in plain(again.stdout)
     assert (results(node), node.path(DROP_IN).exists(), starts(node)) == (["applied"], True, 3)
 
 

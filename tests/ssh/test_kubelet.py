@@ -371,7 +371,7 @@ def test_a_change_that_lost_its_unit_is_undone_before_a_new_one(node: Sandbox, t
     )
     run = pyinfra(tmp_path, data(node), "-y", "deploys/kubelet.py")
     assert run.returncode == 0, run.stdout
-    assert "the transaction T0 of an earlier run has not ended" in plain(run.stdout)
+    assert "T0, an earlier change, is ended first" in plain(run.stdout)
     assert node.path("/run/recovered").exists()
 
 

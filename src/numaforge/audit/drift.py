@@ -13,6 +13,7 @@ from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, a
 from numaforge.roles import ROLES
 from numaforge.roles.document import saved_plan
 from numaforge.topology.model import NodeTopology
+from numaforge.unfinished import TRANSACTIONS
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -69,6 +70,19 @@ def _of_machine(rule: DriftRule) -> MachineRule:
     return MachineRule(rule.id, rule.severity, rule.title, _scope(rule), _SAVED, rule.remedy, look)
 
 
+@applies("that numaforge has changed")
+def _changed(machine: NodeTopology) -> Applicability:
+    there = bool(machine.previous_plan or machine.unfinished)
+    return Applicability(
+        there, "it has a plan or a change" if there else "it has neither a plan nor a change"
+    )
+
+
+def _unfinished(machine: NodeTopology) -> Iterator[Seen]:
+    if machine.unfinished is not None:
+        yield Seen(str(machine.unfinished), TRANSACTIONS)
+
+
 RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NP101",
@@ -81,5 +95,14 @@ RULES: tuple[MachineRule, ...] = (
     ),
     *sorted(
         (_of_machine(rule) for role in ROLES if role.drift for rule in role.drift.DRIFT), key=attrgetter("id")
+    ),
+    MachineRule(
+        "NP112",
+        Severity.WARNING,
+        "a change of the host has not ended",
+        _changed,
+        TRANSACTIONS,
+        "run `numaforge apply` again: it confirms, ends or undoes what is left",
+        _unfinished,
     ),
 )

@@ -25,19 +25,32 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Change without asking; needed where there is no terminal.")
 @click.option("--limit", "limits", multiple=True, metavar="HOST|GROUP", help="As pyinfra's --limit.")
 @click.option("--diff", is_flag=True, help="Show every changed file as a diff, too.")
+@click.option(
+    "--retry-failed", is_flag=True, help="Also carry out a plan that was rolled back on a host before."
+)
 @click.option("--deploy", metavar="FILE", type=click.Path(), help="What to carry out; else deploys/site.py.")
 @output_option("table", "json")
 def apply(
-    inventory: str, dry: bool, yes: bool, limits: tuple[str, ...], diff: bool, deploy: str | None, output: str
+    inventory: str,
+    dry: bool,
+    yes: bool,
+    limits: tuple[str, ...],
+    diff: bool,
+    retry_failed: bool,
+    deploy: str | None,
+    output: str,
 ) -> int:
     """Bring each host of an inventory to its plan: the same run as `pyinfra INVENTORY deploys/site.py`.
 
     Shows what would change, asks, and changes it: a canary first, then the others within the limits of
     the inventory's numaforge_rollout. A node of a cluster is drained where it has to be.
 
+    An interrupt (Ctrl-C) lets the hosts in progress end and begins no other; a second one leaves them as they
+    are, and says of each how it is and goes on.
+
     Exits with 0 when every host is as planned (with --dry: can be), 1 when one is refused, blocked or has
-    failed, 4 when one was rolled back, 5 when a node is held, 6 when all that is wrong is a host that does
-    not answer.
+    failed, 4 when one was rolled back, 5 when a node is held or was left in progress, 6 when all that is
+    wrong is a host that does not answer, 130 when it was interrupted before it changed anything.
     """
     if dry and yes:
         raise click.UsageError("--dry changes nothing, and --yes changes without asking: give one of them")
@@ -52,10 +65,12 @@ def apply(
     from numaforge import lean_start
 
     lean_start.begin()
+    from numaforge.rollout.names import RETRY_FAILED
     from numaforge.site_run import Run, prepared
 
     began = time.monotonic()
-    wanted = Run(inventory, str(deploy_file(deploy)), limits, None if quiet else verbosity())
+    data = {RETRY_FAILED: True} if retry_failed else {}
+    wanted = Run(inventory, str(deploy_file(deploy)), limits, None if quiet else verbosity(), data)
     with prepared(wanted, looks=not yes) as site:
         if output == "table" and not yes:
             _show(site, diff=diff, hint=not diff)

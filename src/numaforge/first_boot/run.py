@@ -111,11 +111,11 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     asked = question(goal)
     state = look(ask, asked)
     if state.unfinished and ends_what_was_left:
-        tell(f"the transaction {state.unfinished} of an earlier boot has not ended: ending it")
+        tell(f"the transaction {state.unfinished.id} of an earlier boot has not ended: ending it")
         settle(ask, ask)
         return foresee(tell, replan=replan, ends_what_was_left=False)
     if state.unfinished:
-        raise HostError(f"the transaction {state.unfinished} of an earlier boot does not end")
+        raise HostError(f"the transaction {state.unfinished.id} of an earlier boot does not end")
     return Change(chosen, goal, now, changed, need(goal, state))
 
 

@@ -9,6 +9,7 @@ from numaforge.hosts.display import (
     show_change,
     show_end,
     show_notices,
+    show_progress,
     show_unfinished,
 )
 from numaforge.hosts.facts import as_root, detect, detect_for_change, right, script_output
@@ -70,6 +71,7 @@ __all__ = [
     "show_change",
     "show_end",
     "show_notices",
+    "show_progress",
     "show_unfinished",
     "why_refused",
 ]

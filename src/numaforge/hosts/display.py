@@ -13,6 +13,7 @@ from numaforge.report.fleet import HostSummary
 from numaforge.report.moves import condensed
 from numaforge.report.terminal import plain
 from numaforge.report.wording import counted
+from numaforge.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from numaforge.maintenance.transaction import Transaction
@@ -86,10 +87,20 @@ def show_beside(host: Host, sentence: str) -> None:
         announce(host, [sentence])
 
 
-def show_unfinished(host: Host, sentence: str) -> None:
-    """Say that a roll-out ends a host's earlier, unfinished change."""
+def show_unfinished(host: Host, change: Unfinished, *, drains: bool) -> None:
+    """Say how an earlier change is that has not ended; while this one is made, that it is ended first."""
+    sentence = f"{change.id}, an earlier change, is ended first" if host.state.is_executing else str(change)
     if (together := overview()) is not None:
-        together.change(host, HostSummary(host.name, state="to change", sentences=(sentence,), drains=True))
+        summary = HostSummary(host.name, state="to change", sentences=(sentence,), drains=drains)
+        together.change(host, summary)
+    else:
+        announce(host, [sentence])
+
+
+def show_progress(host: Host, change: Unfinished | None) -> None:
+    """Keep what is known of the change that a host is in the middle of; None once it has ended."""
+    if (together := overview()) is not None:
+        together.goes_on(host, change)
 
 
 def show_end(host: Host, reason: str) -> None:

@@ -19,7 +19,7 @@ from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
 from numaforge.hosts.patches import fail_alone, stay_away
 from numaforge.hosts.processes import hosts_of
-from numaforge.rollout.names import ANSWER_SECONDS, PLACE
+from numaforge.rollout.names import ANSWER_SECONDS, PLACE, RETRY_FAILED
 from numaforge.rollout.same_machine import PIN
 
 OURS = "numaforge_"
@@ -133,6 +133,13 @@ TABLE = (
         "How long a changed host waits to be reached over a new connection before it rolls back by itself.",
         _whole(30, 1800),
         default=300,
+    ),
+    Datum(
+        RETRY_FAILED,
+        "true or false",
+        "Try a plan again that was rolled back on the host; set by `numaforge apply --retry-failed`.",
+        _truth,
+        default=False,
     ),
     Datum(
         ANSWER_SECONDS,

@@ -33,6 +33,7 @@ from numaforge.report.fleet import (
     fleet_lines,
 )
 from numaforge.report.terminal import echo, screen
+from numaforge.unfinished import Unfinished
 
 DIFF = "diff"
 """Host data on the command line: whose diffs are shown, names of hosts with commas between, or `all`."""
@@ -61,6 +62,7 @@ class Overview:
         self._started = time.monotonic()
         self._roles_called = False
         self._shown: StateStage | None = None
+        self._under_way: dict[str, tuple[float, Unfinished]] = {}
 
     def note(self, host: Host, **said: Any) -> None:
         """Keep what is known of a host; what is said later of the same counts."""
@@ -77,6 +79,7 @@ class Overview:
 
     def fail(self, host: Host, error: NumaforgeError) -> None:
         """Keep why a host leaves the run."""
+        self._under_way.pop(host.name, None)
         executing = host.state.current_stage == StateStage.Execute
         state = _STATES.get(error.exit_code, "failed" if executing else "refused")
         self.note(host, state=state, reason=str(error))
@@ -98,6 +101,28 @@ class Overview:
             state = "changed" if well else "failed" if summary.state not in FAILED else summary.state
             reason = summary.reason if well or summary.state in FAILED else "see the messages above"
             self._known[host.name] = replace(summary, state=state, reason=reason, seconds=seconds)
+
+    def goes_on(self, host: Host, change: Unfinished | None) -> None:
+        """Keep what is known of the change that a host is in the middle of; None once it has ended."""
+        if change is None:
+            self._under_way.pop(host.name, None)
+        else:
+            self._under_way[host.name] = time.monotonic(), change
+
+    @property
+    def under_way(self) -> dict[str, Unfinished]:
+        """The changes in progress by host, as they were when last heard of; seconds count from now."""
+        now = time.monotonic()
+        return {name: change.after(now - heard) for name, (heard, change) in self._under_way.items()}
+
+    def leave(self, state: State) -> None:
+        """Keep what is known of each host that a run leaves in the middle of its change, or has not begun."""
+        for host in hosts_of(state):
+            summary = self._of(host)
+            if (change := self.under_way.get(host.name)) is not None:
+                self._known[host.name] = replace(summary, state="in progress", reason=change.when_left)
+            elif summary.state == "to change":
+                self._known[host.name] = replace(summary, state="blocked", reason="it was not begun")
 
     def _of(self, host: Host) -> HostSummary:
         return self._known.get(host.name, HostSummary(host.name))

@@ -22,6 +22,7 @@ from numaforge.maintenance.transaction import (
     start_script,
     status_script,
 )
+from numaforge.unfinished import Unfinished
 
 _UNCLEAR_ANSWERS = 30
 _POLL_SECONDS = 1.0  # from one question to the next at least, where the node does not wait for news itself
@@ -39,18 +40,28 @@ def settle(ask: Ask, ask_anew: Ask) -> None:
         ask(settle_script())
 
 
-def carry_out(transaction: Transaction, ask: Ask, ask_anew: Ask, tell: Callable[[str], object]) -> Result:
+def carry_out(
+    transaction: Transaction,
+    ask: Ask,
+    ask_anew: Ask,
+    tell: Callable[[str], object],
+    watch: Callable[[Unfinished | None], object] = lambda _change: None,
+) -> Result:
     """Hand a transaction to the node, confirm it when the node waits for that, and return how it was applied.
 
-    Raises HostError where it ends in any other way, with the exit code of that way.
+    `watch` is given what is known of it, None once it has ended. Raises HostError where it ends in any other
+    way, with the exit code of that way.
     """
+    watch(Unfinished(transaction.id, "works", "is handed to the host"))
     ask(start_script(transaction))
     status: Status | None = None
     while True:
         asked = time.monotonic()
         status = _clear_status(partial(ask, status_script(transaction.id, status)))
         if (result := status.result) is not None:
+            watch(None)
             break
+        watch(unfinished(transaction, status))
         if status.waits:
             _confirm(transaction, status, ask_anew, tell)
         elif status.parked:
@@ -67,6 +78,13 @@ def carry_out(transaction: Transaction, ask: Ask, ask_anew: Ask, tell: Callable[
         failed.exit_code = _EXIT_CODES.get(result.outcome, failed.exit_code)
         raise failed
     return result
+
+
+def unfinished(transaction: Transaction, status: Status) -> Unfinished:
+    """Return a transaction in progress in the form in which all commands name it."""
+    how = "unconfirmed" if status.waits else "left" if status.broken_off else "works"
+    seconds = transaction.confirm_seconds if status.waits else None
+    return Unfinished(transaction.id, how, status.phase or "", seconds)
 
 
 def _clear_status(how_far: Callable[[], Answer]) -> Status:

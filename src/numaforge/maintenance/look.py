@@ -15,8 +15,8 @@ from numaforge.maintenance.bundle import known_sums, parse_checksums, parse_stat
 from numaforge.maintenance.fence import read_fingerprint
 from numaforge.maintenance.part import FailedPlan, Found, Goal, Unit
 from numaforge.maintenance.pods import read_pods, root_dirs
-from numaforge.maintenance.transaction import TRANSACTIONS
 from numaforge.maintenance.work import read_work
+from numaforge.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 
 _LOOK = (
     "kernel_files",
@@ -28,6 +28,7 @@ _LOOK = (
     "node/bundle_read",
     "node/paths",
     "node/holders",
+    LIBRARY,
     "node/look",
 )
 GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
@@ -124,7 +125,7 @@ def read_found(asked: NodeQuery, output: Output) -> Found:
     return Found(
         files=parse_states(answer, asked.known),
         drop_ins=tuple(drop_ins),
-        unfinished=next((name for kind, name in words if kind == "unfinished"), None),
+        unfinished=read_unfinished(answer.part("transactions")),
         failure=_failure(dict(words)),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         plans_itself="plans-itself" in dict(words),

@@ -13,7 +13,7 @@ from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.document import dumps
 
-RETRY = "--retry-failed, or retry_failed in the host data numaforge_rollout"
+RETRY = "--retry-failed (with plain pyinfra: --data numaforge_retry_failed=true)"
 
 
 def new_id() -> str:

@@ -12,6 +12,7 @@ from numaforge.maintenance.fence import Fingerprint
 from numaforge.maintenance.pods import Pods
 from numaforge.maintenance.work import OtherWork
 from numaforge.topology.model import NodeTopology
+from numaforge.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -99,7 +100,7 @@ class Found:
 
     `values` and `files` are those that exist of the ones asked for, by path; `drop_ins` are the paths of the
     kubelet's drop-ins in the order in which it reads them. `said` are the lines of each part's own look, by
-    part. `unfinished` is the id of a transaction that has not ended, `unproved` that of one whose node was
+    part. `unfinished` is a transaction that has not ended, `unproved` the id of one whose node was
     not proved yet and may still be cordoned. `plans_itself` is true of a node of an image, which is brought
     back to its own plan before each start of its kubelet. `failure` is what is not tried again by itself.
     `fingerprint` is what a change has to find again when it begins. `redirectable` are the paths that
@@ -110,7 +111,7 @@ class Found:
 
     files: Mapping[str, FileState]
     drop_ins: tuple[str, ...]
-    unfinished: str | None = None
+    unfinished: Unfinished | None = None
     unproved: str | None = None
     plans_itself: bool = False
     failure: FailedPlan | None = None

@@ -35,13 +35,13 @@ from numaforge.maintenance.part import Part
 from numaforge.maintenance.parts import refuse_incomplete, shell_of
 from numaforge.maintenance.pods import NOT_LOOKED_AT, Pods
 from numaforge.maintenance.work import KINDS, OtherWork
+from numaforge.unfinished import TRANSACTIONS
 
 
 class IncompleteStatusError(HostUnreachableError):
     """A node has answered incompletely about its change."""
 
 
-TRANSACTIONS = "/var/lib/numaforge/txn"
 CURRENT = f"{TRANSACTIONS}/current"  # a link to the open transaction; it is also the lock
 BOOT_UNIT = "/etc/systemd/system/numaforge-recover.service"  # exists while a transaction is open
 RESCUE_UNIT = "/etc/systemd/system/numaforge-rescue.service"  # there too, for a boot that does not come up

@@ -7,7 +7,7 @@ tell_transactions() {
     printf 'last '
     last
     if [ -e "$ROOT/failed" ]; then sed 's/^/failed-/' "$ROOT/failed"; fi
-    if [ -L "$ROOT/current" ]; then echo "unfinished $(readlink "$ROOT/current")"; fi
+    tell_unfinished "$ROOT"
     if [ -e "$GUARD" ]; then echo "plans-itself $GUARD"; fi
     for folder in "$ROOT"/*/; do
         if [ -e "$folder/unproved" ]; then

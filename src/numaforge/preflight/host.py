@@ -11,6 +11,7 @@ from numaforge.framing import Answer, asking
 from numaforge.preflight.checks import Check, errors
 from numaforge.programs import CHANGED_WITH, SYSTEMD, missing
 from numaforge.quantity import format_bytes
+from numaforge.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 
 FREE_KIB: Mapping[str, int] = {"/var/lib/numaforge": 32 * 1024, "/etc": 4 * 1024}
 """The free space that a maintenance needs where it writes: transactions, with old files, and files."""
@@ -19,18 +20,20 @@ SKEW_SECONDS = 30
 """The greatest clock difference without a warning: certificates and Leases depend on clocks."""
 
 _PART = "preflight"
+_UNFINISHED = "unfinished"
 
 
 def script() -> str:
     """Return the sh script whose output `told` and `checks` parse."""
     programs = " ".join(name for names in CHANGED_WITH.values() for name in names)
     asked = shell.call("tell_part", [_PART, "tell_preflight", programs, " ".join(SYSTEMD), *FREE_KIB])
-    return asking(shell.library("programs", "preflight/host") + asked)
+    unfinished = shell.call("tell_part", [_UNFINISHED, "tell_unfinished", TRANSACTIONS])
+    return asking(shell.library("programs", "preflight/host", LIBRARY) + asked + unfinished)
 
 
 def told(answer: Answer) -> tuple[str, ...]:
     """Return what a host answered."""
-    return answer.part(_PART)
+    return (*answer.part(_PART), *answer.part(_UNFINISHED))
 
 
 def is_joined(answer: Sequence[str]) -> bool:
@@ -54,6 +57,8 @@ def checks(answer: Sequence[str], asked_at: float, answered_at: float) -> tuple[
             found.append(_room(folder, int(free) * 1024, folder in read_only))
         elif kind == "clock" and rest.isdigit():
             found.append(_clock(int(rest), asked_at, answered_at))
+    if (change := read_unfinished(answer)) is not None:
+        found.append(Check("change", str(change), Severity.WARNING))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from numaforge.report.terminal import Screen, style
 from numaforge.report.wording import counted, wrapped
 
 STATES = {
+    "in progress": "red",
     "held": "red",
     "rolled back": "red",
     "failed": "red",
@@ -28,8 +29,9 @@ STATES = {
     "planned": "green",
 }
 """How each state of a host is coloured; the gravest first."""
-FAILED = ("held", "rolled back", "failed", "refused", "blocked", "unreachable")
+FAILED = ("in progress", "held", "rolled back", "failed", "refused", "blocked", "unreachable")
 _EXIT_CODES = {
+    "in progress": ExitCode.HELD,
     "held": ExitCode.HELD,
     "rolled back": ExitCode.ROLLED_BACK,
     "failed": ExitCode.NO,

@@ -18,6 +18,9 @@ LEASE_NAMESPACE = "kube-system"
 PLACE = "numaforge_rollout"
 """The host data with an admin's roll-out options."""
 
+RETRY_FAILED = "numaforge_retry_failed"
+"""The host data that has a plan tried again that was rolled back."""
+
 ANSWER_SECONDS = "numaforge_answer_seconds"
 """The host data with the time that a host may take to report what it is."""
 

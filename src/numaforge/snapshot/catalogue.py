@@ -15,6 +15,7 @@ from posixpath import dirname
 
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.roles.kernel_values.knobs import KNOB_AT
+from numaforge.unfinished import TRANSACTIONS
 
 CPU = "/sys/devices/system/cpu"
 NUMA = "/sys/devices/system/node"
@@ -119,7 +120,12 @@ SETTINGS = (
 UNWANTED_SETTINGS = ("*key*", "*secret*", "*stat_refresh", "*ns_last_pid", "*drop_caches", "*compact_memory")
 """Sysctls that hold a secret, have side effects when read, or carry no information."""
 
+UNFINISHED = f"{TRANSACTIONS}/current"
+"""A link to the change of the host that has not ended: its step, and why it goes back."""
+UNFINISHED_STATE, UNFINISHED_WHY = f"{UNFINISHED}/state", f"{UNFINISHED}/why"
+
 LINKS = (
+    UNFINISHED,
     "/sys/bus/pci/devices/*",
     "/sys/bus/pci/devices/*/driver",
     "/sys/bus/pci/devices/*/physfn",
@@ -367,6 +373,8 @@ TEXTS = (
     "/etc/os-release",
     "/usr/lib/os-release",
     PLAN,
+    UNFINISHED_STATE,
+    UNFINISHED_WHY,
     NCCL_CONF,
     RCCL_CONF,
     ROUTES,

@@ -39,6 +39,7 @@ from numaforge.topology.model import (
     RdmaDevice,
     Userland,
 )
+from numaforge.unfinished import Unfinished
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class TopologyDocument:
     userland: Userland | None = None
     kernel_values_record: str | None = None
     previous_plan: str | None = None
+    unfinished: Unfinished | None = None
     unreadable: tuple[str, ...] = ()
 
 

@@ -1,4 +1,5 @@
 """The model: one machine as frozen data, with everything unknown kept as None.
+from numaforge.unfinished import Unfinished
 
 A class whose name ends in Shape holds what machines of one kind have in common. Its subclass adds the state:
 what differs between machines, or changes at runtime. Planning for a kind takes shapes, so that a decision
@@ -13,6 +14,7 @@ from typing import Annotated, Self
 
 from numaforge.codec import NOTHING_ELSE, After, ByCpu, CpuSet, InPlace
 from numaforge.kubelet_paths import ROOT_DIR
+from numaforge.unfinished import Unfinished
 
 
 @dataclass(frozen=True)
@@ -802,6 +804,7 @@ class NodeTopology(MachineShape):
     kernel_values_record: str | None = None  # text of /etc/numaforge/kernel-values
     # text of /etc/numaforge/plan.json, which tells our settings from the admin's
     previous_plan: str | None = None
+    unfinished: Unfinished | None = None  # a change by numaforge that has not ended
 
     @property
     def claim_drivers(self) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from numaforge.topology.power import read_idle_states
 from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
 from numaforge.topology.userland import read_userland
 from numaforge.topology.vendors import only_amd
+from numaforge.unfinished import Unfinished
 
 _SYSCTLS = "/proc/sys/"
 _DMI = "/sys/class/dmi/id"
@@ -132,8 +133,20 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         userland=read_userland(snapshot),
         kernel_values_record=files.get(catalogue.KERNEL_VALUES),
         previous_plan=files.get("/etc/numaforge/plan.json"),
+        unfinished=_unfinished(snapshot),
         unreadable=snapshot.unreadable,
     )
+
+
+def _unfinished(snapshot: Snapshot) -> Unfinished | None:
+    """Return the change that has not ended; a snapshot does not tell whether a process works on it."""
+    name = snapshot.links.get(catalogue.UNFINISHED)
+    if name is None:
+        return None
+    state = snapshot.files.get(catalogue.UNFINISHED_STATE, "").strip()
+    why = snapshot.files.get(catalogue.UNFINISHED_WHY)
+    how = "undone" if why is not None else "unconfirmed" if state == "confirming" else "open"
+    return Unfinished(name.rpartition("/")[2], how, state)
 
 
 def _product(files: Mapping[str, str]) -> str | None:
