@@ -59,6 +59,7 @@ class Target:
     def expected(self) -> Expected:
         """What the cluster should report of the node afterwards, as far as the called roles change it."""
         from numaforge.rollout.gate import Expected
+        from numaforge.rollout.owners import OwnDevices
 
         plan, roles = self.goal.plan, self.goal.roles
         if plan.kubelet is None or not self._labels_count:
@@ -74,8 +75,12 @@ class Target:
             all_gpus=gpus or (plan.device_plugin is not None and bool(quantities)),
             labels={**self._retired_labels, **plan.labels},
             prefixes=_prefixes(plan, self._earlier) if quantities or not plan.rdma.pools_deployed else (),
-            fixed_partitions=bool(plan.amd_partitions.gpus) and plan.amd_partitions.managed_by == "numaforge",
-            fixed_mig="mig" in roles and plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
+            devices=OwnDevices(
+                mig="mig" in roles and plan.mig.managed_by == "numaforge" and bool(plan.mig.gpus),
+                fixed_mig="mig" in roles and plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
+                amd_partitions=bool(plan.amd_partitions.gpus)
+                and plan.amd_partitions.managed_by == "numaforge",
+            ),
         )
 
     @property

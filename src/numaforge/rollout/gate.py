@@ -15,6 +15,7 @@ from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_con
 from numaforge.rollout.continuity import Continuity, Observation
 from numaforge.rollout.labels import MANAGER_STATES, Labels
 from numaforge.rollout.mismatch import Mismatch
+from numaforge.rollout.owners import OwnDevices
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
@@ -31,7 +32,7 @@ class Expected:
     With `all_gpus`, `allocatable` lists all that NVIDIA's device plugin may advertise. The same holds for
     resources that begin with one of `prefixes`. `memory_bytes` is the MemTotal from which its memory was
     computed; None where unknown. `labels` are our labels for the Node; a value of None removes one, and None
-    in place of the mapping leaves labels open. With `fixed_mig`, its GPUs have one fixed MIG geometry.
+    in place of the mapping leaves labels open. `devices` are those that the node sets by itself.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -40,8 +41,7 @@ class Expected:
     all_gpus: bool = False
     labels: Labels | None = None
     prefixes: tuple[str, ...] = ()  # "rdma/"
-    fixed_mig: bool = False
-    fixed_partitions: bool = False  # AMD's: set by the node itself, and by no manager
+    devices: OwnDevices = field(default_factory=OwnDevices)
 
     def decides(self, resource: str) -> bool:
         """Whether a resource that is missing in `allocatable` must not be advertised."""

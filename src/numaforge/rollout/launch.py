@@ -19,6 +19,7 @@ from numaforge.rollout.labels import Labels, to_set
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.options import RunRole
 from numaforge.rollout.outcome import Outcome, Progress
+from numaforge.rollout.owners import OwnDevices
 from numaforge.rollout.program import FAILURES, Command, ProgramRun, every_core, start, tail
 from numaforge.rollout.record import RECORD, Ending
 from numaforge.rollout.same_machine import Access
@@ -37,9 +38,9 @@ class HostNeeds:
     `unfinished`: an earlier change has not ended, or is not proved. `allocatable` is what its node should
     offer afterwards, `labels` are the labels it should have (None leaves them open), `options` those of its
     inventory and of the command line, `said` the names of the options set there. `unreadable` is why the host
-    may not read its kubelet's running configuration; "" where it may, or need not. With `fixed_mig` its GPUs
-    have one fixed MIG geometry; with `unpins` the kubelet's static CPU policy ends. `tray` is the host as a
-    tray of its rack, `tray_planned` the same after the change.
+    may not read its kubelet's running configuration; "" where it may, or need not. `devices` are those that
+    it sets by itself; with `unpins` the kubelet's static CPU policy ends. `tray` is the host as a tray of its
+    rack, `tray_planned` the same after the change.
     """
 
     host: str
@@ -51,7 +52,7 @@ class HostNeeds:
     options: Mapping[str, Any]
     unreadable: str = ""
     labels: Labels | None = None
-    fixed_mig: bool = False
+    devices: OwnDevices = field(default_factory=OwnDevices)
     unpins: bool = False
     access: Access | None = None
     changes: bool = True
@@ -252,7 +253,7 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
         options=last["options"],
         unreadable=last["unreadable"],
         labels=last.get("labels"),
-        fixed_mig=last.get("fixed_mig", False),
+        devices=OwnDevices(**last.get("devices", {})),
         unpins=any_of("unpins"),
         changes=any_of("changes", default=True) or bool(beside),
         reboots=any_of("reboots"),

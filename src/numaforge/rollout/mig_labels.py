@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 from numaforge.errors import NumaforgeError
 from numaforge.roles.device_plugin.labels import OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod
+from numaforge.rollout.owners import MIG_MANAGER
 from numaforge.rollout.patience import retried
 from numaforge.rollout.record import RECORD
 
 _PAUSED = "paused-for-mig-change"
 _OPERANDS = "nvidia.com/gpu.deploy."
 _UNDER_WAY = ("pending", "rebooting")
-_MANAGER = {"app": "nvidia-mig-manager"}
 # mig-manager waits up to 5 minutes for each of 5 kinds of pods, and then for the GPUs.
 _LONGEST_CHANGE = timedelta(minutes=30)
 _MANAGER_COMES_BACK = timedelta(minutes=5)  # its pod is replaced, or the node reboots
@@ -115,7 +115,7 @@ def _evidence(
 
 
 def _is_manager(pod: ClusterPod) -> bool:
-    return _MANAGER.items() <= pod.labels.items() and pod.phase == "Running" and not pod.deleting
+    return MIG_MANAGER.items() <= pod.labels.items() and pod.phase == "Running" and not pod.deleting
 
 
 def _last_write(node: ClusterNode, names: Sequence[str]) -> tuple[str, datetime] | None:

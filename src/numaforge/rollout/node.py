@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
-from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL
 from numaforge.rollout.budget import CachedPool
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
 from numaforge.rollout.configz import refuse_unreadable, require_readable
@@ -31,6 +30,7 @@ from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.names import DEFAULT_NAME
 from numaforge.rollout.options import START_KUBELET
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
+from numaforge.rollout.owners import device_owner
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.phases import Phases
 from numaforge.rollout.record import (
@@ -54,16 +54,6 @@ T = TypeVar("T")
 _LOOK_AGAIN_SECONDS = 10.0
 _CONFLICT_SECONDS = 0.2
 _LATE_SECONDS = 30.0
-
-DYNAMIC_MIG = (
-    "NVIDIA's DRA driver cuts the node's GPUs as claims come (DynamicMIG): say mig.managed_by: dra-driver "
-    "and no instances, or turn the driver's feature gate DynamicMIG off"
-)
-
-CONFIG_MANAGER = (
-    f"AMD's device config manager partitions the node's GPUs by its label {PROFILE_LABEL}: say "
-    "amd_partitions.managed_by: device-config-manager, or take the label away"
-)
 
 
 class _LateError(Exception):
@@ -215,11 +205,18 @@ class NodeRollout:
         if found := obstacles(node, include_cordoned=self.settings.include_cordoned):
             raise _RefusedError(found[0])
         expected = yield from self._ask(self.machine.expected)
-        if expected.fixed_partitions and PROFILE_LABEL in node.labels:
-            raise _RefusedError(CONFIG_MANAGER)
-        if expected.fixed_mig and (yield from self._ask(lambda: self.cluster.dynamic_mig(self.name))):
-            raise _RefusedError(DYNAMIC_MIG)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
+        owner = yield from self._ask(
+            lambda: device_owner(
+                node,
+                expected.devices,
+                expected.labels,
+                pods=lambda: pods,
+                cut_by_driver=lambda: self.cluster.dynamic_mig(self.name),
+            )
+        )
+        if owner:
+            raise _RefusedError(owner)
         if reason := unlabelled(node, pods) or (yield from self._outage(node)):
             raise _RefusedError(reason)
         if forbidden := sort_pods(pods, self.settings.drain).forbidden:

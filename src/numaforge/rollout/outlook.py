@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget
 from numaforge.rollout.control_plane import is_control_plane
@@ -11,8 +11,9 @@ from numaforge.rollout.drain import budgets_of, sort_pods
 from numaforge.rollout.fleet import Member, in_order
 from numaforge.rollout.labels import retired
 from numaforge.rollout.launch import HostNeeds, Survey
-from numaforge.rollout.node import DYNAMIC_MIG, obstacles
+from numaforge.rollout.node import obstacles
 from numaforge.rollout.options import RolloutOptions
+from numaforge.rollout.owners import device_owner
 from numaforge.rollout.record import read_record, unreadable
 from numaforge.rollout.stages import Stage
 
@@ -58,7 +59,7 @@ def look_ahead(
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
-    cut_by_driver = cluster.dynamic_mig() if any(each.fixed_mig for each in survey.needs) else []
+    cut_by_driver = cluster.dynamic_mig() if any(each.devices.fixed_mig for each in survey.needs) else []
     by_host = {
         each.host: each
         for each in survey.needs
@@ -67,13 +68,16 @@ def look_ahead(
     ordered = [by_host[member.host] for member in in_order(_members(by_host.values(), nodes, drains=True))]
     ordered.sort(key=lambda each: (is_control_plane(nodes[each.node]), each.host not in options.canary_hosts))
     return [
-        replace(found, in_the_way=(*found.in_the_way, DYNAMIC_MIG))
-        if found.needs.fixed_mig and found.needs.node in cut_by_driver
-        else found
-        for found in (
-            _outlook_of(each, nodes[each.node], budget.domain_of(nodes[each.node]), cluster, budgets, options)
-            for each in ordered
+        _outlook_of(
+            each,
+            nodes[each.node],
+            budget.domain_of(nodes[each.node]),
+            cluster,
+            budgets,
+            options,
+            cut_by_driver,
         )
+        for each in ordered
     ]
 
 
@@ -115,10 +119,18 @@ def _outlook_of(
     cluster: Cluster,
     budgets: Sequence[DisruptionBudget],
     options: RolloutOptions,
+    cut_by_driver: Collection[str],
 ) -> NodeOutlook:
     running = cluster.pods(node.name)
     pods = sort_pods(running, options.for_node().drain)
-    in_the_way = [*_own_troubles(node, options), *(str(blocker) for blocker in pods.forbidden)]
+    owner = device_owner(
+        node, needs.devices, needs.labels, pods=lambda: running, cut_by_driver=lambda: cut_by_driver
+    )
+    in_the_way = [
+        *_own_troubles(node, options),
+        *(str(blocker) for blocker in pods.forbidden),
+        *filter(None, [owner]),
+    ]
     return NodeOutlook(
         needs=needs,
         domain=domain,

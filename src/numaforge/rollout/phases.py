@@ -18,6 +18,7 @@ from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.outcome import NodeSettings, Outcome
+from numaforge.rollout.owners import OwnDevices, device_owner
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.record import (
     ABORT,
@@ -169,6 +170,9 @@ class Phases(Transacting):
             return (yield from self._set_labels(transaction=None))
         if transaction.failed_before:
             return (yield from self._finish(Ending.BLOCKED, transaction.failed_before))
+        expected = yield from self._ask(self.machine.expected)
+        if owner := (yield from self._ask(lambda: self._device_owner(expected))):
+            return (yield from self._finish(Ending.BLOCKED, owner))
         self._planned = transaction
         yield from self._advance(Phase.APPLYING, transaction=transaction.id)
         if trouble := (yield from self._control_plane_trouble(self.cluster, seconds=0.0)):
@@ -178,6 +182,18 @@ class Phases(Transacting):
         allowed = tuple(pod.uid_on_node for pod in pods if stays(pod))
         refused = yield from self._begin(replace(transaction, allowed=allowed))
         return (yield from self._finish(Ending.BLOCKED, refused)) if refused else None
+
+    def _device_owner(self, expected: Expected) -> str | None:
+        """Return which other tool sets devices that the plan sets by now; None where there is none."""
+        if expected.devices == OwnDevices():
+            return None
+        return device_owner(
+            self._check(abortable=False),
+            expected.devices,
+            expected.labels,
+            pods=lambda: self.cluster.pods(self.name),
+            cut_by_driver=lambda: self.cluster.dynamic_mig(self.name),
+        )
 
     def _await_transaction(self) -> Steps[Outcome | None]:
         result = yield from self._result(self.record.transaction, "changes the node")

@@ -54,12 +54,12 @@ def test_the_role_mig_alone_brings_devices_and_labels():
 )
 def test_gpus_are_cut_for_good_by(section, role, fixed):
     profile = load_profile({"name": "a", "mig": {"gpus": [section] if section else []}})
-    assert expected(plan_node(dgx_h100(), profile, "1.36.2"), role).fixed_mig is fixed
+    assert expected(plan_node(dgx_h100(), profile, "1.36.2"), role).devices.fixed_mig is fixed
 
 
 def test_the_dra_driver_is_left_to_cut_gpus():
     profile = load_profile({"name": "a", "mig": {"gpus": [{"mode": "enabled"}], "managed_by": "dra-driver"}})
-    assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").fixed_mig
+    assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").devices.fixed_mig
 
 
 @pytest.mark.parametrize(

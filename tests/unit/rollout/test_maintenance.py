@@ -12,12 +12,51 @@ from tests.fixtures.memory_cluster import UNSCHEDULABLE, workers
 
 NODE = workers(1)[0]
 UPGRADE, MIG = "nvidia.com/gpu-driver-upgrade-state", "nvidia.com/mig.config.state"
+NICS, SRIOV = "nvidia.com/ofed-driver-upgrade-state", "sriovnetwork.openshift.io/state"
+MCO = "machineconfiguration.openshift.io"
+
+
+def drains(wanted: str, applied: str | None) -> dict[str, str]:
+    """Return MCO's annotations of a finished update, with the drain that it wants and has applied."""
+    found = {f"{MCO}/state": "Done", f"{MCO}/desiredDrain": wanted}
+    return found if applied is None else {**found, f"{MCO}/lastAppliedDrain": applied}
 
 
 @pytest.mark.parametrize(
     ("marks", "said"),
     [
         ({"labels": {UPGRADE: "drain-required"}}, "the GPU operator upgrades its driver (drain-required)"),
+        ({"labels": {NICS: "drain-required"}}, "the network operator upgrades its driver (drain-required)"),
+        ({"labels": {NICS: "upgrade-failed"}}, "the network operator upgrades its driver (upgrade-failed)"),
+        ({"annotations": {SRIOV: "Draining"}}, "the SR-IOV network operator works on it (Draining)"),
+        (
+            {"annotations": {SRIOV: "Reboot_Required"}},
+            "the SR-IOV network operator works on it (Reboot_Required)",
+        ),
+        (
+            {"annotations": {"nvidia.com/ofed-driver-upgrade.driver-wait-for-safe-load": "true"}},
+            "a NIC driver waits to be loaded",
+        ),
+        (
+            {"annotations": drains("drain-rendered-b", "uncordon-rendered-a")},
+            "the machine config operator is about to drain it",
+        ),
+        (
+            {"annotations": drains("drain-rendered-b", None)},
+            "the machine config operator is about to drain it",
+        ),
+        (
+            {"annotations": drains("uncordon-rendered-b", "drain-rendered-b")},
+            "the machine config operator is about to uncordon it",
+        ),
+        (
+            {"taints": (Taint("medik8s.io/drain", "", "NoSchedule"),)},
+            "the node maintenance operator has drained it",
+        ),
+        (
+            {"taints": (Taint("medik8s.io/remediation", "", "NoExecute"),)},
+            "self node remediation reboots it",
+        ),
         ({"labels": {MIG: "pending"}}, "its MIG geometry is being changed (pending)"),
         ({"labels": {MIG: "rebooting"}}, "its MIG geometry is being changed (rebooting)"),
         (
@@ -64,6 +103,9 @@ def test_somebody_at_work_is_named(marks, said):
         {"labels": {UPGRADE: "upgrade-done", MIG: "success", "nvidia.com/gpu.deploy.dcgm": "true"}},
         {"labels": {UPGRADE: "", MIG: "failed"}},
         {"annotations": {"machineconfiguration.openshift.io/state": "Done"}},
+        {"annotations": drains("uncordon-rendered-b", "uncordon-rendered-b")},
+        {"labels": {NICS: "upgrade-done"}, "annotations": {SRIOV: "Idle"}},
+        {"labels": {NICS: "upgrade-required"}, "annotations": {SRIOV: ""}},
         {"unschedulable": True, "taints": (UNSCHEDULABLE,)},
         {"taints": (Taint("DeletionCandidateOfClusterAutoscaler", "1", "PreferNoSchedule"),)},
     ],
@@ -72,6 +114,9 @@ def test_somebody_at_work_is_named(marks, said):
         "all has ended",
         "nothing has begun",
         "the operator is done",
+        "the drain that was wanted was applied",
+        "NICs are idle",
+        "a driver upgrade only waits",
         "a cordon alone",
         "an autoscaler that only finds it idle, as a drain makes it",
     ],

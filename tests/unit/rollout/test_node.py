@@ -18,11 +18,13 @@ from numaforge.rollout.cluster import (
     DisruptionBudget,
     ForbiddenError,
     NotFoundError,
+    Owner,
 )
 from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
 from numaforge.rollout.node import JustSeen
+from numaforge.rollout.owners import MIG_MANAGER, OwnDevices
 from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase, read_record
 from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot
 from tests.fixtures.rollout_world import NODE, SETTINGS, World, pod
@@ -49,12 +51,25 @@ def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
 def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(fixed, ending):
     world = World()
     world.cluster.cut_by_driver.add(NODE)
-    world.machine.wanted = replace(world.machine.wanted, fixed_mig=fixed)
+    world.machine.wanted = replace(world.machine.wanted, devices=OwnDevices(fixed_mig=fixed))
     outcome = world.run()
     assert (outcome.ending, free(world)) == (ending, True)
     if fixed:
         assert "mig.managed_by: dra-driver" in outcome.reason
         assert (world.machine.files, world.cluster.calls["patch_node"]) == (OLD, 0)
+
+
+def test_a_manager_that_comes_during_the_drain_keeps_its_gpus():
+    world = World()
+    world.machine.wanted = replace(world.machine.wanted, devices=OwnDevices(mig=True))
+    task = world.begin()
+    world.reach(Phase.CORDONED)
+    world.cluster.change_node(NODE, labels={**world.node.labels, "nvidia.com/mig.config": "all-disabled"})
+    manager = Owner("DaemonSet", "nvidia-mig-manager", "uid-manager")
+    world.cluster.add_pod(pod("manager", labels=MIG_MANAGER, owner=manager))
+    outcome = world.end(task)
+    assert (outcome.ending, world.machine.files, world.machine.applied) == (Ending.BLOCKED, OLD, [])
+    assert "the GPU operator's MIG manager cuts the node's GPUs" in outcome.reason
 
 
 def test_a_slow_node_is_held_cordoned_and_goes_back_once_it_was_measured_again():

@@ -8,13 +8,15 @@ import pytest
 
 from numaforge.rollout.cluster import DisruptionBudget
 from numaforge.rollout.launch import HostNeeds, Survey
-from numaforge.rollout.node import DYNAMIC_MIG
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.outlook import NodeOutlook, look_ahead
+from numaforge.rollout.owners import OWNERS, OwnDevices
 from numaforge.rollout.record import RECORD, Phase
 from tests.fixtures.rollout_world import NODE, World, pod
 
 CORDONED = "the node was cordoned before (permit: include_cordoned)"
+
+NO_DEVICES = OwnDevices()
 
 
 def needs(
@@ -22,10 +24,10 @@ def needs(
     *,
     restarts: bool = True,
     joined: bool = True,
-    fixed_mig: bool = False,
+    devices: OwnDevices = NO_DEVICES,
     unpins: bool = False,
 ) -> HostNeeds:
-    return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {}, fixed_mig=fixed_mig, unpins=unpins)
+    return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {}, devices=devices, unpins=unpins)
 
 
 def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutlook]:
@@ -61,7 +63,7 @@ def test_in_the_way_of_a_node_is(fields, options, in_the_way):
 @pytest.mark.parametrize(
     ("fixed", "cut", "in_the_way"),
     [
-        pytest.param(True, {NODE}, (DYNAMIC_MIG,), id="it-is-to-be-cut-for-good"),
+        pytest.param(True, {NODE}, (OWNERS[-1].message,), id="it-is-to-be-cut-for-good"),
         pytest.param(False, {NODE}, (), id="its-profile-leaves-that-to-the-driver"),
         pytest.param(True, {"node-0001"}, (), id="the-driver-cuts-another"),
     ],
@@ -69,7 +71,7 @@ def test_in_the_way_of_a_node_is(fields, options, in_the_way):
 def test_gpus_that_the_dra_driver_cuts_are_in_the_way_where(fixed, cut, in_the_way):
     world = World()
     world.cluster.cut_by_driver |= cut
-    (node,) = ahead(world, needs(NODE, fixed_mig=fixed))
+    (node,) = ahead(world, needs(NODE, devices=OwnDevices(fixed_mig=fixed)))
     assert node.in_the_way == in_the_way
     assert world.cluster.calls["dynamic_mig"] == fixed
 

@@ -1,0 +1,70 @@
+"""Which other tool sets a node's devices, where the plan has numaforge set them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaforge.rollout.labels import noted
+from numaforge.rollout.owners import MIG_MANAGER, OWNERS, OwnDevices, device_owner
+from tests.fixtures.memory_cluster import workers
+from tests.fixtures.rollout_world import NODE, pod
+
+NODE_OBJECT = workers(1)[0]
+CONFIG, PROFILE = "nvidia.com/mig.config", "dcm.amd.com/gpu-config-profile"
+MANAGER = pod("manager", labels={**MIG_MANAGER, "more": "yes"})
+MIG, FIXED, AMD = (
+    OwnDevices(mig=True, fixed_mig=True),
+    OwnDevices(fixed_mig=True),
+    OwnDevices(amd_partitions=True),
+)
+BY_MANAGER, BY_CONFIG_MANAGER, BY_DRIVER = (each.message for each in OWNERS)
+
+
+@pytest.mark.parametrize(
+    ("own", "labels", "pods", "cut", "owner"),
+    [
+        pytest.param(MIG, {CONFIG: "all-disabled"}, [MANAGER], (), BY_MANAGER, id="a-config-and-its-manager"),
+        pytest.param(MIG, {CONFIG: "all-1g.10gb"}, [MANAGER], (), BY_MANAGER, id="any-value"),
+        pytest.param(MIG, {CONFIG: ""}, [MANAGER], (), None, id="an-empty-value"),
+        pytest.param(MIG, {}, [MANAGER], (), None, id="a-manager-without-a-config"),
+        pytest.param(MIG, {CONFIG: "a"}, [pod("web")], (), None, id="a-config-without-a-manager"),
+        pytest.param(
+            MIG, {CONFIG: "a"}, [replace(MANAGER, phase="Failed")], (), None, id="a-manager-that-has-ended"
+        ),
+        pytest.param(
+            MIG,
+            {CONFIG: "a"},
+            [replace(MANAGER, phase="Pending")],
+            (),
+            BY_MANAGER,
+            id="a-manager-that-starts",
+        ),
+        pytest.param(FIXED, {CONFIG: "a"}, [MANAGER], (), None, id="the-manager-is-handed-the-geometry"),
+        pytest.param(FIXED, {}, [], [NODE], BY_DRIVER, id="the-driver-cuts-what-has-one-geometry"),
+        pytest.param(MIG, {}, [], ["another"], None, id="the-driver-cuts-another-node"),
+        pytest.param(OwnDevices(), {CONFIG: "a"}, [MANAGER], [NODE], None, id="a-plan-without-mig"),
+        pytest.param(AMD, {PROFILE: "cpx"}, [], (), BY_CONFIG_MANAGER, id="amds-manager"),
+        pytest.param(AMD, {CONFIG: "a"}, [MANAGER], [NODE], None, id="another-makers-gpus"),
+    ],
+)
+def test_a_device_belongs_to_another_tool_by_evidence(own, labels, pods, cut, owner):
+    node = replace(NODE_OBJECT, labels={**NODE_OBJECT.labels, **labels})
+    assert device_owner(node, own, {}, pods=lambda: pods, cut_by_driver=lambda: cut) == owner
+
+
+def test_a_label_that_numaforge_has_set_and_takes_away_is_no_other_tools():
+    handed = replace(NODE_OBJECT, labels={**NODE_OBJECT.labels, CONFIG: "ours"})
+    ours = replace(handed, annotations=noted(NODE_OBJECT, {CONFIG: "ours"}))
+    assert device_owner(ours, MIG, {}, pods=lambda: [MANAGER], cut_by_driver=tuple) is None
+    edited = replace(ours, labels={**ours.labels, CONFIG: "theirs"})
+    assert device_owner(edited, MIG, {}, pods=lambda: [MANAGER], cut_by_driver=tuple) == BY_MANAGER
+
+
+def test_a_cluster_is_asked_only_for_what_matters():
+    def unasked() -> list[str]:
+        raise AssertionError
+
+    assert device_owner(NODE_OBJECT, MIG, {}, pods=unasked, cut_by_driver=tuple) is None
+    assert device_owner(NODE_OBJECT, AMD, {}, pods=unasked, cut_by_driver=unasked) is None
