@@ -55,7 +55,7 @@ def _forget(flag_stays: bool) -> Commands:
         "CONFIG_DIR": DROP_IN_DIR,
         "MODPROBE": MODPROBE_PATH,
     }
-    library = shell.assignments(values) + shell.library("roles/forget/forget")
+    library = shell.assignments(values) + shell.library("node/paths", "roles/forget/forget")
     look = shell.call("tell_part", ["kept", "kept"]) + shell.call("tell_part", ["edits", "edits"])
     answer = script_output(host, asking(library + look))
     edits = [path for path in answer.part("edits") if path]

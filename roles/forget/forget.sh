@@ -56,7 +56,7 @@ forget() { # CONFIG-DIR-FLAG, empty where the kubelet is started without one
         echo "${left% }: not taken back yet, because it waits for a reboot or could not be: see above, then run again" >&2
         return 1
     fi
-    if [ -z "$1" ] && [ -d "$CONFIG_DIR" ]; then rmdir "$CONFIG_DIR" 2> /dev/null || :; fi # others' files stay
+    if [ -z "$1" ] && [ -d "$CONFIG_DIR" ] && resolve "$CONFIG_DIR/."; then rmdir "$CONFIG_DIR" 2> /dev/null || :; fi # others' files stay
     if [ -d "$PROGRAMS" ]; then rmdir "$PROGRAMS" || return 1; fi
     keep_edits && rm -rf "$RUN" "$STATE" && rm -f "$PLAN" || return 1
     if [ -d "$RECORDS" ] && [ ! -d "$RECORDS/image" ]; then rmdir "$RECORDS" || return 1; fi

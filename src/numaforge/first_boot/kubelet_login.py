@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from numaforge.errors import HostError, HostUnreachableError
+from numaforge.first_boot.roots_files import require_roots
 from numaforge.given import NotJsonError, parse_json, read_text
 from numaforge.sections.strict_yaml import read_yaml
 
@@ -77,8 +78,10 @@ class KubeletLogin:
 def kubelet_login(file: Path) -> KubeletLogin:
     """Read a kubelet's kubeconfig; its certificate, token and program are those of its current context.
 
-    Raises HostError for what cannot be read or used.
+    It names files and a program, which root reads and runs. Raises HostError for what cannot be read or used,
+    and for a file that another user could write.
     """
+    require_roots(file)
     document = _mapping(read_yaml(read_text(file, error=HostError), str(file)), file, "a kubeconfig")
     context = _named(document, "contexts", "context", document.get("current-context"), file)
     cluster = _named(document, "clusters", "cluster", context.get("cluster"), file)

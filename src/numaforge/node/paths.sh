@@ -8,7 +8,7 @@
 newline='
 '
 EVERY_USER='65534 65534' # the user and the group without rights of their own: what they may do, every user may
-forget_rights() { rights='' rights_read=$newline; } # so that they are read again
+forget_rights() { rights='' rights_read=$newline resolved_folders=$newline; } # so that they are read again
 forget_rights
 read_rights() { # PATH...: of these and of every folder above them, by one program
     for climbed; do
@@ -39,10 +39,12 @@ resolve() { # PATH: sets `target` to it without links; else says which other use
     *) redirectable "it is not an absolute path" || return ;;
     esac
     read_rights "$1"
+    case $resolved_folders in *"$newline${1%/*}$newline"*) target=${1%/*} ahead=/${1##*/} ;; esac
     while :; do
         while [ "${ahead#/}" != "$ahead" ]; do ahead=${ahead#/}; done
         [ -n "$ahead" ] || return 0
         is_roots_alone "${target:-/}" || return
+        case $resolved_folders in *"$newline$target$newline"*) ;; *) resolved_folders=$resolved_folders$target$newline ;; esac
         below=$target/${ahead%%/*}
         case $ahead in */*) ahead=/${ahead#*/} ;; *) ahead= ;; esac
         case $below in

@@ -1,0 +1,67 @@
+"""Files that root may believe: those that no other user can write, or put another file in the place of.
+
+The rule is that of paths.sh of the node, for programs that read as root.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from numaforge.errors import HostError
+
+_MOST_LINKS = 40
+
+
+def require_roots(file: Path) -> None:
+    """Raise HostError for a file that another user could write, or redirect by a folder or a link."""
+    place, ahead, links = Path("/"), [*file.absolute().parts[1:]], 0
+    sticky = _is_sticky(place, file)
+    while ahead:
+        below = place / ahead.pop(0)
+        if below.name == "..":
+            place, sticky = place.parent, False
+            continue
+        found = _looked_at(below)
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if found.st_uid != 0 or sticky or links > _MOST_LINKS:
+                raise _refused(file, f"{below} is a link that another user may have made")
+            target = below.readlink()
+            if target.is_absolute():
+                place, sticky = Path("/"), _is_sticky(Path("/"), file)
+            ahead = [part for part in target.parts if part != "/"] + ahead
+            continue
+        if sticky and not stat.S_ISDIR(found.st_mode):
+            raise _refused(file, f"every user may write to {place}")
+        place, sticky = below, _is_sticky(below, file)
+    if sticky:
+        raise _refused(file, f"every user may write to {place}")
+
+
+def _is_sticky(path: Path, file: Path) -> bool:
+    """Whether it is a sticky folder of root's; raises HostError where another user may write to it."""
+    found = _looked_at(path)
+    if found.st_uid != 0:
+        raise _refused(file, f"{path} belongs to the user {found.st_uid}")
+    if not found.st_mode & 0o022:
+        return False
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        return True
+    if found.st_mode & 0o002 or found.st_gid != 0 or "system.posix_acl_access" in os.listxattr(path):
+        raise _refused(file, f"others than root may write to {path}")
+    return False
+
+
+def _looked_at(path: Path) -> os.stat_result:
+    try:
+        return path.lstat()
+    except OSError as error:
+        raise HostError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _refused(file: Path, why: str) -> HostError:
+    return HostError(
+        f"is not read as root: {why}", where=str(file), remedy="give it, and its folders, to root alone"
+    )
