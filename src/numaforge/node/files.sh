@@ -35,7 +35,9 @@ folder_of() { # PATH: make it; what is made outside of the transaction goes with
 }
 remove_made() { # the folders that `folder_of` made and that are empty
     [ -e "$FOLDER/made" ] || return 0
-    while IFS= read -r made; do rmdir "$made" 2> /dev/null || :; done < "$FOLDER/made"
+    while IFS= read -r made; do
+        if resolve "$made/."; then rmdir "$made" 2> /dev/null || :; fi
+    done < "$FOLDER/made"
 }
 discard() { # NUMBER PATH
     temporary "$1" "$2" && rm -f "$new"

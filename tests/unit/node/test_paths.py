@@ -46,7 +46,8 @@ class Root:
     folder: Path
 
     def run(self, call: str) -> subprocess.CompletedProcess[str]:
-        script = shell.library("node/paths", "node/files") + call
+        variables = {"FOLDER": str(self.folder.parent)}
+        script = shell.assignments(variables) + shell.library("node/paths", "node/files") + call
         path = f"{self.programs}:{os.environ['PATH']}"
         return subprocess.run(
             self.command, input=script, env={"PATH": path}, capture_output=True, text=True, check=False

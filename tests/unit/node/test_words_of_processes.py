@@ -171,7 +171,7 @@ def case(file: Path) -> object:
     return pytest.param(file, id=name, marks=[left] if name == "src/numaforge/snapshot/capture.sh" else [])
 
 
-@pytest.mark.parametrize("file", map(case, FILES))
+@pytest.mark.parametrize("file", [case(file) for file in FILES])
 def test_no_word_of_a_process_is_run(file: Path) -> None:
     assert runs_a_word_of_a_process(file.read_text()) == []
 
