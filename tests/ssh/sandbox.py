@@ -42,7 +42,7 @@ mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$BASE/upper,workdir=$BASE/
 cd "$BASE/root"
 mount -t proc proc proc
 mount --rbind /dev dev
-mount -t tmpfs tmpfs run
+mount -t tmpfs -o mode=0755 tmpfs run
 mkdir -p run/sshd
 mount -t tmpfs tmpfs sys
 cp -a "$TREE/sys/." sys/
