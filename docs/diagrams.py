@@ -200,6 +200,7 @@ def _ordered() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 _BOX = (160, 62)
 _PLACES = {
+    Phase.CLAIMED: (20, 246),
     Phase.CORDONED: (20, 96),
     Phase.DRAINED: (242, 96),
     Phase.APPLYING: (464, 96),
@@ -222,6 +223,7 @@ class Course(NamedTuple):
 
 
 _ARROWS = {
+    (Phase.CLAIMED, Phase.CORDONED): Course("M100 246V159", 108, 206, "cordon", "start"),
     (Phase.CORDONED, Phase.DRAINED): Course("M180 127H241", 211, 119, "drain"),
     (Phase.DRAINED, Phase.APPLYING): Course("M402 127H463", 433, 119, "begin"),
     (Phase.APPLYING, Phase.APPLIED): Course("M624 127H685", 655, 119, "applied"),
@@ -305,7 +307,7 @@ def node_phases() -> str:
             elements.append(_arrow(course.line))
             elements.append(_text(course.words, course.x, course.y, anchor=course.anchor))
     elements += [
-        _text("a slot, then the cordon", 20, 184),
+        _text("first a slot, then the record", 190, 281),
         _text("uncordon, then the slot is released", 1068, 184, anchor="end"),
         _text("Below a phase: how the roll-out of the node may end in it.", 20, 316),
         _text(

@@ -24,6 +24,7 @@ from lab.paths import LAB
 from lab.ports import LOOPBACK
 from lab.process import Daemon
 from lab.requirements import command
+from numaforge.rollout.names import LEASE_NAMESPACE
 
 SERVICE_RANGE = "10.96.0.0/16"
 FIRST_SERVICE_ADDRESS = "10.96.0.1"
@@ -95,6 +96,7 @@ class ControlPlane:
             shutil.copytree(self._saved_etcd_data, self._etcd_data)
         self._start_store()
         self.start_api_server()
+        self._create_namespace()
         binaries = gobuild.build(gobuild.KUBERNETES)
         for name, port in (
             ("kube-controller-manager", "controller_manager"),
@@ -167,6 +169,18 @@ class ControlPlane:
         """Raise with the end of its log when a process has ended."""
         for name in PROGRAMS:
             self._daemon(name).require_alive()
+
+    def _create_namespace(self) -> None:
+        """Create the namespace of roll-outs, which may be there."""
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
+        connection = self.connection()
+        path = "/api/v1/namespaces"
+        connection.request("POST", path, json.dumps(document), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        if answer.status not in (http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT):
+            raise LabError(f"the namespace {LEASE_NAMESPACE} cannot be created ({answer.status})")
 
     def _daemon(self, name: str) -> Daemon:
         return Daemon(name, self.state)

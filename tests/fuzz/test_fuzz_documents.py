@@ -23,12 +23,11 @@ from numaforge.roles import document as plans
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
-from numaforge.rollout.cluster import ClusterNode, Lease
+from numaforge.rollout.cluster import Lease
 from numaforge.rollout.lead import STATE, read_state
 from numaforge.rollout.options import read_options
-from numaforge.rollout.record import RECORD, RESULT, Phase, Record, read_record
+from numaforge.rollout.record import RECORD, Phase, Record, read_record
 from numaforge.rollout.record import _dump as record_text
-from numaforge.rollout.record import read_result as read_ending
 from numaforge.rollout.shards import ShardProgress
 from numaforge.sections.strict_yaml import read_yaml, read_yaml_documents
 from numaforge.topology import from_document
@@ -118,12 +117,8 @@ def devices(text: str) -> None:
 
 
 def record(text: str) -> None:
-    found = read_record(ClusterNode("n", "1", "1", annotations={RECORD: text}))
-    assert found is None or read_record(ClusterNode("n", "1", "1", annotations={RECORD: record_text(found)}))
-
-
-def ending(text: str) -> None:
-    read_ending(ClusterNode("n", "1", "1", annotations={RESULT: text}))
+    found = read_record(Lease("l", annotations={RECORD: text}))
+    assert found is None or read_record(Lease("l", annotations={RECORD: record_text(found)}))
 
 
 def lease_state(text: str) -> None:
@@ -155,12 +150,6 @@ TARGETS = (
     Target("rollout-options", strictly(lambda found: read_options({"x": found}["x"])), data(OPTIONS), 400),
     Target("record", record, texts(RECORD_TEXT), 600),
     Target("record-data", record, data(json.loads(RECORD_TEXT)), 600),
-    Target(
-        "ending",
-        ending,
-        texts('{"ending": "done", "reason": "", "runner": "a", "cordon left to": null}'),
-        300,
-    ),
     Target("lease-state", lease_state, texts('{"numaforge.io/x": 1, "far": {"canaries_left": 1}}'), 300),
     Target("result", read_result, texts(ENDING), 300),
     Target("status", read_status, texts(STATUS), 600),

@@ -17,7 +17,8 @@ from lab.node import Node
 from lab.paths import REPOSITORY
 from tests.fixtures.processes import kill_tree
 
-RECORD = "numaforge.io/rollout"
+MARK = "numaforge.io/rollout"
+"""The annotation of a node that a roll-out has cordoned."""
 CPU_STATE = "/var/lib/kubelet/cpu_manager_state"
 PROFILE: dict[str, Any] = {
     "extends": "inference-mig",
@@ -231,10 +232,11 @@ def free(lab: Lab, node: Node) -> bool:
     found = lab.get("node", node.name)
     slots = [
         lease
-        for lease in lab.get("leases", "--namespace=kube-system")["items"]
-        if lease["metadata"].get("annotations", {}).get("numaforge.io/node") == node.name
+        for lease in lab.get("leases", "--namespace=numaforge")["items"]
+        if lease["metadata"]["name"].startswith("numaforge-slot-")
+        and lease["metadata"].get("annotations", {}).get("numaforge.io/node") == node.name
     ]
-    marked = RECORD in found["metadata"]["annotations"]
+    marked = MARK in found["metadata"]["annotations"]
     return not found["spec"].get("unschedulable") and not marked and not slots
 
 

@@ -31,7 +31,7 @@ DOOR = KubeletEndpoint(
 def login(lab: Lab, joined: Node, tmp_path: Path) -> Iterator[Path]:
     """A kubeconfig of the documented service account."""
     rollouts.kubectl(lab, "apply", f"--filename={RBAC}")
-    token = rollouts.kubectl(lab, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
+    token = rollouts.kubectl(lab, "create", "token", "numaforge-rollout", "--namespace=numaforge").strip()
     document = yaml.safe_load(lab.kubeconfig.read_text())
     document["users"][0]["user"] = {"token": token}
     path = tmp_path / "rollout.kubeconfig"

@@ -38,7 +38,7 @@ from tests.lab.front import Front
 RBAC = REPOSITORY / "docs" / "rollout-rbac.yaml"
 DEFAULT = "/api/v1/namespaces/default"
 APPS = "/apis/apps/v1/namespaces/default"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/numaforge/leases"
 
 
 class KubectlWorld(World):
@@ -252,7 +252,7 @@ def test_a_login_without_rights_may_nothing(nobody):
 def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
     fleet = world.fleet
     run_kubectl(fleet, "apply", f"--filename={RBAC}")
-    token = run_kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
+    token = run_kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=numaforge").strip()
     world.run("ClusterPod", "permitted", 1)
     [pod] = world.pods("permitted")
     with login(fleet, "rollout", token=token) as cluster:
@@ -271,8 +271,8 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
             cluster.running_config("node-000")
         cluster.tell(node, "Tested", "allowed")
     kubeconfig = fleet.state / "rollout.kubeconfig"
-    other = run_kubectl(fleet, "create", "token", "default", "--namespace=kube-system").strip()
-    for namespace in ("default", "kube-system", "kube-node-lease", "kube-public"):
+    other = run_kubectl(fleet, "create", "token", "default", "--namespace=numaforge").strip()
+    for namespace in ("default", "numaforge", "kube-system", "kube-node-lease", "kube-public"):
         of_everybody = _rules(fleet, fleet.login("any-account", token=other), namespace)
         expected = {
             (permission.verb, permission.group, permission.resource)
@@ -287,7 +287,7 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
     [
         pytest.param("system:node:node-000", ("system:nodes",), id="a-node"),
         pytest.param(
-            "system:serviceaccount:kube-system:numaforge-rollout",
+            "system:serviceaccount:numaforge:numaforge-rollout",
             ("system:serviceaccounts",),
             id="the-roll-out",
         ),

@@ -31,7 +31,7 @@ from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.machine import Identity
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.record import MARK, Ending
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.processes import halted
@@ -205,7 +205,7 @@ class Scene:
     def free(self, node: str | None = None) -> bool:
         """Say whether a node is in service, and nothing of a roll-out is left with it."""
         found = self.cluster.node(node or self.node)
-        left = found.unschedulable or RECORD in found.annotations or found.name in self.slots()
+        left = found.unschedulable or MARK in found.annotations or found.name in self.slots()
         return found.ready and not left
 
     def until(self, holds: Callable[[], bool]) -> None:
@@ -228,7 +228,7 @@ def cluster(fleet: Fleet) -> Iterator[KubectlCluster]:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     administrate("apply", f"--filename={REPOSITORY / 'docs' / 'rollout-rbac.yaml'}")
-    token = administrate("create", "token", "numaforge-rollout", "--namespace=kube-system")
+    token = administrate("create", "token", "numaforge-rollout", "--namespace=numaforge")
     login = fleet.login("rollout", token=token)
     with KubectlCluster(login, kubectl=kubectl, request_seconds=5) as cluster:
         yield cluster
@@ -386,7 +386,7 @@ def test_somebody_elses_maintenance_in_the_middle_of_the_drain_ends_it_and_keeps
     assert f"left cordoned, because another maintenance was in progress: {who}" in outcome.reason
     assert machine.begun == []
     node = scene.cluster.node(scene.node)
-    assert (node.unschedulable, RECORD in node.annotations, scene.slots()) == (True, False, [])
+    assert (node.unschedulable, MARK in node.annotations, scene.slots()) == (True, False, [])
 
 
 @pytest.mark.variants(1)
@@ -619,7 +619,7 @@ def test_a_login_that_has_ended_for_good_leaves_the_node_as_it_is_and_says_so(
     assert "does not accept this login now: Unauthorized (401)" in outcome.reason
     assert "log in again" in outcome.reason
     assert machine.reverted == {}
-    assert RECORD in scene.cluster.node(scene.node).annotations
+    assert MARK in scene.cluster.node(scene.node).annotations
     assert scene.begin(machine=machine).end().ending is Ending.DONE, "it is resumed with another login"
 
 

@@ -23,7 +23,7 @@ from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.lead import take_lead
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import NodeSettings
-from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.record import MARK, Ending, unfinished
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import run
 from tests.lab.fleet import Observer, ScriptedMachine, Thread, briefly
@@ -118,9 +118,10 @@ def rollout(
 
 def nothing_is_left(fleet: Fleet, cluster: KubectlCluster) -> bool:
     found = fleet.get("/api/v1/nodes")["items"]
-    marked = [node for node in found if RECORD in node["metadata"].get("annotations", {})]
+    marked = [node for node in found if MARK in node["metadata"].get("annotations", {})]
     cordoned = [node for node in found if node["spec"].get("unschedulable")]
-    return not marked and not cordoned and not held_slots(cluster.leases())
+    leases = cluster.leases()
+    return not marked and not cordoned and not held_slots(leases) and not unfinished(leases)
 
 
 def test_two_shards_of_a_fleet_stay_within_one_budget(

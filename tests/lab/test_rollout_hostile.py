@@ -12,8 +12,9 @@ import pytest
 from lab.cluster import Lab
 from lab.kwok import Fleet
 from lab.node import Node
+from numaforge.rollout.record import lease_name
 from tests.lab import rollouts
-from tests.lab.rollouts import QUICK, RECORD, applied, begin, free, inventory, policy
+from tests.lab.rollouts import MARK, QUICK, applied, begin, free, inventory, policy
 
 LATE_SECONDS = 400
 STANDSTILL_SECONDS = 180
@@ -71,7 +72,7 @@ def test_a_begin_that_comes_long_after_a_kill_does_nothing_to_a_node_in_service(
     lab: Lab, joined: Node, tmp_path: Path
 ) -> None:
     killed_with_a_shell_left_behind(lab, joined, inventory(lab, tmp_path, **QUICK), tmp_path)
-    rollouts.kubectl(lab, "annotate", "node", joined.name, f"{RECORD}-")
+    rollouts.kubectl(lab, "delete", "lease", lease_name(joined.name), "--namespace=numaforge")
     rollouts.kubectl(lab, "uncordon", joined.name)
     rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
     rollouts.await_deployment(lab, "web")
@@ -100,7 +101,7 @@ def test_a_node_of_the_same_name_in_another_cluster_is_not_touched(
     assert joined.run("cat /etc/machine-id").strip() in reason
     assert after["status"]["nodeInfo"]["machineID"] in reason
     assert after["spec"] == before["spec"]
-    assert RECORD not in after["metadata"].get("annotations", {})
+    assert MARK not in after["metadata"].get("annotations", {})
     assert joined.run(KUBELET) == kubelet
     assert (policy(joined), applied(joined)) == ("none", 0)
 
@@ -132,7 +133,8 @@ def slot_renewed(lab: Lab, node: Node) -> datetime:
     """Return when the node's slot was renewed last."""
     [slot] = [
         lease
-        for lease in lab.get("leases", "--namespace=kube-system")["items"]
-        if lease["metadata"].get("annotations", {}).get("numaforge.io/node") == node.name
+        for lease in lab.get("leases", "--namespace=numaforge")["items"]
+        if lease["metadata"]["name"].startswith("numaforge-slot-")
+        and lease["metadata"].get("annotations", {}).get("numaforge.io/node") == node.name
     ]
     return datetime.fromisoformat(slot["spec"]["renewTime"])

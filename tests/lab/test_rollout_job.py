@@ -19,7 +19,8 @@ from lab.kwok import Fleet
 from lab.paths import REPOSITORY
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.lead import ROLLOUT, read_state
-from numaforge.rollout.record import RECORD, RESULT
+from numaforge.rollout.names import ENDED
+from numaforge.rollout.record import node_leases, unfinished
 from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.processes import kill_tree
@@ -69,7 +70,7 @@ def test_the_api_server_takes_the_job(fleet: Fleet) -> None:
     assert job["spec"]["completionMode"] == "Indexed"
     assert job["spec"]["backoffLimitPerIndex"] == 6
     account = job["spec"]["template"]["spec"]["serviceAccountName"]
-    kubectl(fleet, "get", "serviceaccount", account, "--namespace=kube-system")
+    kubectl(fleet, "get", "serviceaccount", account, "--namespace=numaforge")
 
 
 def test_there_are_as_many_pods_as_shards() -> None:
@@ -107,7 +108,7 @@ def in_a_pod(fleet: Fleet, folder: Path, *command: str) -> subprocess.CompletedP
     secrets, home = folder / "secrets", folder / "home"
     secrets.mkdir()
     home.mkdir()
-    token = kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=kube-system").strip()
+    token = kubectl(fleet, "create", "token", "numaforge-rollout", "--namespace=numaforge").strip()
     (secrets / "token").write_text(token)
     config = yaml.safe_load(fleet.kubeconfig.read_text())
     authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
@@ -146,7 +147,7 @@ def test_a_pod_needs_no_kubeconfig(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def _may_list_nodes(fleet: Fleet) -> bool:
-    account = "system:serviceaccount:kube-system:numaforge-rollout"
+    account = "system:serviceaccount:numaforge:numaforge-rollout"
     return fleet.kubectl("auth", "can-i", "list", "nodes", f"--as={account}").returncode == 0
 
 
@@ -210,8 +211,8 @@ def test_each_host_is_changed_once_though_a_shard_is_killed_and_replaced(
             pods = {index: start(index, inventory, state) for index in range(SHARDS)}
 
             def in_the_middle() -> bool:
-                marked = [node.name for node in cluster.nodes() if RECORD in node.annotations]
-                return any(shard_of(name, SHARDS) == shard_with_most for name in marked)
+                begun = unfinished(cluster.leases())
+                return any(shard_of(name, SHARDS) == shard_with_most for name in begun)
 
             fleet.wait_until(in_the_middle, "has no node in the middle", 240)
             kill_tree(pods[shard_with_most])
@@ -225,7 +226,9 @@ def test_each_host_is_changed_once_though_a_shard_is_killed_and_replaced(
         assert codes == dict.fromkeys(range(SHARDS), 0), said
         assert {name: (changes / name).read_text().count("\n") for name in names} == dict.fromkeys(names, 1)
         assert held_slots(cluster.leases()) == []
-        assert all(RESULT in node.annotations and not node.unschedulable for node in cluster.nodes())
+        assert not any(node.unschedulable for node in cluster.nodes())
+        ended = node_leases(cluster.leases(ended=True))
+        assert {name: lease.labels[ENDED] for name, lease in ended.items()} == dict.fromkeys(names, "done")
         leases = {lease.name: lease for lease in cluster.leases() if lease.name.startswith(f"{ROLLOUT}job.")}
         stages = [stage for lease in leases.values() for stage in read_state(lease)[FAR]["stages"].values()]
         assert {stage["hosts_left"] for stage in stages} == {0}

@@ -14,7 +14,6 @@ import pytest
 from lab.cluster import Lab
 from lab.node import Node
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL
-from numaforge.rollout.record import RESULT
 from tests.lab import host_settings, rollouts, transactions
 from tests.lab.rollouts import QUICK, free, inventory
 
@@ -52,12 +51,10 @@ def on_the_node(node: Node) -> dict[str, Any]:
 def in_the_cluster(lab: Lab, node: Node) -> dict[str, Any]:
     """Return the Node as the cluster has it, and what its kubelet runs with."""
     found = lab.get("node", node.name)
-    annotations = dict(found["metadata"]["annotations"])
-    annotations.pop(RESULT, None)  # by which other runs learn that the roll-out has ended
     config = lab.kubectl("get", "--raw", f"/api/v1/nodes/{node.name}/proxy/configz")
     return {
         "labels": found["metadata"]["labels"],
-        "annotations": annotations,
+        "annotations": found["metadata"]["annotations"],
         "spec": found["spec"],
         "offers": {name: found["status"]["allocatable"][name] for name in ("cpu", "nvidia.com/gpu")},
         "configz": json.loads(config),

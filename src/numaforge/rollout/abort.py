@@ -9,19 +9,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from numaforge.rollout.cluster import Cluster, ClusterNode, NotFoundError
+from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import ROLLOUT, end_lead, stop_lead
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.patience import patiently
 from numaforge.rollout.record import (
-    RECORD,
     Ending,
     Phase,
     Record,
     UnreadableError,
     ask_to_abort,
-    read_record,
-    read_result,
+    node_leases,
+    read_ended,
+    read_unfinished,
+    unfinished,
 )
 from numaforge.rollout.shards import is_part_of
 from numaforge.rollout.slots import LeaseWatch, held_slots
@@ -57,7 +58,7 @@ class Abort:
     def tell(self) -> Steps[None]:
         """Tell the leader to begin nothing new, and request the undo of each unfinished node."""
         self.leader = yield from self._ask(lambda: stop_lead(self.cluster, self.rollout, self.who))
-        yield from self._ask(lambda: self._ask_nodes(self.cluster.nodes()))
+        yield from self._ask(lambda: self._ask_nodes(self.cluster.leases()))
 
     def undone(self, seconds: float) -> Steps[list[str]]:
         """Wait until every node is undone, and return the nodes that no process is working on.
@@ -83,14 +84,15 @@ class Abort:
     def _look(self) -> list[str] | None:
         """Return the nodes that are left, none where the roll-out has ended; None while that is uncertain."""
         nodes = {node.name: node for node in self.cluster.nodes()}
+        leases = self.cluster.leases(ended=True)
         if self.leader:  # it may have cordoned a further node since
-            self._ask_nodes(nodes.values())
-        leases = self.cluster.leases()
+            self._ask_nodes(leases)
+        records = node_leases(leases)
         slots = {(slot.node, slot.node_uid): slot for slot in held_slots(leases)}
         uncertain, left = False, []
         for name in list(self.asked):
             node = nodes.get(name)
-            if (outcome := self._outcome(name, node)) is not None:
+            if (outcome := self._outcome(name, node, records.get(name))) is not None:
                 self.end(name, outcome)
                 continue
             slot = slots.get((name, node.uid)) if node else None
@@ -108,28 +110,24 @@ class Abort:
         self.leader = end_lead(self.cluster, self.rollout, "aborted", self._watch)
         return None if self.leader else []
 
-    def _ask_nodes(self, nodes: Iterable[ClusterNode]) -> None:
-        for node in nodes:
-            if RECORD not in node.annotations or node.name in {*self.asked, *self.outcomes}:
-                continue
+    def _ask_nodes(self, leases: Iterable[Lease]) -> None:
+        for name in sorted(unfinished(leases).keys() - {*self.asked, *self.outcomes}):
             try:
-                if record := ask_to_abort(self.cluster, node.name, self.rollout, self.who):
-                    self.asked[node.name] = record
+                if record := ask_to_abort(self.cluster, name, self.rollout, self.who):
+                    self.asked[name] = record
             except UnreadableError as error:
-                self.outcomes[node.name] = Outcome(Ending.HELD, str(error))
-            except NotFoundError:
-                continue
+                self.outcomes[name] = Outcome(Ending.HELD, str(error))
 
-    def _outcome(self, name: str, node: ClusterNode | None) -> Outcome | None:
+    def _outcome(self, name: str, node: ClusterNode | None, lease: Lease | None) -> Outcome | None:
         """Return the outcome of a node, None while it is in progress."""
         if node is None:
             return Outcome(Ending.BLOCKED, "the node has left the cluster")
         try:
-            record = read_record(node)
+            record = read_unfinished(lease)
         except UnreadableError as error:
             return Outcome(Ending.HELD, str(error))
         if record is None:
-            return _outcome_on(node)
+            return _outcome_in(read_ended(lease, node))
         if not record.belongs_to(self.rollout):
             return Outcome(Ending.BLOCKED, f"{record.runner} rolls it out as {record.rollout} by now")
         if record.phase is Phase.HELD and self.asked[name].phase is not Phase.HELD:
@@ -146,10 +144,8 @@ class Abort:
         return patiently(call, tell=lambda _: None, patience_seconds=self.unreachable_seconds)
 
 
-def _outcome_on(node: ClusterNode) -> Outcome:
-    """Return the outcome that a roll-out has left on a node."""
-    result = read_result(node)
-    try:
-        return Outcome(Ending(str(result.get("ending"))), result.get("reason") or "")
-    except ValueError:
-        return Outcome(Ending.HELD, "its record was taken off the node, and nothing says how far it was")
+def _outcome_in(ended: Record | None) -> Outcome:
+    """Return the outcome that a roll-out has left in a node's record."""
+    if ended is None or ended.ending is None:
+        return Outcome(Ending.HELD, "its record was deleted, and nothing says how far it was")
+    return Outcome(ended.ending, ended.reason)

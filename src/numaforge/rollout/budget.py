@@ -14,7 +14,6 @@ from numaforge.rollout.cluster import Cluster, ClusterNode
 from numaforge.rollout.control_plane import beside, control_plane_nodes, is_control_plane
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.names import DEFAULT_POOL
-from numaforge.rollout.record import RECORD
 from numaforge.rollout.steps import Clock
 
 _SHOWN = 5
@@ -99,14 +98,13 @@ def out_of_service(node: ClusterNode) -> bool:
 class Pool:
     """The nodes that share a budget.
 
-    `out` are those out of service, for any reason, `begun` those with a roll-out's record. `control_plane`
-    are the control plane's nodes, where requested.
+    `out` are those out of service, for any reason. `control_plane` are the control plane's nodes, where
+    requested.
     """
 
     budget: Budget
     nodes: Mapping[str, ClusterNode]
     out: frozenset[str]
-    begun: frozenset[str]
     control_plane: Mapping[str, ClusterNode] = field(default_factory=dict)
 
     @classmethod
@@ -123,8 +121,7 @@ class Pool:
                 else out_of_service(node)
             )
         )
-        begun = frozenset(name for name, node in named.items() if RECORD in node.annotations)
-        return cls(budget, named, out, begun)
+        return cls(budget, named, out)
 
     def outside(self, node: ClusterNode) -> str | None:
         """Return why no budget covers a node, which therefore must not be begun; None where one does."""
@@ -143,11 +140,8 @@ class Pool:
         return Counter(self.budget.domain_of(node) for node in self.nodes.values())
 
     def usage(self, in_work: Iterable[str]) -> Usage:
-        """Return what is out of service, given the nodes that hold slots.
-
-        A node with a record is in progress, even if it has lost its slot.
-        """
-        return Usage(self, self.begun.union(in_work))
+        """Return what is out of service, given the nodes in progress."""
+        return Usage(self, frozenset(in_work))
 
 
 @dataclass(frozen=True)
@@ -211,7 +205,7 @@ class CachedPool:
 
     Listing thousands of nodes for each node that wants a slot would keep an API server busy. Slots are read
     every time; only changes to nodes for other reasons may be seen a few seconds late. After taking a slot, a
-    runner lists the pool again: only its cordon reveals a node whose slot was deleted by hand.
+    runner lists the pool again.
     """
 
     def __init__(self, cluster: Cluster, budget: Budget, clock: Clock) -> None:

@@ -275,8 +275,14 @@ class Cluster(Protocol):
         These are the endpoints of the Service kubernetes; each server renews its endpoint through its etcd.
         """
 
-    def leases(self) -> list[Lease]:
-        """Return our Leases: those in our namespace that carry our label."""
+    def lease(self, name: str) -> Lease:
+        """Return a Lease of our namespace; without version and holder where it does not exist."""
+
+    def leases(self, *, ended: bool = False) -> list[Lease]:
+        """Return our Leases: those in our namespace that carry our label.
+
+        Records of nodes whose roll-out has ended, one for each node, are included only with `ended`.
+        """
 
     def put_lease(self, lease: Lease) -> Lease:
         """Create or replace a Lease as it was read, and renew it; raises ConflictError."""
@@ -292,8 +298,3 @@ class Cluster(Protocol):
 
     def may(self, permission: Permission) -> bool:
         """Whether this login has a permission."""
-
-
-def find_lease(cluster: Cluster, name: str) -> Lease:
-    """Return one of our Leases; without version and holder where it does not exist."""
-    return next((lease for lease in cluster.leases() if lease.name == name), Lease(name))

@@ -16,7 +16,6 @@ from functools import cached_property
 
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, ControlPlaneServer
 from numaforge.rollout.maintenance import foreign
-from numaforge.rollout.record import RECORD
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 ETCD = "node-role.kubernetes.io/etcd"
@@ -42,7 +41,7 @@ def control_plane_nodes(cluster: Cluster) -> dict[str, ClusterNode]:
 def beside(node: ClusterNode, nodes: Mapping[str, ClusterNode], in_work: Collection[str]) -> str | None:
     """Return why a control-plane node has to wait for another one, None where all others are in service.
 
-    `nodes` are the control plane's nodes, `in_work` the names of nodes that hold a slot.
+    `nodes` are the control plane's nodes, `in_work` the names of nodes in progress.
     """
     if node.name not in nodes:
         return "the control plane is not known yet"
@@ -56,7 +55,7 @@ def beside(node: ClusterNode, nodes: Mapping[str, ClusterNode], in_work: Collect
 
 
 def _out_of_service(node: ClusterNode, in_work: bool) -> str | None:
-    if in_work or RECORD in node.annotations:
+    if in_work:
         return "is in a roll-out"
     if not node.ready:
         return f"is not Ready: {node.ready_message or 'no reason given'}"

@@ -19,9 +19,9 @@ from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode,
 from numaforge.rollout.lead import Lead, states
 from numaforge.rollout.node import Outcome
 from numaforge.rollout.patience import patiently
-from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.record import Ending, unfinished
 from numaforge.rollout.shards import FAR, ShardProgress, Shards, StageProgress
-from numaforge.rollout.slots import Slot, held_slots, live_slots
+from numaforge.rollout.slots import Slot, held_slots, in_progress, live_slots
 from numaforge.rollout.stages import Stage
 from numaforge.rollout.steps import Clock, Steps
 
@@ -254,12 +254,12 @@ class Fleet:
         if (cluster := self.cluster) is None:
             return
 
-        def unfinished() -> dict[str, ClusterNode]:
-            slots = {slot.node for slot in held_slots(cluster.leases())}
-            nodes = cluster.nodes()
-            return {node.name: node for node in nodes if RECORD in node.annotations or node.name in slots}
+        def in_the_middle() -> dict[str, ClusterNode]:
+            leases = cluster.leases()
+            names = unfinished(leases).keys() | {slot.node for slot in held_slots(leases)}
+            return {node.name: node for node in cluster.nodes() if node.name in names}
 
-        left = yield from patiently(unfinished, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS)
+        left = yield from patiently(in_the_middle, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS)
         for member in list(self.waiting.values()):
             if member.node is not None and member.node in left:
                 self._start(member, left[member.node])
@@ -371,7 +371,7 @@ class Fleet:
             return
         others = self.shards.others(states(leases)) if self.shards else {}
         if self.shards is None or self._may_begin(stage, self.shards, others):
-            out = {slot.node for slot in slots} | {self._member_of[host].name for host in self.running}
+            out = in_progress(pool, slots, leases) | {self._member_of[host].name for host in self.running}
             if stage is Stage.DRAINED:
                 self._begin_within(pool.usage(out), nodes)
             elif stage is Stage.CONTROL_PLANE:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from numaforge.errors import NumaforgeError
 from numaforge.maintenance.transaction import Result, Transaction
-from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.node import obstacles
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.record import Ending, labels_set, lease_name, read_ended, unfinished
 from numaforge.rollout.same_machine import other_address, other_machine
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Clock, Steps
@@ -48,9 +48,14 @@ class NodeOfHost:
 
     def is_in_rollout(self, node: ClusterNode) -> bool:
         """Whether the node has a record or holds a slot: its pods have left, or are leaving."""
-        return RECORD in node.annotations or any(
-            (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
+        leases = self.cluster.leases()
+        return node.name in unfinished(leases) or any(
+            (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(leases)
         )
+
+    def lease(self) -> Lease:
+        """Return the Lease with the Node's record."""
+        return self.cluster.lease(lease_name(self.name))
 
 
 class _EndedError(Exception):
@@ -157,7 +162,10 @@ class InPlaceChange(Transacting):
         """Refuse a change that needs a drain; so do label changes, which device plugins follow."""
         expected = yield from self._ask(self.machine.expected)
         node = yield from self._ask(own.look)
-        if to_set(node, expected.labels) or (transaction is not None and transaction.drains):
+        lease = yield from self._ask(own.lease)
+        if to_set(node, expected.labels, labels_set(lease, node)) or (
+            transaction is not None and transaction.drains
+        ):
             raise _DrainError
 
     def _require_in_order(self, own: NodeOfHost) -> Steps[None]:
@@ -168,7 +176,8 @@ class InPlaceChange(Transacting):
             self._say("waits for maintenance", (other,))
             yield _LOOK_AGAIN_SECONDS
             node = yield from self._ask(own.look)
-        if found := obstacles(node, include_cordoned=True):
+        lease = yield from self._ask(own.lease)
+        if found := obstacles(node, read_ended(lease, node), include_cordoned=True):
             raise _EndedError(Ending.BLOCKED, found[0])
         if trouble := (yield from self._control_plane_trouble(own.cluster)):
             raise _EndedError(Ending.BLOCKED, trouble)

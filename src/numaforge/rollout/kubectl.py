@@ -40,7 +40,7 @@ from numaforge.rollout.cluster import (
     NotFoundError,
     Permission,
 )
-from numaforge.rollout.names import LEASE_NAMESPACE, node_name
+from numaforge.rollout.names import ENDED, LEASE_NAMESPACE, node_name
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 COMPONENT = "numaforge"
@@ -90,7 +90,10 @@ def permissions(namespace: str = LEASE_NAMESPACE) -> tuple[Permission, ...]:
         Permission("list", "poddisruptionbudgets", "policy"),
         Permission("list", "resourceslices", _DRA),
         Permission("get", "endpointslices", _DISCOVERY, "default", API_SERVERS),
-        *(Permission(verb, "leases", coordination, namespace) for verb in ("list", "create", "update")),
+        *(
+            Permission(verb, "leases", coordination, namespace)
+            for verb in ("get", "list", "create", "update")
+        ),
         Permission("get", "leases", coordination, NODE_LEASES),
         Permission("create", "events", "", EVENTS),
     )
@@ -288,8 +291,15 @@ class KubectlCluster:
         ]
         return [self._readiness(server) for server in servers]
 
-    def leases(self) -> list[Lease]:
-        query = {"labelSelector": f"{MANAGED_BY}={COMPONENT}"}
+    def lease(self, name: str) -> Lease:
+        doing = f"get lease {name} in namespace {self._namespace}"
+        try:
+            return objects.lease(self._get(f"{self._leases}/{_segment(name)}", doing))
+        except NotFoundError:
+            return Lease(name)
+
+    def leases(self, *, ended: bool = False) -> list[Lease]:
+        query = {"labelSelector": f"{MANAGED_BY}={COMPONENT}" + ("" if ended else f",!{ENDED}")}
         items = self._list(self._leases, f"list leases in namespace {self._namespace}", query)
         return sorted((objects.lease(item) for item in items), key=lambda lease: lease.name)
 
@@ -319,7 +329,14 @@ class KubectlCluster:
             },
         }
         if not lease.resource_version:
-            return objects.lease(self._do("POST", self._leases, f"create {doing}", document))
+            try:
+                return objects.lease(self._do("POST", self._leases, f"create {doing}", document))
+            except NotFoundError as missing:
+                raise ClusterError(
+                    f"the cluster has no namespace {self._namespace}, where roll-outs keep their Leases",
+                    where=self._login.server,
+                    remedy="kubectl apply -f docs/rollout-rbac.yaml, or name another one: --namespace",
+                ) from missing
         return objects.lease(
             self._do("PUT", f"{self._leases}/{_segment(lease.name)}", f"update {doing}", document)
         )

@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
+from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, Lease
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.in_place import CHANGING
 from numaforge.rollout.labels import Labels, to_set
-from numaforge.rollout.names import PLACE
+from numaforge.rollout.names import ENDED, PLACE
 from numaforge.rollout.options import RunRole
 from numaforge.rollout.outcome import Outcome, Progress
 from numaforge.rollout.owners import OwnDevices
 from numaforge.rollout.program import FAILURES, Command, ProgramRun, every_core, start, tail
-from numaforge.rollout.record import RECORD, Ending
+from numaforge.rollout.record import Ending, labels_set, lease_name, unfinished
 from numaforge.rollout.same_machine import Access
 from numaforge.rollout.shards import Shard
 from numaforge.rollout.steps import Steps
@@ -63,9 +63,11 @@ class HostNeeds:
     tray: Tray | None = None
     tray_planned: Tray | None = None
 
-    def drains(self, node: ClusterNode) -> bool:
-        """Whether its node has to be taken out of service, or is in a roll-out already."""
-        return self.restarts or RECORD in node.annotations or bool(to_set(node, self.labels))
+    def drains(self, node: ClusterNode, lease: Lease | None) -> bool:
+        """Whether its node has to be taken out of service, or is in a roll-out already, by its Lease."""
+        if self.restarts or (lease is not None and ENDED not in lease.labels):
+            return True
+        return bool(to_set(node, self.labels, labels_set(lease, node)))
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class HostRun:
 
     def _may_have_changed(self) -> bool:
         """Whether a change may have begun, by the node's record; a host changed without a drain has none."""
-        if self.member.node is not None and RECORD in self.cluster.node(self.member.node).annotations:
+        if self.member.node is not None and unfinished([self.cluster.lease(lease_name(self.member.node))]):
             return True
         return not self.member.drains and (self._begun or not self._refused)
 

@@ -14,7 +14,6 @@ from numaforge.rollout.cluster import (
     ClusterError,
     ConflictError,
     Lease,
-    find_lease,
 )
 from numaforge.rollout.patience import retried
 from numaforge.rollout.runner import owner_of
@@ -76,7 +75,7 @@ class Lead:
         annotations = {STATE: json.dumps(state)}
 
         def change() -> None:
-            found = find_lease(self.cluster, self.lease.name)
+            found = self.cluster.lease(self.lease.name)
             if (found.holder, dict(found.annotations)) == ("", annotations):
                 return  # done, and only the answer was lost
             if found.holder != self.lease.holder:
@@ -87,7 +86,7 @@ class Lead:
 
     def _why_it_changed(self) -> str | None:
         try:
-            found = find_lease(self.cluster, self.lease.name)
+            found = self.cluster.lease(self.lease.name)
         except ApiUnreachableError:
             return None
         if found.holder != self.lease.holder:
@@ -113,7 +112,7 @@ def take_lead(
     it is not begun again without `go_on`. Raises LedError where another process leads it, or where it was
     left unfinished and `go_on` is not set.
     """
-    lease = find_lease(cluster, ROLLOUT + name)
+    lease = cluster.lease(ROLLOUT + name)
     if lease.holder != runner:
         lease = yield from _await_death(cluster, lease, LeaseWatch(clock))
     if lease.holder not in ("", runner) and not go_on:
@@ -202,7 +201,7 @@ def _await_death(cluster: Cluster, lease: Lease, watch: LeaseWatch) -> Steps[Lea
     first = lease
     while lease.holder and not watch.tells_dead(lease):
         yield _ASK_AGAIN_SECONDS
-        lease = find_lease(cluster, lease.name)
+        lease = cluster.lease(lease.name)
         if lease.holder and lease.resource_version != first.resource_version:
             raise LedError(
                 f"{lease.holder} leads this roll-out",

@@ -16,7 +16,7 @@ from numaforge.roles.device_plugin.labels import OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod
 from numaforge.rollout.owners import MIG_MANAGER
 from numaforge.rollout.patience import retried
-from numaforge.rollout.record import RECORD
+from numaforge.rollout.record import unfinished
 
 _PAUSED = "paused-for-mig-change"
 _OPERANDS = "nvidia.com/gpu.deploy."
@@ -50,7 +50,8 @@ class MigChange:
 def mig_changes(cluster: Cluster, names: Sequence[str], now: datetime) -> list[MigChange]:
     """Return the MIG changes in progress by the labels of these nodes; no names: of all nodes."""
     nodes = [cluster.node(name) for name in names] if names else cluster.nodes()
-    return [change for node in nodes if (change := _change(cluster, node, now))]
+    begun = unfinished(cluster.leases())
+    return [change for node in nodes if (change := _change(cluster, node, node.name in begun, now))]
 
 
 def repair_labels(cluster: Cluster, name: str, now: datetime) -> MigChange | None:
@@ -61,7 +62,7 @@ def repair_labels(cluster: Cluster, name: str, now: datetime) -> MigChange | Non
 
     def change() -> MigChange | None:
         node = cluster.node(name)
-        found = _change(cluster, node, now)
+        found = _change(cluster, node, name in unfinished(cluster.leases()), now)
         if found is None:
             return None
         if found.at_work:
@@ -76,7 +77,7 @@ def repair_labels(cluster: Cluster, name: str, now: datetime) -> MigChange | Non
     return retried(change, where=name)
 
 
-def _change(cluster: Cluster, node: ClusterNode, now: datetime) -> MigChange | None:
+def _change(cluster: Cluster, node: ClusterNode, in_rollout: bool, now: datetime) -> MigChange | None:
     paused = tuple(
         name for name, value in sorted(node.labels.items()) if name.startswith(_OPERANDS) and value == _PAUSED
     )
@@ -87,18 +88,22 @@ def _change(cluster: Cluster, node: ClusterNode, now: datetime) -> MigChange | N
     written = _last_write(node, (*paused, OPERATOR_STATE_LABEL))
     age = None if written is None else now - written[1]
     patience = _LONGEST_CHANGE if managers else _MANAGER_COMES_BACK
-    at_work = RECORD in node.annotations or (bool(managers) if age is None else age < patience)
+    at_work = in_rollout or (bool(managers) if age is None else age < patience)
     return MigChange(
-        node.name, state, paused, at_work, tuple(_evidence(node, paused, state, managers, written, now))
+        node.name,
+        state,
+        paused,
+        at_work,
+        tuple(_evidence(paused, state, managers, written, in_rollout, now)),
     )
 
 
 def _evidence(
-    node: ClusterNode,
     paused: Sequence[str],
     state: str | None,
     managers: Sequence[ClusterPod],
     written: tuple[str, datetime] | None,
+    in_rollout: bool,
     now: datetime,
 ) -> Iterator[str]:
     yield f"{OPERATOR_STATE_LABEL} is {state or 'not there'}"
@@ -110,7 +115,7 @@ def _evidence(
         minutes = int((now - written[1]).total_seconds() // 60)
         yield f"written {minutes} minutes ago by {written[0]}"
     yield f"{managers[0]} runs" if managers else "no MIG manager runs on the node"
-    if RECORD in node.annotations:
+    if in_rollout:
         yield "the node is in a roll-out of numaforge"
 
 

@@ -12,8 +12,17 @@ DEFAULT_NAME = "default"
 DEFAULT_POOL = "!node-role.kubernetes.io/control-plane"
 """The label selector of the nodes that share a budget."""
 
-LEASE_NAMESPACE = "kube-system"
-"""Where the Leases are kept."""
+LEASE_NAMESPACE = "numaforge"
+"""Where the Leases are kept: slots, leads and the records of nodes."""
+
+NODE = "numaforge.io/node"
+"""The annotation of a Lease with the name of its node."""
+
+NODE_UID = "numaforge.io/node-uid"
+"""The annotation of a Lease with the UID of its node, which tells it from a later node of the same name."""
+
+ENDED = "numaforge.io/ended"
+"""The label on a node's Lease with the ending of its last roll-out; a Lease without it is in use."""
 
 PLACE = "numaforge_rollout"
 """The host data with an admin's roll-out options."""

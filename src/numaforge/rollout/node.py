@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.rollout.budget import CachedPool
-from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterNode, ConflictError, NotFoundError
+from numaforge.rollout.cluster import (
+    ApiUnreachableError,
+    Cluster,
+    ClusterNode,
+    ConflictError,
+    Lease,
+    NotFoundError,
+)
 from numaforge.rollout.configz import refuse_unreadable, require_readable
 from numaforge.rollout.control_plane import (
     ControlPlane,
@@ -40,13 +48,25 @@ from numaforge.rollout.record import (
     Record,
     TakenError,
     claim,
+    cordon,
+    labels_set,
+    lease_name,
     left_cordoned,
-    left_to,
-    read_record,
+    read_ended,
+    read_unfinished,
     take_over,
+    withdraw,
 )
 from numaforge.rollout.same_machine import other_address, other_machine
-from numaforge.rollout.slots import NoSlotError, RenewedSlot, Slot, held_slots, release, take_slot
+from numaforge.rollout.slots import (
+    NoSlotError,
+    NotTakenAgainError,
+    RenewedSlot,
+    Slot,
+    held_slots,
+    release,
+    take_slot,
+)
 from numaforge.rollout.steps import Beside, Clock, Steps
 
 T = TypeVar("T")
@@ -101,6 +121,7 @@ class NodeRollout:
     rollout: str = DEFAULT_NAME
     just_seen: JustSeen | None = None
     beside: Beside | None = None
+    _claimed: Record | None = field(default=None, init=False)
     _phases: Phases | None = field(default=None, init=False)
     _last_told: Progress | None = field(default=None, init=False)
 
@@ -115,17 +136,20 @@ class NodeRollout:
 
     def _run(self) -> Steps[Outcome]:
         node = yield from self._ask(lambda: self.cluster.node(self.name))
+        lease = yield from self._ask(self._lease)
         try:
-            if (yield from self._ask(lambda: self._unfinished(node))):
-                yield from self._require_same_machine(node)
-            elif not (self.just_seen or (yield from self._needs_change(node))):
-                return _unchanged(node)
+            if (record := read_unfinished(lease)) or (yield from self._ask(lambda: self._has_slot(node))):
+                yield from self._require_same_machine(node, record)
+            elif not (self.just_seen or (yield from self._needs_change(node, lease))):
+                return _unchanged(node, lease)
             else:
-                yield from self._admissible(node)
+                yield from self._admissible(node, lease)
                 yield from self._ask(self._require_proof)
             return (yield from self._take_slot_and_work())
         except _RefusedError as refused:
             return refused.outcome
+        except NotTakenAgainError as late:
+            return Outcome(Ending.HELD, f"it was uncordoned, and is not taken again: {late.message}")
         except NoSlotError as late:
             return Outcome(Ending.BLOCKED, late.message)
         except NotFoundError:
@@ -138,7 +162,10 @@ class NodeRollout:
         elif self.just_seen.unreadable:
             refuse_unreadable(self.cluster, {self.name: self.just_seen.unreadable})
 
-    def _needs_change(self, node: ClusterNode) -> Steps[bool]:
+    def _lease(self) -> Lease:
+        return self.cluster.lease(lease_name(self.name))
+
+    def _needs_change(self, node: ClusterNode, lease: Lease) -> Steps[bool]:
         """Whether the machine is not as planned, or its node's labels are not."""
         change = yield from self._ask(self.machine.change)
         if change is not None and change.failed_before:
@@ -149,7 +176,8 @@ class NodeRollout:
             raise _RefusedError(f"{change.undrainable}: {START_KUBELET}")
         if change is not None:
             return True
-        return bool(to_set(node, (yield from self._ask(self.machine.expected)).labels))
+        wanted = (yield from self._ask(self.machine.expected)).labels
+        return bool(to_set(node, wanted, labels_set(lease, node)))
 
     def _take_slot_and_work(self) -> Steps[Outcome]:
         while True:
@@ -171,30 +199,27 @@ class NodeRollout:
             if outcome is not None:
                 return outcome
 
-    def _unfinished(self, node: ClusterNode) -> bool:
-        """Whether the node has a record or holds a slot."""
-        return read_record(node) is not None or any(
+    def _has_slot(self, node: ClusterNode) -> bool:
+        return any(
             (slot.node, slot.node_uid) == (node.name, node.uid) for slot in held_slots(self.cluster.leases())
         )
 
-    def _require_same_machine(self, node: ClusterNode) -> Steps[None]:
-        """Refuse a node that is not this host; with an unfinished roll-out it is held."""
-        record = read_record(node)
+    def _require_same_machine(self, node: ClusterNode, record: Record | None = None) -> Steps[None]:
+        """Refuse a node that is not this host; with a record of an unfinished roll-out it is held."""
         try:
             host = yield from self._ask(self.machine.identity)
         except HostUnreachableError as unreachable:
             if record is None:
                 raise
             raise _RefusedError(f"{unreachable.message}: resume later", ending=Ending.HELD) from unreachable
-        changed = record is not None and record.phase not in (Phase.CORDONED, Phase.DRAINED)
-        reason = other_machine(node, host, rebooted=changed)
+        reason = other_machine(node, host, rebooted=record is not None and record.touched)
         if reason is None:
             access = self.machine.access()
             reason = yield from self._ask(lambda: other_address(node, access, self.cluster.nodes))
         if reason:
             raise _RefusedError(reason, ending=Ending.HELD if record else Ending.BLOCKED)
 
-    def _admissible(self, node: ClusterNode) -> Steps[ClusterNode]:
+    def _admissible(self, node: ClusterNode, lease: Lease) -> Steps[ClusterNode]:
         """Return the node once no other tool maintains it; refuse a node that must not be taken."""
         yield from self._require_same_machine(node)
         deadline = self.clock() + self.settings.maintenance_seconds
@@ -202,7 +227,8 @@ class NodeRollout:
             self._say("waits for maintenance", (other,))
             yield _LOOK_AGAIN_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
-        if found := obstacles(node, include_cordoned=self.settings.include_cordoned):
+        ended = read_ended(lease, node)
+        if found := obstacles(node, ended, include_cordoned=self.settings.include_cordoned):
             raise _RefusedError(found[0])
         expected = yield from self._ask(self.machine.expected)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
@@ -210,7 +236,7 @@ class NodeRollout:
             lambda: device_owner(
                 node,
                 expected.devices,
-                expected.labels,
+                to_set(node, expected.labels, labels_set(lease, node)),
                 pods=lambda: pods,
                 cut_by_driver=lambda: self.cluster.dynamic_mig(self.name),
             )
@@ -251,8 +277,10 @@ class NodeRollout:
             outcome = Outcome(Ending.BLOCKED, overtaken.message)
         except TakenError as taken:
             outcome = Outcome(self._ending_without_node(), taken.message)
+            yield from self._end_untouched(taken.message)
         except NotFoundError:
             outcome = self._left_the_cluster()
+            yield from self._end_untouched(outcome.reason)
         except NumaforgeError as error:
             if self._phases is None and not isinstance(error, (ApiUnreachableError, ConflictError)):
                 yield from self._ask(lambda: release(self.cluster, renewed.slot))
@@ -268,13 +296,37 @@ class NodeRollout:
         return outcome
 
     def _work(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Outcome]:
-        if read_record(node) is None:
-            if not (yield from self._needs_change(node)):
-                return _unchanged(node)
-            record = yield from self._cordon(node, renewed)
-            return (yield from self._go_through(record))
-        node, record = yield from self._ask(lambda: take_over(self.cluster, self.name, self.runner))
-        return (yield from self._go_through(record, resumed=node))
+        lease = yield from self._ask(self._lease)
+        record = read_unfinished(lease)
+        if record is not None:
+            record = yield from self._ask(lambda: take_over(self.cluster, node, self.runner))
+        if record is not None and (record.phase is not Phase.CLAIMED or record.has_marked(node)):
+            return (yield from self._go_through(record, resumed=node))
+        self._claimed = record
+        try:
+            if not (yield from self._needs_change(node, lease)):
+                yield from self._withdraw(Ending.UNCHANGED, "it is as planned")
+                return _unchanged(node, lease)
+            record = yield from self._cordon(node, lease, renewed)
+        except (ApiUnreachableError, ConflictError, TakenError):
+            raise  # it may be cordoned, or another's
+        except (_RefusedError, _LateError, NumaforgeError) as error:
+            yield from self._withdraw(Ending.BLOCKED, str(error))
+            raise
+        return (yield from self._go_through(record))
+
+    def _withdraw(self, ending: Ending, reason: str) -> Steps[None]:
+        """End the record of a node that was not cordoned for it."""
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            yield from self._ask(lambda: withdraw(self.cluster, claimed, ending, reason))
+
+    def _end_untouched(self, reason: str) -> Steps[None]:
+        """End the record of a node that has gone before anything was changed on it."""
+        if self._phases is not None and not self._phases.record.touched:
+            with suppress(TakenError):
+                record = self._phases.record
+                yield from self._ask(lambda: withdraw(self.cluster, record, Ending.BLOCKED, reason))
 
     def _go_through(self, record: Record, resumed: ClusterNode | None = None) -> Steps[Outcome]:
         self._phases = Phases(
@@ -282,9 +334,10 @@ class NodeRollout:
         )
         return (yield from self._phases.run(resumed))
 
-    def _cordon(self, node: ClusterNode, renewed: RenewedSlot) -> Steps[Record]:
+    def _cordon(self, node: ClusterNode, lease: Lease, renewed: RenewedSlot) -> Steps[Record]:
+        """Write the record, cordon the node, and return the record."""
         while True:
-            node = yield from self._admissible(node)
+            node = yield from self._admissible(node, lease)
             if renewed.lost:
                 raise _RefusedError("another process has released the node's slot")
             if node.uid != renewed.slot.node_uid:
@@ -295,27 +348,31 @@ class NodeRollout:
                 raise _LateError
             record = Record(
                 runner=self.runner,
-                phase=Phase.CORDONED,
+                phase=Phase.CLAIMED,
                 was_unschedulable=node.unschedulable,
                 offered=extended_resources(node),
-                left_to=left_to(node),
                 rollout=self.rollout,
             )
             try:
-                claim(self.cluster, node, record)
-                return record
+                self._claimed = claimed = claim(self.cluster, node, record)
+                cordon(self.cluster, node, claimed)
+                return claimed
             except (ConflictError, ApiUnreachableError):
                 yield _CONFLICT_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
-            if read_record(node) is not None:  # the cordon is ours: only the answer was lost
-                return (yield from self._ask(lambda: take_over(self.cluster, self.name, self.runner)))[1]
+            lease = yield from self._ask(self._lease)
+            written = read_unfinished(lease)
+            if written is not None and written.runner == self.runner:
+                self._claimed = claimed = written
+                if claimed.has_marked(node):  # only the answer was lost
+                    return claimed
 
     def _left_the_cluster(self) -> Outcome:
         return Outcome(self._ending_without_node(), "the node has left the cluster")
 
     def _ending_without_node(self) -> Ending:
         """Return the ending where the node or its record is gone."""
-        return Ending.HELD if self._phases is not None and self._phases.touched else Ending.BLOCKED
+        return Ending.HELD if self._phases is not None and self._phases.record.touched else Ending.BLOCKED
 
     def _ask(self, call: Callable[[], T]) -> Steps[T]:
         return patiently(
@@ -331,10 +388,13 @@ class NodeRollout:
             self.tell(progress)
 
 
-def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
-    """Return why a node must not be taken out of service now, the gravest reason first."""
+def obstacles(node: ClusterNode, ended: Record | None, *, include_cordoned: bool) -> list[str]:
+    """Return why a node must not be taken out of service now, the gravest reason first.
+
+    `ended` is the record of its last roll-out, None where there was none.
+    """
     found = []
-    left = left_cordoned(node)
+    left = left_cordoned(ended, node)
     if other := foreign(node):
         found.append(left or f"another maintenance of the node is in progress: {other}")
     if not node.ready:
@@ -344,6 +404,6 @@ def obstacles(node: ClusterNode, *, include_cordoned: bool) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _unchanged(node: ClusterNode) -> Outcome:
-    left = left_cordoned(node)
+def _unchanged(node: ClusterNode, lease: Lease) -> Outcome:
+    left = left_cordoned(read_ended(lease, node), node)
     return Outcome(Ending.UNCHANGED, f"it is as planned; {left}" if left else "it is as planned")

@@ -77,7 +77,7 @@ class RolloutOptions(Section):
     context: str | None = Field(default=None, description="The kubeconfig's context.", examples=["fleet"])
     kubectl: str = Field(default="kubectl", description="The kubectl to use.", examples=["kubectl"])
     namespace: str = Field(
-        default=LEASE_NAMESPACE, description="The namespace of the Leases.", examples=["kube-system"]
+        default=LEASE_NAMESPACE, description="The namespace of the Leases.", examples=["numaforge"]
     )
     without_drain: Annotated[str, BeforeValidator(_reason)] | None = Field(
         default=None,

@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from numaforge.errors import NumaforgeError
-from numaforge.rollout.cluster import Cluster, ClusterNode, Lease, find_lease
+from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP, read_state
-from numaforge.rollout.record import RECORD, RESULT, Record, read_record, read_result, unreadable
+from numaforge.rollout.names import NODE
+from numaforge.rollout.record import (
+    Record,
+    lease_name,
+    node_leases,
+    read_ended,
+    read_unfinished,
+    unfinished,
+    unreadable,
+)
 from numaforge.rollout.runner import owner_of
 from numaforge.rollout.self_planned import ANNOTATION, SelfPlanned, is_tainted, self_planned
-from numaforge.rollout.slots import NODE, SILENT_SECONDS, SLOT, LeaseWatch, Slot, held_slots, release
+from numaforge.rollout.slots import SILENT_SECONDS, SLOT, LeaseWatch, Slot, held_slots, release
 from numaforge.rollout.steps import Clock, Steps
 
 _ASK_AGAIN_SECONDS = 2.0
@@ -60,8 +69,11 @@ class RolloutStatus:
 
 def situation(cluster: Cluster) -> RolloutStatus:
     """Return the status of roll-outs, read only from the cluster."""
-    leases = cluster.leases()
-    nodes = [_standing(node) for node in cluster.nodes() if _concerned(node)]
+    leases = cluster.leases(ended=True)
+    records = node_leases(leases)
+    nodes = [_standing(node, records.pop(node.name, None)) for node in cluster.nodes()]
+    nodes = [each for each in nodes if each.record or each.ending or each.trouble or each.own or each.tainted]
+    nodes += [_gone(name, lease) for name, lease in unfinished(records.values()).items()]
     rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
     return RolloutStatus(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes), tuple(_troubles(leases)))
 
@@ -76,8 +88,7 @@ def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[S
     if slot is None:
         raise NumaforgeError("holds no slot", where=node, remedy="numaforge rollout status lists them")
     yield from _require_watch(cluster, slot, clock)
-    found = next((each for each in cluster.nodes() if each.name == node), None)
-    if found is not None and RECORD in found.annotations and not force:
+    if unfinished([cluster.lease(lease_name(node))]) and not force:
         raise NumaforgeError(
             "is in the middle of a roll-out",
             where=node,
@@ -93,7 +104,7 @@ def _require_watch(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
     lease = slot.lease
     while not watch.tells_dead(lease) and clock() - begun < _RENEWAL_SEEN_SECONDS:
         yield _ASK_AGAIN_SECONDS
-        found = find_lease(cluster, lease.name)
+        found = cluster.lease(lease.name)
         if found.resource_version != slot.lease.resource_version:
             raise NumaforgeError(
                 f"{slot.runner} is at work on it",
@@ -119,30 +130,37 @@ def _troubles(leases: Iterable[Lease]) -> Iterator[str]:
             yield f"the Lease {lease.name} is held by {lease.holder} for no node: it counts as free"
 
 
-def _concerned(node: ClusterNode) -> bool:
-    return bool({RECORD, RESULT, ANNOTATION} & node.annotations.keys()) or is_tainted(node)
-
-
-def _standing(node: ClusterNode) -> NodeStatus:
-    record, result, own = None, read_result(node), self_planned(node)
-    of_rollouts = bool({RECORD, RESULT} & node.annotations.keys())
-    trouble = unreadable(node) or ""
-    if not trouble:
-        record = read_record(node)
-    if record is None and not result and not trouble and of_rollouts:
-        trouble = f"the annotation {RESULT} cannot be read"
+def _standing(node: ClusterNode, lease: Lease | None) -> NodeStatus:
+    own = self_planned(node)
+    trouble = (unreadable(lease) if lease is not None else None) or ""
+    record = None if trouble else read_unfinished(lease)
+    last = None if trouble else record or read_ended(lease, node)
     if own is None and ANNOTATION in node.annotations and not trouble:
         trouble = f"the annotation {ANNOTATION} cannot be read"
     return NodeStatus(
         node=node.name,
         record=record,
-        ending="" if record or trouble else result.get("ending") or "",
-        reason=record.reason if record else result.get("reason") or "",
+        ending=str(last.ending) if last is not None and record is None else "",
+        reason=last.reason if last is not None else "",
         unschedulable=node.unschedulable,
         ready=node.ready,
         trouble=trouble,
         own=own,
         tainted=is_tainted(node),
+    )
+
+
+def _gone(name: str, lease: Lease) -> NodeStatus:
+    """Return the status of a node that has left the cluster in the middle of its roll-out."""
+    trouble = unreadable(lease) or ""
+    return NodeStatus(
+        name,
+        record=None if trouble else read_unfinished(lease),
+        ending="",
+        reason=f"the node has left the cluster: resume once it is back, or delete the Lease {lease.name}",
+        unschedulable=False,
+        ready=False,
+        trouble=trouble,
     )
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget
+from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget, Lease
 from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.drain import budgets_of, sort_pods
 from numaforge.rollout.fleet import Member, in_order
-from numaforge.rollout.labels import retired
+from numaforge.rollout.labels import retired, to_set
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.node import obstacles
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.owners import device_owner
-from numaforge.rollout.record import read_record, unreadable
+from numaforge.rollout.record import labels_set, read_ended, read_unfinished, unreadable
 from numaforge.rollout.stages import Stage
 
 
@@ -49,13 +49,14 @@ class UndrainedOutlook:
 def look_ahead(
     cluster: Cluster,
     nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
     survey: Survey,
     options: RolloutOptions,
     refused: Collection[str] = (),
 ) -> list[NodeOutlook]:
     """Return the nodes that would be drained, in order; lists the pods of each node once.
 
-    `nodes` are the cluster's, by name; hosts that are `refused` are left out.
+    `nodes` and their `leases` are the cluster's, by name; hosts that are `refused` are left out.
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
@@ -63,7 +64,7 @@ def look_ahead(
     by_host = {
         each.host: each
         for each in survey.needs
-        if each.host not in refused and each.joined and each.drains(nodes[each.node])
+        if each.host not in refused and each.joined and each.drains(nodes[each.node], leases.get(each.node))
     }
     ordered = [by_host[member.host] for member in in_order(_members(by_host.values(), nodes, drains=True))]
     ordered.sort(key=lambda each: (is_control_plane(nodes[each.node]), each.host not in options.canary_hosts))
@@ -71,6 +72,7 @@ def look_ahead(
         _outlook_of(
             each,
             nodes[each.node],
+            leases.get(each.node),
             budget.domain_of(nodes[each.node]),
             cluster,
             budgets,
@@ -82,14 +84,19 @@ def look_ahead(
 
 
 def look_further(
-    nodes: Mapping[str, ClusterNode], survey: Survey, options: RolloutOptions, refused: Collection[str] = ()
+    nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
+    survey: Survey,
+    options: RolloutOptions,
+    refused: Collection[str] = (),
 ) -> list[UndrainedOutlook]:
     """Return the hosts that would be changed without a drain, in order."""
     by_host = {each.host: each for each in survey.needs}
     undrained = [
         each
         for each in survey.needs
-        if each.host not in refused and each.changes and not (each.joined and each.drains(nodes[each.node]))
+        if each.host not in refused and each.changes
+        if not (each.joined and each.drains(nodes[each.node], leases.get(each.node)))
     ]
     ordered = in_order(_members(undrained, nodes, drains=False))
     ordered.sort(key=lambda member: (member.stage.turn, member.host not in options.canary_hosts))
@@ -97,10 +104,14 @@ def look_further(
         UndrainedOutlook(
             by_host[member.host],
             member.stage,
-            tuple(obstacles(nodes[member.node], include_cordoned=True)) if member.node else (),
+            _troubles_in_place(nodes[member.node], leases.get(member.node)) if member.node else (),
         )
         for member in ordered
     ]
+
+
+def _troubles_in_place(node: ClusterNode, lease: Lease | None) -> tuple[str, ...]:
+    return tuple(obstacles(node, read_ended(lease, node), include_cordoned=True))
 
 
 def _members(
@@ -115,6 +126,7 @@ def _members(
 def _outlook_of(
     needs: HostNeeds,
     node: ClusterNode,
+    lease: Lease | None,
     domain: str,
     cluster: Cluster,
     budgets: Sequence[DisruptionBudget],
@@ -123,11 +135,13 @@ def _outlook_of(
 ) -> NodeOutlook:
     running = cluster.pods(node.name)
     pods = sort_pods(running, options.for_node().drain)
+    known = labels_set(lease, node)
+    changes = to_set(node, needs.labels, known)
     owner = device_owner(
-        node, needs.devices, needs.labels, pods=lambda: running, cut_by_driver=lambda: cut_by_driver
+        node, needs.devices, changes, pods=lambda: running, cut_by_driver=lambda: cut_by_driver
     )
     in_the_way = [
-        *_own_troubles(node, options),
+        *_own_troubles(node, lease, options),
         *(str(blocker) for blocker in pods.forbidden),
         *filter(None, [owner]),
     ]
@@ -142,19 +156,22 @@ def _outlook_of(
         },
         labels={
             name: (node.labels.get(name), value)
-            for name, value in {**retired(node, needs.labels), **(needs.labels or {})}.items()
+            for name, value in {
+                **retired(node, needs.labels, known),
+                **(needs.labels or {}),
+            }.items()
             if node.labels.get(name) != value
         },
         unpinned={str(pod): pod.whole_cpus for pod in running if pod.whole_cpus} if needs.unpins else {},
     )
 
 
-def _own_troubles(node: ClusterNode, options: RolloutOptions) -> list[str]:
-    if trouble := unreadable(node):
+def _own_troubles(node: ClusterNode, lease: Lease | None, options: RolloutOptions) -> list[str]:
+    if lease is not None and (trouble := unreadable(lease)):
         return [trouble]
-    if (record := read_record(node)) is not None:
+    if (record := read_unfinished(lease)) is not None:
         return [f"in the middle of a roll-out ({record.phase}): resume or abort it"]
-    return obstacles(node, include_cordoned=options.include_cordoned)
+    return obstacles(node, read_ended(lease, node), include_cordoned=options.include_cordoned)
 
 
 def _budget_troubles(pod: ClusterPod, budgets: Sequence[DisruptionBudget]) -> list[str]:

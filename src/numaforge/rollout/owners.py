@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL
 from numaforge.roles.device_plugin.labels import OPERATOR_LABEL
 from numaforge.rollout.cluster import ENDED_PHASES, ClusterNode, ClusterPod
-from numaforge.rollout.labels import Labels, to_set
+from numaforge.rollout.labels import Labels
 
 MIG_MANAGER = {"app": "nvidia-mig-manager"}
 """The labels of the GPU operator's MIG manager (gpu-operator, assets/state-mig-manager)."""
@@ -85,15 +85,15 @@ OWNERS = (
 def device_owner(
     node: ClusterNode,
     own: OwnDevices,
-    wanted: Labels | None,
+    changes: Labels,
     *,
     pods: Callable[[], Sequence[ClusterPod]],
     cut_by_driver: Callable[[], Collection[str]],
 ) -> str | None:
     """Return which other tool sets devices that the plan sets, in words; None where there is none.
 
-    `wanted` are the plan's labels: one of ours that the change takes away is no other tool's.
+    `changes` are those of the node's labels: one of ours that the change takes away is no other tool's.
     """
-    labels = {**node.labels, **to_set(node, wanted)}
+    labels = {**node.labels, **changes}
     found = Evidence(node.name, labels, pods, cut_by_driver)
     return next((each.message for each in OWNERS if each.matters(own) and each.owns(found)), None)

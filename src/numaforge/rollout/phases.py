@@ -28,15 +28,22 @@ from numaforge.rollout.record import (
     TakenError,
     UncordonedError,
     advance,
+    change_labels,
+    cordon_again,
     hand_back,
     left_cordoned,
-    require_ours,
+    look,
+    new_mark,
+    require_cordoned,
+    write,
 )
 from numaforge.rollout.steps import Clock, Steps
 from numaforge.rollout.transacting import BOOT_SECONDS, MOST_VOID, Transacting
 
 _ABORTED = "an abort was requested"
 _SLOW = "the node is as planned, and is not put into service by what was measured on it"
+_CORDON_AGAIN = "resume or abort, which first cordons and drains it again"
+_DRAIN_THERE = "have its pods end, or permit their eviction, and resume or abort, which drains it again"
 _LOOK_THERE = "put it right by hand and resume, or abort, which gives it back once it is proved as it was"
 
 
@@ -78,11 +85,6 @@ class Phases(Transacting):
     # A node without a network after its reboot is not confirmed, and rolls back with a second reboot.
     away_seconds = 2 * BOOT_SECONDS + 1800.0
 
-    @property
-    def touched(self) -> bool:
-        """Whether something may have been changed on the node itself."""
-        return self.record.phase not in (Phase.CORDONED, Phase.DRAINED)
-
     def run(self, resumed: ClusterNode | None) -> Steps[Outcome]:
         """Go through the phases; `resumed` is the node where an earlier runner has left it.
 
@@ -92,8 +94,8 @@ class Phases(Transacting):
         try:
             if resumed is None:
                 self._event("Cordoned", "cordoned for a change of the kubelet's configuration")
-            else:
-                yield from self._as_it_is_now(resumed)
+            elif held := (yield from self._as_it_is_now(resumed)):
+                return held
             while True:
                 self.say(self.record.phase)
                 try:
@@ -107,17 +109,33 @@ class Phases(Transacting):
         except UncordonedError as uncordoned:
             return (yield from self._interfered(uncordoned.message))
 
-    def _as_it_is_now(self, node: ClusterNode) -> Steps[None]:
-        """Go back to the cordon where the record is outdated: pods may have arrived, or the plan changed."""
-        require_ours(node, self.record)
-        outdated = self.record.phase is Phase.DRAINED or (
-            self.record.phase is Phase.APPLIED and (yield from self._ask(self.machine.change)) is not None
-        )
-        if outdated:
+    def _as_it_is_now(self, node: ClusterNode) -> Steps[Outcome | None]:
+        """Take a node out of service again that may have been in service since, and drain it again.
+
+        What follows disturbs pods, forward and back. Returns an outcome where pods stay on the node. Goes
+        back to the cordon where the record is outdated: nothing has begun, or the plan has changed.
+        """
+        phase = self.record.phase
+        if self.record.is_decided:
+            return None
+        if not (yield from self._has_begun()):
+            require_cordoned(node, self.record)
+            return (yield from self._advance(Phase.CORDONED)) if phase is Phase.DRAINED else None
+        if not node.unschedulable:
+            marked = replace(self.record, mark=new_mark())
+            self.record = yield from self._ask(lambda: cordon_again(self.cluster, marked))
+        if blockers := (yield from self._drained(abortable=False)):
+            return self._not_drained(blockers)
+        if phase is Phase.APPLIED and (yield from self._ask(self.machine.change)) is not None:
             yield from self._advance(Phase.CORDONED)
+        return None
 
     def _next(self) -> Steps[Outcome | None]:
+        if self.record.ending is not None:
+            return (yield from self._finish(self.record.ending, self.record.reason))
         match self.record.phase:
+            case Phase.CLAIMED:
+                return (yield from self._advance(Phase.CORDONED))
             case Phase.CORDONED:
                 return (yield from self._drain())
             case Phase.DRAINED:
@@ -134,33 +152,47 @@ class Phases(Transacting):
                 return (yield from self._reconsider())
 
     def _drain(self) -> Steps[Outcome | None]:
-        def told(blockers: Sequence[Blocker]) -> None:
-            self.say("drains", [str(blocker) for blocker in blockers])
-
-        def check() -> None:
-            if foreign(self._check()) is not None:
-                raise _ForeignError
-
         try:
-            blockers = yield from drain(
-                self.cluster,
-                self.name,
-                self.settings.drain,
-                clock=self.clock,
-                check=check,
-                tell=told,
-                dice=self.dice,
-                patience=Patience(self.settings.unreachable_seconds),
-            )
+            blockers = yield from self._drained(abortable=True)
         except _AbortedError:
             return (yield from self._finish(Ending.ABORTED, "aborted before anything was changed"))
         except _ForeignError:
             return (yield from self._finish(Ending.BLOCKED, "ended before anything was changed"))
         if blockers:
-            lines = [str(blocker) for blocker in blockers]
-            self._event("DrainBlocked", "; ".join(lines), warning=True)
-            return (yield from self._finish(Ending.BLOCKED, "the node could not be drained", lines))
+            self._event("DrainBlocked", "; ".join(blockers), warning=True)
+            return (yield from self._finish(Ending.BLOCKED, "the node could not be drained", blockers))
         return (yield from self._advance(Phase.DRAINED))
+
+    def _drained(self, *, abortable: bool) -> Steps[tuple[str, ...]]:
+        """Drain the node, and return the pods that keep it from being empty when time is up.
+
+        `abortable`: nothing has begun, so an abort or another maintenance ends the drain.
+        """
+
+        def told(blockers: Sequence[Blocker]) -> None:
+            self.say("drains", [str(blocker) for blocker in blockers])
+
+        def check() -> None:
+            if foreign(self._check(abortable=abortable)) is not None and abortable:
+                raise _ForeignError
+
+        blockers = yield from drain(
+            self.cluster,
+            self.name,
+            self.settings.drain,
+            clock=self.clock,
+            check=check,
+            tell=told,
+            dice=self.dice,
+            patience=Patience(self.settings.unreachable_seconds),
+        )
+        return tuple(str(blocker) for blocker in blockers)
+
+    def _not_drained(self, blockers: Sequence[str]) -> Outcome:
+        """Hold a node whose change has begun, and whose pods stay: nothing goes on under them."""
+        reason = f"the node, which is {self.record.phase}, could not be drained again: {_DRAIN_THERE}"
+        self._event("DrainBlocked", f"{reason}: {'; '.join(blockers)}", warning=True)
+        return Outcome(Ending.HELD, reason, tuple(blockers))
 
     def _apply(self) -> Steps[Outcome | None]:
         if trouble := (yield from self._control_plane_trouble(self.cluster)):
@@ -187,10 +219,11 @@ class Phases(Transacting):
         """Return which other tool sets devices that the plan sets by now; None where there is none."""
         if expected.devices == OwnDevices():
             return None
+        node = self._check(abortable=False)
         return device_owner(
-            self._check(abortable=False),
+            node,
             expected.devices,
-            expected.labels,
+            to_set(node, expected.labels, self.record.set_labels),
             pods=lambda: self.cluster.pods(self.name),
             cut_by_driver=lambda: self.cluster.dynamic_mig(self.name),
         )
@@ -243,7 +276,7 @@ class Phases(Transacting):
     def _prove(self) -> Steps[Outcome | None]:
         expected = yield from self._ask(self.machine.expected)
         allocatable = {**self._offered_of_others(expected), **expected.allocatable}
-        labels = yield from self._labels_afterwards(expected.labels or {})
+        labels = self._labels_afterwards(expected.labels or {})
         can_be_undone = self.record.transaction is not None or bool(self.record.labels)
         try:
             lines = yield from self._as_planned(
@@ -289,16 +322,18 @@ class Phases(Transacting):
         """Set the node's labels once it is as planned, and keep their previous values in the record."""
         expected = yield from self._ask(self.machine.expected)
         node = yield from self._ask(lambda: self.cluster.node(self.name))
-        before = kept(node, to_set(node, expected.labels))
-        self.record = replace(self.record, labels={**before, **self.record.labels})
-        return (yield from self._advance(Phase.APPLIED, lambda now: to_set(now, expected.labels), **changes))
+        known = self.record.set_labels
+        if changed := to_set(node, expected.labels, known):
+            self.record = replace(self.record, labels={**kept(node, changed), **self.record.labels})
+            yield from self._change_labels(lambda now: to_set(now, expected.labels, known))
+        return (yield from self._advance(Phase.APPLIED, **changes))
 
-    def _labels_afterwards(self, wanted: Labels) -> Steps[Labels]:
+    def _change_labels(self, changes: Callable[[ClusterNode], Labels]) -> Steps[None]:
+        self.record = yield from self._ask(lambda: change_labels(self.cluster, self.record, changes))
+
+    def _labels_afterwards(self, wanted: Labels) -> Labels:
         """Return the labels to expect: the wanted ones, and others of ours with their restored values."""
-        if not self.record.labels:
-            return wanted
-        node = yield from self._ask(lambda: self.cluster.node(self.name))
-        return {**returned(node, self.record.labels, wanted), **wanted}
+        return {**returned(self.record.set_labels, self.record.labels, wanted), **wanted}
 
     def _offered_of_others(self, expected: Expected) -> dict[str, str]:
         """Return the resources offered before, without those that the plan decides or leaves open.
@@ -348,7 +383,7 @@ class Phases(Transacting):
     def _prove_old(self, reason: str, journal: Sequence[str] = ()) -> Steps[Outcome | None]:
         before = self.record.labels
         if before:
-            yield from self._advance(self.record.phase, lambda now: to_put_back(now, before))
+            yield from self._change_labels(lambda now: to_put_back(now, before))
         expected = yield from self._ask(self.machine.expected)
         old = Expected(
             allocatable=self.record.offered,
@@ -418,20 +453,21 @@ class Phases(Transacting):
         """End a roll-out whose node was uncordoned from outside; do not cordon it again unasked."""
         if self.record.phase is Phase.VERIFIED:
             return (yield from self._finish(Ending.DONE, reason))
-        if not self.touched:
+        if not (yield from self._has_begun()):
             return (yield from self._finish(Ending.BLOCKED, reason))
-        if self.record.phase is Phase.APPLYING:
-            status = yield from self._status(self.record.transaction)
-            if status.result is not None and status.result.outcome in ("void", "refused"):
-                return (yield from self._finish(Ending.BLOCKED, reason))
-            if status.broken_off:  # its kubelet may be down: settling harms no pod
-                yield from self._ask(self.machine.settle)
         self._event("RolloutHeld", reason, warning=True)
-        return Outcome(Ending.HELD, f"{reason}, which was {self.record.phase}: cordon it again, and resume")
+        return Outcome(Ending.HELD, f"{reason}, which was {self.record.phase}: {_CORDON_AGAIN}")
+
+    def _has_begun(self) -> Steps[bool]:
+        """Whether anything may have been changed on the node."""
+        if self.record.phase is not Phase.APPLYING:
+            return self.record.touched
+        status = yield from self._status(self.record.transaction)
+        return status.result is None or status.result.outcome not in ("void", "refused")
 
     def _fail(self, error: NumaforgeError) -> Steps[Outcome | None]:
         """End after an error that neither waiting nor a retry would resolve."""
-        if not self.touched:
+        if not self.record.touched:
             return (yield from self._finish(Ending.BLOCKED, str(error)))
         if isinstance(error, HostUnreachableError):
             raise error
@@ -444,31 +480,29 @@ class Phases(Transacting):
 
     def _finish(self, ending: Ending, reason: str, details: Sequence[str] = ()) -> Steps[Outcome]:
         """Release the node; uncordon it only where this roll-out cordoned it and no other needs that."""
-        node = yield from self._ask(lambda: hand_back(self.cluster, self.name, self.record, ending, reason))
-        if left := left_cordoned(node):
+        if self.record.touched and not self.record.is_decided:
+            decided = replace(self.record, ending=ending, reason=reason)
+            self.record = yield from self._ask(lambda: write(self.cluster, decided))
+        node, ended = yield from self._ask(lambda: hand_back(self.cluster, self.record, ending, reason))
+        if left := left_cordoned(ended, node):
             reason = f"{reason}; {left}"
         if not self.record.was_unschedulable:
             self._event("LeftCordoned" if left else "Uncordoned", reason)
         return Outcome(ending, reason, tuple(details))
 
-    def _advance(
-        self,
-        phase: Phase,
-        labels: Callable[[ClusterNode], Labels] = lambda _: {},
-        **changes: str | None,
-    ) -> Steps[Outcome | None]:
+    def _advance(self, phase: Phase, **changes: str | None) -> Steps[Outcome | None]:
         following = replace(self.record, phase=phase, **changes)  # type: ignore[arg-type]
-        self.record = yield from self._ask(lambda: advance(self.cluster, self.name, following, labels))
+        self.record = yield from self._ask(lambda: advance(self.cluster, following))
         return None
 
     def _is_aborted(self) -> bool:
-        return ABORT in self._check(abortable=False).annotations
+        self._check(abortable=False)
+        return ABORT in self.record.lease.annotations
 
     def _check(self, *, abortable: bool = True) -> ClusterNode:
         """Return the node; raise unless it is still ours and no abort was requested."""
-        node = self.cluster.node(self.name)
-        require_ours(node, self.record)
-        if abortable and ABORT in node.annotations:
+        node, self.record = look(self.cluster, self.record)
+        if abortable and ABORT in self.record.lease.annotations:
             raise _AbortedError
         return node
 

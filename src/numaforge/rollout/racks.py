@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from numaforge.rollout.cluster import ClusterNode
+from numaforge.rollout.cluster import ClusterNode, Lease
 from numaforge.rollout.launch import Survey
-from numaforge.rollout.record import RECORD
+from numaforge.rollout.record import unfinished
 from numaforge.topology.trays import NODE_LISTS, Disagreement, disagreements
 
 REMEDY = (
@@ -21,18 +21,22 @@ def disagreeing(survey: Survey, refused: Collection[str] = ()) -> tuple[Disagree
 
 
 def held_back(
-    found: Iterable[Disagreement], survey: Survey, nodes: Mapping[str, ClusterNode]
+    found: Iterable[Disagreement],
+    survey: Survey,
+    nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
 ) -> dict[str, Disagreement]:
     """Return the hosts not to begin: changing hosts of a clique whose lists of IMEX nodes differ.
 
     A node that is already in a roll-out is finished nevertheless.
     """
-    begun = {name for name, node in nodes.items() if RECORD in node.annotations}
+    begun = unfinished(leases.values())
     changing = {
         each.host
         for each in survey.needs
         if not (each.joined and each.node in begun)
-        if each.changes or (each.joined and each.node in nodes and each.drains(nodes[each.node]))
+        if each.changes
+        or (each.joined and each.node in nodes and each.drains(nodes[each.node], leases.get(each.node)))
     }
     return {
         host: each for each in found if each.what == NODE_LISTS for host in each.hosts if host in changing

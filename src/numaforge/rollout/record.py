@@ -1,45 +1,52 @@
-"""What a roll-out writes on a Node: who has cordoned it, its phase, and how it ended.
+"""The record of each node's roll-out: who works on it, its phase, and how it ended.
 
-The record is on the Node from the cordon to the uncordon, and is written and removed in the same requests. So
-the record alone shows whose cordon it is.
+Each node has a Lease for it, in the namespace of the slots, where a kubelet cannot write. A kubelet may
+annotate its own Node, so the annotation that a roll-out leaves there is for people, and decides nothing.
 
-A kubelet may write the annotations of its own Node, and so may another release: they are untrusted input, and
-a record that cannot be read affects only that node.
+Record and cordon are two objects, so their order counts: the record is written before the cordon, and ended
+after the uncordon. A runner that resumes in between knows its cordon by a mark, a random text in the record.
+The request for the cordon writes it on the Node, too: where it is there, the cordon was made.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from numaforge.given import NotJsonError, parse_json
-from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode
-from numaforge.rollout.labels import Labels, noted, settled
+from numaforge.given import parse_json
+from numaforge.rollout.cluster import Cluster, ClusterError, ClusterNode, ConflictError, Lease
+from numaforge.rollout.labels import OURS, Labels, SetLabels, noted, settled
 from numaforge.rollout.maintenance import foreign
-from numaforge.rollout.names import DEFAULT_NAME
+from numaforge.rollout.names import DEFAULT_NAME, ENDED, LEASE_NAMESPACE, NODE, NODE_UID
 from numaforge.rollout.patience import retried
 from numaforge.rollout.shards import is_part_of
 
-RECORD = "numaforge.io/rollout"
-RESULT = "numaforge.io/rollout-result"
-ABORT = "numaforge.io/rollout-abort"
+RECORD = "numaforge.io/record"
+"""The annotation of a node's Lease that has the record."""
+ABORT = "numaforge.io/abort"
+"""The annotation of a node's Lease that asks its runner to abort, and says who asks."""
+MARK = "numaforge.io/rollout"
+"""The annotation of a cordoned Node: the name of its Lease, and the mark of the cordon."""
+NODE_LEASE = "numaforge-node-"
 VERSION = 1
 """The version of a record. A new key keeps it; a changed meaning of a key increments it."""
 
 _VERSION = "version"
-_OTHERS = "others"
-_LEFT_TO = "cordon left to"
+_LONGEST_NAME = 253
 _TRANSACTION_ID = "^[A-Za-z0-9][A-Za-z0-9-]*$"  # it becomes part of a script for root
 
 
 class Phase(StrEnum):
     """The phase of a node: what its name says has happened, and the next step has not."""
 
+    CLAIMED = "claimed"  # the record is written; whether the node is cordoned, its mark says
     CORDONED = "cordoned"
     DRAINED = "drained"
     APPLYING = "applying"  # the node's transaction may have begun
@@ -60,15 +67,22 @@ class Ending(StrEnum):
     HELD = "held"
 
 
+def new_mark() -> str:
+    """Return the mark of a cordon, which nobody can guess."""
+    return secrets.token_hex(8)
+
+
 @dataclass(frozen=True)
 class Record:
-    """A roll-out of one node.
+    """A roll-out of one node, in progress or ended.
 
     `runner` is the process that works on it. `offered` are the extended resources that the node offered
-    before, as quantities. `reason` is why it is undone or held. `left_to` is the maintenance for which an
-    earlier roll-out left the node cordoned. `rollout` is the roll-out's name, "" in records of a release that
-    stored none. `labels` are the previous values of the labels it changed, None where there was no label.
-    `others` are keys of a newer release, which are kept.
+    before, as quantities. `reason` is why it is undone or held, or how it ended. `left_to` is the maintenance
+    for which an earlier roll-out left the node cordoned; once this one has ended, for which this one did.
+    `rollout` is the roll-out's name. `labels` are the previous values of the labels it changed, None where
+    there was no label; `set_labels` are all labels that numaforge has set on the node. `mark` is that of the
+    cordon. `ending` is None until it is decided, after which only the uncordon is left. `others` are keys of
+    a newer release, which are kept. `lease` is the node's Lease as read or written last.
     """
 
     runner: str
@@ -80,14 +94,43 @@ class Record:
     left_to: str | None = None
     rollout: str = DEFAULT_NAME
     labels: Labels = field(default_factory=dict)
+    set_labels: SetLabels = field(default_factory=dict)
+    mark: str = field(default_factory=new_mark, compare=False)
+    ending: Ending | None = None
     others: Mapping[str, Any] = field(default_factory=dict)
+    lease: Lease = field(default_factory=lambda: Lease(""), compare=False, repr=False)
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self.lease.annotations[NODE]
+
+    @property
+    def uid(self) -> str:
+        """The UID of the Node object, which differs once the node is registered anew."""
+        return self.lease.annotations.get(NODE_UID, "")
+
+    @property
+    def touched(self) -> bool:
+        """Whether something may have been changed on the node itself."""
+        return self.phase not in (Phase.CLAIMED, Phase.CORDONED, Phase.DRAINED)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether only the uncordon is left."""
+        return self.phase is Phase.VERIFIED or self.ending is not None
+
+    def needs_cordon(self, node: ClusterNode) -> bool:
+        """Whether the node was uncordoned after its change had begun and before its end was decided."""
+        return self.touched and not self.is_decided and not node.unschedulable
 
     def belongs_to(self, rollout: str) -> bool:
-        """Whether the node is in the roll-out of that name, or in a shard of it.
+        """Whether the node is in the roll-out of that name, or in a shard of it."""
+        return is_part_of(self.rollout, rollout)
 
-        A record without a name may belong to any.
-        """
-        return not self.rollout or is_part_of(self.rollout, rollout)
+    def has_marked(self, node: ClusterNode) -> bool:
+        """Whether the node's cordon was made for this record, whether or not it is still there."""
+        return node.uid == self.uid and node.annotations.get(MARK) == _mark(self)
 
 
 class TakenError(ClusterError):
@@ -103,32 +146,83 @@ class UncordonedError(ClusterError):
 
 
 class UnreadableError(ClusterError):
-    """The node's annotation is no record that this release can read."""
+    """The annotation of the node's Lease is no record that this release can read."""
 
 
 _RECORD = TypeAdapter(Record)
-_FIELDS = {each.name for each in fields(Record)} - {_OTHERS}
+_FIELDS = {field.name for field in fields(Record)} - {"others", "lease"}
 
 
-def read_record(node: ClusterNode) -> Record | None:
-    """Return the record on a node, or None.
+def lease_name(node: str) -> str:
+    """Return the name of a node's Lease; a long name of a node is cut, and ends with its digest."""
+    name = f"{NODE_LEASE}{node}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(node.encode()).hexdigest()[:16]
+    return f"{name[: _LONGEST_NAME - len(digest) - 1].rstrip('.-')}-{digest}"
+
+
+def node_leases(leases: Iterable[Lease]) -> dict[str, Lease]:
+    """Return the Leases with a record by the names of their nodes."""
+    return {
+        lease.annotations[NODE]: lease
+        for lease in leases
+        if lease.name.startswith(NODE_LEASE) and NODE in lease.annotations and RECORD in lease.annotations
+    }
+
+
+def unfinished(leases: Iterable[Lease]) -> dict[str, Lease]:
+    """Return the Leases of nodes in a roll-out by the names of the nodes; their records may be unreadable."""
+    return {name: lease for name, lease in node_leases(leases).items() if ENDED not in lease.labels}
+
+
+def read_record(lease: Lease) -> Record | None:
+    """Return the record on a node's Lease, of a roll-out in progress or ended; None where there is none.
 
     Raises UnreadableError for an annotation that is not ours, or has a newer version.
     """
-    text = node.annotations.get(RECORD)
-    return None if text is None else _read_record(text, node.name)
+    text = lease.annotations.get(RECORD)
+    return None if text is None else replace(_read(text, lease), lease=lease)
 
 
-def unreadable(node: ClusterNode) -> str | None:
-    """Return why the record on a node cannot be read, and what to do; None where it can."""
+def read_unfinished(lease: Lease | None) -> Record | None:
+    """Return the record on a node's Lease while its roll-out is in progress; raises UnreadableError."""
+    return None if lease is None or ENDED in lease.labels else read_record(lease)
+
+
+def read_ended(lease: Lease | None, node: ClusterNode) -> Record | None:
+    """Return the record of a Node's last roll-out once it has ended; None also where it cannot be read.
+
+    The record of an earlier Node of that name is none of this Node's.
+    """
+    record = _of_node(lease, node)
+    return record if record is not None and ENDED in record.lease.labels else None
+
+
+def labels_set(lease: Lease | None, node: ClusterNode) -> SetLabels:
+    """Return the labels that numaforge has set on a Node, by its record; {} where that cannot be read."""
+    record = _of_node(lease, node)
+    return record.set_labels if record is not None else {}
+
+
+def _of_node(lease: Lease | None, node: ClusterNode) -> Record | None:
     try:
-        read_record(node)
+        record = None if lease is None else read_record(lease)
+    except UnreadableError:
+        return None
+    return record if record is not None and record.uid == node.uid else None
+
+
+def unreadable(lease: Lease) -> str | None:
+    """Return why the record on a node's Lease cannot be read, and what to do; None where it can."""
+    try:
+        read_record(lease)
     except UnreadableError as error:
         return str(error)
     return None
 
 
-def _read_record(text: str, where: str) -> Record:
+def _read(text: str, lease: Lease) -> Record:
     try:
         document = parse_json(text)
         version = document.pop(_VERSION, VERSION)
@@ -136,168 +230,280 @@ def _read_record(text: str, where: str) -> Record:
             raise ValueError(_VERSION)
         if version > VERSION:
             raise UnreadableError(
-                f"a newer release wrote the annotation {RECORD}: version {version}, and this is {VERSION}",
-                where=where,
+                f"a newer release wrote the record: version {version}, and this is {VERSION}",
+                where=f"Lease {lease.name}",
                 remedy="go on with that release",
             )
         ours = {name: document.pop(name) for name in _FIELDS & document.keys()}
-        return _RECORD.validate_json(json.dumps({"rollout": "", **ours, _OTHERS: document}), strict=True)
+        record = _RECORD.validate_json(json.dumps({**ours, "others": document}), strict=True)
+        if not record.labels.keys() | record.set_labels.keys() <= OURS:
+            raise ValueError("labels")
+        return record
     except (ValueError, TypeError, AttributeError) as error:  # pydantic's is a ValueError too
+        namespace = lease.document.get("metadata", {}).get("namespace", LEASE_NAMESPACE)
         raise UnreadableError(
             f"the annotation {RECORD} cannot be read",
-            where=where,
-            remedy=f"look at it and at the node, and remove it: kubectl annotate node {where} {RECORD}-",
+            where=f"Lease {lease.name}",
+            remedy="look at it and at the node, and delete it: "
+            f"kubectl -n {namespace} delete lease {lease.name}",
         ) from error
 
 
-def claim(cluster: Cluster, node: ClusterNode, record: Record) -> ClusterNode:
-    """Cordon a node as it was read, and write the record that names the runner, in one request.
+def claim(cluster: Cluster, node: ClusterNode, record: Record) -> Record:
+    """Write the record of a roll-out that begins on a node, before anything else; nothing is cordoned yet.
 
-    Removes an earlier request to abort, which was for another roll-out. Raises ConflictError where the node
-    has changed since.
+    Keeps of the node's earlier record which labels were set, and for whom the node was left cordoned; the
+    mark where this claim is made again. Raises OvertakenError where another runner's roll-out of the node is
+    in progress, ConflictError where another process writes the Lease now, UnreadableError for an earlier
+    record that cannot be read.
     """
-    return cluster.patch_node(
-        node, unschedulable=True, annotations={RECORD: _dump(record), RESULT: None, ABORT: None}
-    )
+    lease = cluster.lease(lease_name(node.name))
+    earlier = read_record(lease)
+    if earlier is not None and earlier.uid == node.uid:
+        left = left_to(earlier, node) if ENDED in lease.labels else earlier.left_to
+        record = replace(record, set_labels=earlier.set_labels, left_to=left)
+    if earlier is not None and ENDED not in lease.labels:
+        if earlier.runner != record.runner:
+            raise OvertakenError(f"{earlier.runner} has taken the node over", where=node.name)
+        record = replace(record, mark=earlier.mark)
+    of_node = {NODE: node.name, NODE_UID: node.uid}
+    return _put(cluster, replace(record, lease=replace(lease, annotations=of_node)))
 
 
-def take_over(cluster: Cluster, name: str, runner: str) -> tuple[ClusterNode, Record]:
-    """Take over a record that another process has left.
+def cordon(cluster: Cluster, node: ClusterNode, record: Record) -> None:
+    """Cordon a node as it was read, and mark the cordon as this record's, in one request.
 
-    Raises TakenError where there is no record any more.
+    Raises ConflictError where the node has changed since.
+    """
+    cluster.patch_node(node, unschedulable=True, annotations={MARK: _mark(record)})
+
+
+def cordon_again(cluster: Cluster, record: Record) -> Record:
+    """Cordon a node that was uncordoned in the middle of its roll-out, with a mark not used before.
+
+    A cordon that another process has made meanwhile stays its own. Raises TakenError where the node is no
+    longer ours.
     """
 
-    def change(node: ClusterNode) -> ClusterNode:
-        record = read_record(node)
+    def change() -> Record:
+        node = cluster.node(record.node)
+        ours = require_ours(cluster.lease(record.lease.name), record)
+        _require_same_object(node, record)
+        if node.unschedulable:
+            return _put(cluster, replace(ours, was_unschedulable=not record.has_marked(node)))
+        ours = _put(cluster, replace(ours, was_unschedulable=False))
+        cordon(cluster, node, ours)
+        return ours
+
+    return retried(change, where=record.node)
+
+
+def withdraw(cluster: Cluster, record: Record, ending: Ending, reason: str) -> Record:
+    """End a roll-out without touching its node, which this record did not cordon, or which is gone."""
+
+    def change() -> Record:
+        ours = require_ours(cluster.lease(record.lease.name), record)
+        return _end(cluster, replace(ours, ending=ending, reason=reason))
+
+    return retried(change, where=record.node)
+
+
+def take_over(cluster: Cluster, node: ClusterNode, runner: str) -> Record:
+    """Take over a record that another process has left, also for a node that was registered anew since.
+
+    Raises TakenError where no roll-out of the node is in progress any more.
+    """
+
+    def change() -> Record:
+        lease = cluster.lease(lease_name(node.name))
+        record = read_unfinished(lease)
         if record is None:
-            raise TakenError("is not in a roll-out any more", where=name)
-        return cluster.patch_node(node, annotations={RECORD: _dump(replace(record, runner=runner))})
+            raise TakenError("is not in a roll-out any more", where=node.name)
+        if record.uid != node.uid:  # its cordon and its labels have gone with the earlier object
+            of_node = {**lease.annotations, NODE_UID: node.uid}
+            record = replace(
+                record,
+                phase=record.phase if record.touched else Phase.CLAIMED,
+                was_unschedulable=node.unschedulable,
+                labels={},
+                set_labels={},
+                lease=replace(lease, annotations=of_node),
+            )
+        return _put(cluster, replace(record, runner=runner))
 
-    node = _retried(cluster, name, change)
-    record = read_record(node)
-    if record is None:  # the API server answers with the written object
-        raise ClusterError("the API server lost what was written", where=name)
+    return retried(change, where=node.name)
+
+
+def write(cluster: Cluster, record: Record) -> Record:
+    """Write the record; raises TakenError where the node is no longer ours."""
+
+    def change() -> Record:
+        nonlocal record
+        try:
+            return _put(cluster, record)
+        except ConflictError:  # an abort was requested, or an earlier answer was lost
+            record = require_ours(cluster.lease(record.lease.name), record)
+            raise
+
+    return retried(change, where=record.node)
+
+
+def advance(cluster: Cluster, record: Record) -> Record:
+    """Write the record of a node that is still cordoned.
+
+    Raises TakenError where the node is no longer ours, UncordonedError where it is not cordoned.
+    """
+    require_cordoned(cluster.node(record.node), record)
+    return write(cluster, record)
+
+
+def look(cluster: Cluster, record: Record) -> tuple[ClusterNode, Record]:
+    """Return the node, and its record with the Lease as it is now.
+
+    Raises TakenError unless the node is still the record's runner's, UncordonedError unless cordoned.
+    """
+    node = cluster.node(record.node)
+    record = require_ours(cluster.lease(record.lease.name), record)
+    require_cordoned(node, record)
     return node, record
 
 
-def advance(
-    cluster: Cluster, name: str, record: Record, labels: Callable[[ClusterNode], Labels] = lambda _: {}
-) -> Record:
-    """Write the record, and in the same request make the label changes that `labels` returns for the node.
+def change_labels(cluster: Cluster, record: Record, changes: Callable[[ClusterNode], Labels]) -> Record:
+    """Make the label changes that `changes` returns for the node; their previous values are recorded first.
 
-    The labels' values before numaforge go into an annotation in that request, too.
-
-    Raises TakenError where the node is no longer ours.
+    Raises TakenError where the node is no longer ours, UncordonedError where it is not cordoned.
     """
 
-    def change(node: ClusterNode) -> ClusterNode:
-        require_ours(node, record)
-        changes = labels(node)
-        annotations = {RECORD: _dump(record), **noted(node, changes)}
-        return cluster.patch_node(node, annotations=annotations, labels=changes)
+    def change() -> Record:
+        nonlocal record
+        node, record = look(cluster, record)
+        wanted = changes(node)
+        record = _put(cluster, replace(record, set_labels=noted(node, wanted, record.set_labels)))
+        if wanted:
+            cluster.patch_node(node, annotations={}, labels=wanted)
+        return record
 
-    _retried(cluster, name, change)
-    return record
+    return retried(change, where=record.node)
 
 
-def require_ours(node: ClusterNode, record: Record) -> None:
-    """Raise TakenError unless the node is still the record's runner's, UncordonedError unless cordoned."""
-    _require_record(node, record)
+def require_ours(lease: Lease, record: Record) -> Record:
+    """Return the record with its Lease as read now; raise TakenError unless it is still its runner's."""
+    current = read_record(lease)
+    if current is None:
+        raise TakenError(
+            f"the record of its roll-out was deleted (Lease {record.lease.name}): see whether the node is "
+            "cordoned",
+            where=record.node,
+        )
+    if ENDED in lease.labels:
+        raise OvertakenError("another process has ended the node's roll-out", where=record.node)
+    if current.runner != record.runner:
+        raise OvertakenError(f"{current.runner} has taken the node over", where=record.node)
+    return replace(record, lease=lease)
+
+
+def require_cordoned(node: ClusterNode, record: Record) -> None:
+    """Raise UncordonedError unless the node is cordoned, TakenError where it was registered anew."""
+    _require_same_object(node, record)
     if not node.unschedulable:
         raise UncordonedError("the node was uncordoned in the middle of its roll-out", where=node.name)
 
 
-def hand_back(cluster: Cluster, name: str, record: Record, ending: Ending, reason: str) -> ClusterNode:
-    """Replace the record by the result, uncordon the node, and return it.
+def _require_same_object(node: ClusterNode, record: Record) -> None:
+    if node.uid != record.uid:
+        raise TakenError("the node was registered anew in the middle of its roll-out", where=node.name)
+
+
+def hand_back(cluster: Cluster, record: Record, ending: Ending, reason: str) -> tuple[ClusterNode, Record]:
+    """Uncordon the node, then end its record, and return both.
 
     A node that was cordoned before stays cordoned, as does a node in another maintenance by now. Raises
     TakenError where the record is no longer this runner's.
     """
-    result = {"ending": ending.value, "reason": reason, "runner": record.runner}
 
-    def change(node: ClusterNode) -> ClusterNode:
-        if RECORD not in node.annotations and result.items() <= read_result(node).items():
-            return node  # done already: only the answer was lost
-        _require_record(node, record)
+    def change() -> tuple[ClusterNode, Record]:
+        node = cluster.node(record.node)
+        lease = cluster.lease(record.lease.name)
+        ended = read_ended(lease, node)
+        if ended is not None and _how(ended) == (record.runner, ending, reason):
+            return node, ended  # done already: only the answer was lost
+        ours = require_ours(lease, record)
+        if node.uid != record.uid:
+            return node, _end(cluster, replace(ours, ending=ending, reason=reason))
         other = foreign(node)
-        stays = record.was_unschedulable or other is not None
+        uncordon = node.unschedulable and not record.was_unschedulable and other is None
+        if uncordon or MARK in node.annotations:
+            unschedulable = False if uncordon else None
+            node = cluster.patch_node(node, unschedulable=unschedulable, annotations={MARK: None})
         left = record.left_to if record.was_unschedulable else other
-        return cluster.patch_node(
-            node,
-            unschedulable=None if stays else False,
-            annotations={
-                **settled(node),
-                RECORD: None,
-                ABORT: None,
-                RESULT: json.dumps({**result, _LEFT_TO: left}),
-            },
-        )
+        labels = settled(node, ours.set_labels)
+        ours = replace(ours, ending=ending, reason=reason, left_to=left, set_labels=labels, labels={})
+        return node, _end(cluster, ours)
 
-    return _retried(cluster, name, change)
+    return retried(change, where=record.node)
 
 
-def ask_to_abort(cluster: Cluster, name: str, rollout: str, who: str) -> Record | None:
+def ask_to_abort(cluster: Cluster, node: str, rollout: str, who: str) -> Record | None:
     """Request the undo of a node's roll-out; return its record, None where it is not in that roll-out.
 
-    Raises UnreadableError where its record cannot be read, NotFoundError where the node is gone.
+    Raises UnreadableError where its record cannot be read.
     """
 
-    def change(node: ClusterNode) -> Record | None:
-        record = read_record(node)
+    def change() -> Record | None:
+        lease = cluster.lease(lease_name(node))
+        record = read_unfinished(lease)
         if record is None or not record.belongs_to(rollout):
             return None
-        cluster.patch_node(node, annotations={ABORT: who})
+        cluster.put_lease(replace(lease, annotations={**lease.annotations, ABORT: who}))
         return record
 
-    return retried(lambda: change(cluster.node(name)), where=name)
+    return retried(change, where=node)
 
 
-def left_to(node: ClusterNode) -> str | None:
+def left_to(ended: Record | None, node: ClusterNode) -> str | None:
     """Return for whom a roll-out that has ended has left its cordon on the node, if it is so.
 
     It may have been removed since, and the cordon be another one, which is then not taken for a roll-out's.
     """
-    return read_result(node).get(_LEFT_TO) if node.unschedulable and RECORD not in node.annotations else None
+    return ended.left_to if ended is not None and node.unschedulable else None
 
 
-def left_cordoned(node: ClusterNode) -> str | None:
+def left_cordoned(ended: Record | None, node: ClusterNode) -> str | None:
     """Return why an ended roll-out has left its cordon on the node, None where it has not."""
-    other = left_to(node)
+    other = left_to(ended, node)
     return f"left cordoned, because another maintenance was in progress: {other}" if other else None
 
 
-def read_result(node: ClusterNode) -> dict[str, str | None]:
-    """Return the result of the last roll-out on a node: its "ending", "reason" and "runner".
-
-    Empty where there is none, or none that can be read.
-    """
-    try:
-        document = parse_json(node.annotations.get(RESULT, "{}"))
-    except NotJsonError:  # not written by us
-        return {}
-    if not isinstance(document, dict):
-        return {}
-    return {name: value for name, value in document.items() if value is None or isinstance(value, str)}
+def _mark(record: Record) -> str:
+    return f"{record.lease.name} {record.mark}"
 
 
-def _require_record(node: ClusterNode, record: Record) -> None:
-    found = read_record(node)
-    if found is None and RESULT in node.annotations:  # the claim removed an older one
-        raise OvertakenError("another process has ended the node's roll-out", where=node.name)
-    if found is None:
-        cordoned = ", which stays cordoned" if node.unschedulable else ""
-        raise TakenError(f"the roll-out's record was removed from the node{cordoned}", where=node.name)
-    if found.runner != record.runner:
-        raise OvertakenError(f"{found.runner} has taken the node over", where=node.name)
+def _how(record: Record) -> tuple[str, Ending | None, str]:
+    return record.runner, record.ending, record.reason
 
 
-def _retried(cluster: Cluster, name: str, change: Callable[[ClusterNode], ClusterNode]) -> ClusterNode:
-    """Change a node in its current version, with retries: its kubelet writes to it, too."""
-    return retried(lambda: change(cluster.node(name)), where=name)
+def _put(cluster: Cluster, record: Record) -> Record:
+    """Write a record of a roll-out in progress to its Lease as it was read; raises ConflictError."""
+    labels = {name: value for name, value in record.lease.labels.items() if name != ENDED}
+    annotations = {**record.lease.annotations, RECORD: _dump(record)}
+    lease = replace(record.lease, holder=record.runner, labels=labels, annotations=annotations)
+    return replace(record, lease=cluster.put_lease(lease))
+
+
+def _end(cluster: Cluster, record: Record) -> Record:
+    """Write a record that has ended; raises ConflictError."""
+    annotations = {name: value for name, value in record.lease.annotations.items() if name != ABORT}
+    lease = replace(
+        record.lease,
+        holder="",
+        labels={**record.lease.labels, ENDED: str(record.ending)},
+        annotations={**annotations, RECORD: _dump(record)},
+    )
+    return replace(record, lease=cluster.put_lease(lease))
 
 
 def _dump(record: Record) -> str:
     ours = {name: getattr(record, name) for name in sorted(_FIELDS)}
-    plain = {"offered": dict(record.offered), "labels": dict(record.labels)}
-    document = {**record.others, _VERSION: VERSION, **ours, **plain}
-    return json.dumps(document, separators=(",", ":"))
+    set_labels = {name: asdict(label) for name, label in record.set_labels.items()}
+    plain = {"offered": dict(record.offered), "labels": dict(record.labels), "set_labels": set_labels}
+    return json.dumps({**record.others, _VERSION: VERSION, **ours, **plain}, separators=(",", ":"))

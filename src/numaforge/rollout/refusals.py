@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from numaforge.rollout.budget import Budget, outside_the_pool
-from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.configz import not_readable, unreadable_refusal
 from numaforge.rollout.control_plane import ControlPlane, is_control_plane, refused_outage
 from numaforge.rollout.in_place import UNPROTECTED
 from numaforge.rollout.launch import HostNeeds, Survey
-from numaforge.rollout.record import RECORD
+from numaforge.rollout.record import unfinished
 from numaforge.rollout.same_machine import claimed_twice, other_address
 
 
 def refusals(
-    cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, budget: Budget
+    cluster: Cluster,
+    nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
+    survey: Survey,
+    budget: Budget,
 ) -> dict[str, str]:
-    """Return why hosts cannot be changed, by host; `nodes` are the cluster's, by name.
+    """Return why hosts cannot be changed, by host; `nodes` and their `leases` are the cluster's, by name.
 
     A host's own refusal, from the survey, takes precedence: it is nearer to the cause. Next comes whether a
     host is the Node that it names, then the state of that Node.
@@ -25,7 +29,7 @@ def refusals(
     joined = [each for each in survey.needs if each.joined]
     unreadable = {each.host: each.unreadable for each in survey.needs if each.unreadable}
     return {
-        **_of_no_pool(cluster, nodes, joined, budget),
+        **_of_no_pool(cluster, nodes, leases, joined, budget),
         **{host: unreadable_refusal(why) for host, why in not_readable(cluster, unreadable).items()},
         **{each.host: why for each in survey.needs if (why := _refusal_of(each, nodes))},
         **claimed_twice({each.host: each.node for each in joined}),
@@ -34,17 +38,22 @@ def refusals(
 
 
 def _of_no_pool(
-    cluster: Cluster, nodes: Mapping[str, ClusterNode], joined: Sequence[HostNeeds], budget: Budget
+    cluster: Cluster,
+    nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
+    joined: Sequence[HostNeeds],
+    budget: Budget,
 ) -> dict[str, str]:
     """Return the hosts whose nodes no budget covers, or that the control plane needs.
 
     A node that is already in a roll-out is finished nevertheless.
     """
+    begun = unfinished(leases.values())
     changing = {
         each.host: nodes[each.node]
         for each in joined
-        if each.node in nodes and RECORD not in nodes[each.node].annotations
-        if each.changes or each.drains(nodes[each.node])
+        if each.node in nodes and each.node not in begun
+        if each.changes or each.drains(nodes[each.node], leases.get(each.node))
     }
     if not changing:
         return {}

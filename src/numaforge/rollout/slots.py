@@ -20,19 +20,17 @@ from numaforge.rollout.cluster import (
     ConflictError,
     Lease,
     NotFoundError,
-    find_lease,
 )
 from numaforge.rollout.control_plane import is_control_plane, not_healthy
+from numaforge.rollout.names import NODE, NODE_UID
 from numaforge.rollout.patience import Patience, retried
-from numaforge.rollout.record import read_record
+from numaforge.rollout.record import read_unfinished, unfinished
 from numaforge.rollout.runner import is_gone
 from numaforge.rollout.steps import Beside, Clock, Steps
 
 T = TypeVar("T")
 
 SLOT = "numaforge-slot-"
-NODE = "numaforge.io/node"
-NODE_UID = "numaforge.io/node-uid"
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 """A runner that has not renewed its slot for this long, by the watcher's own clock, counts as dead."""
@@ -42,6 +40,18 @@ _LOOK_SECONDS = 2 * _ASK_AGAIN_SECONDS  # the most silence that one look at a Le
 
 class NoSlotError(NumaforgeError):
     """No slot came free in time, or another runner holds the node."""
+
+
+class NotTakenAgainError(NoSlotError):
+    """The budget has no room for a node that was uncordoned in the middle of its roll-out."""
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """Why there is no slot now; `again`: for a node that was uncordoned in the middle of its roll-out."""
+
+    reason: str
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,12 @@ def live_slots(cluster: Cluster, pool: Pool, leases: Iterable[Lease]) -> list[Sl
         for slot in held_slots(leases)
         if ((node := pool.nodes.get(slot.node)) and node.uid == slot.node_uid) or _node_exists(cluster, slot)
     ]
+
+
+def in_progress(pool: Pool, held: Iterable[Slot], leases: Iterable[Lease]) -> set[str]:
+    """Return the nodes in progress: those that hold a slot, and those with a record that have lost theirs."""
+    records = unfinished(leases).keys() & {*pool.nodes, *pool.control_plane}
+    return records | {slot.node for slot in held}
 
 
 def _node_exists(cluster: Cluster, slot: Slot) -> bool:
@@ -128,7 +144,8 @@ def take_slot(
     """Wait until the node may be taken out of service; return its slot, and the node as it was then.
 
     A node whose roll-out is unfinished is out of service already: it gets its slot regardless of the budget,
-    once its earlier runner is dead. For other nodes, `veto` is called on every attempt and may return why the
+    once its earlier runner is dead. Where it was uncordoned, it waits for room like any other. For nodes
+    without a roll-out, `veto` is called on every attempt and may return why the
     node must not begin. Raises NoSlotError on a veto, for a node outside the pool, and after
     `patience_seconds`; ApiUnreachableError after `unreachable_seconds` without an answer, when it is unknown
     whether the node holds a slot.
@@ -138,23 +155,21 @@ def take_slot(
     patience = Patience(unreachable_seconds)
     while True:
         try:
-            node = cluster.node(name)
-            if read_record(node) is None and (reason := veto()):
-                raise NoSlotError(reason, where=name)
-            taken = _try(cluster, node, runner, cached_pool, watch)
+            taken = _try(cluster, cluster.node(name), runner, cached_pool, watch, veto)
         except ApiUnreachableError as unreachable:
             seconds = patience.wait(unreachable)
             tell(unreachable.message)
             yield seconds
             continue
         except ConflictError:
-            taken = "another process takes slots at this moment"
+            taken = _Wait("another process takes slots at this moment")
         patience.answered()
-        if not isinstance(taken, str):
+        if not isinstance(taken, _Wait):
             return taken
         if clock() >= deadline:
-            raise NoSlotError(f"no slot after {patience_seconds:.0f} s: {taken}", where=name)
-        tell(taken)
+            late = NotTakenAgainError if taken.again else NoSlotError
+            raise late(f"no slot after {patience_seconds:.0f} s: {taken.reason}", where=name)
+        tell(taken.reason)
         yield _ASK_AGAIN_SECONDS
 
 
@@ -183,8 +198,13 @@ def release(cluster: Cluster, slot: Slot) -> None:
 
 
 def _try(
-    cluster: Cluster, node: ClusterNode, runner: str, cached_pool: CachedPool, watch: LeaseWatch
-) -> tuple[Slot, ClusterNode] | str:
+    cluster: Cluster,
+    node: ClusterNode,
+    runner: str,
+    cached_pool: CachedPool,
+    watch: LeaseWatch,
+    veto: Callable[[], str | None],
+) -> tuple[Slot, ClusterNode] | _Wait:
     """Return the slot and the node, or why there is no slot now.
 
     The pool is read before the slots: a node released between the two reads counts once too often, never once
@@ -193,27 +213,32 @@ def _try(
     control_plane = is_control_plane(node)
     pool = cached_pool.pool(control_plane=control_plane)
     leases = cluster.leases()
+    record = read_unfinished(unfinished(leases).get(node.name))
+    resumes, again = record is not None, record is not None and record.needs_cordon(node)
+    if not resumes and (reason := veto()):
+        raise NoSlotError(reason, where=node.name)
     held = live_slots(cluster, pool, leases)
     own = next((slot for slot in held if _is_of(slot, node)), None)
     if own is not None and own.runner != runner and not watch.tells_dead(own.lease):
-        return f"{own.runner} is at work on it"
-    unfinished = read_record(node) is not None
-    if not unfinished and pool.outside(node):
+        return _Wait(f"{own.runner} is at work on it")
+    if not resumes and pool.outside(node):
         _require_in_pool(cluster, node, cached_pool.pool(now=True), own)
-    if not unfinished and own is None and (reason := _why_not(pool, held, node)):
-        return reason
-    if control_plane and not unfinished and (reason := not_healthy(cluster)):
+    takes_out = again and node.name in pool.nodes if resumes else own is None
+    if takes_out and (reason := _why_not(pool, held, leases, node)):
+        return _Wait(reason, again)
+    if control_plane and not resumes and (reason := not_healthy(cluster)):
         if own is not None:
             release(cluster, own)
-        return reason
+        return _Wait(reason)
     slot = _put(cluster, own.lease if own else _free(leases, held), node, runner)
-    if unfinished:
+    if resumes:
         return slot, node
     # Another process may have taken a slot at the same moment, or this one's earlier holder may be alive.
     pool = cached_pool.pool(now=True, control_plane=control_plane)
-    if reason := _why_not(pool, live_slots(cluster, pool, cluster.leases()), node):
+    leases = cluster.leases()
+    if reason := _why_not(pool, live_slots(cluster, pool, leases), leases, node):
         release(cluster, slot)
-        return reason
+        return _Wait(reason)
     return slot, node
 
 
@@ -227,7 +252,7 @@ def _require_in_pool(cluster: Cluster, node: ClusterNode, pool: Pool, own: Slot 
 
 def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:
     """Return the slot's current Lease while it is still this runner's for this node, else None."""
-    now = find_lease(cluster, slot.lease.name)
+    now = cluster.lease(slot.lease.name)
     return now if (now.holder, now.annotations.get(NODE)) == (slot.runner, slot.node) else None
 
 
@@ -235,8 +260,9 @@ def _is_of(slot: Slot, node: ClusterNode) -> bool:
     return (slot.node, slot.node_uid) == (node.name, node.uid)
 
 
-def _why_not(pool: Pool, held: Iterable[Slot], node: ClusterNode) -> str | None:
-    return pool.usage(slot.node for slot in held if not _is_of(slot, node)).refusal(node)
+def _why_not(pool: Pool, held: Iterable[Slot], leases: Iterable[Lease], node: ClusterNode) -> str | None:
+    others = [slot for slot in held if not _is_of(slot, node)]
+    return pool.usage(in_progress(pool, others, leases)).refusal(node)
 
 
 def _free(leases: Iterable[Lease], held: Iterable[Slot]) -> Lease:

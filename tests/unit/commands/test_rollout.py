@@ -20,8 +20,9 @@ import pytest
 from numaforge import cli
 from numaforge.rollout.forks import forks
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP
+from numaforge.rollout.names import ENDED
 from numaforge.rollout.options import RolloutOptions
-from numaforge.rollout.record import ABORT, RECORD, RESULT
+from numaforge.rollout.record import ABORT, RECORD
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.shards import FAR, shard_of
 from numaforge.rollout.slots import NODE, NODE_UID, SLOT
@@ -153,7 +154,7 @@ def in_the_middle(site: Site, node: str = "n1", runner: str = DEAD, slot: str | 
     """Have a node in the middle of a roll-out, with a slot."""
     if node not in site.api.nodes:
         site.api.add_node(node)
-    site.api.annotate(node, {RECORD: record(runner)})
+    site.api.add_record(node, record(runner), runner)
     if slot is not None:
         site.api.add_lease(f"{SLOT}{slot}", runner, **{NODE: node, NODE_UID: f"uid-{node}"})
 
@@ -421,9 +422,7 @@ def test_where_the_process_that_starts_runs_is_killed_what_has_begun_is_left_and
 
 def result(site: Site, node: str, ending: str) -> None:
     """Have the process that is at work on a node end its roll-out."""
-    annotations = site.api.nodes[node]["metadata"]["annotations"]
-    annotations.pop(RECORD), annotations.pop(ABORT, None)
-    site.api.annotate(node, {RESULT: json.dumps({"ending": ending, "reason": "as asked", "runner": LIVING})})
+    site.api.add_record(node, record(LIVING, ending=ending, reason="as asked"), **{ENDED: ending})
 
 
 def renew_all(site: Site, path: str) -> None:
@@ -439,9 +438,9 @@ def living(site: Site, nodes: Mapping[str, str]) -> Callable[[str, str], int | N
     def live(method: str, path: str) -> int | None:
         renew_all(site, path)
         for node, ending in nodes.items():
-            if method == "GET" and ABORT in site.api.annotations(node):
+            if method == "GET" and ABORT in site.api.record_annotations(node):
                 result(site, node, ending)
-        if method == "GET" and not any(RECORD in site.api.annotations(node) for node in nodes):
+        if method == "GET" and all('"ending"' in site.api.record_annotations(node)[RECORD] for node in nodes):
             for lease in site.api.leases.values():
                 if STOP in lease["metadata"]["annotations"]:
                     lease["spec"]["holderIdentity"] = ""
@@ -494,7 +493,7 @@ def test_abort_leaves_the_roll_outs_of_other_names_alone(site: Site) -> None:
     site.here(ending="aborted")
     in_the_middle(site)
     code, _, _ = site.command("abort", "--name", "another")
-    assert (code, ABORT in site.api.annotations("n1")) == (0, False)
+    assert (code, ABORT in site.api.record_annotations("n1")) == (0, False)
 
 
 def test_abort_ends_while_a_process_is_still_at_work_and_names_it(site: Site) -> None:
@@ -525,7 +524,7 @@ def test_abort_without_an_inventory_that_can_be_read_needs_a_login(site: Site) -
     assert (code, "--kubeconfig says where the cluster is" in said) == (2, True)
     in_the_middle(site)
     code, _, _ = site.command("abort", *site.login)
-    assert ABORT in site.api.annotations("n1")
+    assert ABORT in site.api.record_annotations("n1")
     assert code == 5
 
 
@@ -535,22 +534,22 @@ def test_abort_without_an_inventory_that_can_be_read_needs_a_login(site: Site) -
 def test_a_record_that_cannot_be_read_is_no_reason_to_stop_for_other_nodes(site: Site) -> None:
     site.here()
     site.api.add_node("n2")
-    site.api.annotate("n2", {RECORD: "?"})
+    site.api.add_record("n2", "?")
     assert site.command("run")[0] == 0
 
 
 @pytest.mark.parametrize("verb", ["run", "resume"])
 def test_a_record_that_cannot_be_read_blocks_its_node(site: Site, verb: str) -> None:
     site.here()
-    site.api.annotate("n1", {RECORD: '{"version": 2}'})
+    site.api.add_record("n1", '{"version": 2}')
     code, report, _ = site.command(verb)
     assert (code, report["nodes"][HERE]["ending"]) == (3, "blocked")
-    assert RECORD in report["nodes"][HERE]["reason"]
+    assert "a newer release wrote the record" in report["nodes"][HERE]["reason"]
 
 
 def test_a_record_that_cannot_be_read_is_a_line_of_plan_and_status(site: Site) -> None:
     site.here()
-    site.api.annotate("n1", {RECORD: "?"})
+    site.api.add_record("n1", "?")
     code, document, _ = site.command("plan")
     assert (code, len(document["nodes"])) == (0, 1)
     assert "cannot be read" in document["nodes"][0]["in_the_way"][0]
@@ -560,7 +559,7 @@ def test_a_record_that_cannot_be_read_is_a_line_of_plan_and_status(site: Site) -
 
 
 def test_what_a_node_says_moves_no_cursor(site: Site) -> None:
-    site.api.annotate("n1", {RECORD: record(runner="\x1b[2J[red]x", reason="\x1b]0;title\x07[bold]")})
+    site.api.add_record("n1", record(runner="\x1b[2J[red]x", reason="\x1b]0;title\x07[bold]"))
     assert cli.run(["rollout", "status", *site.login]) == 0
     shown = site.capture.readouterr().out
     assert "[bold]" in shown
@@ -635,7 +634,7 @@ def test_labels_that_a_mig_manager_left_are_reported_and_repaired_when_asked(sit
 
 def test_a_node_where_a_mig_manager_may_be_at_work_is_never_repaired(site: Site) -> None:
     site.api.nodes["n1"]["metadata"]["labels"] = {**STUCK}
-    site.api.annotate("n1", {RECORD: record()})
+    site.api.add_record("n1", record())
     code, document = mig_labels(site, "n1", "--repair")
     assert (code, [one["repaired"] for one in document["nodes"]]) == (1, [False])
     assert site.api.nodes["n1"]["metadata"]["labels"] == STUCK

@@ -21,6 +21,7 @@ def test_every_phase_and_every_ending_of_a_node_is_drawn():
 @pytest.mark.parametrize(
     ("phase", "following"),
     [
+        pytest.param(Phase.CLAIMED, {Phase.CORDONED}, id="claimed-in-the-match-itself"),
         pytest.param(Phase.DRAINED, {Phase.APPLYING, Phase.APPLIED}, id="drained-by-its-own-method"),
         pytest.param(
             Phase.APPLYING, {Phase.CORDONED, Phase.APPLIED, Phase.HELD}, id="held-by-another-method"

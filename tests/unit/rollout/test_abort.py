@@ -8,7 +8,8 @@ from numaforge.rollout.abort import Abort
 from numaforge.rollout.cluster import ApiUnreachableError
 from numaforge.rollout.lead import ROLLOUT, Lead, take_lead
 from numaforge.rollout.orders import situation, unlock
-from numaforge.rollout.record import ABORT, RECORD, Ending, Phase
+from numaforge.rollout.record import ABORT, Ending, Phase
+from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World
 
 ANN = "ann@a/boot/1.1"
@@ -70,13 +71,6 @@ def test_a_node_of_another_name_goes_on(world: World) -> None:
     assert world.end(task).ending is Ending.DONE
 
 
-def test_a_node_that_an_older_release_has_left_is_of_any_name(world: World) -> None:
-    old = '{"runner": "dead", "phase": "cordoned", "was_unschedulable": false}'
-    world.cluster.change_node(NODE, annotations={RECORD: old}, unschedulable=True)
-    order = told(world, "another")
-    assert undone(world, order) == [NODE]
-
-
 def test_a_node_that_the_leader_has_begun_meanwhile_is_undone_too(world: World) -> None:
     lead = led(world)
     order = told(world)
@@ -100,7 +94,7 @@ def test_a_process_that_never_ends_is_named_and_not_waited_for(world: World) -> 
 
 
 def test_a_record_that_cannot_be_read_is_held(world: World) -> None:
-    world.cluster.change_node(NODE, annotations={RECORD: "?"})
+    write_record(world.cluster, world.node, "?")
     order = told(world)
     assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.HELD)
 
@@ -132,7 +126,7 @@ def test_an_api_server_that_is_away_for_a_while_is_asked_again(world: World) -> 
         ApiUnreachableError("connection refused") if world.time.now < 1060 else None
     )
     task = world.begin()
-    world.time.run(lambda: ABORT in world.node.annotations or world.phase is Phase.APPLYING)
+    world.time.run(lambda: ABORT in world.lease.annotations or world.phase is Phase.APPLYING)
     order = told(world)
     assert (undone(world, order), order.outcomes[NODE].ending) == ([], Ending.ABORTED)
     assert world.end(task).ending is Ending.ABORTED

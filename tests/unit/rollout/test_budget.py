@@ -19,7 +19,10 @@ from numaforge.rollout.budget import (
     Share,
     out_of_service,
 )
-from numaforge.rollout.record import RECORD
+from numaforge.rollout.cluster import Lease
+from numaforge.rollout.names import ENDED, NODE
+from numaforge.rollout.record import RECORD, lease_name
+from numaforge.rollout.slots import in_progress
 from tests.fixtures.memory_cluster import ZONE, workers
 from tests.fixtures.rollout_world import World
 
@@ -62,18 +65,9 @@ def test_a_node_is_out_of_service_that_is(state):
     assert out_of_service(replace(NODES[0], **state))
 
 
-def pool(budget, out=(), begun=()):
-    return Pool.of(
-        budget,
-        [
-            replace(
-                node,
-                unschedulable=number in out or number in begun,
-                annotations={RECORD: "{}"} if number in begun else {},
-            )
-            for number, node in enumerate(NODES)
-        ],
-    )
+def pool(budget, out=()):
+    nodes = [replace(node, unschedulable=number in out) for number, node in enumerate(NODES)]
+    return Pool.of(budget, nodes)
 
 
 def names(*numbers):
@@ -116,7 +110,7 @@ def test_failure_domains_go_one_after_the_other(in_work, node, said):
 
 def test_a_domain_that_was_at_work_a_moment_ago_does_not_go_beside_the_next():
     budget = Budget(Share(count=5), domain=ZONE)
-    seen_before = pool(budget, begun=(0,))  # it has ended since, and somebody in zone-1 has the slot
+    seen_before = pool(budget, out=(0,))  # it has ended since, and somebody in zone-1 has the slot
     assert seen_before.usage(names(1)).refusal(NODES[3]) == f"{ZONE}=zone-1 comes first"
 
 
@@ -127,7 +121,11 @@ def test_outages_elsewhere_do_not_hold_a_domain_open():
 
 def test_a_node_with_a_record_is_in_work_without_its_slot():
     budget = Budget(Share(count=5), domain=ZONE)
-    assert pool(budget, begun=(0,)).usage(()).refusal(NODES[1]) == f"{ZONE}=zone-0 comes first"
+    found, name = pool(budget), NODES[0].name
+    lease = Lease(lease_name(name), annotations={NODE: name, RECORD: "{}"})
+    begun = in_progress(found, (), [lease])
+    assert found.usage(begun).refusal(NODES[1]) == f"{ZONE}=zone-0 comes first"
+    assert in_progress(found, (), [replace(lease, labels={ENDED: "done"})]) == set()
 
 
 def trays(budget, labels):

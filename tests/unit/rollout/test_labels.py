@@ -13,17 +13,18 @@ from numaforge.roles.labels import plan as labels_of_plan
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.labels import (
-    BEFORE,
     OURS,
     Labels,
+    SetLabels,
     kept,
     noted,
     settled,
     to_put_back,
     to_set,
 )
-from numaforge.rollout.record import ABORT, RECORD, Ending, Phase, read_record
+from numaforge.rollout.record import Ending, Phase
 from tests.fixtures.memory_machine import NEW, OFFERED, OLD, PLANNED
+from tests.fixtures.node_records import request_abort
 from tests.fixtures.rollout_world import NODE, World
 
 CONFIG, MIG = "nvidia.com/device-plugin.config", "numaforge.io/mig"
@@ -65,14 +66,14 @@ def node(labels: dict[str, str], annotations: dict[str, str] | None = None) -> C
 )
 def test_labels_that_have_to_be_set(there, annotations, wanted, changes):
     found = node(there, annotations)
-    assert to_set(found, wanted) == changes
+    assert to_set(found, wanted, {}) == changes
 
 
 def test_what_is_put_back_is_what_was_there():
     before = {CONFIG: "big", OPERATOR: "old", "other": "stays"}
     wanted = {**WANTED, OPERATOR: "new"}
     found = node({**before, STATE: "success"})
-    remembered = kept(found, to_set(found, wanted))
+    remembered = kept(found, to_set(found, wanted, {}))
     changed = node({**before, **wanted, STATE: "success"})
     assert to_put_back(changed, remembered) == {CONFIG: "big", MIG: None, OPERATOR: "old", STATE: None}
     assert to_put_back(node(before), remembered) == {}
@@ -134,7 +135,7 @@ def test_an_abort_puts_them_back():
     here = world()
     task = here.begin()
     here.reach(Phase.APPLIED)
-    here.cluster.patch_node(here.node, annotations={ABORT: "carol"})
+    request_abort(here.cluster, NODE)
     assert here.end(task).ending is Ending.ABORTED
     assert labels(here) == {}
 
@@ -204,12 +205,15 @@ def test_a_label_of_node_feature_discovery_is_waited_for_and_not_written():
     assert here.end(task).ending is Ending.DONE
 
 
+WRITES = ("patch_node", "put_lease")
+
+
 def die_at_write(here, task, chosen):
-    """Kill the runner at this write of the Node, and wait until its Lease is over."""
+    """Kill the runner at this write of the Node or its record, and wait until its Lease is over."""
     seen = iter(range(1000))
 
     def fault(call: str) -> Exception | None:
-        if call == "patch_node" and next(seen) == chosen:
+        if call in WRITES and next(seen) == chosen:
             task.kill()
         return None
 
@@ -219,27 +223,27 @@ def die_at_write(here, task, chosen):
     here.time.run(90.0)
 
 
-@pytest.mark.parametrize("chosen", range(12))
+@pytest.mark.parametrize("chosen", range(24))
 def test_a_runner_that_dies_at_any_write_leaves_labels_that_another_ends(chosen):
     here = world()
     here.trouble(gpus="7")
     task = here.begin(ANN)
     die_at_write(here, task, chosen)
     assert here.run(BOB).ending in (Ending.ROLLED_BACK, Ending.BLOCKED)
-    assert (labels(here), RECORD in here.node.annotations) == ({}, False)
+    assert (labels(here), here.record) == ({}, None)
 
 
-@pytest.mark.parametrize("chosen", range(12))
+@pytest.mark.parametrize("chosen", range(24))
 def test_an_answer_that_is_lost_at_any_write_loses_no_label(chosen):
     here = world()
     here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "big"})
     seen = iter(range(1000))
     here.cluster.fault = lambda call: (
-        ApiUnreachableError("reset") if call == "patch_node" and next(seen) == chosen else None
+        ApiUnreachableError("reset") if call in WRITES and next(seen) == chosen else None
     )
     task = here.begin()
     here.reach(Phase.APPLIED)
-    record = read_record(here.node)
+    record = here.record
     assert record is not None
     assert record.labels == {CONFIG: "big", MIG: None}
     assert here.end(task).ending is Ending.DONE
@@ -265,7 +269,7 @@ def test_what_is_not_wanted_any_more_is_put_back_in_a_drain_and_leaves_nothing()
     here.reach(Phase.APPLIED)
     assert here.node.unschedulable
     assert here.end(task).ending is Ending.DONE
-    assert (labels(here), BEFORE in here.node.annotations) == ({CONFIG: "big"}, False)
+    assert (labels(here), here.ended.set_labels) == ({CONFIG: "big"}, {})
     assert here.run().ending is Ending.UNCHANGED
 
 
@@ -281,28 +285,28 @@ def test_a_label_that_another_has_changed_since_is_another_s():
     here.cluster.change_node(NODE, labels={**here.node.labels, CONFIG: "by hand"})
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
     assert here.run().ending is Ending.DONE
-    assert (labels(here), BEFORE in here.node.annotations) == ({CONFIG: "by hand"}, False)
+    assert (labels(here), here.ended.set_labels) == ({CONFIG: "by hand"}, {})
 
 
 def test_a_node_that_does_not_prove_itself_without_them_has_them_again():
     here = labelled()
-    noted_before = here.node.annotations[BEFORE]
+    noted_before = here.ended.set_labels
     here.machine.wanted = Expected(NEW, {"cpu": "1"}, labels={})
     assert here.run().ending is Ending.ROLLED_BACK
-    assert (labels(here), here.node.annotations[BEFORE]) == (WANTED, noted_before)
+    assert (labels(here), here.ended.set_labels) == (WANTED, noted_before)
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
     assert here.run().ending is Ending.DONE
     assert labels(here) == {CONFIG: "big"}
 
 
-@pytest.mark.parametrize("chosen", range(8))
+@pytest.mark.parametrize("chosen", range(16))
 def test_a_runner_that_dies_while_they_are_put_back_loses_none(chosen):
     here = labelled()
     here.machine.wanted = Expected(NEW, PLANNED, labels={})
     task = here.begin(ANN)
     die_at_write(here, task, chosen)
     here.run(BOB)
-    assert (labels(here), BEFORE in here.node.annotations) == ({CONFIG: "big"}, False)
+    assert (labels(here), here.ended.set_labels) == ({CONFIG: "big"}, {})
 
 
 @pytest.mark.parametrize("gone", [{CONFIG: "big"}, {}], ids=["to another configuration", "to none"])
@@ -333,20 +337,6 @@ def test_other_resources_have_to_be_offered_as_before():
     assert here.end(task).ending is Ending.ROLLED_BACK
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{", "[]", '{"a": 1}', '{"nvidia.com/mig.config": {"value": 1, "before": null}}', "[" * 200],
-    ids=["no JSON", "a list", "a number", "a value that is a number", "nested deep"],
-)
-def test_an_annotation_that_cannot_be_read_has_no_label(text):
-    assert to_set(node({OPERATOR: "new"}, {BEFORE: text}), {}) == {}
-
-
-def test_an_annotation_names_no_label_that_is_not_ours():
-    text = '{"node-role.kubernetes.io/control-plane":{"value":"no","before":"yes"}}'
-    assert to_set(node({"node-role.kubernetes.io/control-plane": "no"}, {BEFORE: text}), {}) == {}
-
-
 def test_every_label_that_a_plan_may_have_is_ours():
     assert {*labels_of_plan.REASONS} == OURS
 
@@ -357,19 +347,19 @@ WISHES = st.dictionaries(st.sampled_from(sorted(OURS)), st.sampled_from("abc"))
 @given(before=WISHES, turns=st.lists(st.tuples(WISHES, st.booleans())))
 def test_whatever_roll_outs_came_of_it_what_was_there_first_comes_back(before, turns):
     found = node(before)
+    known: SetLabels = {}
     for wanted, proves in [*turns, ({}, True)]:
-        changes = to_set(found, wanted)
+        changes = to_set(found, wanted, known)
         remembered = kept(found, changes)
-        found = patched(found, changes)
+        found, known = patched(found, changes, known)
         if not proves:
-            found = patched(found, to_put_back(found, remembered))
-        found = replace(found, annotations=merged(found.annotations, settled(found)))
-    assert (dict(found.labels), dict(found.annotations)) == (before, {})
+            found, known = patched(found, to_put_back(found, remembered), known)
+        known = settled(found, known)
+    assert (dict(found.labels), known) == (before, {})
 
 
-def patched(found: ClusterNode, changes: Labels) -> ClusterNode:
-    annotations = merged(found.annotations, noted(found, changes))
-    return replace(found, labels=merged(found.labels, changes), annotations=annotations)
+def patched(found: ClusterNode, changes: Labels, known: SetLabels) -> tuple[ClusterNode, SetLabels]:
+    return replace(found, labels=merged(found.labels, changes)), noted(found, changes, known)
 
 
 def merged(there: Labels, changes: Labels) -> dict[str, str]:

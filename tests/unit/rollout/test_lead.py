@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.rollout.cluster import ApiUnreachableError
+from numaforge.rollout.cluster import ApiUnreachableError, Lease
 from numaforge.rollout.lead import STOP, Lead, LedError, take_lead
 from numaforge.rollout.slots import SILENT_SECONDS
 from tests.fixtures.rollout_world import World
@@ -40,11 +40,11 @@ def test_of_two_at_the_same_moment_one_leads():
     turns = [
         take_lead(world.cluster, "gpu", runner, {}, go_on=True, clock=world.time) for runner in (ANN, BOB)
     ]
-    looked, found = world.cluster.leases, [[], []]
-    world.cluster.leases = lambda: found.pop()  # both look before either writes
+    looked, found = world.cluster.lease, [Lease("numaforge-rollout-gpu")] * 2
+    world.cluster.lease = lambda _: found.pop()  # both look before either writes
     tasks = [world.time.spawn(steps) for steps in turns]
     world.time.run(1.0)
-    world.cluster.leases = looked
+    world.cluster.lease = looked
     assert [type(task.error) for task in tasks] == [type(None), LedError]
     assert world.cluster.leases()[0].holder == ANN
 

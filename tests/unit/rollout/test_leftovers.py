@@ -25,8 +25,7 @@ def machine(flags: tuple[str, ...] | None, *, planned: bool = True) -> NodeTopol
 
 def test_a_node_of_a_cluster_is_told_what_stays_and_what_deletes_it():
     [notice] = left_in_cluster(machine(JOINED))
-    assert "kubectl annotate nodes --all numaforge.io/rollout-result-" in notice.message
-    assert "daemonsets --all-namespaces -l app.kubernetes.io/managed-by=numaforge" in notice.message
+    assert "kubectl delete leases,configmaps,daemonsets --all-namespaces -l app.kub" in notice.message
 
 
 @pytest.mark.parametrize(

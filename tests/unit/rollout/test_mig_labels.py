@@ -11,7 +11,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.rollout import objects
 from numaforge.rollout.cluster import ConflictError, LabelWrite
 from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
-from numaforge.rollout.record import RECORD
+from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World, pod
 
 STATE = "nvidia.com/mig.config.state"
@@ -94,7 +94,7 @@ def test_whether_a_mig_manager_is_at_work(minutes, manager, at_work):
 
 def test_a_node_in_a_roll_out_of_ours_is_at_work():
     here = world(LEFT)
-    here.cluster.change_node(NODE, annotations={RECORD: "{}"})
+    write_record(here.cluster, here.node)
     [change] = found(here)
     assert change.at_work
 

@@ -25,8 +25,9 @@ from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
 from numaforge.rollout.node import JustSeen
 from numaforge.rollout.owners import MIG_MANAGER, OwnDevices
-from numaforge.rollout.record import ABORT, RECORD, RESULT, Ending, Phase, read_record
+from numaforge.rollout.record import ABORT, Ending, Phase, lease_name
 from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot
+from tests.fixtures.node_records import request_abort, write_record
 from tests.fixtures.rollout_world import NODE, SETTINGS, World, pod
 from tests.fixtures.virtual_time import Killed, Task
 
@@ -36,7 +37,7 @@ DRIVER_UPGRADE = {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}
 
 def free(world: World) -> bool:
     """Say whether the node is in service, and nothing of a roll-out is left with it."""
-    return not world.node.unschedulable and RECORD not in world.node.annotations and not world.slots()
+    return not world.node.unschedulable and world.record is None and not world.slots()
 
 
 def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
@@ -292,7 +293,7 @@ def test_a_held_node_is_given_back_when_a_person_has_mended_it():
 
 
 def untouched(world: World) -> bool:
-    return world.machine.files == OLD and not world.slots() and RECORD not in world.node.annotations
+    return world.machine.files == OLD and not world.slots() and world.record is None
 
 
 @pytest.mark.parametrize(
@@ -395,11 +396,11 @@ def test_on_resume_a_reboot_is_another_machine_only_before_the_change(phase, dif
     world.cluster.change_node(NODE, **{differs: "another"})
     if differs == "boot_id":  # the kubelet reports the boot that it is in a while after it has started
         world.cluster.later(100.0, lambda: world.cluster.change_node(NODE, boot_id=reported))
-    before = world.node.annotations[RECORD]
+    before = world.lease
     outcome = world.run(BOB)
     assert outcome.ending is ending
     if ending is Ending.HELD:
-        assert (world.node.annotations[RECORD], world.node.unschedulable) == (before, True)
+        assert (world.lease, world.node.unschedulable) == (before, True)
 
 
 def test_pods_that_may_not_be_evicted_are_named_before_the_cordon():
@@ -427,7 +428,7 @@ def test_a_cordoned_node_stays_cordoned_where_it_is_included():
     world = World()
     world.cluster.change_node(NODE, unschedulable=True)
     assert world.run(include_cordoned=True).ending is Ending.DONE
-    assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
+    assert (world.node.unschedulable, world.record, world.slots()) == (True, None, [])
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["the cordon that was left", "somebody's own since"])
@@ -509,15 +510,15 @@ def test_abort_brings_the_old_state_back_from(phase, ending, files):
         world.trouble(gpus="7")
     task = world.begin()
     world.reach(phase)
-    world.cluster.patch_node(world.node, annotations={ABORT: "carol"})
+    request_abort(world.cluster, NODE)
     outcome = world.end(task)
     assert (outcome.ending, world.machine.files, free(world)) == (ending, files, True)
-    assert ABORT not in world.node.annotations
+    assert ABORT not in world.lease.annotations
 
 
 def test_an_abort_that_was_meant_for_an_earlier_roll_out_ends_nothing():
     world = World()
-    world.cluster.change_node(NODE, annotations={ABORT: "carol"})
+    request_abort(world.cluster, NODE)
     assert world.run().ending is Ending.DONE
 
 
@@ -535,19 +536,82 @@ def test_an_uncordon_before_the_change_ends_the_roll_out():
     assert (untouched(world), free(world)) == (True, True)
 
 
-@pytest.mark.parametrize("phase", [Phase.APPLYING, Phase.APPLIED, Phase.UNDOING], ids=str)
-def test_an_uncordon_after_the_change_has_begun_is_left_to_a_person(phase):
+BEGUN = [Phase.APPLYING, Phase.APPLIED, Phase.UNDOING, Phase.HELD]
+
+
+def uncordoned(phase: Phase) -> World:
+    """Return a world whose node was uncordoned after its change had begun, and is left to a person."""
     world = World()
-    world.trouble(gpus="7" if phase is Phase.UNDOING else "8")
+    world.trouble(gpus="7" if phase in (Phase.UNDOING, Phase.HELD) else "8", broken_gpu=phase is Phase.HELD)
     task = world.begin()
     world.reach(phase)
     world.cluster.change_node(NODE, unschedulable=False)
-    assert world.end(task).ending is Ending.HELD
+    outcome = world.end(task)
+    assert outcome.ending is Ending.HELD
+    assert phase is Phase.HELD or "resume or abort, which first cordons and drains it again" in outcome.reason
     assert (world.node.unschedulable, world.slots()) == (False, [NODE])
-    assert world.run(BOB).ending is Ending.HELD  # it is still uncordoned
-    world.cluster.change_node(NODE, unschedulable=True)
-    assert world.run(BOB).ending in (Ending.DONE, Ending.ROLLED_BACK)
-    assert (world.machine.between, free(world)) == (False, True)
+    world.machine.on_stop = lambda _: stopped_under(world)
+    return world
+
+
+def stopped_under(world: World) -> None:
+    """Hear that the kubelet is stopped."""
+    pods = world.cluster.quietly(lambda: world.cluster.pods(NODE))
+    assert not [pod for pod in pods if pod.owner and pod.owner.kind != "DaemonSet"], "pods are running"
+
+
+@pytest.mark.parametrize("abort", [False, True], ids=["resume", "abort"])
+@pytest.mark.parametrize("phase", BEGUN, ids=str)
+def test_a_node_that_was_in_service_since_is_cordoned_and_drained_before_anything_else(phase, abort):
+    world = uncordoned(phase)
+    for name in ("came-1", "came-2"):
+        world.cluster.add_pod(pod(name))
+    if abort:
+        request_abort(world.cluster, NODE)
+    told = len(world.told)
+    outcome = world.run(BOB)
+    first = next(progress for progress in world.told[told:] if progress.phase != "waits for a slot")
+    assert (first.phase, "default/came-1" in first.waits_for[0]) == ("drains", True)
+    assert outcome.ending in (Ending.DONE, Ending.ROLLED_BACK, Ending.ABORTED, Ending.HELD)
+    assert not [pod for pod in world.cluster.pods(NODE) if pod.name.startswith("came")]
+    assert (world.machine.between, world.machine.busy) == (False, False)
+    assert free(world) is (phase is not Phase.HELD)
+
+
+@pytest.mark.parametrize("phase", BEGUN, ids=str)
+def test_a_node_whose_pods_cannot_leave_again_is_held_as_it_is(phase):
+    world = uncordoned(phase)
+    stays = pod("stays", finalizers=("example.com/never",))
+    world.cluster.add_pod(stays)
+    files, applied = world.machine.files, len(world.machine.reverted)
+    outcome = world.run(BOB)
+    assert outcome.ending is Ending.HELD
+    assert "could not be drained again" in outcome.reason
+    assert "finalizer example.com/never" in outcome.details[0]
+    assert (world.machine.files, len(world.machine.reverted), world.phase) == (files, applied, phase)
+    left = next(pod for pod in world.cluster.pods(NODE) if pod.name == "stays")
+    world.cluster.change_pod(left, finalizers=())
+    world.time.run(10.0)
+    assert free(world) is False
+    assert world.run(BOB).ending is not Ending.BLOCKED
+
+
+@pytest.mark.parametrize("phase", BEGUN[1:], ids=str)
+def test_a_node_that_was_registered_anew_is_cordoned_and_drained_before_anything_else(phase):
+    world = World()
+    world.trouble(gpus="7" if phase in (Phase.UNDOING, Phase.HELD) else "8", broken_gpu=phase is Phase.HELD)
+    task = world.begin()
+    world.reach(phase)
+    task.kill()
+    node = world.node
+    world.cluster.delete_node(NODE)
+    world.cluster.add_node(replace(node, uid="another", annotations={}, unschedulable=False, ready=True))
+    world.cluster.add_pod(pod("came"))
+    world.machine.on_stop = lambda _: stopped_under(world)
+    world.run(BOB)
+    assert not [pod for pod in world.cluster.pods(NODE) if pod.name.startswith("came")]
+    assert (world.machine.between, world.machine.busy) == (False, False)
+    assert world.lease.annotations["numaforge.io/node-uid"] == "another"
 
 
 def test_an_uncordon_after_the_verification_is_no_trouble():
@@ -571,7 +635,7 @@ def test_a_node_that_somebody_else_works_on_by_now_is_left_cordoned(phase):
     assert (outcome.ending, world.machine.files) == (
         (Ending.BLOCKED, OLD) if phase is Phase.CORDONED else (Ending.DONE, NEW)
     )
-    assert (world.node.unschedulable, RECORD in world.node.annotations, world.slots()) == (True, False, [])
+    assert (world.node.unschedulable, world.record, world.slots()) == (True, None, [])
 
 
 @pytest.mark.parametrize(
@@ -582,11 +646,11 @@ def test_a_record_that_somebody_removes_is_reported_with_the_cordon_that_stays(p
     world.cluster.shutdown_seconds = 20.0
     task = world.begin()
     world.reach(phase)
-    world.cluster.patch_node(world.node, annotations={RECORD: None})
+    world.cluster.delete_lease(lease_name(NODE))
     outcome = world.end(task)
     assert outcome.ending is ending
-    assert "the roll-out's record was removed from the node, which stays cordoned" in outcome.reason
-    assert world.slots() == []
+    assert "the record of its roll-out was deleted (Lease numaforge-node-node-0000)" in outcome.reason
+    assert (world.node.unschedulable, world.slots()) == (True, [])
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["deleted", "registered again with another UID"])
@@ -609,8 +673,8 @@ def test_the_slot_of_a_node_is_free_once_that_is(phase, again):
 
 def test_a_record_that_cannot_be_read_is_named_with_the_way_out():
     world = World()
-    world.cluster.change_node(NODE, annotations={RECORD: "{}"})
-    with pytest.raises(Exception, match=f"kubectl annotate node {NODE}"):
+    write_record(world.cluster, world.node)
+    with pytest.raises(Exception, match=f"kubectl -n numaforge delete lease numaforge-node-{NODE}"):
         world.run()
     assert world.slots() == []
 
@@ -670,7 +734,7 @@ def test_patience_ends_and_somebody_else_goes_on(side, phase):
 
 def reach_confirming(world):
     world.reach(Phase.APPLYING)
-    transaction = read_record(world.node).transaction
+    transaction = world.record.transaction
     world.time.run(lambda: world.machine.status(transaction).waits)
     assert world.machine.status(transaction).waits
 
@@ -755,7 +819,7 @@ def test_a_node_without_records_that_is_half_changed_is_held_until_a_person_says
     assert (outcome.ending, free(world)) == (Ending.HELD, False)
     assert "the node's records of the transaction are gone" in outcome.reason
     assert (world.run(BOB).ending, free(world)) == (Ending.HELD, False)
-    world.cluster.change_node(NODE, annotations={**world.node.annotations, ABORT: "ann"})
+    request_abort(world.cluster, NODE)
     assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
 
 
@@ -781,7 +845,7 @@ def test_only_a_plan_that_fails_is_remembered(aborted, blamed):
     task = world.begin()
     world.reach(Phase.APPLIED)
     if aborted:
-        world.cluster.change_node(NODE, annotations={**world.node.annotations, ABORT: "ann"})
+        request_abort(world.cluster, NODE)
     world.end(task)
     assert world.machine.blamed == [blamed]
 
@@ -838,9 +902,7 @@ def test_a_host_that_refuses_to_begin_is_reported_and_given_back():
 def begins(world: World) -> list[bool]:
     """Return a list that is told of every transaction that begins: whether the node is out of service."""
     found: list[bool] = []
-    world.machine.on_begin = lambda _: found.append(
-        world.node.unschedulable and RECORD in world.node.annotations
-    )
+    world.machine.on_begin = lambda _: found.append(world.node.unschedulable and world.record is not None)
     return found
 
 
@@ -885,7 +947,7 @@ def test_a_node_that_is_given_back_unchanged_is_not_changed_by_what_is_still_und
     handed_over(world, 110.0)  # the node is as it was looked at, and that was not long ago
     world.machine.fault = lambda call: Killed() if call == "no answer" else None
     world.time.finish(world.begin(ANN))
-    world.cluster.patch_node(world.node, annotations={ABORT: "carol"})
+    request_abort(world.cluster, NODE)
     assert (world.run(BOB).ending, free(world)) == (Ending.ABORTED, True)
     world.time.run(600.0)
     assert (begun, world.machine.files) == ([], OLD)
@@ -958,15 +1020,14 @@ def test_a_node_that_refuses_three_transactions_in_a_row_is_given_back(times, en
         assert outcome.reason == "3 times in a row nothing was changed: the node was looked at 150 s ago"
 
 
-def test_a_transaction_that_was_broken_off_is_ended_also_where_the_node_was_uncordoned():
+def test_a_transaction_that_was_broken_off_is_ended_once_its_node_is_drained_again():
     world = World()
     world.trouble(broken_off=True)
     killed = world.begin(ANN)
     world.reach(Phase.APPLYING)
     killed.kill()
     world.cluster.change_node(NODE, unschedulable=False)
-    assert world.run(BOB).ending is Ending.HELD
-    world.time.run(60.0)
+    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
     assert (world.machine.files, world.machine.busy) == (OLD, False)
 
 
@@ -1139,7 +1200,7 @@ def test_a_runner_killed_at_any_moment_is_gone_on_with(scenario):
     for chosen in range(undisturbed(trouble)):
         world, task = disturbed(trouble, chosen, lambda _: Killed())
         assert task.killed, chosen
-        ended = RESULT in world.node.annotations  # another roll-out of this node is a new one
+        ended = world.ended is not None  # another roll-out of this node is a new one
         done = ended and files == NEW
         outcome = world.run(BOB, gate=QUICK)
         assert outcome.ending is (Ending.UNCHANGED if done else ending), f"{chosen}: {outcome}"

@@ -12,12 +12,14 @@ from rich.console import Console
 
 from numaforge.errors import NumaforgeError
 from numaforge.report.rollout import situation_document, situation_tables
-from numaforge.rollout import slots
 from numaforge.rollout.cluster import Lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP
+from numaforge.rollout.names import ENDED
+from numaforge.rollout.names import NODE as OF_NODE
 from numaforge.rollout.orders import situation, unlock
-from numaforge.rollout.record import ABORT, RECORD, RESULT, Phase
+from numaforge.rollout.record import ABORT, MARK, RECORD, Phase, lease_name
 from numaforge.rollout.slots import SLOT
+from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World
 
 KEYS = ("version", "runner", "phase", "was_unschedulable", "offered", "transaction", "reason", "ending", "x")
@@ -79,13 +81,16 @@ RUBBISH = st.one_of(
 )
 
 
-@given(record=RUBBISH, result=RUBBISH, state=RUBBISH, node=RUBBISH, holder=st.text(max_size=20))
+@given(record=RUBBISH, ended=st.none() | RUBBISH, state=RUBBISH, node=RUBBISH, holder=st.text(max_size=20))
 def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(
-    record: str, result: str, state: str, node: str, holder: str
+    record: str, ended: str | None, state: str, node: str, holder: str
 ) -> None:
     world = World()
-    world.cluster.change_node(NODE, annotations={RECORD: record, RESULT: result, ABORT: result})
-    world.cluster.put_lease(Lease(f"{SLOT}0", holder=holder, annotations={slots.NODE: node}))
+    world.cluster.change_node(NODE, annotations={RECORD: record, MARK: record, ABORT: record})
+    annotations = {OF_NODE: NODE, RECORD: record, ABORT: state}
+    labels = {} if ended is None else {ENDED: ended}
+    world.cluster.put_lease(Lease(lease_name(NODE), holder=holder, labels=labels, annotations=annotations))
+    world.cluster.put_lease(Lease(f"{SLOT}0", holder=holder, annotations={OF_NODE: node}))
     world.cluster.put_lease(Lease(f"{ROLLOUT}a", holder=holder, annotations={STATE: state, STOP: state}))
     found = situation(world.cluster)
     (standing,) = found.nodes
@@ -98,10 +103,23 @@ def test_nothing_that_a_kubelet_or_another_release_writes_breaks_the_view(
     }
 
 
-def test_a_result_that_cannot_be_read_is_said(world: World) -> None:
-    world.cluster.change_node(NODE, annotations={RESULT: "[]"})
+def test_the_results_of_earlier_roll_outs_are_shown_without_a_request_for_each(world: World) -> None:
+    world.run()
+    world.run(name="node-0001", runner="ann@a/boot/3.3")
+    calls = world.cluster.calls.copy()
+    found = {node.node: node for node in situation(world.cluster).nodes}
+    assert {name: node.ending for name, node in found.items()} == {NODE: "done", "node-0001": "done"}
+    assert world.cluster.calls - calls == {"leases": 1, "nodes": 1}
+
+
+def test_a_node_that_has_left_in_the_middle_is_shown(world: World) -> None:
+    task = world.begin()
+    world.reach(Phase.APPLIED)
+    task.kill()
+    world.cluster.delete_node(NODE)
     (node,) = situation(world.cluster).nodes
-    assert node.trouble == f"the annotation {RESULT} cannot be read"
+    assert (node.node, node.record.phase) == (NODE, Phase.APPLIED)
+    assert f"delete the Lease {lease_name(NODE)}" in node.reason
 
 
 @pytest.mark.parametrize(
@@ -121,7 +139,7 @@ def test_a_slot_of_a_node_whose_record_cannot_be_read_is_taken_by_force_only(wor
     task = world.begin()
     world.reach(Phase.APPLYING)
     task.kill()
-    world.cluster.change_node(NODE, annotations={RECORD: "?"})
+    write_record(world.cluster, world.node, "?")
     with pytest.raises(NumaforgeError, match="in the middle of a roll-out"):
         break_lock(world)
     break_lock(world, force=True)

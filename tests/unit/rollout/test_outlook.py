@@ -11,7 +11,8 @@ from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.outlook import NodeOutlook, look_ahead
 from numaforge.rollout.owners import OWNERS, OwnDevices
-from numaforge.rollout.record import RECORD, Phase
+from numaforge.rollout.record import Phase, lease_name, node_leases
+from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World, pod
 
 CORDONED = "the node was cordoned before (permit: include_cordoned)"
@@ -33,7 +34,9 @@ def needs(
 def ahead(world: World, *hosts: HostNeeds, **options: object) -> list[NodeOutlook]:
     nodes = {node.name: node for node in world.cluster.nodes()}
     survey = Survey(hosts, (), {}, {}, Path("log"))
-    return look_ahead(world.cluster, nodes, survey, RolloutOptions(**options))
+    return look_ahead(
+        world.cluster, nodes, node_leases(world.cluster.leases(ended=True)), survey, RolloutOptions(**options)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,10 +89,10 @@ def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed():
 
 def test_a_node_whose_record_cannot_be_read_is_shown_with_the_way_out():
     world = World()
-    world.cluster.change_node(NODE, annotations={RECORD: "?"})
+    write_record(world.cluster, world.node, "?")
     (node,) = ahead(world, needs(NODE, restarts=False))
     assert "cannot be read" in node.in_the_way[0]
-    assert f"kubectl annotate node {NODE} {RECORD}-" in node.in_the_way[0]
+    assert f"kubectl -n numaforge delete lease {lease_name(NODE)}" in node.in_the_way[0]
 
 
 def test_pods_are_named_that_block_the_node_or_that_it_waits_for():

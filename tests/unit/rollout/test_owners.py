@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.rollout.labels import noted
+from numaforge.rollout.labels import noted, to_set
 from numaforge.rollout.owners import MIG_MANAGER, OWNERS, OwnDevices, device_owner
 from tests.fixtures.memory_cluster import workers
 from tests.fixtures.rollout_world import NODE, pod
@@ -55,11 +55,12 @@ def test_a_device_belongs_to_another_tool_by_evidence(own, labels, pods, cut, ow
 
 
 def test_a_label_that_numaforge_has_set_and_takes_away_is_no_other_tools():
-    handed = replace(NODE_OBJECT, labels={**NODE_OBJECT.labels, CONFIG: "ours"})
-    ours = replace(handed, annotations=noted(NODE_OBJECT, {CONFIG: "ours"}))
-    assert device_owner(ours, MIG, {}, pods=lambda: [MANAGER], cut_by_driver=tuple) is None
+    known = noted(NODE_OBJECT, {CONFIG: "ours"}, {})
+    ours = replace(NODE_OBJECT, labels={**NODE_OBJECT.labels, CONFIG: "ours"})
     edited = replace(ours, labels={**ours.labels, CONFIG: "theirs"})
-    assert device_owner(edited, MIG, {}, pods=lambda: [MANAGER], cut_by_driver=tuple) == BY_MANAGER
+    for node, owner in ((ours, None), (edited, BY_MANAGER)):
+        changes = to_set(node, {}, known)
+        assert device_owner(node, MIG, changes, pods=lambda: [MANAGER], cut_by_driver=tuple) == owner
 
 
 def test_a_cluster_is_asked_only_for_what_matters():

@@ -16,8 +16,9 @@ from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.racks import disagreeing
-from numaforge.rollout.record import RECORD
+from numaforge.rollout.record import node_leases
 from numaforge.topology.trays import BY_HOST, NODE_LISTS, Tray
+from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import World
 
 OLD = Tray(("aaaa.1",), "branch 580", "driver", BY_HOST, "0123456789abcdef", 18)
@@ -37,7 +38,9 @@ def survey_of(*needs: HostNeeds, **refused: str) -> Survey:
 def refused(*needs: HostNeeds, world: World | None = None) -> dict[str, str]:
     world = world or World(nodes=6)
     nodes = {node.name: node for node in world.cluster.nodes()}
-    return refused_hosts(world.cluster, RolloutOptions(), nodes, survey_of(*needs))
+    return refused_hosts(
+        world.cluster, RolloutOptions(), nodes, node_leases(world.cluster.leases()), survey_of(*needs)
+    )
 
 
 def shown(parts: RenderableType) -> str:
@@ -92,7 +95,7 @@ def test_where_nothing_else_is_left_the_command_ends_before_anything_begins() ->
 
 def test_a_node_in_the_middle_of_a_roll_out_is_ended_all_the_same() -> None:
     world = World(nodes=6)
-    world.cluster.patch_node(world.node, annotations={RECORD: "{}"})
+    write_record(world.cluster, world.node)
     assert sorted(refused(tray(0, OLD, NEW), tray(1), ELSEWHERE, world=world)) == ["tray-1"]
 
 

@@ -1,4 +1,4 @@
-"""What stands on a node about its roll-out, and who may change that."""
+"""A node's record: where it lies, who may change it, and in which order it and the cordon are written."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.rollout.cluster import ClusterNode, ConflictError
+from numaforge.rollout.cluster import ApiUnreachableError, ClusterNode, ConflictError, Lease
+from numaforge.rollout.labels import SetLabel
+from numaforge.rollout.names import ENDED, NODE_UID
+from numaforge.rollout.names import NODE as OF_NODE
 from numaforge.rollout.record import (
     ABORT,
+    MARK,
     RECORD,
-    RESULT,
     Ending,
     OvertakenError,
     Phase,
@@ -23,40 +26,108 @@ from numaforge.rollout.record import (
     UnreadableError,
     _dump,
     advance,
+    change_labels,
     claim,
+    cordon,
     hand_back,
+    lease_name,
     left_cordoned,
+    read_ended,
     read_record,
-    read_result,
+    read_unfinished,
     take_over,
     unreadable,
+    write,
 )
+from tests.fixtures.node_records import request_abort, write_record
 from tests.fixtures.rollout_world import NODE, World
 
-OURS = Record("ann", Phase.CORDONED, was_unschedulable=False, offered={"nvidia.com/gpu": "8"})
+OURS = Record("ann", Phase.CLAIMED, was_unschedulable=False, offered={"nvidia.com/gpu": "8"})
+CONFIG = "nvidia.com/device-plugin.config"
+FOREIGN = "node-restriction.kubernetes.io/tenant"
 
 
-def claimed() -> World:
+def claimed(record: Record = OURS) -> tuple[World, Record]:
+    """Return a world whose node is cordoned for a record, and the record."""
     world = World()
-    claim(world.cluster, world.node, OURS)
-    return world
+    written = claim(world.cluster, world.node, record)
+    cordon(world.cluster, world.node, written)
+    return world, write(world.cluster, replace(written, phase=Phase.CORDONED))
 
 
-def test_the_cordon_and_its_record_are_one_write():
+def lease(text: str, **labels: str) -> Lease:
+    """Return a node's Lease with a text for a record."""
+    return Lease(lease_name(NODE), "1", labels=labels, annotations={OF_NODE: NODE, RECORD: text})
+
+
+# ---- record and cordon ----
+
+
+def test_the_record_is_there_before_the_cordon():
     world = World()
-    claim(world.cluster, world.node, OURS)
-    assert (world.node.unschedulable, read_record(world.node)) == (True, OURS)
-    assert world.cluster.calls["patch_node"] == 1
+    record = claim(world.cluster, world.node, OURS)
+    assert (world.record, world.node.unschedulable, world.node.annotations) == (OURS, False, {})
+    cordon(world.cluster, world.node, record)
+    assert (world.node.unschedulable, world.record.has_marked(world.node)) == (True, True)
 
 
-def test_a_node_that_has_changed_since_it_was_read_is_not_claimed():
+def test_a_node_that_has_changed_since_it_was_read_is_not_cordoned():
     world = World()
     node = world.node
-    world.cluster.change_node(NODE, labels={})
+    record = claim(world.cluster, node, OURS)
+    world.cluster.change_node(NODE, unschedulable=True)
     with pytest.raises(ConflictError):
-        claim(world.cluster, node, OURS)
-    assert not world.node.unschedulable
+        cordon(world.cluster, node, record)
+    assert not record.has_marked(world.node)
 
+
+@pytest.mark.parametrize(
+    "annotation",
+    ["", "numaforge-node-node-0000", "numaforge-node-node-0000 0000000000000000"],
+    ids=["nothing", "the name of the Lease", "another mark"],
+)
+def test_a_mark_that_the_record_does_not_hold_makes_no_cordon_ours(annotation):
+    world = World()
+    record = claim(world.cluster, world.node, OURS)
+    world.cluster.change_node(NODE, unschedulable=True, annotations={MARK: annotation})
+    assert not record.has_marked(world.node)
+
+
+def test_a_mark_is_another_one_each_time():
+    assert len({Record("ann", Phase.CLAIMED, was_unschedulable=False).mark for _ in range(100)}) == 100
+
+
+def test_a_claim_that_is_made_again_keeps_its_mark():
+    world = World()
+    first = claim(world.cluster, world.node, OURS)
+    again = claim(world.cluster, world.node, Record("ann", Phase.CLAIMED, was_unschedulable=False))
+    assert again.mark == first.mark
+
+
+def test_a_roll_out_in_progress_is_not_claimed():
+    world, _ = claimed()
+    with pytest.raises(OvertakenError, match="ann has taken the node over"):
+        claim(world.cluster, world.node, replace(OURS, runner="bob"))
+
+
+def test_the_name_of_the_runner_is_the_holder_of_the_lease_until_the_end():
+    world, record = claimed()
+    assert (world.lease.holder, world.lease.annotations[NODE_UID]) == ("ann", world.node.uid)
+    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    assert (world.lease.holder, world.lease.labels[ENDED]) == ("", "done")
+
+
+LONG = "a" * 63 + ".b" * 95
+
+
+@pytest.mark.parametrize("name", ["gpu-1", "gpu-1.rack-2.example.com", "n" * 238, LONG], ids=len)
+def test_the_lease_of_a_node_has_a_valid_name(name):
+    assert len(lease_name(name)) <= 253
+    assert lease_name(name)[-1].isalnum()
+    assert lease_name(name) != lease_name(f"{name[:-1]}0")
+
+
+# ---- reading ----
 
 RUBBISH = {
     "nothing": "",
@@ -81,6 +152,9 @@ RUBBISH = {
             "reason": ["x"],
             "version": True,
             "rollout": 7,
+            "ending": "somehow",
+            "labels": {FOREIGN: "trusted"},
+            "set_labels": {FOREIGN: {"value": "a", "before": "trusted"}},
         }.items()
     },
 }
@@ -88,120 +162,182 @@ RUBBISH = {
 
 @pytest.mark.parametrize("text", RUBBISH.values(), ids=RUBBISH)
 def test_an_annotation_that_is_none_of_ours_is_named(text):
-    world = World()
-    world.cluster.change_node(NODE, annotations={RECORD: text})
     with pytest.raises(UnreadableError, match=f"{RECORD} cannot be read"):
-        read_record(world.node)
-    assert f"kubectl annotate node {NODE} {RECORD}-" in unreadable(world.node)
+        read_record(lease(text))
+    assert f"kubectl -n numaforge delete lease {lease_name(NODE)}" in unreadable(lease(text))
 
 
 @given(st.one_of(st.text(), st.dictionaries(st.text(max_size=3), st.text()).map(json.dumps)))
 def test_no_text_does_more_than_not_to_be_a_record(text):
-    node = ClusterNode(NODE, "uid", "1", annotations={RECORD: text})
-    assert unreadable(node) or read_record(node)
+    assert unreadable(lease(text)) or read_record(lease(text))
 
 
 def test_a_record_of_a_newer_release_names_the_version():
-    world = World()
-    world.cluster.change_node(NODE, annotations={RECORD: json.dumps({"version": 2, "stage": "x"})})
     with pytest.raises(UnreadableError, match="version 2"):
-        read_record(world.node)
+        read_record(lease(json.dumps({"version": 2, "stage": "x"})))
 
 
-def test_keys_of_a_newer_release_stay_until_the_record_goes():
-    world = claimed()
-    newer = {**json.loads(world.node.annotations[RECORD]), "ticket": {"id": 7}, "others": "x"}
-    world.cluster.change_node(NODE, annotations={RECORD: json.dumps(newer)})
+def test_keys_of_a_newer_release_stay_until_the_roll_out_ends():
+    world, _ = claimed()
+    newer = {**json.loads(world.lease.annotations[RECORD]), "ticket": {"id": 7}, "others": "x"}
+    write_record(world.cluster, world.node, json.dumps(newer))
 
     def written():
-        return {key: json.loads(world.node.annotations[RECORD]).get(key) for key in ("ticket", "others")}
+        return {key: json.loads(world.lease.annotations[RECORD]).get(key) for key in ("ticket", "others")}
 
-    _, record = take_over(world.cluster, NODE, "bob")
+    record = take_over(world.cluster, world.node, "bob")
     assert written() == {"ticket": {"id": 7}, "others": "x"}
-    advance(world.cluster, NODE, replace(record, phase=Phase.DRAINED))
+    advance(world.cluster, replace(record, phase=Phase.DRAINED))
     assert written() == {"ticket": {"id": 7}, "others": "x"}
-    hand_back(world.cluster, NODE, record, Ending.DONE, "")
-    assert RECORD not in world.node.annotations
 
 
 def test_a_record_says_its_version_and_whose_roll_out_it_is():
-    document = json.loads(claimed().node.annotations[RECORD])
+    document = json.loads(claimed()[0].lease.annotations[RECORD])
     assert (document["version"], document["rollout"]) == (1, "default")
 
 
 @pytest.mark.parametrize(
-    ("said", "name", "belongs"),
-    [("gpu", "gpu", True), ("gpu", "cpu", False), (None, "gpu", True)],
-    ids=["its-own", "of-another", "of-a-release-without-names"],
+    ("name", "belongs"), [("default", True), ("cpu", False)], ids=["its-own", "of-another"]
 )
-def test_a_roll_out_has_the_nodes_of_its_name(said, name, belongs):
-    document = {key: value for key, value in json.loads(_dump(OURS)).items() if key != "rollout"}
-    text = json.dumps(document | ({"rollout": said} if said else {}))
-    record = read_record(ClusterNode(NODE, "uid", "1", annotations={RECORD: text}))
-    assert record.belongs_to(name) is belongs
+def test_a_roll_out_has_the_nodes_of_its_name(name, belongs):
+    assert OURS.belongs_to(name) is belongs
 
 
-@pytest.mark.parametrize("text", ["", "?", "[]", "7", "[" * 100_000], ids=lambda text: text[:3] or "nothing")
-def test_a_result_that_cannot_be_read_is_none(text):
-    assert read_result(ClusterNode(NODE, "uid", "1", annotations={RESULT: text})) == {}
+def test_the_last_roll_out_of_an_earlier_node_of_that_name_is_none_of_the_nodes():
+    world, record = claimed()
+    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    assert read_ended(world.lease, world.node).reason == "as planned"
+    assert read_ended(world.lease, ClusterNode(NODE, "another", "1")) is None
 
 
-def test_keys_of_a_newer_release_do_not_hide_a_result():
-    text = json.dumps({"ending": "done", "reason": "x", "runner": "ann", "seconds": 7})
-    found = read_result(ClusterNode(NODE, "uid", "1", annotations={RESULT: text}))
-    assert found == {"ending": "done", "reason": "x", "runner": "ann"}
+# ---- what a kubelet may write of its own Node ----
+
+FORGED = {
+    "a-record": {RECORD: _dump(replace(OURS, phase=Phase.VERIFIED))},
+    "a-mark": {MARK: f"{lease_name(NODE)} 0000000000000000"},
+    "a-result": {"numaforge.io/rollout-result": '{"ending": "done", "reason": "", "runner": "ann"}'},
+    "an-abort": {ABORT: "the kubelet", "numaforge.io/rollout-abort": "the kubelet"},
+    "labels-of-before": {"numaforge.io/labels-before": f'{{"{FOREIGN}": {{"value":"a","before":"b"}}}}'},
+}
+
+
+@pytest.mark.parametrize("annotations", FORGED.values(), ids=FORGED)
+@pytest.mark.parametrize("quarantined", [False, True], ids=["in-service", "in-quarantine"])
+def test_no_annotation_of_a_node_makes_a_runner_do_anything(annotations, quarantined):
+    world, plain = World(), World()
+    world.cluster.change_node(NODE, annotations=annotations, unschedulable=quarantined)
+    plain.cluster.change_node(NODE, unschedulable=quarantined)
+    assert world.run() == plain.run()
+    assert (world.machine.applied, world.events()) == (plain.machine.applied, plain.events())
+    assert (world.node.labels, {MARK, *world.node.annotations}) == (plain.node.labels, {MARK, *annotations})
+    assert world.node.unschedulable is quarantined
+
+
+# ---- whose it is ----
 
 
 def test_a_record_of_another_runner_is_not_written_over():
-    world = claimed()
-    take_over(world.cluster, NODE, "bob")
+    world, record = claimed()
+    take_over(world.cluster, world.node, "bob")
     with pytest.raises(OvertakenError, match="bob has taken the node over"):
-        advance(world.cluster, NODE, OURS)
+        advance(world.cluster, record)
     with pytest.raises(OvertakenError):
-        hand_back(world.cluster, NODE, OURS, Ending.DONE, "")
+        hand_back(world.cluster, record, Ending.DONE, "")
     assert world.node.unschedulable
 
 
-def test_a_record_survives_what_the_kubelet_writes():
-    world = claimed()
-    world.cluster.change_node(NODE, ready=True)
-    advance(world.cluster, NODE, OURS)
+def test_a_record_is_written_over_a_request_to_abort_which_stays():
+    world, record = claimed()
+    request_abort(world.cluster, NODE, "carol")
+    advance(world.cluster, replace(record, phase=Phase.DRAINED))
+    assert (world.phase, world.lease.annotations[ABORT]) == (Phase.DRAINED, "carol")
 
 
 def test_an_uncordoned_node_is_told_from_one_without_a_record():
-    world = claimed()
+    world, record = claimed()
     world.cluster.change_node(NODE, unschedulable=False)
     with pytest.raises(UncordonedError):
-        advance(world.cluster, NODE, OURS)
-    world.cluster.change_node(NODE, annotations={})
-    with pytest.raises(TakenError, match="roll-out's record was removed from"):
-        advance(world.cluster, NODE, OURS)
+        advance(world.cluster, record)
+    world.cluster.change_node(NODE, unschedulable=True)
+    world.cluster.delete_lease(lease_name(NODE))
+    with pytest.raises(TakenError, match="the record of its roll-out was deleted"):
+        advance(world.cluster, record)
 
 
-def test_handing_back_leaves_only_how_it_ended():
-    world = claimed()
-    world.cluster.patch_node(world.node, annotations={ABORT: "carol"})
-    hand_back(world.cluster, NODE, OURS, Ending.DONE, "as planned")
-    assert (world.node.unschedulable, set(world.node.annotations)) == (False, {RESULT})
-    hand_back(world.cluster, NODE, OURS, Ending.DONE, "as planned")  # the answer was lost
+@pytest.mark.parametrize(
+    ("phase", "following"),
+    [(Phase.DRAINED, Phase.CLAIMED), (Phase.APPLIED, Phase.APPLIED)],
+    ids=["nothing-was-changed", "changed"],
+)
+def test_a_record_is_taken_over_for_a_node_that_was_registered_anew(phase, following):
+    world, record = claimed()
+    set_labels = {CONFIG: SetLabel("small", "big")}
+    write(world.cluster, replace(record, phase=phase, labels={CONFIG: "big"}, set_labels=set_labels))
+    node = replace(world.node, uid="another", unschedulable=False, annotations={})
+    taken = take_over(world.cluster, node, "bob")
+    assert (taken.uid, taken.phase, taken.was_unschedulable) == ("another", following, False)
+    assert (taken.labels, taken.set_labels, taken.has_marked(node)) == ({}, {}, False)
+
+
+# ---- labels ----
+
+
+def test_what_a_label_was_before_is_recorded_before_it_is_changed():
+    world, record = claimed()
+    world.cluster.fault = lambda call: ApiUnreachableError("reset") if call == "patch_node" else None
+    with pytest.raises(ApiUnreachableError):
+        change_labels(world.cluster, record, lambda _: {CONFIG: "small"})
+    world.cluster.fault = None
+    assert (world.record.set_labels, CONFIG in world.node.labels) == (
+        {CONFIG: SetLabel("small", None)},
+        False,
+    )
+
+
+# ---- the end ----
+
+
+def test_the_uncordon_comes_before_the_end_of_the_record():
+    world, record = claimed()
+    seen = []
+    world.cluster.watchers.append(lambda _, now: seen.append((now.unschedulable, world.record is not None)))
+    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    assert (seen[0], world.record) == ((False, True), None)
+
+
+def test_handing_back_leaves_how_it_ended_and_nothing_on_the_node():
+    world, record = claimed()
+    request_abort(world.cluster, NODE)
+    hand_back(world.cluster, record, Ending.DONE, "as planned")
+    assert (world.node.unschedulable, world.node.annotations) == (False, {})
+    assert (world.ended.ending, world.ended.reason) == (Ending.DONE, "as planned")
+    assert ABORT not in world.lease.annotations
+    hand_back(world.cluster, record, Ending.DONE, "as planned")  # the answer was lost
     with pytest.raises(TakenError):
-        hand_back(world.cluster, NODE, OURS, Ending.BLOCKED, "something else")
+        hand_back(world.cluster, record, Ending.BLOCKED, "something else")
 
 
 def test_a_cordon_that_was_there_before_stays():
     world = World()
     world.cluster.change_node(NODE, unschedulable=True)
-    record = Record("ann", Phase.CORDONED, was_unschedulable=True)
-    claim(world.cluster, world.node, record)
-    node = hand_back(world.cluster, NODE, record, Ending.DONE, "")
-    assert (node.unschedulable, left_cordoned(node)) == (True, None)
+    record = claim(world.cluster, world.node, replace(OURS, was_unschedulable=True))
+    cordon(world.cluster, world.node, record)
+    node, ended = hand_back(world.cluster, record, Ending.DONE, "")
+    assert (node.unschedulable, left_cordoned(ended, node)) == (True, None)
 
 
-def test_a_cordon_that_somebody_else_needs_by_now_stays_and_says_so():
-    world = claimed()
+def test_a_cordon_that_another_tool_needs_by_now_stays_and_says_so():
+    world, record = claimed()
     world.cluster.change_node(NODE, labels={"nvidia.com/mig.config.state": "pending"})
-    node = hand_back(world.cluster, NODE, OURS, Ending.DONE, "")
+    node, ended = hand_back(world.cluster, record, Ending.DONE, "")
     assert node.unschedulable
-    assert "its MIG geometry is being changed" in left_cordoned(node)
+    assert "its MIG geometry is being changed" in left_cordoned(ended, node)
     world.cluster.change_node(NODE, unschedulable=False)
-    assert left_cordoned(world.node) is None
+    assert left_cordoned(world.ended, world.node) is None
+
+
+def test_a_record_that_has_ended_is_no_roll_out_in_progress():
+    world, record = claimed()
+    hand_back(world.cluster, record, Ending.DONE, "")
+    assert (read_unfinished(world.lease), world.cluster.leases()) == (None, [])
+    assert [found.name for found in world.cluster.leases(ended=True)] == [lease_name(NODE)]

@@ -10,10 +10,11 @@ import pytest
 from numaforge.rollout.budget import Budget, Share
 from numaforge.rollout.in_place import UNPROTECTED
 from numaforge.rollout.launch import HostNeeds, Survey
-from numaforge.rollout.record import RECORD
+from numaforge.rollout.record import node_leases
 from numaforge.rollout.refusals import refusals
 from numaforge.rollout.same_machine import Access
 from tests.fixtures.memory_cluster import control_planes
+from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World
 
 GOOD = HostNeeds("good", NODE, True, True, (), {}, {})
@@ -28,7 +29,7 @@ def refused(
     world.cluster.denied = {"get nodes/proxy"}
     nodes = {node.name: node for node in world.cluster.nodes()}
     survey = Survey(needs, (), hosts, {}, Path("log"))
-    return refusals(world.cluster, nodes, survey, budget or Budget())
+    return refusals(world.cluster, nodes, node_leases(world.cluster.leases()), survey, budget or Budget())
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_the_pool_does_not_matter_where_no_node_changes(needs):
 
 def test_a_node_in_the_middle_of_a_roll_out_is_ended_wherever_the_pool_is():
     world = World()
-    world.cluster.change_node(NODE, annotations={RECORD: "{}"})
+    write_record(world.cluster, world.node)
     assert refused(GOOD, world=world, budget=OUTSIDE) == {}
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from numaforge.rollout.cluster import Permission
 from numaforge.rollout.configz import NODES_PROXY
 from numaforge.rollout.kubectl import permissions
+from numaforge.rollout.labels import WRITTEN
+from numaforge.rollout.names import LEASE_NAMESPACE
+from numaforge.rollout.record import MARK
 
 MANIFEST = Path(__file__).parents[3] / "docs" / "rollout-rbac.yaml"
 
 
 CONFIGZ = "numaforge-configz"
+
+
+POLICIES = {"numaforge-rollout-nodes", "numaforge-rollout-pods"}
 
 
 def documents(*kinds, name="numaforge-rollout"):
@@ -64,7 +72,34 @@ def test_of_the_services_endpoints_those_of_the_api_servers_alone_may_be_read():
 
 def test_nothing_else_is_granted():
     names = {document["metadata"]["name"] for document in yaml.safe_load_all(MANIFEST.read_text())}
-    assert names == {"numaforge-rollout", CONFIGZ}
+    assert names == {"numaforge", "numaforge-rollout", CONFIGZ, *POLICIES}
+
+
+def test_the_roll_out_has_a_namespace_of_its_own():
+    [namespace] = documents("Namespace", name=LEASE_NAMESPACE)
+    [account] = documents("ServiceAccount")
+    assert account["metadata"]["namespace"] == namespace["metadata"]["name"]
+    assert "kube-system" not in MANIFEST.read_text()
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_policy_is_bound_and_denies_to_the_service_account_alone(name):
+    [policy] = documents("ValidatingAdmissionPolicy", name=name)
+    [binding] = documents("ValidatingAdmissionPolicyBinding", name=name)
+    [condition] = policy["spec"]["matchConditions"]
+    user = f"system:serviceaccount:{LEASE_NAMESPACE}:numaforge-rollout"
+    assert condition["expression"] == f"request.userInfo.username == '{user}'"
+    assert (policy["spec"]["failurePolicy"], binding["spec"]["validationActions"]) == ("Fail", ["Deny"])
+    assert binding["spec"]["policyName"] == name
+
+
+def test_the_policy_permits_every_label_and_annotation_that_a_roll_out_writes():
+    [policy] = documents("ValidatingAdmissionPolicy", name="numaforge-rollout-nodes")
+    listed = {
+        variable["name"]: set(re.findall("'([^']+)'", variable["expression"]))
+        for variable in policy["spec"]["variables"]
+    }
+    assert (listed["labels"], listed["annotations"]) == (WRITTEN, {MARK})
 
 
 def test_nodes_proxy_is_granted_to_who_takes_the_comment_away():

@@ -28,10 +28,10 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
         return show_nothing(program, output)
     options = common_options(survey)
     with options.cluster() as cluster:
-        nodes = preflight(cluster, options, survey)
-        refused = refused_hosts(cluster, options, nodes, survey)
-        ahead = look_ahead(cluster, nodes, survey, options, refused)
-        undrained = look_further(nodes, survey, options, refused)
+        nodes, leases = preflight(cluster, options, survey)
+        refused = refused_hosts(cluster, options, nodes, leases, survey)
+        ahead = look_ahead(cluster, nodes, leases, survey, options, refused)
+        undrained = look_further(nodes, leases, survey, options, refused)
     own = plan_themselves(nodes.values(), {each.node for each in survey.needs})
     racks = disagreeing(survey)
     if output == "json":

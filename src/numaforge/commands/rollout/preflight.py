@@ -18,7 +18,7 @@ from numaforge.report.hostnames import grouped_by_reason, in_short
 from numaforge.report.racks import disagreement_text
 from numaforge.report.terminal import progress
 from numaforge.report.wording import counted
-from numaforge.rollout.cluster import Cluster, ClusterNode
+from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.fleet import Member
 from numaforge.rollout.kubectl import permissions
@@ -28,7 +28,7 @@ from numaforge.rollout.options import RolloutOptions, read_options
 from numaforge.rollout.outcome import Outcome
 from numaforge.rollout.program import tail
 from numaforge.rollout.racks import REMEDY, disagreeing, held_back
-from numaforge.rollout.record import Ending, unreadable
+from numaforge.rollout.record import Ending, node_leases, unreadable
 from numaforge.rollout.refusals import refusals, unknown_node
 from numaforge.rollout.slots import held_slots
 from numaforge.rollout.steps import Steps, run
@@ -122,10 +122,12 @@ def agreed(said: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dic
     return common
 
 
-def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict[str, ClusterNode]:
+def preflight(
+    cluster: Cluster, options: RolloutOptions, survey: Survey
+) -> tuple[dict[str, ClusterNode], dict[str, Lease]]:
     """Refuse what would fail on every host: missing permissions, a suite that cannot run, another cluster.
 
-    Returns the cluster's nodes by name.
+    Returns the cluster's nodes by name, and the Leases with their records.
     """
     missing = [str(each) for each in permissions(options.namespace) if not cluster.may(each)]
     if missing:
@@ -141,11 +143,15 @@ def preflight(cluster: Cluster, options: RolloutOptions, survey: Survey) -> dict
     joined = [each for each in survey.needs if each.joined]
     if joined and not any(each.node in known for each in joined):
         raise NumaforgeError(unknown_node(joined[0], known), where=joined[0].host, remedy="nothing was begun")
-    return known
+    return known, node_leases(cluster.leases(ended=True))
 
 
 def refused_hosts(
-    cluster: Cluster, options: RolloutOptions, nodes: Mapping[str, ClusterNode], survey: Survey
+    cluster: Cluster,
+    options: RolloutOptions,
+    nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
+    survey: Survey,
 ) -> dict[str, str]:
     """Return the hosts that are not changed, with the reason; the others continue.
 
@@ -154,8 +160,8 @@ def refused_hosts(
     Raises NumaforgeError where no host is left, except in a shard, which other shards wait for; and where a
     named canary is refused or does not answer, as it could not prove anything.
     """
-    alone = refusals(cluster, nodes, survey, options.budget())
-    racks = held_back(disagreeing(survey, alone), survey, nodes)
+    alone = refusals(cluster, nodes, leases, survey, options.budget())
+    racks = held_back(disagreeing(survey, alone), survey, nodes, leases)
     refused = {**{host: f"{disagreement_text(each)}: {REMEDY}" for host, each in racks.items()}, **alone}
     if not survey.shards and all(each.host in refused for each in survey.needs):
         lines = _by_reason(dict(sorted(refused.items())), ": ", survey.log)
@@ -184,7 +190,11 @@ class Sorted:
 
 
 def sort_hosts(
-    cluster: Cluster, nodes: Mapping[str, ClusterNode], survey: Survey, refused: Collection[str]
+    cluster: Cluster,
+    nodes: Mapping[str, ClusterNode],
+    leases: Mapping[str, Lease],
+    survey: Survey,
+    refused: Collection[str],
 ) -> Sorted:
     """Return which hosts change and which are drained for it; hosts in a roll-out are included."""
     members, blocked, as_planned = [], {}, []
@@ -193,8 +203,9 @@ def sort_hosts(
         if each.host in refused:
             continue
         node = nodes[each.node] if each.joined else None
-        drains = node is not None and (each.drains(node) or node.name in slots)
-        if node is not None and (trouble := unreadable(node)):
+        lease = leases.get(each.node)
+        drains = node is not None and (each.drains(node, lease) or node.name in slots)
+        if node is not None and lease is not None and (trouble := unreadable(lease)):
             blocked[each.host] = Outcome(Ending.BLOCKED, trouble)
         elif drains or each.changes:
             name = node.name if node is not None else None

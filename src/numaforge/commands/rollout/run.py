@@ -40,9 +40,9 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
     options = common_options(survey)
     state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
     with options.cluster() as cluster:
-        nodes = preflight(cluster, options, survey)
-        refused = refused_hosts(cluster, options, nodes, survey)
-        hosts = sort_hosts(cluster, nodes, survey, refused)
+        nodes, leases = preflight(cluster, options, survey)
+        refused = refused_hosts(cluster, options, nodes, leases, survey)
+        hosts = sort_hosts(cluster, nodes, leases, survey, refused)
         taking = take_lead(
             cluster,
             program.role.name,
