@@ -39,15 +39,16 @@ def briefly(seconds: float) -> None:
 class ScriptedMachine:
     """A machine behind a node that has none: its transactions are applied a moment after they begin.
 
-    It outlives the process that began them. `unverified` is what is found wrong with it once it is changed,
-    and `host` which machine it is. `asked` hears of every call before it takes effect; `reverted` says why,
-    by transaction.
+    It outlives the process that began them. `wanted` is what its plan predicts, `unverified` what is found
+    wrong with it once it is changed, and `host` which machine it is. `asked` hears of every call before it
+    takes effect; `reverted` says why, by transaction.
     """
 
     seconds: float = 0.5
     outcome: str = "applied"
     unverified: tuple[str, ...] = ()
     host: Identity = KWOK
+    wanted: Expected = field(default_factory=Expected)
     asked: Callable[[str], object] = lambda _call: None
     begun: list[str] = field(default_factory=list)
     reverted: dict[str, str] = field(default_factory=dict)
@@ -67,7 +68,7 @@ class ScriptedMachine:
         return None if self._done else Transaction(f"T{next(_ids)}")
 
     def expected(self) -> Expected:
-        return Expected()
+        return self.wanted
 
     def held(self) -> tuple[str, ...]:
         return ()

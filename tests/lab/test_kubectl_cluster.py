@@ -30,6 +30,8 @@ from numaforge.rollout.cluster import (
     Lease,
 )
 from numaforge.rollout.kubectl import KubectlCluster, permissions
+from numaforge.rollout.labels import WRITTEN
+from numaforge.rollout.record import MARK
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
 from tests.fixtures.processes import halted
 from tests.lab.fleet import Observer
@@ -259,13 +261,16 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
         world.until(lambda: all(cluster.may(permission) for permission in permissions()))
         node = cluster.node("node-000")
         assert [found.name for found in cluster.nodes()] == list(NODES)
-        cluster.patch_node(node, annotations={"test/rollout": "1"})
+        cluster.patch_node(node, annotations={MARK: "1"})
         assert cluster.pods(pod.node)
         assert cluster.evict(pod, dry_run=True).result is Eviction.ACCEPTED
+        with pytest.raises(ClusterError, match="deletes only pods that have ended"):
+            cluster.delete_pod(pod)
+        world.change_pod(pod, phase="Succeeded")
         cluster.delete_pod(pod)
         cluster.disruption_budgets()
         cluster.put_lease(cluster.put_lease(Lease("permitted", holder="rollout")))
-        assert "permitted" in [lease.name for lease in cluster.leases()]
+        assert cluster.lease("permitted") in cluster.leases()
         assert cluster.node_heartbeat("node-000")
         with pytest.raises(ForbiddenError, match="nodes/proxy"):  # the nodes read it themselves
             cluster.running_config("node-000")
@@ -280,6 +285,117 @@ def test_the_documented_role_allows_a_roll_out_and_nothing_more(world):
             if permission.namespace in (None, namespace)
         }
         assert _rules(fleet, kubeconfig, namespace) - of_everybody == expected
+
+
+OTHER_TAINT = {"taints": [{"key": "other", "effect": "NoSchedule"}]}
+
+
+@pytest.fixture(scope="class")
+def as_the_roll_out(fleet):
+    """Change a node as the roll-out's service account would, and return what the API server says."""
+    run_kubectl(fleet, "apply", f"--filename={RBAC}")
+    run_kubectl(fleet, "taint", "node", "node-001", "own=1:PreferNoSchedule", "--overwrite")
+    run_kubectl(fleet, "label", "node", "node-001", "own=1", "--overwrite")
+    run_kubectl(fleet, "annotate", "node", "node-001", "own=1", "--overwrite")
+    account = "system:serviceaccount:numaforge:numaforge-rollout"
+
+    def change(patch, *, account=account):
+        done = fleet.kubectl(
+            *("patch", "node", "node-001", f"--as={account}", "--as-group=system:masters"),
+            *("--type=merge", "--dry-run=server", f"--patch={json.dumps(patch)}"),
+        )
+        return done.stderr.strip()
+
+    # A policy is in force some time after it was applied.
+    fleet.wait_until(lambda: "denied" in change({"spec": OTHER_TAINT}), "does not enforce the policy")
+    yield change
+    run_kubectl(fleet, "taint", "node", "node-001", "own-")
+
+
+class TestPolicy:
+    """What the policy for Nodes permits the roll-out."""
+
+    @pytest.mark.parametrize(
+        ("patch", "said"),
+        [
+            pytest.param({"spec": {"taints": None}}, "nothing of a Node's spec", id="a-taint-away"),
+            pytest.param({"spec": OTHER_TAINT}, "nothing of a Node's spec", id="another-taint"),
+            pytest.param({"spec": {"providerID": "x://y"}}, "nothing of a Node's spec", id="the-provider-id"),
+            pytest.param(
+                {"metadata": {"labels": {"own": None}}}, "no label of a Node but", id="a-label-away"
+            ),
+            pytest.param(
+                {"metadata": {"labels": {"own": "2"}}}, "no label of a Node but", id="a-label-changed"
+            ),
+            pytest.param(
+                {"metadata": {"labels": {"node-restriction.kubernetes.io/tenant": "a"}}},
+                "no label of a Node but",
+                id="a-restricted-label",
+            ),
+            pytest.param(
+                {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
+                "no label of a Node but",
+                id="a-role",
+            ),
+            pytest.param(
+                {"metadata": {"annotations": {"own": None}}},
+                "no annotation of a Node but",
+                id="an-annotation",
+            ),
+            pytest.param(
+                {"metadata": {"finalizers": ["example.com/x"]}},
+                "neither owners nor finalizers",
+                id="a-finalizer",
+            ),
+            pytest.param(
+                {
+                    "metadata": {
+                        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "1"}]
+                    }
+                },
+                "neither owners nor finalizers",
+                id="an-owner",
+            ),
+        ],
+    )
+    def test_every_other_change_of_a_node_is_refused_to_the_roll_out_alone(
+        self, as_the_roll_out, patch, said
+    ):
+        assert f"denied request: a roll-out changes {said}" in as_the_roll_out(patch)
+        assert as_the_roll_out(patch, account="an-admin") == ""
+
+    @pytest.mark.parametrize(
+        "patch",
+        [
+            pytest.param({"spec": {"unschedulable": True}}, id="the-cordon"),
+            pytest.param({"metadata": {"annotations": {MARK: "a"}}}, id="its-annotation"),
+            pytest.param({"metadata": {"labels": dict.fromkeys(WRITTEN, "a")}}, id="labels-of-a-plan"),
+        ],
+    )
+    def test_what_a_roll_out_writes_on_a_node_is_permitted(self, as_the_roll_out, patch):
+        assert as_the_roll_out(patch) == ""
+
+
+def test_a_kubelet_may_neither_read_nor_write_the_leases_of_roll_outs(world):
+    world.cluster.put_lease(Lease("of-a-node"))
+    path = world.fleet.login("system:node:node-002", organization="system:nodes")
+    with KubectlCluster(path, kubectl=str(world.fleet.control_plane.kubectl())) as kubelet:
+        for call in (
+            lambda: kubelet.lease("of-a-node"),
+            kubelet.leases,
+            lambda: kubelet.put_lease(Lease("forged")),
+            lambda: kubelet.put_lease(world.cluster.lease("of-a-node")),
+        ):
+            with pytest.raises(ForbiddenError):
+                call()
+
+
+def test_a_namespace_that_is_missing_is_named_with_the_remedy(world):
+    kubectl_path = str(world.fleet.control_plane.kubectl())
+    with KubectlCluster(world.fleet.kubeconfig, namespace="missing", kubectl=kubectl_path) as cluster:
+        with pytest.raises(ClusterError, match="the cluster has no namespace missing") as refused:
+            cluster.put_lease(Lease("first"))
+        assert "kubectl apply -f docs/rollout-rbac.yaml" in refused.value.remedy
 
 
 @pytest.mark.parametrize(

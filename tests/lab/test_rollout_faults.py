@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,13 @@ from numaforge.rollout import slots
 from numaforge.rollout.budget import Budget, Share
 from numaforge.rollout.cluster import ApiUnreachableError, ClusterPod
 from numaforge.rollout.drain import DrainSettings
-from numaforge.rollout.gate import GateSettings
+from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.machine import Identity
+from numaforge.rollout.names import DEFAULT_NAME
 from numaforge.rollout.node import NodeRollout
 from numaforge.rollout.outcome import NodeSettings, Outcome, Progress
-from numaforge.rollout.record import MARK, Ending
+from numaforge.rollout.record import MARK, Ending, ask_to_abort
 from numaforge.rollout.runner import this_runner
 from numaforge.rollout.slots import held_slots
 from tests.fixtures.processes import halted
@@ -360,6 +361,111 @@ def test_an_uncordon_in_the_middle_of_the_drain_ends_it_and_is_respected(scene: 
         False,
     ]
     assert scene.free()
+
+
+def runs_again(scene: Scene, app: str) -> Callable[[], None]:
+    """Return what uncordons a node as a second admin would, and has a pod run on it again."""
+
+    def uncordon() -> None:
+        scene.change_node({"spec": {"unschedulable": None}})
+        scene.run(app)
+
+    return uncordon
+
+
+@pytest.mark.parametrize("abort", [False, True], ids=["resume", "abort"])
+@pytest.mark.parametrize(
+    ("phase", "machine"),
+    [
+        pytest.param("proves", ScriptedMachine(), id="applied"),
+        pytest.param("undoing", ScriptedMachine(unverified=("CPU 3 is not isolated",)), id="undoing"),
+    ],
+)
+def test_a_held_node_that_was_uncordoned_is_drained_of_the_pods_that_came_before_it_goes_on_or_back(
+    scene: Scene, phase: str, machine: ScriptedMachine, abort: bool
+) -> None:
+    machine = replace(machine, seconds=0.1)
+    held = scene.begin(machine=machine, at={phase: runs_again(scene, "came")}).end()
+    assert held.ending is Ending.HELD
+    assert "resume or abort, which first cordons and drains it again" in held.reason
+    [pod] = scene.pods("came")
+    spare = scene.add_node()
+    stopped_under: list[ClusterPod] = []
+
+    def disturbs(call: str) -> None:
+        if call in ("begin", "revert", "settle"):
+            stopped_under.extend(found for found in scene.pods("came") if found.node == scene.node)
+
+    machine.asked = disturbs
+    if abort:
+        ask_to_abort(scene.cluster, scene.node, DEFAULT_NAME, "carol")
+    outcome = scene.begin(BOB, machine=machine).end()
+    assert outcome.ending in (Ending.DONE, Ending.ROLLED_BACK, Ending.ABORTED), outcome
+    assert stopped_under == []
+    scene.until(lambda: [found.node for found in scene.pods("came")] == [spare])
+    assert pod.uid not in [found.uid for found in scene.pods("came")]
+    assert scene.free()
+
+
+def test_a_node_that_is_registered_anew_while_no_runner_lives_is_drained_before_it_goes_back(
+    scene: Scene,
+) -> None:
+    machine = ScriptedMachine(unverified=("CPU 3 is not isolated",), seconds=0.1)
+    scene.begin(DEAD, machine=machine, at={"undoing": die}).thread.end()
+    scene.delete_node()
+    scene.fleet.add_node(scene.node, zone=scene.zone)
+    scene.run("came")
+    stopped_under: list[str] = []
+    machine.asked = lambda call: stopped_under.extend(
+        pod.name for pod in scene.pods("came") if call == "revert" and pod.node == scene.node
+    )
+    scene.add_node()
+    outcome = scene.begin(BOB, machine=machine).end()
+    assert (outcome.ending, stopped_under) == (Ending.ROLLED_BACK, [])
+    assert scene.free()
+
+
+# What a kubelet may write of its own Node.
+
+FORGED = {
+    "numaforge.io/record": '{"version":1,"runner":"ann","phase":"verified","was_unschedulable":false,'
+    '"labels":{"node-restriction.kubernetes.io/tenant":"trusted"}}',
+    "numaforge.io/rollout": "numaforge-node-x 0000000000000000",
+    "numaforge.io/rollout-result": '{"ending":"done","reason":"","runner":"ann","cordon left to":"me"}',
+    "numaforge.io/rollout-abort": "the kubelet",
+    "numaforge.io/abort": "the kubelet",
+    "numaforge.io/labels-before": '{"node-restriction.kubernetes.io/tenant":{"value":"a","before":"b"}}',
+}
+
+
+@pytest.mark.parametrize("quarantined", [False, True], ids=["in-service", "in-quarantine"])
+def test_no_annotation_that_a_kubelet_writes_of_its_own_node_makes_a_runner_do_anything(
+    scene: Scene, quarantined: bool
+) -> None:
+    kubelet = scene.fleet.login(f"system:node:{scene.node}", organization="system:nodes")
+    if quarantined:
+        scene.change_node({"spec": {"unschedulable": True}})
+    before = scene.cluster.node(scene.node)
+    with KubectlCluster(kubelet, kubectl=str(scene.fleet.control_plane.kubectl())) as cluster:
+        cluster.patch_node(cluster.node(scene.node), annotations=FORGED)
+    machine = ScriptedMachine()
+    outcome = scene.begin(machine=machine).end()
+    node = scene.cluster.node(scene.node)
+    assert (outcome.ending, len(machine.begun)) == ((Ending.BLOCKED, 0) if quarantined else (Ending.DONE, 1))
+    assert (node.unschedulable, node.labels) == (quarantined, before.labels)
+    assert FORGED.items() - node.annotations.items() <= {("numaforge.io/rollout", FORGED[MARK])}
+
+
+def test_labels_of_a_plan_are_set_and_put_back_with_the_rights_of_the_documentation(scene: Scene) -> None:
+    scene.change_node({"metadata": {"labels": {"nvidia.com/device-plugin.config": "big"}}})
+    wanted = {"nvidia.com/device-plugin.config": "small", "numaforge.io/mig": "mig-enabled"}
+    machine = ScriptedMachine(wanted=Expected(labels=wanted))
+    assert scene.begin(machine=machine).end().ending is Ending.DONE
+    assert wanted.items() <= scene.cluster.node(scene.node).labels.items()
+    machine.wanted = Expected(labels={})
+    assert scene.begin(BOB, machine=machine).end().ending is Ending.DONE
+    labels = scene.cluster.node(scene.node).labels
+    assert (labels["nvidia.com/device-plugin.config"], "numaforge.io/mig" in labels) == ("big", False)
 
 
 DRIVER_UPGRADE = {"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": "cordon-required"}}}

@@ -68,7 +68,7 @@ class Ending(StrEnum):
 
 
 def new_mark() -> str:
-    """Return the mark of a cordon, which nobody can guess."""
+    """Return a new mark of a cordon, which cannot be guessed."""
     return secrets.token_hex(8)
 
 
