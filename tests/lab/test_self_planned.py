@@ -9,6 +9,7 @@ import base64
 import json
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from lab.kwok import Fleet
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.first_boot.kubelet_login import KubeletLogin, kubelet_login
 from numaforge.first_boot.report import report
+from numaforge.first_boot.trial import await_renewal
 from numaforge.rollout.cluster import ForbiddenError
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED, release_verified, self_planned
@@ -91,6 +93,23 @@ def test_a_kubelets_login_annotates_its_own_node_and_adds_a_condition(login: Kub
 def test_it_may_not_speak_for_another_node(login: KubeletLogin) -> None:
     with pytest.raises(HostUnreachableError, match="403"):
         login.annotate(OTHER, {ANNOTATION: "{}"})
+
+
+def test_a_kubelet_that_renews_its_lease_has_reached_the_api_server(login: KubeletLogin) -> None:
+    before = login.renewed_at(OWN)
+    await_renewal(login, OWN, time.monotonic() + 120)
+    assert login.renewed_at(OWN) != before
+
+
+def test_a_kubelet_that_renews_no_lease_has_not_reached_it(fleet: Fleet) -> None:
+    login = kubelet_login(fleet.login("system:node:absent", organization="system:nodes"))
+    with pytest.raises(HostUnreachableError, match="does not renew its Node's lease"):
+        await_renewal(login, "absent", time.monotonic())
+
+
+def test_another_nodes_lease_is_no_evidence(login: KubeletLogin) -> None:
+    with pytest.raises(HostUnreachableError, match="403"):
+        await_renewal(login, OTHER, time.monotonic())
 
 
 def test_it_may_not_lift_its_own_taint_which_a_roll_outs_login_does(

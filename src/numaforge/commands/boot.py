@@ -14,15 +14,18 @@ from numaforge.report.terminal import complain, echo, show_json
 
 @click.command()
 @click.option("--dry", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--replan", is_flag=True, help="Plan anew also where the image says to hold a changed machine.")
+@click.option(
+    "--replan", is_flag=True, help="Plan again what is held: a changed machine, or a plan that has failed."
+)
+@click.option("--confirm", is_flag=True, help="Keep the plan on trial, whether or not a cluster is reached.")
 @click.option(
     "--report",
     "reports",
     is_flag=True,
-    help="Verify this node when it has joined, and tell its Node.",
+    help="When the kubelet has joined: keep the plan on trial, verify this node, tell its Node.",
 )
 @output_option("table", "json")
-def boot(dry: bool, replan: bool, reports: bool, output: str) -> int:
+def boot(dry: bool, replan: bool, confirm: bool, reports: bool, output: str) -> int:
     """Plan this node by its image's profile, and bring it to its plan before its kubelet starts.
 
     An image's units run it at the first boot, and again when the machine, its driver or its profile has
@@ -30,32 +33,17 @@ def boot(dry: bool, replan: bool, reports: bool, output: str) -> int:
     """
     if os.geteuid() != 0:
         raise HostError("this changes the machine that it runs on, and needs root", remedy="run it with sudo")
-    if reports and (dry or replan):
-        raise click.UsageError("--report changes nothing, and goes with no other option")
+    if (reports or confirm) and sum((dry, replan, confirm, reports)) > 1:
+        raise click.UsageError("--report and --confirm go with no other option")
+    if reports:
+        return _report(complain, output)
+    if dry:
+        return _dry(replan, output)
     from dataclasses import asdict
 
     from numaforge.first_boot import run
 
-    if reports:
-        return _report(complain, output)
-
-    if dry:
-        found = run.foresee(complain, replan=replan, ends_what_was_left=False)
-        if output == "json":
-            show_json(
-                {
-                    "profile": found.goal.plan.profile,
-                    "named_by": found.chosen.by,
-                    "changed": list(found.changed),
-                    "does": list(found.does),
-                }
-            )
-            return ExitCode.YES
-        echo(f"profile {found.goal.plan.profile}, by {found.chosen.by}")
-        for sentence in found.does or ("the node is as planned",):
-            echo(sentence)
-        return ExitCode.YES
-    record = run.prepare(complain, replan=replan)
+    record = run.confirm() if confirm else run.prepare(complain, replan=replan)
     if output == "json":
         show_json(asdict(record))
     else:
@@ -64,13 +52,41 @@ def boot(dry: bool, replan: bool, reports: bool, output: str) -> int:
     return ExitCode.YES
 
 
+def _dry(replan: bool, output: str) -> int:
+    from numaforge.first_boot import run
+
+    why = "" if replan else run.why_not_planned()
+    found = run.foresee(complain, replan=replan, ends_what_was_left=False) if not why else None
+    if output == "json":
+        show_json(
+            {
+                "profile": found.goal.plan.profile if found else None,
+                "named_by": found.chosen.by if found else None,
+                "changed": list(found.changed) if found else [],
+                "does": list(found.does) if found else [],
+                "why_not": why,
+            }
+        )
+        return ExitCode.YES
+    if found is None:
+        echo(why)
+        return ExitCode.YES
+    echo(f"profile {found.goal.plan.profile}, by {found.chosen.by}")
+    for sentence in found.does or ("the node is as planned",):
+        echo(sentence)
+    return ExitCode.YES
+
+
 def _report(tell: Callable[[str], None], output: str) -> int:
     from dataclasses import asdict
 
     from numaforge.first_boot.report import report
     from numaforge.first_boot.settings import read_settings
+    from numaforge.first_boot.stamp import TRIAL, BootRecord
 
     if not read_settings().report:
+        if BootRecord.kept(TRIAL):
+            report(tell, only_confirms=True)
         echo("boot.yaml says that this node tells nothing")
         return ExitCode.YES
     told = report(tell)

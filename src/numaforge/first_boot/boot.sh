@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # Runs before each start of the kubelet on a node that plans itself: `boot` once per boot, `guard` before each start.
 # Does nothing where the plan's inputs are unchanged and the written files intact; otherwise numaforge plans the node
-# again. PROGRAM, STATE, RUN, ISSUE and REPORT_UNIT are variables.
+# again. PROGRAM, STATE, TRANSACTIONS, RUN, ISSUE and REPORT_UNIT are variables. STATE/trial has a plan that is tried, and
+# STATE/failed one that was undone.
 
 LOCK_SECONDS=900 # of the 1800 that systemd gives a start of the kubelet
 
@@ -11,7 +12,7 @@ inputs() {
     tell_first system-uuid /sys/class/dmi/id/product_uuid
     tell_first cpus /sys/devices/system/cpu/present
     tell_first kernel /proc/sys/kernel/osrelease
-    kept=$(cat "$STATE/inputs" 2> /dev/null)
+    kept=$(cat "$STATE/inputs" 2> /dev/null) tried=$(cat "$STATE/trial/inputs" "$STATE/failed/inputs" 2> /dev/null)
     for meminfo in /sys/devices/system/node/node*/meminfo; do
         node=${meminfo%/meminfo}
         while read -r _ _ what amount _; do
@@ -46,34 +47,52 @@ inputs() {
 # The kernel takes its own memory from different NUMA nodes at each boot: 45 MiB have been seen to move. A difference of
 # up to 64 MiB, or a 64th, counts as unchanged; the kubelet's own state is handled before each of its starts.
 tell_memory() { # NAME KIB
-    case $kept in
-    *"$1 "*)
-        was=${kept#*"$1 "} was=${was%% *}
-        moved=$(($2 - was)) moved=${moved#-} near=$((was / 64))
-        if [ "$moved" -le 65536 ] || [ "$moved" -le "$near" ]; then set -- "$1" "$was"; fi
+    near_one_in "$kept" "$@" || near_one_in "$tried" "$@" || was=$2
+    echo "$1 $was kB"
+}
+near_one_in() { # INPUTS NAME KIB: sets `was`
+    case $1 in
+    *"$2 "*)
+        was=${1#*"$2 "} was=${was%% *}
+        moved=$(($3 - was)) moved=${moved#-} near=$((was / 64))
+        [ "$moved" -le 65536 ] || [ "$moved" -le "$near" ]
         ;;
+    *) return 1 ;;
     esac
-    echo "$1 $2 kB"
 }
 tell_first() { # NAME FILE
     text=
     if IFS= read -r text < "$2" && [ -n "$text" ]; then echo "$1 $text"; fi
 } 2> /dev/null
 
-as_planned() { # the plan's inputs are unchanged, and its written files are intact
-    cmp -s "$RUN/inputs" "$STATE/inputs" && sha256sum -c --status "$STATE/files" 2> /dev/null
+as_planned() { # the inputs of the plan in effect, or on trial, are unchanged, and its written files are intact
+    if is_of "$STATE" && is_intact "$STATE"; then return; fi
+    on_trial
 }
-complain() { # WHY: shown where it is visible without a login
-    set -- "numaforge: the kubelet is not started: $1"
+is_of() { cmp -s "$RUN/inputs" "$1/inputs"; } # FOLDER
+is_intact() { sha256sum -c --status "$1/files" 2> /dev/null; }
+on_trial() { # until it is confirmed or undone; a change that restarts the kubelet itself starts it as it goes back, too
+    is_of "$STATE/trial" && id=$(readlink "$TRANSACTIONS/current") && IFS= read -r state < "$TRANSACTIONS/$id/state" || return
+    case $state in
+    confirming) is_intact "$STATE/trial" ;;
+    start\ * | prove\ *) grep -qx 'KUBELET_RESTART yes' "$TRANSACTIONS/$id/settings" ;;
+    *) return 1 ;;
+    esac
+} 2> /dev/null
+complain() { # WHY
+    show "the kubelet is not started: $1"
+    return 1
+}
+show() { # TEXT: where it is visible without a login
+    set -- "numaforge: $1"
     printf '%s\n' "$1" >&2
     {
         mkdir -p "${ISSUE%/*}" /run/motd.d
-        printf '%s\n' "$1" > "$ISSUE"
+        printf '%s\n' "$1" | sed 's/\\/\\\\/g' > "$ISSUE" # agetty reads escapes there
         printf '%s\n' "$1" > /run/motd.d/numaforge
         printf '\n%s\n' "$1" > /dev/console
         systemctl --no-block start "$REPORT_UNIT" # reports to the cluster, if the node has joined before
     } 2> /dev/null
-    return 1
 }
 quiet() { rm -f "$ISSUE" /run/motd.d/numaforge; }
 
@@ -103,5 +122,9 @@ before_kubelet() {
         fi
         cat "$RUN/said" >&2
     fi
-    quiet
+    if is_of "$STATE/failed"; then
+        show "the kubelet runs with the earlier plan: $(cat "$STATE/failed/why")"
+    else
+        quiet
+    fi
 }

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -19,13 +20,19 @@ from urllib.parse import quote, urlsplit
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.first_boot.roots_files import require_roots
 from numaforge.given import NotJsonError, parse_json, read_text
+from numaforge.kubelet.config.flags import flag_value
 from numaforge.sections.strict_yaml import read_yaml
+from numaforge.topology.model import NodeTopology
 
 KUBECONFIG = Path("/etc/kubernetes/kubelet.conf")
 _SECONDS = 20
 _MOST_BYTES = 8 << 20
 """More than etcd keeps of one object."""
 _MERGE, _STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+
+
+class NoSuchObjectError(HostUnreachableError):
+    """The API server has no such object."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,15 @@ class KubeletLogin:
     def node(self, name: str) -> dict[str, Any]:
         """Return a Node; raises HostUnreachableError where the API server does not answer or has none."""
         return self._ask("GET", _path(name))
+
+    def renewed_at(self, name: str) -> str:
+        """Return when the kubelet has last renewed its Node's lease, "" where there is none yet."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{quote(name, safe='')}"
+        try:
+            lease = self._ask("GET", path)
+        except NoSuchObjectError:
+            return ""
+        return str((lease.get("spec") or {}).get("renewTime") or "")
 
     def annotate(self, name: str, annotations: Mapping[str, str]) -> None:
         """Set annotations of a Node."""
@@ -71,8 +87,15 @@ class KubeletLogin:
             document = None
         if answer.status >= 300 or not isinstance(document, dict):
             said = document.get("message", "") if isinstance(document, dict) else ""
-            raise HostUnreachableError(f"the API server refuses: {said} ({answer.status})", where=where)
+            error_class = NoSuchObjectError if answer.status == HTTPStatus.NOT_FOUND else HostUnreachableError
+            raise error_class(f"the API server refuses: {said} ({answer.status})", where=where)
         return document
+
+
+def kubeconfig_of(machine: NodeTopology) -> Path:
+    """Return the file of the kubelet's login; it exists once the kubelet has joined a cluster."""
+    flags = machine.kubelet.flags if machine.kubelet else ()
+    return Path(flag_value(flags, "kubeconfig") or KUBECONFIG)
 
 
 def kubelet_login(file: Path) -> KubeletLogin:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.errors import ExitCode, HostError, HostUnreachableError
-from numaforge.first_boot.kubelet_login import KUBECONFIG, KubeletLogin, kubelet_login
+from numaforge.first_boot.kubelet_login import KubeletLogin, kubeconfig_of, kubelet_login
 from numaforge.first_boot.stamp import ISSUE, BootRecord
+from numaforge.first_boot.trial import keep_once_reached
 from numaforge.given import read_text
-from numaforge.kubelet.config.flags import flag_value, registered_name
+from numaforge.kubelet.config.flags import registered_name
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, SelfPlanned
 from numaforge.snapshot import from_local
 from numaforge.topology import read_topology
@@ -27,20 +28,23 @@ _JOIN_SECONDS = 600.0
 _PAUSE_SECONDS = 2.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FAILED = "Failed: local: "  # pytest, and this host's name
-_HELD = "numaforge: the kubelet is not started: "
+_HELD = "the kubelet is not started: "
 Tell = Callable[[str], object]
 
 
-def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
+def report(tell: Tell, kubeconfig: Path | None = None, *, only_confirms: bool = False) -> SelfPlanned | None:
     """Verify this node, report on its Node, and return the report; None where it has never joined a cluster.
 
-    `kubeconfig` is the kubelet's, by default that of its command line. Raises HostUnreachableError where the
-    API server does not answer, or the kubelet does not register.
+    A plan on trial is confirmed first, once the kubelet reaches the API server; with `only_confirms` nothing
+    else happens. `kubeconfig` is the kubelet's, by default that of its command line. Raises
+    HostUnreachableError where the API server does not answer, or the kubelet does not register.
     """
     machine = read_topology(from_local())
     flags = machine.kubelet.flags if machine.kubelet else ()
-    kubeconfig = kubeconfig or Path(flag_value(flags, "kubeconfig") or KUBECONFIG)
-    held = read_text(ISSUE).strip().removeprefix(_HELD) if ISSUE.exists() else ""
+    kubeconfig = kubeconfig or kubeconfig_of(machine)
+    notice = read_text(ISSUE).strip().removeprefix("numaforge: ") if ISSUE.exists() else ""
+    notice = notice.replace("\\\\", "\\")  # as agetty shows it
+    held = notice.startswith(_HELD)
     if held and not kubeconfig.exists():
         return None
     deadline = time.monotonic() + _JOIN_SECONDS
@@ -54,7 +58,10 @@ def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
     boot_id = _BOOT_ID.read_text().strip()
     if not held:
         _until_joined(login, name, boot_id, tell, deadline)
-    said = held or _shortcomings(tell)
+        keep_once_reached(login, name, deadline, tell)
+    if only_confirms:
+        return None
+    said = notice.removeprefix(_HELD) or _shortcomings(tell)
     record = BootRecord.kept() or BootRecord(profile="", named_by="", plan="", at="", version="")
     told = SelfPlanned(
         profile=record.profile,
@@ -66,7 +73,7 @@ def report(tell: Tell, kubeconfig: Path | None = None) -> SelfPlanned | None:
         says=said[:MOST_SAID],
         checked_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
     )
-    _say(login, name, told, held=bool(held))
+    _say(login, name, told, held=held)
     return told
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from numaforge import __version__
@@ -12,14 +13,27 @@ from numaforge.errors import HostError, PlanError
 from numaforge.first_boot.chosen import NamedProfile, chosen_profile
 from numaforge.first_boot.hardware import require_expected
 from numaforge.first_boot.here import ask
+from numaforge.first_boot.kubelet_login import kubeconfig_of
 from numaforge.first_boot.settings import BootSettings, read_settings
-from numaforge.first_boot.stamp import BootRecord, Inputs, inputs_script, stamp
+from numaforge.first_boot.stamp import (
+    FAILED,
+    REPORT_UNIT,
+    TRIAL,
+    WHY,
+    BootRecord,
+    Inputs,
+    are_intact,
+    forget,
+    inputs_script,
+    stamp,
+)
+from numaforge.first_boot.trial import BY_NODE, BY_PERSON, conclude, follow, keep, nothing_changed, status_of
+from numaforge.given import read_text
 from numaforge.maintenance.bundle import checksum
-from numaforge.maintenance.carry import carry_out, settle
 from numaforge.maintenance.look import look, question
 from numaforge.maintenance.need import digest, need
 from numaforge.maintenance.part import Goal
-from numaforge.maintenance.transaction import Transaction
+from numaforge.maintenance.transaction import Status, Transaction, settle_script, start_script
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import files_of
@@ -32,7 +46,6 @@ UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
 """The profile of a node whose kubelet starts with the distribution's settings: our changes are reverted."""
 UNALIGNED_BY = "on_change: start-unaligned"
 _EVERYTHING = frozenset(role.called for role in ROLES)
-_CONFIRM_SECONDS = 120
 _BOOTS_WITH_IT = frozenset({"docker", "podman", "containerd"})  # engines start containers at each boot
 _PAUSE_SECONDS = 1.0
 Tell = Callable[[str], object]
@@ -55,39 +68,89 @@ class Change:
             return ()
         return (*self.transaction.sentences, *self.transaction.moves, *self.transaction.writes)
 
+    def record(self, attempt: int = 1) -> BootRecord:
+        """Return the record of its plan."""
+        return BootRecord(
+            profile=self.goal.plan.profile,
+            named_by=self.chosen.by,
+            plan=digest(self.goal),
+            at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            version=__version__,
+            did="; ".join(self.transaction.sentences) if self.transaction else "",
+            changed=self.changed,
+            transaction=self.transaction.id if self.transaction else "",
+            attempt=attempt,
+        )
+
 
 def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
     """Bring this node to its plan, and return how; then the kubelet may start.
 
-    Raises NumaforgeError where it must not start: a profile that cannot be loaded or met, a changed machine
-    that must be held, live pods that would be disturbed, a change that was undone.
+    A node that has joined a cluster tries a new plan: it is undone unless the kubelet reaches the API server
+    with it (`numaforge boot --report`), or a person keeps it. Where that plan has failed, the record is of
+    the earlier plan, with which the kubelet may start; `replan` tries it again. Raises NumaforgeError where
+    the kubelet must not start: a profile that cannot be loaded or met, a changed machine that must be held,
+    live pods that would be disturbed, a failed plan and no earlier one that fits the machine.
     """
-    found = foresee(tell, replan=replan)
-    if found.transaction is not None:
-        _refuse_with_work(found.transaction)
-        for sentence in found.does:
-            tell(sentence)
-        carry_out(found.transaction, ask, ask, tell)
-    record = BootRecord(
-        profile=found.goal.plan.profile,
-        named_by=found.chosen.by,
-        plan=digest(found.goal),
-        at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        version=__version__,
-        did="; ".join(found.transaction.sentences) if found.transaction else "",
-        changed=found.changed,
-    )
-    stamp(record, found.inputs, _sums(found.goal))
-    return record
+    attempt, trial = 1, BootRecord.kept(TRIAL)
+    if trial is not None:
+        status = follow(trial)
+        if status.waits:
+            return _on_trial(trial, status, tell)
+        is_same = Inputs.kept(TRIAL) == inputs_now()
+        next_attempt = conclude(trial, status)
+        attempt = next_attempt if is_same else 1
+    why = "" if replan else failed_before()
+    if why and (earlier := _instead_of_failed(why, tell)):
+        return earlier
+    change = foresee(tell, replan=replan, unaligned=bool(why))
+    if change.transaction is None:
+        return _stamped(change)
+    _refuse_with_work(change.transaction)
+    for sentence in change.does:
+        tell(sentence)
+    return _try(change, change.transaction, attempt, tell)
 
 
-def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True) -> Change:
+def _try(change: Change, transaction: Transaction, attempt: int, tell: Tell) -> BootRecord:
+    """Carry out a change, and return the record of the plan with which the kubelet may start then."""
+    trial = change.record(attempt)
+    stamp(trial, change.inputs, _sums(change.goal), TRIAL)
+    ask(start_script(transaction))
+    status = follow(trial)
+    if status.waits:
+        return _on_trial(trial, status, tell, change.goal.machine)
+    if nothing_changed(status):
+        conclude(trial, status)
+        raise HostError(status.result.message if status.result else "the change did not begin")
+    return prepare(tell)  # concludes it
+
+
+def _instead_of_failed(why: str, tell: Tell) -> BootRecord | None:
+    """Return the record of the earlier plan, which is in effect again, where it is of this very machine.
+
+    None where the machine is to start unaligned instead. Raises HostError where its kubelet must not start.
+    """
+    record, was, failed = BootRecord.kept(), Inputs.kept(), BootRecord.kept(FAILED)
+    if record is not None and was is not None and inputs_now().is_of_this_machine(was) and are_intact():
+        tell(why)
+        return record
+    starts_unaligned = was is not None and read_settings().on_change == "start-unaligned"
+    if starts_unaligned and failed is not None and failed.named_by != UNALIGNED_BY:
+        return None
+    raise HostError(why)
+
+
+def foresee(
+    tell: Tell, *, replan: bool = False, unaligned: bool = False, ends_what_was_left: bool = True
+) -> Change:
     """Return what this node needs to be as planned; raises as `prepare` does.
 
-    With `replan`, a changed machine is planned again even where it must be held.
+    With `replan`, a changed machine is planned again even where it must be held; with `unaligned`, it is
+    planned for a kubelet with the distribution's settings.
     """
     settings = read_settings()
-    was, now = Inputs.kept(), Inputs("".join(f"{each}\n" for each in ask(inputs_script()).lines if each))
+    was, now = Inputs.kept(), inputs_now()
     again = was is not None and not now.is_of_another_machine(was)
     chosen = chosen_profile(settings)
     changed = (*now.differences(was), *_other_source(chosen)) if was and again else ()
@@ -101,35 +164,114 @@ def foresee(tell: Tell, *, replan: bool = False, ends_what_was_left: bool = True
     machine = _whole(settings, tell)
     if kind := require_expected(machine):
         tell(f"the machine is as the image expects it: {kind}")
+    if unaligned:
+        chosen = NamedProfile(load_profile(UNALIGNED), UNALIGNED_BY)
     try:
-        goal = _goal(chosen, machine)
+        goal = _goal(chosen, machine, settings)
     except PlanError:
         if not (changed and settings.on_change == "start-unaligned"):
             raise
         chosen = NamedProfile(load_profile(UNALIGNED), UNALIGNED_BY)
-        goal = _goal(chosen, machine)
+        goal = _goal(chosen, machine, settings)
     asked = question(goal)
     state = look(ask, asked)
     if state.unfinished and ends_what_was_left:
         tell(f"the transaction {state.unfinished.id} of an earlier boot has not ended: ending it")
-        settle(ask, ask)
-        return foresee(tell, replan=replan, ends_what_was_left=False)
+        ask(settle_script())
+        return foresee(tell, replan=replan, unaligned=unaligned, ends_what_was_left=False)
     if state.unfinished:
         raise HostError(f"the transaction {state.unfinished.id} of an earlier boot does not end")
-    return Change(chosen, goal, now, changed, need(goal, state))
+    return Change(chosen, goal, now, changed, _by_itself(need(goal, state)))
+
+
+def confirm() -> BootRecord:
+    """Keep the plan on trial because a person says so; return its record.
+
+    Raises HostError where none waits for that.
+    """
+    trial = BootRecord.kept(TRIAL)
+    if trial is None or not (status := status_of(trial)).waits:
+        raise HostError("no plan is on trial on this node", remedy="see what is: numaforge boot --dry")
+    return keep(trial, status, BY_PERSON)
+
+
+def why_not_planned() -> str:
+    """Return why the node is not planned now: a plan is on trial, or has failed; "" where it is."""
+    if (trial := BootRecord.kept(TRIAL)) is not None:
+        return f"the plan of profile {trial.profile} is on trial since {trial.at}: {trial.did}"
+    return failed_before()
+
+
+def inputs_now() -> Inputs:
+    """Return the inputs of a plan as they are."""
+    return Inputs("".join(f"{line}\n" for line in ask(inputs_script()).lines if line))
+
+
+def failed_before() -> str:
+    """Return why the plan for the present inputs is not tried again, "" where it is."""
+    failed = BootRecord.kept(FAILED)
+    if failed is None or Inputs.kept(FAILED) != inputs_now():
+        return ""
+    return read_text(FAILED / WHY).strip()
+
+
+def _stamped(change: Change) -> BootRecord:
+    """Record that the node is as planned, and that is no news of who confirmed the plan."""
+    record, earlier = change.record(), BootRecord.kept()
+    if earlier is not None and earlier.plan == record.plan:
+        record = replace(record, transaction=earlier.transaction, confirmed=earlier.confirmed)
+    stamp(record, change.inputs, _sums(change.goal))
+    forget(FAILED)
+    return record
+
+
+def _on_trial(
+    trial: BootRecord, status: Status, tell: Tell, machine: NodeTopology | None = None
+) -> BootRecord:
+    """Return the record of a plan on trial, with which the kubelet may start.
+
+    A node that has never joined has no cluster to reach, no pods, and no plan with which a cluster knows it:
+    that every part has proved itself on the node is enough.
+    """
+    if not kubeconfig_of(machine or read_topology(from_local())).exists():
+        return keep(trial, status, BY_NODE)
+    tell(
+        f"the plan of profile {trial.profile} is on trial: it is undone unless the kubelet reaches the API "
+        f"server within {read_settings().confirm_seconds} s, or a person keeps it: numaforge boot --confirm"
+    )
+    subprocess.run(["systemctl", "--no-block", "restart", REPORT_UNIT], check=False)
+    return trial
+
+
+def _by_itself(transaction: Transaction | None) -> Transaction | None:
+    """Return a transaction as a node carries it out by itself.
+
+    The kubelet starts before the change is confirmed. What disturbs it is undone by a boot then, before the
+    kubelet starts again; a transaction that restarts the kubelet itself undoes itself.
+    """
+    if transaction is None:
+        return None
+    restarts = any(part.settings.get("KUBELET_RESTART") for part in transaction.parts)
+    return replace(transaction, undone_by_boot=transaction.disturbs and not restarts)
 
 
 def _other_source(chosen: NamedProfile) -> tuple[str, ...]:
     """Return the difference where another source names the profile than when the node last planned itself."""
     record = BootRecord.kept()
-    if record is None or record.named_by == chosen.by or record.named_by == UNALIGNED_BY:
+    if record is None or record.named_by in (chosen.by, UNALIGNED_BY):
         return ()
     return (f"the profile was named by {record.named_by}, and is by {chosen.by}",)
 
 
-def _goal(chosen: NamedProfile, machine: NodeTopology) -> Goal:
+def _goal(chosen: NamedProfile, machine: NodeTopology, settings: BootSettings) -> Goal:
     plan = plan_node(machine, chosen.profile)
-    return Goal(plan, machine, _EVERYTHING, confirm_seconds=_CONFIRM_SECONDS, ends_work=_BOOTS_WITH_IT)
+    return Goal(
+        plan,
+        machine,
+        _EVERYTHING,
+        confirm_seconds=settings.confirm_seconds,
+        ends_work=_BOOTS_WITH_IT,
+    )
 
 
 def _whole(settings: BootSettings, tell: Tell) -> NodeTopology:

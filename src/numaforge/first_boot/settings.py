@@ -64,6 +64,15 @@ class BootSettings(Section):
         description="How long to wait for missing GPUs, and for the drive.",
         examples=[120],
     )
+    confirm_seconds: int = Field(
+        default=600,
+        ge=5,
+        le=3600,
+        strict=True,
+        description="How long a node that has joined tries a new plan: then it is undone, unless the kubelet "
+        "has reached the API server with it.",
+        examples=[1200],
+    )
     report: bool = Field(
         default=True,
         strict=True,

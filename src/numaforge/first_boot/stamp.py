@@ -1,34 +1,50 @@
-"""The inputs of the node's last plan, and its result: /var/lib/numaforge/boot."""
+"""A node's plans with their inputs: the one in effect, one on trial, and one that failed.
+
+All are below /var/lib/numaforge/boot.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from numaforge import shell
 from numaforge.errors import NumaforgeError
 from numaforge.framing import asking
 from numaforge.given import read_text
+from numaforge.maintenance.transaction import TRANSACTIONS
 
 STATE = Path("/var/lib/numaforge/boot")
-"""The folder that boot.sh compares with: `inputs` as it prints them, `files` in sha256sum's format."""
+"""The folder that boot.sh compares with: `inputs` as it prints them, `files` in sha256sum's format.
+
+It is of the plan in effect. Folders of the same form are of a plan on trial and of one that failed.
+"""
+TRIAL = STATE / "trial"
+FAILED = STATE / "failed"
 RUN = Path("/run/numaforge/boot")
 ISSUE = Path("/run/issue.d/numaforge.issue")
 """The file with the reason why the kubelet is not started, while it is not."""
+WHY = "why"
+"""The file of a failed plan with what a person has to know."""
 PROGRAM = "/opt/numaforge/numaforge"
 REPORT_UNIT = "numaforge-report.service"
 _RECORD = "record.json"
 _MACHINE = ("machine-id", "system-uuid")
+_INTENT = ("profile-of-kernel", "file-/etc/numaforge/", f"file-{PROGRAM}")
+"""The first words of inputs that are no part of the machine: what it is for, and numaforge itself."""
 
 
 @dataclass(frozen=True)
 class BootRecord:
     """How a node has planned itself: the profile and its source, the plan's digest, and the time.
 
-    `did` is what was changed on the node, "" for nothing; `changed` is what differed from before.
+    `did` is what was changed on the node, "" for nothing; `changed` is what differed from before. The change
+    is that of a `transaction`, begun for the `attempt`-th time; `confirmed` says what has confirmed it.
     """
 
     profile: str
@@ -38,6 +54,9 @@ class BootRecord:
     version: str
     did: str = ""
     changed: tuple[str, ...] = ()
+    transaction: str = ""
+    attempt: int = 1
+    confirmed: str = ""
 
     @classmethod
     def kept(cls, folder: Path = STATE) -> BootRecord | None:
@@ -75,6 +94,11 @@ class Inputs:
             if then.get(name) != now.get(name)
         )
 
+    def is_of_this_machine(self, was: Inputs) -> bool:
+        """Whether nothing of the machine has changed, only what it is for, or numaforge."""
+        then, now = was.values, self.values
+        return all(then.get(name) == now.get(name) for name in {*then, *now} if not name.startswith(_INTENT))
+
     def is_of_another_machine(self, was: Inputs) -> bool:
         """Whether the disk was planned in another machine: it was cloned, or moved."""
         return any(was.values.get(name) != self.values.get(name) for name in _MACHINE)
@@ -94,6 +118,7 @@ def _library() -> str:
     values = {
         "PROGRAM": PROGRAM,
         "STATE": str(STATE),
+        "TRANSACTIONS": TRANSACTIONS,
         "RUN": str(RUN),
         "ISSUE": str(ISSUE),
         "REPORT_UNIT": REPORT_UNIT,
@@ -108,11 +133,65 @@ def stamp(record: BootRecord, inputs: Inputs, sums: Mapping[str, str], folder: P
     again. Raises NumaforgeError where it cannot be stored.
     """
     files = "".join(f"{total}  {shell.line(path)}\n" for path, total in sums.items())
-    texts = {
-        _RECORD: json.dumps(asdict(record), indent=2) + "\n",
-        "files": files,
-        "inputs": inputs.text,
-    }
+    _store(folder, {_RECORD: _text(record), "files": files, "inputs": inputs.text})
+
+
+def note_confirmed(trial: BootRecord, confirmed: str, state: Path = STATE) -> BootRecord:
+    """Record who confirms the plan on trial."""
+    record = replace(trial, confirmed=confirmed)
+    _store(state / TRIAL.name, {_RECORD: _text(record)})
+    return record
+
+
+def accept(record: BootRecord, state: Path = STATE) -> BootRecord:
+    """Put the plan on trial into effect, and forget the one that failed before; return its record.
+
+    Harmless where another process has done it a moment ago.
+    """
+    folder = state / TRIAL.name
+    texts = {name: _read(folder / name) for name in ("files", "inputs")}
+    if all(text is not None for text in texts.values()):
+        _store(state, {_RECORD: _text(record), **{name: text or "" for name, text in texts.items()}})
+    forget(TRIAL, FAILED, state=state)
+    return record
+
+
+def reject(why: str, state: Path = STATE) -> None:
+    """Record that the plan on trial has failed: it is not tried again with the same inputs.
+
+    `why` is shown at the login prompt, and may have words of the kubelet: only printable ones are kept.
+    """
+    printable = "".join(char if char.isprintable() else " " for char in why)
+    _store(state / TRIAL.name, {WHY: f"{printable}\n"})
+    forget(FAILED, state=state)
+    (state / TRIAL.name).replace(state / FAILED.name)
+
+
+def forget(*folders: Path, state: Path = STATE) -> None:
+    """Forget the plan on trial (TRIAL), or the one that failed (FAILED)."""
+    for folder in folders:
+        shutil.rmtree(state / folder.name, ignore_errors=True)
+
+
+def are_intact(folder: Path = STATE) -> bool:
+    """Whether the files that were written for the kubelet are as they were stamped."""
+    done = subprocess.run(["sha256sum", "-c", "--status", str(folder / "files")], check=False)
+    return done.returncode == 0
+
+
+def _text(record: BootRecord) -> str:
+    return json.dumps(asdict(record), indent=2) + "\n"
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def _store(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files in this order, each whole and flushed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

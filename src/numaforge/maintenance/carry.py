@@ -35,7 +35,7 @@ def settle(ask: Ask, ask_anew: Ask) -> None:
     Who asks over a new connection shows what the confirmation of an earlier runner would have shown.
     """
     for transaction in read_waiting(ask(settle_script())):
-        status = _clear_status(partial(ask, status_script(transaction)))
+        status = clear_status(partial(ask, status_script(transaction)))
         ask_anew(confirm_script(transaction, status.token))
         ask(settle_script())
 
@@ -57,7 +57,7 @@ def carry_out(
     status: Status | None = None
     while True:
         asked = time.monotonic()
-        status = _clear_status(partial(ask, status_script(transaction.id, status)))
+        status = clear_status(partial(ask, status_script(transaction.id, status)))
         if (result := status.result) is not None:
             watch(None)
             break
@@ -87,7 +87,7 @@ def unfinished(transaction: Transaction, status: Status) -> Unfinished:
     return Unfinished(transaction.id, how, status.phase or "", seconds)
 
 
-def _clear_status(how_far: Callable[[], Answer]) -> Status:
+def clear_status(how_far: Callable[[], Answer]) -> Status:
     """Return how far a transaction is; a node with an incomplete answer is asked again.
 
     Raises HostUnreachableError where that goes on, and as the question does.

@@ -49,6 +49,7 @@ RUN = "run.sh"  # the script that the node runs; it appears once everything it n
 KEPT_TRANSACTIONS = 5
 CONFIRM_SECONDS = 300
 CONFIRMING = "confirming"  # the phase of a node that waits for its confirmation
+STATIC_PODS = "static"  # a line of a lease that allows every static pod
 PARKED = "parked"  # the first word of the phase of a node that waits for pods to leave
 _BOOT_SECONDS = 120
 _INCOMPLETE = "the node does not say everything about its change"
@@ -87,6 +88,8 @@ class Transaction:
     of the kinds in `ends_work`.
 
     `plan` is the digest of the target state; `failed_before` is why it is not retried automatically.
+    `undone_by_boot`: its kubelet is started by others while it waits for its confirmation, so without one the
+    node reboots, and undoes it before the kubelet starts again.
     """
 
     id: str
@@ -101,6 +104,7 @@ class Transaction:
     allowed: tuple[str, ...] | None = None
     work: OtherWork = field(default_factory=OtherWork)
     ends_work: frozenset[str] = frozenset()
+    undone_by_boot: bool = False
 
     @property
     def folder(self) -> str:
@@ -129,7 +133,9 @@ class Transaction:
         """The UIDs of the pods that may be on the node; None where all of them may be disturbed."""
         if self.allowed is not None:
             return self.allowed
-        return () if self.disturbs and not self.pods.may_run else None
+        if not self.disturbs or self.pods.may_run:
+            return None
+        return (STATIC_PODS,) if self.undone_by_boot else ()
 
     @property
     def undrainable(self) -> str:
@@ -198,6 +204,7 @@ class Transaction:
             "BOOT_SECONDS": str(_BOOT_SECONDS + sum(part.boot_seconds for part in self.parts)),
             "DRAINED": "yes" if self.allowed is not None else "",
             "SPARES": " ".join(self.spares),
+            "UNDONE_BY_BOOT": "yes" if self.undone_by_boot else "",
             "DISTURBING": " ".join(part.name for part in self.parts if part.drains),
             **fence.settings(self.planned_on, self.good_for_seconds),
         }

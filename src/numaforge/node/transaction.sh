@@ -198,7 +198,7 @@ turn_back() { # REASON: from here on the change is only undone; the first reason
 }
 undo() { # REASON
     # Nothing can be started or proved now. The next boot puts everything back before anything starts.
-    if going_down; then return 1; fi
+    if going_down || undo_by_boot "$1"; then return 1; fi
     rm -f "$FOLDER/reserve" # the undo may need the space
     collect explain
     turn_back "$1"
@@ -220,6 +220,11 @@ undo() { # REASON
     fi
     conclude "$ended_as" "$old${told:+ and $told}${amiss:+; $amiss. By hand: $(by_hand "$stuck")}"
     [ "$ended_as" = rolled-back ]
+}
+undo_by_boot() { # REASON: UNDONE_BY_BOOT, and a kubelet may have started with the change while that waited
+    [ -n "$UNDONE_BY_BOOT" ] && waited_in_this_boot || return 1
+    turn_back "$1"
+    park "${DISTURBING%% *}" reboot && phase reboot && sync && systemctl reboot
 }
 # What was touched, once in a boot: some of it does not outlive one. Sets `failed` (yes, fatally), `amiss` and `stuck` to
 # whether, why and in which parts it could not be.

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import NumaforgeError
-from numaforge.first_boot.stamp import BootRecord, Inputs, stamp
+from numaforge.first_boot.stamp import (
+    FAILED,
+    PROGRAM,
+    TRIAL,
+    WHY,
+    BootRecord,
+    Inputs,
+    accept,
+    note_confirmed,
+    reject,
+    stamp,
+)
 
 WAS = Inputs(
     "machine-id 0123\nsystem-uuid 1-2-3\nkernel 6.1.0\nmemory-of-NUMA-node-1 8388608 kB\n"
@@ -58,6 +69,65 @@ def test_the_order_of_the_inputs_is_no_difference() -> None:
 )
 def test_a_disk_is_in_another_machine_by_machine_id_or_system_uuid(old: str, new: str, other: bool) -> None:
     assert Inputs(WAS.text.replace(old, new)).is_of_another_machine(WAS) is other
+
+
+INTENT = {
+    "a profile of the image": ("file-/etc/numaforge/profiles/own.yaml 1-2\n", True),
+    "a profile that was written": ("file-/etc/numaforge/profile.yaml 1-2\n", True),
+    "the image's settings": ("file-/etc/numaforge/boot.yaml 1-2\n", True),
+    "the kernel parameter that names a profile": ("profile-of-kernel cpu-only\n", True),
+    "numaforge": (f"file-{PROGRAM} 1-2\n", True),
+    "the kubelet": ("file-/usr/bin/kubelet 1-2\n", False),
+    "the kubelet's main configuration": ("file-/var/lib/kubelet/config.yaml 1-2\n", False),
+    "a GPU": ("PCI-function-0000:18:00.0 10de:2330\n", False),
+    "a driver": ("driver-nvidia 615.1\n", False),
+}
+
+
+@pytest.mark.parametrize(("line", "fits"), INTENT.values(), ids=INTENT)
+def test_the_earlier_plan_fits_the_machine_where_only_what_it_is_for_has_changed(
+    line: str, fits: bool
+) -> None:
+    assert Inputs(WAS.text + line).is_of_this_machine(WAS) is fits
+    assert WAS.is_of_this_machine(Inputs(WAS.text + line)) is fits
+
+
+def on_trial(folder: Path) -> BootRecord:
+    trial = BootRecord(**{**vars(RECORD), "profile": "tried", "transaction": "T2"})
+    stamp(trial, Inputs(f"{WAS.text}driver-nvidia 615.1\n"), {"/etc/b": "11ff"}, folder / TRIAL.name)
+    return trial
+
+
+def test_a_plan_that_is_accepted_is_in_effect_and_what_failed_before_is_forgotten(tmp_path: Path) -> None:
+    stamp(RECORD, WAS, {"/etc/a": "00ff"}, tmp_path)
+    on_trial(tmp_path)
+    reject("why", tmp_path)
+    record = accept(note_confirmed(on_trial(tmp_path), "a person", tmp_path), tmp_path)
+    assert (record.profile, record.confirmed) == ("tried", "a person")
+    assert BootRecord.kept(tmp_path) == record
+    assert (tmp_path / "files").read_text() == "11ff  /etc/b\n"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["files", "inputs", "record.json"]
+    accept(record, tmp_path)  # by another process, a moment later
+    assert BootRecord.kept(tmp_path) == record
+
+
+def test_a_plan_that_is_rejected_leaves_the_earlier_one_in_effect(tmp_path: Path) -> None:
+    stamp(RECORD, WAS, {"/etc/a": "00ff"}, tmp_path)
+    for why in ("the first", "the second"):
+        trial = on_trial(tmp_path)
+        reject(why, tmp_path)
+    assert BootRecord.kept(tmp_path) == RECORD
+    assert Inputs.kept(tmp_path) == WAS
+    failed = tmp_path / FAILED.name
+    assert BootRecord.kept(failed) == trial
+    assert (failed / WHY).read_text() == "the second\n"
+    assert not (tmp_path / TRIAL.name).exists()
+
+
+def test_why_a_plan_failed_reaches_the_login_prompt_in_printable_characters(tmp_path: Path) -> None:
+    on_trial(tmp_path)
+    reject("E1 \x1b]0;title\x07 \x9b2J \u202e end", tmp_path)
+    assert (tmp_path / FAILED.name / WHY).read_text() == "E1  ]0;title   2J   end\n"
 
 
 def test_what_is_kept_is_read_again(tmp_path: Path) -> None:

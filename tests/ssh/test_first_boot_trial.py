@@ -1,0 +1,242 @@
+"""A plan on trial: what keeps it on a node of an image, and how the node goes back otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from numaforge.first_boot.stamp import FAILED, ISSUE, STATE, TRIAL, boot_script
+from numaforge.maintenance.transaction import TRANSACTIONS
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.images import GPU, NUMAFORGE, OWN, PROFILE, SETTINGS, image_files, prepare, write
+from tests.ssh.machine import governor
+from tests.ssh.sandbox import Sandbox
+from tests.ssh.standin_bootloader import boot, boots, debian, install
+from tests.ssh.standin_systemd import DROP_IN
+from tests.ssh.transactions import until
+
+JOINED = "/etc/kubernetes/kubelet.conf"
+OTHER = PROFILE.replace("1Gi", "2Gi")
+SHORT = "profile: own\nconfirm_seconds: 5\n"
+COMMAND_LINE = f"{PROFILE}kernel: {{skew_tick: true}}\nmaintenance: {{reboot: allowed}}\n"
+EARLIER = "numaforge: the kubelet runs with the earlier plan: the plan of profile own was undone, "
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    """A node of an image that has never joined a cluster."""
+    node = start_sandbox({**image_files(port), **debian()})
+    prepare(node)
+    install(node)
+    node.run("mkdir -p /run/when /etc/kubernetes")
+    return node
+
+
+def before_kubelet(node: Sandbox) -> CompletedProcess[str]:
+    """Do what stands before the kubelet, until it has ended or the node has gone down."""
+    write(node, "/run/before-kubelet", boot_script())
+    return node.run(
+        'idle() { set -- /run/units/*; ! [ -e "$1" ]; }; is_down() { [ -e /run/stopping ] && idle; }\n'
+        "setsid sh /run/before-kubelet & while kill -0 $! 2> /dev/null && ! is_down; do sleep 0.1; done\n"
+        "if is_down; then kill -KILL -- -$!; fi; wait $!",
+        "bash -s",
+    )
+
+
+def planned(node: Sandbox) -> CompletedProcess[str]:
+    """Do what stands before the kubelet, which may start then."""
+    done = before_kubelet(node)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def held(node: Sandbox) -> str:
+    """Return why the kubelet must not start."""
+    assert before_kubelet(node).returncode != 0
+    said = node.path(str(ISSUE)).read_text()
+    assert said.startswith("numaforge: the kubelet is not started: ")
+    return said
+
+
+def record(node: Sandbox, folder: object = STATE) -> dict[str, Any]:
+    return dict(json.loads(node.path(f"{folder}/record.json").read_text()))
+
+
+def transactions(node: Sandbox) -> int:
+    """Return how many changes the node has begun."""
+    return len([*node.path(TRANSACTIONS).glob("2*")])
+
+
+def reboot(node: Sandbox) -> None:
+    """Let the node go down, or switch it off, and boot it up to what stands before the kubelet."""
+    until(node, "[ ! -e /run/stopping ] || idle")
+    boot(node)
+    node.run("systemctl stop kubelet.service")
+
+
+def through_boots(node: Sandbox) -> CompletedProcess[str]:
+    """Do what stands before the kubelet, at this boot and at each one that the node asks for."""
+    done = before_kubelet(node)
+    while node.path("/run/stopping").exists():
+        reboot(node)
+        done = before_kubelet(node)
+    return done
+
+
+def joined_with_an_earlier_plan(node: Sandbox) -> None:
+    planned(node)
+    write(node, JOINED, "")
+    write(node, SETTINGS, SHORT)
+    planned(node)  # the settings are inputs
+
+
+def test_a_node_that_has_never_joined_keeps_what_it_has_proved_itself(node: Sandbox) -> None:
+    planned(node)
+    assert record(node)["confirmed"] == "the node itself: it has no login to a cluster yet"
+    assert not node.path(str(TRIAL)).exists()
+
+
+def test_a_node_that_has_joined_starts_its_kubelet_on_trial_and_a_person_keeps_the_plan(
+    node: Sandbox,
+) -> None:
+    write(node, JOINED, "")
+    done = planned(node)
+    assert "on trial: it is undone unless the kubelet reaches the API server within 600 s" in done.stderr
+    assert "restart numaforge-report.service" in node.path("/run/systemctl.log").read_text()
+    assert not node.path(f"{STATE}/inputs").exists()
+    starts = len(node.path("/run/planned").read_text())
+    planned(node)  # each start of the kubelet meanwhile
+    assert len(node.path("/run/planned").read_text()) == starts, "numaforge was started"
+    assert "on trial since" in node.run(f"{NUMAFORGE} boot --dry").stdout
+    assert node.run(f"{NUMAFORGE} boot --confirm").returncode == 0
+    assert record(node)["confirmed"] == "a person: numaforge boot --confirm"
+    assert not node.path(str(TRIAL)).exists()
+    planned(node)
+    assert len(node.path("/run/planned").read_text()) == starts
+    refused = node.run(f"{NUMAFORGE} boot --confirm")
+    assert refused.returncode != 0
+    assert "no plan is on trial" in refused.stderr
+
+
+def unconfirmed(node: Sandbox) -> None:
+    """Have the node try another profile in vain, and boot."""
+    joined_with_an_earlier_plan(node)
+    write(node, OWN, OTHER)
+    planned(node)
+    assert "systemReserved" in node.path(DROP_IN).read_text()
+    until(node, "[ -e /run/stopping ]")
+    reboot(node)
+
+
+def test_a_plan_that_reaches_no_cluster_is_undone_by_one_boot_and_not_tried_again(node: Sandbox) -> None:
+    planned(node)
+    before = node.path(DROP_IN).read_text()
+    unconfirmed(node)
+    for _ in range(2):
+        done = planned(node)
+        assert EARLIER in done.stderr
+        assert "was not confirmed over a new connection within 5 s" in node.path(str(ISSUE)).read_text()
+        assert node.path(DROP_IN).read_text() == before
+        counted = transactions(node)
+        reboot(node)
+    assert transactions(node) == counted
+    assert boots(node) == 3, "one for the undo, two of ours"
+    assert record(node, FAILED)["profile"] == "own"
+
+
+TRIES_AGAIN: dict[str, Callable[[Sandbox], object]] = {
+    "one of its inputs has changed": lambda node: write(node, SETTINGS, "profile: own\n"),
+    "a person says so": lambda node: node.run(f"{NUMAFORGE} boot --replan"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cause", TRIES_AGAIN)
+def test_a_failed_plan_is_tried_again_where(cause: str, node: Sandbox) -> None:
+    unconfirmed(node)
+    planned(node)
+    before = transactions(node)
+    TRIES_AGAIN[cause](node)
+    before_kubelet(node)
+    assert transactions(node) == before + 1
+
+
+@pytest.mark.long
+def test_a_failed_plan_that_is_taken_back_by_its_author_is_no_more_spoken_of(node: Sandbox) -> None:
+    unconfirmed(node)
+    planned(node)
+    write(node, OWN, PROFILE)
+    planned(node)
+    assert not node.path(str(ISSUE)).exists()
+
+
+@pytest.mark.long
+def test_a_failed_plan_of_a_changed_machine_holds_the_kubelet(node: Sandbox) -> None:
+    joined_with_an_earlier_plan(node)
+    node.run(f"rm -r {GPU}")
+    write(node, OWN, OTHER)
+    planned(node)
+    until(node, "[ -e /run/stopping ]")
+    reboot(node)
+    for _ in range(2):
+        assert "the plan of profile own was undone, and is not tried again before one of its" in held(node)
+
+
+def test_a_kernel_parameter_that_does_not_take_effect_costs_a_boot_each_way_and_no_more(
+    node: Sandbox,
+) -> None:
+    write(node, OWN, COMMAND_LINE)
+    before_kubelet(node)
+    boot(node, deaf=True)
+    node.run("systemctl stop kubelet.service")
+    done = through_boots(node)
+    assert done.returncode != 0
+    assert "the plan of profile own was undone" in held(node)
+    assert boots(node) == 1, "the boot loader's entry of the trial starts once"
+    counted = transactions(node)
+    reboot(node)
+    assert "the plan of profile own was undone" in held(node)
+    assert (boots(node), transactions(node)) == (2, counted)
+
+
+@pytest.mark.long
+def test_a_kernel_parameter_costs_one_boot_and_is_lasting_on_a_node_that_has_never_joined(
+    node: Sandbox,
+) -> None:
+    write(node, OWN, COMMAND_LINE)
+    assert through_boots(node).returncode == 0
+    assert boots(node) == 1
+    reboot(node)
+    planned(node)
+    assert boots(node) == 2
+    assert "skew_tick=1" in node.path("/proc/cmdline").read_text()
+
+
+@pytest.mark.long
+def test_a_kernel_parameter_on_trial_is_gone_with_the_boot_that_undoes_it(node: Sandbox) -> None:
+    joined_with_an_earlier_plan(node)
+    write(node, OWN, COMMAND_LINE.replace("1Gi", "2Gi"))
+    assert through_boots(node).returncode == 0
+    assert "skew_tick=1" in node.path("/proc/cmdline").read_text()
+    until(node, "[ -e /run/stopping ]")
+    done = through_boots(node)
+    assert EARLIER in done.stderr
+    assert "skew_tick=1" not in node.path("/proc/cmdline").read_text()
+    assert boots(node) == 2
+
+
+def test_a_change_that_is_broken_off_again_and_again_is_tried_three_times(node: Sandbox) -> None:
+    moment = "'/run/when/apply kernel_values'"
+    write(node, "/run/broken-off", f"cp /run/broken-off {moment}; kill -9 $PPID\n")
+    node.run(f"cp /run/broken-off {moment}")
+    said = held(node)
+    assert "broken off 3 times, the last time: " in said
+    counted = transactions(node)
+    node.run("rm -f /run/when/*")
+    assert held(node).endswith(said[said.index("the plan of profile own was undone") :])
+    assert transactions(node) == counted
+    assert node.path(governor(0)).read_text() != "performance\n"
