@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 
-look_amd_partitions() { # BOOT-LINK [python]
+look_amd_partitions() { # BOOT-LINK [PROGRAM-OF-HOLDERS]
     tell_link "$1"
     if [ -z "${2-}" ]; then return; fi
-    tell_holders "/dev/kfd|/dev/dri/($(amd_nodes))"
+    tell_holders "/dev/kfd|/dev/dri/($(amd_nodes))" "$2"
     if command -v modprobe > /dev/null; then echo "modprobe yes"; fi
 }
 amd_nodes() { # the names of the device files of AMD's GPUs, with | between

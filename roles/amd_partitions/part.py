@@ -13,6 +13,7 @@ from numaforge.errors import HostError
 from numaforge.file_content import boot_link
 from numaforge.maintenance.part import Found, Goal, Look, Part, switched
 from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
+from numaforge.node.program import holders_source
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu
 from numaforge.roles.amd_partitions.worker import source
@@ -33,7 +34,7 @@ _RELOAD_SECONDS = 900  # both halves, and the GPUs back; a request that waits is
 
 def look(goal: Goal) -> Look:
     """Return whether our unit is enabled and, for a plan with GPUs, who holds one."""
-    return Look(call=("look_amd_partitions", BOOT_LINK, *(["python"] if ours(goal) else [])))
+    return Look(call=("look_amd_partitions", BOOT_LINK, *([holders_source()] if ours(goal) else [])))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:

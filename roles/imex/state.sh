@@ -10,12 +10,12 @@ imex_unit_state() { # by links, as a boot reads them
         echo disabled
     fi
 }
-imex_daemons() { # prints "pod-daemon yes" and "host-daemon yes"; a name in /proc has 15 characters at most
+imex_daemons() { # prints "pod-daemon yes" and "host-daemon yes", which is root's: any user can start what has its name
     for process in /proc/[0-9]*; do
         if { read -r name < "$process/comm"; } 2> /dev/null && [ "$name" = nvidia-imex ]; then
             case $(cat "$process/cgroup" 2> /dev/null) in
             *kubepods*) echo "pod-daemon yes" ;;
-            *) echo "host-daemon yes" ;;
+            *) if [ -O "$process" ]; then echo "host-daemon yes"; fi ;;
             esac
         fi
     done | sort -u

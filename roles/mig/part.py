@@ -13,6 +13,7 @@ from numaforge.errors import HostError
 from numaforge.file_content import boot_link
 from numaforge.maintenance.part import Found, Goal, Look, Part, switched
 from numaforge.maintenance.worker import refuse_old_python, stops, units_of, worker_files, worker_part
+from numaforge.node.program import holders_source
 from numaforge.roles.hugepages.part import change_with_kubelet
 from numaforge.roles.mig.devices import as_instance
 from numaforge.roles.mig.files import MIG_UNIT_PATH
@@ -35,7 +36,7 @@ _GPU_SECONDS = 30
 
 def look(goal: Goal) -> Look:
     """Return the question whether our unit is enabled and, for a plan with GPUs, what the worker needs."""
-    return Look(call=("look_mig", BOOT_LINK, *(["python"] if goal.plan.mig.gpus else [])))
+    return Look(call=("look_mig", BOOT_LINK, *([holders_source()] if goal.plan.mig.gpus else [])))
 
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:

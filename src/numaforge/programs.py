@@ -10,7 +10,21 @@ _COREUTILS = (
 )
 SYSTEMD = ("systemctl", "systemd-run")
 """Programs that are used where systemd runs."""
-CAPTURED_WITH = ("cat", "find", "grep", "id", "ls", "od", "sed", "tr", "uname", "wc", "xargs")
+CAPTURED_WITH = (
+    "cat",
+    "find",
+    "grep",
+    "id",
+    "ls",
+    "od",
+    "readlink",
+    "sed",
+    "stat",
+    "tr",
+    "uname",
+    "wc",
+    "xargs",
+)
 """Programs without which a capture would be wrong, not merely incomplete: without one there is none."""
 CHANGED_WITH: Mapping[str, tuple[str, ...]] = {
     "coreutils": tuple(_COREUTILS.split()),

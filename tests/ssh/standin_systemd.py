@@ -18,6 +18,8 @@ What `set-property` allows a slice stands in its cpuset.cpus.effective and below
 changes only the latter, for the kernel keeps the CPUs of what has processes. It refuses a slice that has a
 file in /run/broken.
 
+A unit has a control group while a process is in it, as a file in /run/cgroups says.
+
 A timer of ours is active once it was started; what it starts is for the test.
 
 A script in /run/when, named after a phase of the journal or a staged file, runs once when that has just been
@@ -112,7 +114,36 @@ look_at_kubelet() {
     if alive; then main=$pid active=active sub=running
     elif [ -z "$pid" ]; then active=inactive sub=dead; fi
 }
+group_of() { # UNIT: sets `group`, as the system's manager keeps it
+    group=
+    case $1 in
+    user@*.service) group=${1#user@} && group=/user.slice/user-${group%.service}.slice/$1 ;;
+    *) ! grep -qsE "^0::/system.slice/$1(/|$)" /run/cgroups/* || group=/system.slice/$1 ;;
+    esac
+}
 case "$*" in # every run asks this: it waits for no job, and reads what is renamed into place
+"show -p Id,ControlGroup "*)
+    shift 3
+    for unit; do
+        group_of "$unit"
+        printf 'Id=%s\nControlGroup=%s\n\n' "$unit" "$group"
+    done
+    exit
+    ;;
+"show -p MainPID,ControlGroup,ExecStart "*) # the kubelet is no kubelet's program: it is not told of
+    shift 3
+    for unit; do
+        main=0
+        [ ! -e "/run/active/$unit" ] || read -r main < "/run/active/$unit" || main=0
+        group_of "$unit"
+        printf 'MainPID=%s\nControlGroup=%s\n' "$main" "$group"
+        [ ! -e "/usr/lib/systemd/system/$unit" ] || while IFS='= ' read -r key start _; do
+            [ "$key" != ExecStart ] || echo "ExecStart={ path=$start ; }"
+        done < "/usr/lib/systemd/system/$unit"
+        echo
+    done
+    exit
+    ;;
 "show -p ActiveState,SubState,"* | "show -p ActiveState,SubState "*)
     shift 3
     for unit; do

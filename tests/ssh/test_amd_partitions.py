@@ -15,6 +15,7 @@ from numaforge import cli
 from numaforge.maintenance.look import NodeQuery, look
 from numaforge.maintenance.transaction import Transaction, revert_script, start_script
 from numaforge.maintenance.worker import units_of
+from numaforge.node.program import holders_source
 from numaforge.roles.amd_partitions import part as amd
 from numaforge.roles.amd_partitions.files import AMD_UNIT_PATH
 from numaforge.roles.amd_partitions.instance import AmdGpu
@@ -355,7 +356,9 @@ def test_another_vendors_card_is_nobodys_business(node: Sandbox, port: int) -> N
 def test_the_look_tells_which_units_hold_a_gpu_and_what_the_node_has(node: Sandbox, port: int) -> None:
     hold(node, POD)
     hold(node, PERSON)
-    asked_of = NodeQuery((), (), (), ((amd.NAME, "look_amd_partitions", BOOT_LINK, "python"),), "", "")
+    asked_of = NodeQuery(
+        (), (), (), ((amd.NAME, "look_amd_partitions", BOOT_LINK, holders_source()),), "", ""
+    )
     found = look(lambda script: node.run(script).stdout.splitlines(), asked_of)
     assert units_of(found, amd.NAME) == (GPUAGENT,)
     assert found.answers(amd.NAME)["modprobe"] == "yes"

@@ -181,6 +181,16 @@ def test_what_a_look_tells(node: Sandbox) -> None:
     ]
 
 
+def test_a_users_process_of_its_name_is_no_daemon_of_the_host(node: Sandbox) -> None:
+    node.run(f"systemctl stop {UNIT}; rm /usr/bin/nvidia-imex; cp /bin/sleep /usr/bin/nvidia-imex")
+    node.run("setsid setpriv --reuid=4001 --clear-groups nvidia-imex 1000 > /dev/null 2>&1 < /dev/null &")
+    until(node, "pgrep -u 4001 -x nvidia-imex")
+    assert "host-daemon yes" not in look(node)
+    node.run("setsid nvidia-imex 1000 > /dev/null 2>&1 < /dev/null &")
+    until(node, "pgrep -u 0 -x nvidia-imex")
+    assert "host-daemon yes" in look(node)
+
+
 def test_of_a_host_that_numaforge_leaves_alone_a_look_tells_nothing(node: Sandbox) -> None:
     assert look(node, planned="") == []
     node.run(f"mkdir -p /etc/numaforge && echo enabled > {RECORD}")

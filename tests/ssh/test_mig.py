@@ -10,6 +10,7 @@ import pytest
 
 from numaforge.maintenance.look import NodeQuery, look
 from numaforge.maintenance.transaction import TRANSACTIONS, Result, Transaction, revert_script, start_script
+from numaforge.node.program import holders_source
 from numaforge.roles.files import part as files
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kubelet import part as kubelet
@@ -350,13 +351,35 @@ def test_what_systemd_run_has_started_is_a_job_and_never_stopped(
 def test_the_look_tells_which_units_hold_a_gpu(node: Sandbox, port: int) -> None:
     hold(node, 1, POD)
     hold(node, 1, PERSON)
+    for group in NESTED:
+        hold(node, 1, group)
     service(node, "trainer.service")
-    asked = NodeQuery((), (), (), ((mig.NAME, "look_mig", BOOT_LINK, "python"),), "", "")
+    asked = NodeQuery((), (), (), ((mig.NAME, "look_mig", BOOT_LINK, holders_source()),), "", "")
     found = look(lambda script: node.run(script).stdout.splitlines(), asked)
     assert mig.held_by(found) == (PERSISTENCED, "trainer.service")
 
 
-@pytest.mark.parametrize("group", [PERSON, "/system.slice/ssh.service", "/"])
+NESTED = (
+    f"/lxc.payload.alice/system.slice/{PERSISTENCED}",
+    f"/system.slice/docker-1f.scope/system.slice/{PERSISTENCED}",
+    f"/user.slice/user-1000.slice/user@1000.service/app.slice/{PERSISTENCED}",
+    f"/system.slice/docker-1f.scope/kubelet.slice{POD}",
+)
+"""Control groups that end like those of a unit and a pod of the host, which may be stopped."""
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        PERSON,
+        "/system.slice/ssh.service",
+        "/",
+        pytest.param(NESTED[0], id="a-unit-in-a-container"),
+        pytest.param(NESTED[1], id="a-unit-in-docker", marks=pytest.mark.long),
+        pytest.param(NESTED[2], id="a-unit-of-a-user", marks=pytest.mark.long),
+        pytest.param(NESTED[3], id="a-pod-of-kind", marks=pytest.mark.long),
+    ],
+)
 def test_a_process_of_a_person_is_named_and_nothing_is_changed(node: Sandbox, port: int, group: str) -> None:
     pid = hold(node, 1, group)
     result = run(node, change(port))

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numaforge.node.holders import Holder, NotDoneError, add_lines, opened, output, sorted_holders
+from numaforge.node.holders import Holder, NotDoneError, add_lines, output, sorted_holders
+from numaforge.node.processes import opened
 from numaforge.roles.amd_partitions.instance import AmdGpu
 
 if TYPE_CHECKING:

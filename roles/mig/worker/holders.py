@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml as nvml
 
-from numaforge.node.holders import Holder, opened, sorted_holders
+from numaforge.node.holders import Holder, sorted_holders
+from numaforge.node.processes import opened
 from numaforge.roles.mig.worker.geometry import Existing, Work
 
 if TYPE_CHECKING:

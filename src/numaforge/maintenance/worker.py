@@ -16,13 +16,8 @@ _LINK_SECONDS = 30
 
 
 def units_of(found: Found, part: str) -> tuple[str, ...]:
-    """Return the units that hold a GPU by a part's look: the innermost of each control group."""
-    units = {
-        next((name for name in reversed(group.split("/")) if name.endswith(".service")), "")
-        for group in found.every(part, "holds")
-        if "kubepods" not in group and "/user.slice/" not in group
-    }
-    return tuple(sorted(units - {""}))
+    """Return the services that hold a GPU by a part's look."""
+    return tuple(sorted({*found.every(part, "holds")}))
 
 
 def stops(holders: Iterable[str]) -> tuple[str, ...]:

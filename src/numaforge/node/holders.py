@@ -17,6 +17,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from numaforge.node.processes import ProcessOwner, owners
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -32,7 +34,7 @@ LEASE = os.environ.get("NUMAFORGE_LEASE", "")  # the file of the pods that were 
 # GPUs with NVSwitches needs it.
 PERSONAL_UNITS = re.compile(
     r"(sshd?(@.*)?|crond?|atd|anacron|containerd|crio|docker|podman|slurmd|pbs|k3s(-agent)?|rke2-.*|kubelet"
-    r"|systemd-logind|gdm3?|sddm|lightdm)\.service"
+    r"|systemd-(logind|nspawn@.*)|(snap\.)?(lxc|lxd|incus)([.@-].*)?|libvirtd|virt.*d|gdm3?|sddm|lightdm)\.service"
 )
 TRANSIENT_UNITS = (
     "/run/systemd/transient"  # those that systemd-run has made: a job, which nothing starts again
@@ -75,42 +77,19 @@ class Holder:
         return f"pid {self.pid} ({command or '?'}) of {user}"
 
 
-def opened(pattern: str) -> set[int]:
-    """Return the processes that have a file open whose path ends as the pattern says."""
-    wanted = re.compile(rf"(?:{pattern})(?: \(deleted\))?$")
-    found = set()
-    for folder in Path("/proc").glob("[0-9]*/fd"):
-        try:
-            links = [str(link.readlink()) for link in folder.iterdir()] if folder.exists() else []
-        except OSError:
-            continue  # the process, or its file, is gone
-        if any(wanted.search(link) for link in links):
-            found.add(int(folder.parent.name))
-    return found - {os.getpid()}
-
-
 def sorted_holders(pids: Iterable[int]) -> list[Holder]:
-    """Return the holder of each process; processes that have ended are left out."""
-    return [found for pid in sorted(pids) if (found := holder(pid)) is not None]
+    """Return the holder of each process, without those that have ended or are in no way."""
+    found = (_holder(pid, owner) for pid, owner in owners(pids).items())
+    return [holder for holder in found if holder is not None]
 
 
-def holder(pid: int) -> Holder | None:
-    """Return what a process belongs to, by its control group; None where it has ended, or is in no way."""
-    try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8").splitlines()
-        if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
-            return None
-    except OSError:
+def _holder(pid: int, owner: ProcessOwner) -> Holder | None:
+    if owner.pod:
+        return Holder(pid, "pod", "", uid_in(owner.pod))
+    if owner.unit == FABRIC_UNIT:
         return None
-    paths = [line.split(":", 2)[2] for line in lines]
-    if (path := next((path for path in paths if "kubepods" in path), None)) is not None:
-        return Holder(pid, "pod", "", uid_in(path))
-    for path in paths:
-        unit = next((part for part in reversed(path.split("/")) if part.endswith(".service")), "")
-        if unit == FABRIC_UNIT:
-            return None
-        if unit and "/user.slice/" not in path and not is_transient(unit):
-            return Holder(pid, "unit", unit)
+    if owner.service and not is_transient(owner.service):
+        return Holder(pid, "unit", owner.service)
     return Holder(pid, "other", "")
 
 

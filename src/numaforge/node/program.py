@@ -1,16 +1,25 @@
-"""A role's program for nodes, assembled from its modules into one file."""
+"""Programs for nodes, assembled from modules: a role's worker, and the look at who holds a device."""
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 _OURS = re.compile(r"^from (?:__future__|numaforge\S*) import (?:\([^)]*\)|.*)\n+", re.MULTILINE)
-_OF_EVERY_WORKER = [Path(__file__).with_name(name) for name in ("holders.py", "worker.py")]
+_NODE = Path(__file__).parent
+_PROCESSES = (_NODE.parent / "system_units.py", _NODE / "processes.py")
+_OF_EVERY_WORKER = (*_PROCESSES, _NODE / "holders.py", _NODE / "worker.py")
 
 
 def worker_source(role: Path, modules: Iterable[str]) -> str:
     """Return the worker of the role in a folder: what all workers have, and modules of its own."""
     return program_source([*_OF_EVERY_WORKER, *(role / f"{name}.py" for name in modules)])
+
+
+@cache
+def holders_source() -> str:
+    """Return the program that defines `tell_holders`, for `tell_holders` in holders.sh."""
+    return program_source(_PROCESSES)
 
 
 def program_source(modules: Iterable[Path]) -> str:

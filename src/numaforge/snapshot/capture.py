@@ -70,6 +70,11 @@ def _capture(root: str) -> str:
             dict.fromkeys(glob for globs in catalogue.HELD_PACKAGES.values() for glob in globs)
         ),
         "host_daemons_wanted": " ".join(catalogue.HOST_DAEMONS),
+        "units_wanted": " ".join(catalogue.UNITS),
+        "kubelet_unit": catalogue.UNIT,
+        "kubelet_parents": " ".join(catalogue.KUBELET_PARENTS),
+        "containerd_units": " ".join(catalogue.CONTAINERD_UNITS),
+        "program_folders": " ".join(catalogue.PROGRAM_FOLDERS),
         "containerd_keys": catalogue.CONTAINERD_KEYS,
         "tuned_profile": _relative(catalogue.TUNED_PROFILE),
         "tuned_folders": " ".join(map(_relative, catalogue.TUNED_FOLDERS)),
@@ -79,7 +84,9 @@ def _capture(root: str) -> str:
         "kernel_types": _relative(catalogue.KERNEL_TYPES),
         "probe": _probe(),
     }
-    return shell.assignments(values) + shell.library("programs", "kernel_files", "snapshot/capture")
+    return shell.assignments(values) + shell.library(
+        "programs", "kernel_files", "units", "node/paths", "snapshot/capture"
+    )
 
 
 def from_local() -> Snapshot:
@@ -457,9 +464,10 @@ class _Tree:
                     yield path, text
 
     def _kubelet_paths(self) -> Iterator[str]:
-        """Yield the files that the kubelet's flags name, wherever the flags are written."""
-        processes = self._processes(("kubelet",))
-        yield from (f"{process}/{name}" for process in processes for name in ("cmdline", "cgroup"))
+        """Yield the files of daemons, and those that the flags in the kubelet's unit name.
+
+        A folder has no systemd that says which process is the kubelet: no command line is read.
+        """
         yield from (
             f"{process}/{name}"
             for process in self._processes(catalogue.DAEMONS)
@@ -470,8 +478,7 @@ class _Tree:
         yield from self._tuned_profiles(self._text(catalogue.TUNED_PROFILE).split(), set())
         units = [path for glob in _unit_globs() for path in self._glob(glob)]
         yield from units
-        sources = [f"{process}/cmdline" for process in processes] + units
-        words = [self._text(path).replace("\0", " ") for path in sources]
+        words = [self._text(path) for path in units]
         pattern = re.compile(r"^[ \t]*EnvironmentFile=-?(\S+)", re.MULTILINE)
         for path in sorted({path for unit in units for path in pattern.findall(self._text(unit))}):
             yield path

@@ -149,6 +149,21 @@ texts() {
     done
 }
 
+# Files that settings name: each is read only where root alone can have put it there (paths.sh).
+safe_texts() {
+    for path in "$@"; do
+        path=${path#/}
+        if is_safe "/$path"; then
+            text "$path"
+        elif [ -f "./$path" ]; then
+            printf 'u /%s\n' "$path"
+        fi
+    done
+}
+is_safe() { # PATH: in the tree of another machine every path is
+    [ -n "$root" ] || resolve "$1" 2> /dev/null
+}
+
 noted_texts() {
     set -f
     IFS=$newline
@@ -274,6 +289,7 @@ gpus() {
         -e 's/.*<pid>\([0-9]*\)<.*/\1/p' | tr ',' ' '); do
         texts "proc/$pid/comm" "proc/$pid/cgroup"
         hold "proc/$pid/cgroup"
+        name_units "proc/$pid/cgroup"
     done
 }
 
@@ -286,8 +302,12 @@ hold() {
 
 device_holders() { # the file is FOLDER/$device_checkpoint
     file=${1#/}/$device_checkpoint
-    [ ! -f "$file" ] || [ -r "$file" ] || printf 'u /%s\n' "$file"
-    [ -r "$file" ] && answer=$(sed 's/\("AllocResp":\)"[^"]*"/\1""/g' "$file") || return 0
+    [ -f "$file" ] || return 0
+    if [ ! -r "$file" ] || ! is_safe "/$file"; then
+        printf 'u /%s\n' "$file"
+        return
+    fi
+    answer=$(sed 's/\("AllocResp":\)"[^"]*"/\1""/g' "$file")
     printf 't /%s\n' "$file"
     printf '%s' "$answer" | hex
     held="$held $answer"
@@ -332,13 +352,14 @@ pods() {
 }
 
 drop_ins() { # FOLDER: those in folders below it, too, where find knows a link that leads back
+    [ -n "$root" ] || read_rights "${1#.}"/*.conf
     for drop_in in "$1"/* "$1"/.[!.]* "$1"/..?*; do
         if [ -d "$drop_in" ]; then
             IFS=$newline
-            for below in $(find -L "$drop_in" -type f -name '*.conf' 2> /dev/null); do text "${below#./}"; done
+            for below in $(find -L "$drop_in" -type f -name '*.conf' 2> /dev/null); do safe_texts "${below#./}"; done
             IFS=" $tab$newline"
         else
-            case $drop_in in *.conf) text "${drop_in#./}" ;; esac
+            case $drop_in in *.conf) safe_texts "${drop_in#./}" ;; esac
         fi
     done
 }
@@ -397,16 +418,15 @@ packages() {
     [ "$#" = 0 ] || command_output packages "$(bounded 20 "$@" 2> /dev/null < /dev/null)"
 }
 
-# What containerd runs with, asked as its process was started: k3s has its own file and program.
+# What containerd runs with, asked of the program that its unit runs: one that k3s brings has another's name.
 containerd_setup() {
-    [ -n "$containerd" ] || return 0
-    words=$({ tr '\0' ' ' < "$containerd/cmdline"; } 2> /dev/null)
+    is_roots_program "$containerd_program" || return 0
+    program=$target
+    words=$({ tr '\0' ' ' < "proc/$containerd_pid/cmdline"; } 2> /dev/null)
+    file=/etc/containerd/config.toml
     set -f
     set -- $words
     set +f
-    program=containerd
-    case ${1-} in /*) program=$1 ;; esac
-    file=/etc/containerd/config.toml
     while [ "$#" -gt 0 ]; do
         case $1 in
         -c | --config) file=${2-$file} ;;
@@ -415,6 +435,7 @@ containerd_setup() {
         shift
     done
     answer=$(bounded 5 "$program" --version 2> /dev/null < /dev/null) && command_output 'containerd --version' "$answer"
+    is_safe "$file" || return 0
     ! answer=$(bounded 10 "$program" --config "$file" config dump 2> /dev/null < /dev/null) ||
         command_output 'containerd config dump' "$(printf '%s\n' "$answer" | grep -E "$containerd_keys" | grep -v '\.registry')"
     command_output 'containerd files' "$(grep -HE '^[[:space:]]*(version|imports)[[:space:]]*=' \
@@ -434,42 +455,133 @@ tuned_profiles() { # NAME...: and those that they include
     done
 }
 
-# The files that the kubelet reads are named by its flags, and those by its command line, unit or environment files.
-kubelet_setup() { # not called kubelet: `command -v` names functions, too
-    words=
-    environment_files=
+# Processes with the name of a daemon, as any process may have it: systemd says which are daemons.
+name_processes() {
     for comm in proc/[0-9]*/comm; do
         name=
         { IFS= read -r name < "$comm"; } 2> /dev/null
+        pid=${comm%/comm}
         case " $daemons_wanted " in
         *" ${name:-none} "*)
-            pid=${comm%/comm}
             daemons="$daemons ${pid#proc/}"
             texts "$comm" "$pid/cgroup"
+            name_units "$pid/cgroup"
             ;;
         esac
         case " $host_daemons_wanted " in
         *" ${name:-none} "*)
-            pid=${comm%/comm}
             host_daemons="$host_daemons ${pid#proc/}"
             texts "$comm" "$pid/cgroup" "$pid/limits"
-            [ "$name" != containerd ] || [ -n "$containerd" ] || containerd=$pid
+            name_units "$pid/cgroup"
+            [ "$name" != kubelet ] || kubelets="$kubelets ${pid#proc/}"
             ;;
         esac
-        [ "$name" = kubelet ] || continue
-        texts "${comm%/comm}/cmdline" "${comm%/comm}/cgroup"
-        words="$words $({ tr '\0' ' ' < "${comm%/comm}/cmdline"; } 2> /dev/null)"
     done
+}
+
+# Asks systemd's system manager for the main process and the control group of each unit in $units, once for all.
+ask_systemd() {
+    [ -z "$root" ] && [ -d run/systemd/system ] || return 0
+    ask_units MainPID,ControlGroup,ExecStart $units
+    case $units_say in *"${newline}ControlGroup="*) ;; *) return 0 ;; esac
+    rows=
+    for unit in $units; do
+        unit_says "$unit" ControlGroup
+        group=$unit_value
+        unit_says "$unit" MainPID
+        [ -z "$group" ] || rows="$rows$unit ${unit_value:-0} $group$newline"
+    done
+    command_output units "$rows"
+    find_main_processes
+}
+find_main_processes() {
+    unit_says "$kubelet_unit" MainPID
+    kubelet_pid=${unit_value#0}
+    [ -n "$kubelet_pid" ] || find_child_kubelet
+    for unit in $containerd_units; do
+        unit_says "$unit" MainPID
+        [ -z "${unit_value#0}" ] || [ -n "$containerd" ] || { containerd=$unit && containerd_pid=$unit_value; }
+    done
+    set -- proc/1/ns/mnt
+    for pid in $kubelet_pid $containerd_pid; do set -- "$@" "proc/$pid/ns/mnt" "proc/$pid/exe"; done
+    [ "$#" = 1 ] || programs=$(ls -ln "$@" 2> /dev/null)
+}
+find_child_kubelet() { # in RKE2's own control group, and no other's
+    for unit in $kubelet_parents; do
+        unit_says "$unit" ControlGroup
+        [ -n "$unit_value" ] || continue
+        for pid in $kubelets; do
+            while IFS= read -r line; do
+                case $line in "0::$unit_value" | *":name=systemd:$unit_value") kubelet_pid=$pid ;; esac
+            done < "proc/$pid/cgroup"
+        done
+    done
+} 2> /dev/null
+
+program_link() { # PATH: sets `target` to where this link of `ls -ln` leads
+    target=
+    case $programs in *" $1 -> "*) target=${programs#*" $1 -> "} && target=${target%%"$newline"*} ;; esac
+}
+# UNIT PID NAME: sets `program` to what the unit runs, and starts next: the program of its main process in the host's
+# own mount namespace, else that of its ExecStart, else one of this name in a folder of programs.
+find_program() {
+    candidates=
+    program_link proc/1/ns/mnt
+    own=$target
+    program_link "proc/${2:-none}/ns/mnt"
+    if [ -n "$own" ] && [ "$target" = "$own" ]; then
+        program_link "proc/$2/exe"
+        candidates=$target$newline
+    fi
+    unit_says "$1" ExecStart
+    set -f
+    for word in $unit_value; do
+        case $word in
+        path=*) candidates=$candidates${word#path=}$newline ;;
+        /*/"$3") candidates=$candidates$word$newline ;; # after a wrapper
+        esac
+    done
+    for folder in $program_folders; do candidates=$candidates$folder/$3$newline; done
+    IFS=$newline
+    program=
+    for word in $candidates; do
+        case ${word##*/} in "$3"*) if [ -f "$word" ]; then program=$word && break; fi ;; esac
+    done
+    IFS=" $tab$newline"
+    set +f
+}
+is_roots_program() { # PATH: whether root alone can have written it; sets `target` to it without links
+    [ -n "$1" ] && resolve "$1" 2> /dev/null && rights_of "$target" && [ -x "$target" ] || return 1
+    case $right in -????-??-?\ 0\ *) ;; *) return 1 ;; esac
+}
+
+# The files that the kubelet reads are named by its flags, and those by the command line of its unit's main process, its
+# unit or environment files.
+kubelet_setup() { # not called kubelet: `command -v` names functions, too
+    words=
+    environment_files=
+    if [ -n "$kubelet_pid" ]; then
+        texts "proc/$kubelet_pid/cmdline" "proc/$kubelet_pid/cgroup"
+        words=$({ tr '\0' ' ' < "proc/$kubelet_pid/cmdline"; } 2> /dev/null)
+    fi
     for unit in $unit_files_wanted; do
         text "$unit"
         read_words "$unit"
     done
+    if [ -z "$root" ]; then
+        find_program "$kubelet_unit" "$kubelet_pid" kubelet
+        kubelet_program=$program
+        [ -z "$containerd" ] || find_program "$containerd" "$containerd_pid" containerd
+        [ -z "$containerd" ] || containerd_program=$program
+        set -- ${kubelet_program:+"$kubelet_program"} ${containerd_program:+"$containerd_program"}
+        for name in $device_checkpoint $state_files; do set -- "$@" "$root_dir/$name"; done
+        read_rights "$@" $environment_files "$config_file" "$config_dir"/*.conf
+    fi
     for file in $environment_files; do
-        text "$file"
-        read_words "./$file"
+        safe_texts "$file"
+        case $noted$newline in *"$newline${file#/}$newline"*) read_words "./$file" ;; esac
     done
 
-    binary=
     config_files=$config_file
     config_folders=$config_dir
     root_folders=$root_dir
@@ -492,35 +604,36 @@ kubelet_setup() { # not called kubelet: `command -v` names functions, too
             esac
             ;;
         esac
-        case $word in
-        /*/kubelet) [ ! -f "$word" ] || [ ! -x "$word" ] || binary=$word ;;
-        esac
         previous=$word
     done
     IFS=" $tab$newline"
     set +f
 
-    texts $config_files
+    safe_texts $config_files
     for folder in $config_folders; do
         [ ! -d "./$folder" ] || drop_ins "./$folder"
     done
     for folder in $root_folders; do
-        for name in $state_files; do
-            text "$folder/$name"
-        done
+        set --
+        for name in $state_files; do set -- "$@" "$folder/$name"; done
+        [ -n "$root" ] || read_rights "$@"
+        safe_texts "$@"
         device_holders "$folder"
     done
-
-    [ -z "$root" ] || return 0
-    [ -n "$binary" ] || binary=$(PATH=$PATH:/usr/local/bin:/opt/bin command -v kubelet) || return 0
+    [ -n "$root" ] || kubelet_version
+}
+kubelet_version() {
+    [ -n "$kubelet_program" ] || return 0
+    is_roots_program "$kubelet_program" || { printf 'v kubelet refused:%s\n' "$kubelet_program" && return; }
+    program=$target
     # Starting it takes long on a slow machine; the plan of an earlier run knows the version of this very file.
-    identity=$(stat -L -c '%i %s %Y %n' "$binary" 2> /dev/null) && printf 'v kubelet binary:%s\n' "$identity"
+    identity=$(stat -L -c '%i %s %Y %n' "$program" 2> /dev/null) && printf 'v kubelet binary:%s\n' "$identity"
     [ -z "$identity" ] || ! grep -qsF "\"$identity\"" "./$plan" || return 0
-    if ask 60 "$binary" --version < /dev/null; then
+    if ask 60 "$program" --version < /dev/null; then
         command_output 'kubelet --version' "$answer"
     else
         case $ended in *[!0-9]*) ended= ;; esac
-        printf 'v kubelet failed:%s %s\n' "${ended:-0}" "$binary"
+        printf 'v kubelet failed:%s %s\n' "${ended:-0}" "$program"
     fi
 }
 
@@ -542,18 +655,17 @@ capture() {
     else
         text "$cpuinfo"
     fi
-    daemons=
-    host_daemons=
-    containerd=
-    kubelet_setup
+    name_processes
     printf 'v daemons:%s\nv host daemons:%s\n' "${daemons# }" "${host_daemons# }"
+    [ -n "$root" ] || gpus
+    ask_systemd
+    kubelet_setup
     present
     profiles=
     [ ! -r "$tuned_profile" ] || tuned_profiles $(cat "$tuned_profile")
     if [ -z "$root" ]; then
         [ -r proc/sys/kernel/arch ] || printf 'v uname -m:%s\n' "$(uname -m)"
         if [ "$user" = root ]; then echo 'v id -u:0'; else printf 'v id -u:%s\n' "$(id -u)"; fi
-        gpus
         packages
         containerd_setup
         [ ! -d run/systemd/system ] ||
@@ -572,4 +684,15 @@ noted_beginning=
 held=
 pci_functions=
 direct=
+daemons=
+host_daemons=
+kubelets=
+units=$units_wanted
+units_say=
+programs=
+kubelet_pid=
+kubelet_program=
+containerd=
+containerd_pid=
+containerd_program=
 capture

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from posixpath import dirname
+from posixpath import basename, dirname
 
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.roles.kernel_values.knobs import KNOB_AT
@@ -168,19 +168,16 @@ KERNEL_TYPES = "/sys/kernel/btf/vmlinux"
 class Distribution:
     """How to recognize a distribution with a kubelet of its own, running or stopped."""
 
-    processes: tuple[str, ...]  # by the first 15 characters of their names
     logins: tuple[str, ...]
     units: tuple[str, ...]
 
 
 DISTRIBUTIONS = {
     "k3s": Distribution(
-        processes=("k3s-server", "k3s-agent"),
         logins=("/var/lib/rancher/k3s/agent/kubelet.kubeconfig",),
         units=("/etc/systemd/system/k3s.service", "/etc/systemd/system/k3s-agent.service"),
     ),
     "RKE2": Distribution(
-        processes=("rke2",),
         logins=("/var/lib/rancher/rke2/agent/kubelet.kubeconfig",),
         units=tuple(
             f"{folder}/systemd/system/rke2-{role}.service"
@@ -189,12 +186,14 @@ DISTRIBUTIONS = {
         ),
     ),
     "MicroK8s": Distribution(
-        processes=("kubelite",),
         logins=("/var/snap/microk8s/current/credentials/kubelet.config",),
         units=("/etc/systemd/system/snap.microk8s.daemon-kubelite.service",),
     ),
 }
 """Distributions whose kubelet is no kubelet.service: it runs inside their process or as its child."""
+
+KUBELET_PARENTS = ("rke2-server.service", "rke2-agent.service")
+"""Units whose kubelet is a process of its own in their control group."""
 
 IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
 """A device through which containers share GPU memory with other hosts of a rack."""
@@ -293,7 +292,6 @@ HOST_DAEMONS = (
     "tuned",
     "openshift-tuned",
     "power-profiles-",
-    *(name for each in DISTRIBUTIONS.values() for name in each.processes),
 )
 """Daemons whose control group and limits are taken, by the first 15 characters of their names."""
 
@@ -404,6 +402,20 @@ UNIT_FOLDERS = (
 """Where systemd looks for units; an earlier folder wins."""
 
 UNIT = "kubelet.service"
+CONTAINERD_UNITS = ("containerd.service", "snap.microk8s.daemon-containerd.service")
+"""Units whose main process is containerd: it is asked for its version and settings."""
+
+UNITS = (
+    UNIT,
+    *CONTAINERD_UNITS,
+    "crio.service",
+    "nvidia-fabricmanager.service",  # with nvlsm beside its main process
+    *dict.fromkeys(basename(path) for each in DISTRIBUTIONS.values() for path in each.units),
+)
+"""Units of daemons alone. Systemd is asked for these, and for those that control groups of processes name."""
+
+PROGRAM_FOLDERS = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/opt/bin")
+"""Where a kubelet is looked for whose unit names no program, whatever the PATH of a login is."""
 ROOT_DIRS = (ROOT_DIR, "/var/snap/microk8s/common/var/lib/kubelet")
 """The roots that kubelets have by default: k3s and RKE2 leave the kubelet its own, MicroK8s is confined."""
 

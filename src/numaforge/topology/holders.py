@@ -12,18 +12,19 @@ from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.device_checkpoint import read_device_state
 from numaforge.topology.model import DeviceHolder, Gpu, GpuProcess
+from numaforge.topology.units import Units, read_units
 
 # The kubelet's control groups: "pod1234..." with cgroupfs, "kubepods-pod1234_....slice" with systemd, where
 # underscores stand for hyphens. The UID of a static pod is a hash without any.
 _POD = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})\b")
-_UNIT = re.compile(r"([^/\n]+\.(?:service|scope))(?=[/\n]|\Z)")
 
 
 def read_gpu_processes(snapshot: Snapshot, gpus: Iterable[Gpu]) -> dict[int, GpuProcess]:
     """Return the processes on the GPUs, by process id; those that have ended are left out."""
-    names = _pod_names(snapshot)
+    names, units = _pod_names(snapshot), read_units(snapshot)
     pids = sorted({pid for gpu in gpus for pid in gpu.pids})
-    return {pid: process for pid in pids if (process := _process(snapshot.files, pid, names)) is not None}
+    processes = {pid: _process(snapshot.files, pid, names, units) for pid in pids}
+    return {pid: process for pid, process in processes.items() if process is not None}
 
 
 def read_device_holders(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
@@ -90,7 +91,13 @@ def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
     pids = snapshot.commands.get("daemons")
     if pids is None:
         return None
-    found = (_process(snapshot.files, pid, {}) for pid in map(digits, pids.split()) if pid is not None)
+    units = read_units(snapshot)
+    numbers = (pid for pid in map(digits, pids.split()) if pid is not None)
+    found = (
+        _process(snapshot.files, pid, {}, units)
+        for pid in numbers
+        if units.may_be_daemon(pid, snapshot.files.get(f"/proc/{pid}/cgroup", ""))
+    )
     return tuple(process for process in found if process is not None)
 
 
@@ -99,16 +106,15 @@ def uuids_of(gpu: Gpu) -> Iterator[str]:
     yield from (uuid for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices)) if uuid)
 
 
-def _process(files: Mapping[str, str], pid: int, names: Mapping[str, str]) -> GpuProcess | None:
+def _process(files: Mapping[str, str], pid: int, names: Mapping[str, str], units: Units) -> GpuProcess | None:
     name, group = (files.get(f"/proc/{pid}/{file}", "").rstrip("\n") for file in ("comm", "cgroup"))
     if not name and not group:
         return None
-    pod = _POD.search(group)
+    pod = _POD.search(units.pod_path(group))
     if pod is not None:
         uid = pod[1].replace("_", "-")
         return GpuProcess(name or None, pod=names.get(uid, uid))
-    units = _UNIT.findall(group)
-    return GpuProcess(name or None, unit=units[-1] if units else None)
+    return GpuProcess(name or None, unit=units.unit_of(group))
 
 
 def _pod_names(snapshot: Snapshot) -> dict[str, str]:

@@ -14,15 +14,14 @@ from numaforge.kubelet.config.flags import flag_value
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
+from numaforge.system_units import control_group
 from numaforge.topology.device_checkpoint import read_plugin_resources
 from numaforge.topology.model import KubeletInstall
+from numaforge.topology.units import Units, read_units
 
 _VERSION = re.compile(r"Kubernetes v([0-9]+\.[0-9]+\.[0-9]+)")
 _NO_ANSWER = ("0", "124", "137", "143")
 """Exit codes after `timeout`, coreutils' or busybox', ended the command; 0 where even that failed."""
-_IN_A_CONTAINER = re.compile("kubepods|docker|libpod|lxc")
-"""Control groups of containers: a k3s in a container (k3d) runs none of this host's pods."""
-_PROCESS = re.compile(r"/proc/([0-9]+)/cmdline")
 
 
 @dataclass
@@ -36,13 +35,14 @@ class _ServiceUnit:
 
 def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     """Return the kubelet, or None where the host shows no trace of one."""
+    units = read_units(snapshot)
     binary = snapshot.commands.get("kubelet binary") or None
     version = _version(snapshot, binary)
     unit_texts = list(_unit_texts(snapshot.files))
     unit = _read_unit(unit_texts)
-    command_line = _running_command_line(snapshot.files)
+    command_line = _running_command_line(snapshot, units)
     problem = None if version else _problem(snapshot.commands, binary)
-    distribution = _distribution(snapshot, has_unit=bool(unit_texts))
+    distribution = _distribution(snapshot, units, has_unit=bool(unit_texts))
     traces = (version, problem, binary, command_line, distribution)
     if not unit_texts and all(trace is None for trace in traces):
         return None
@@ -77,20 +77,14 @@ def read_kubelet(snapshot: Snapshot) -> KubeletInstall | None:
     )
 
 
-def _distribution(snapshot: Snapshot, *, has_unit: bool) -> str | None:
-    """Return the distribution that runs the kubelet: by its process, else by its files on the host.
+def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | None:
+    """Return the distribution that runs the kubelet: by its running unit, else by its files on the host.
 
     Leftover files count for nothing where the kubelet has a unit of its own.
     """
     there = frozenset(snapshot.commands.get("present", "").split())
-    pids = snapshot.commands.get("host daemons", "").split()
-    running = {
-        snapshot.files.get(f"/proc/{pid}/comm", "").strip()
-        for pid in pids
-        if not _IN_A_CONTAINER.search(snapshot.files.get(f"/proc/{pid}/cgroup", ""))
-    }
     for name, each in catalogue.DISTRIBUTIONS.items():
-        if running.intersection(each.processes):
+        if any(posixpath.basename(path) in units.main_pids for path in each.units):
             return name
     for name, each in () if has_unit else catalogue.DISTRIBUTIONS.items():
         if there.intersection((*each.logins, *each.units)):
@@ -118,6 +112,11 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
 
 def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
     """Return why the version of an installed kubelet is unknown; None where no kubelet is installed."""
+    if refused := commands.get("kubelet refused"):
+        return (
+            f"{refused} was not run: it, or a folder above it, is not root's or can be written by others "
+            "(chown root, chmod go-w)"
+        )
     if (said := commands.get("kubelet --version")) is not None:
         return f"kubelet --version says {said[:60]!r}, which names no version"
     status, _, program = commands.get("kubelet failed", "").partition(" ")
@@ -141,23 +140,22 @@ def _drop_ins_below(files: Mapping[str, str], folder: str) -> dict[str, str]:
     return {path: files[path] for path in sorted(found)}
 
 
-def _running_command_line(files: Mapping[str, str]) -> list[str] | None:
-    """Return the arguments of the kubelet that the unit runs; a kubelet in a container is not the host's."""
-    lines = {
-        match[1]: text.rstrip("\0").split("\0")
-        for path, text in files.items()
-        if (match := _PROCESS.fullmatch(path)) and text.strip("\0") and "\0--version" not in text
-    }
-    units = [
-        line
-        for process, line in lines.items()
-        if re.search(
-            rf"/{re.escape(catalogue.UNIT)}$", files.get(f"/proc/{process}/cgroup", ""), re.MULTILINE
-        )
-    ]
-    if units:
-        return units[0]
-    return next(iter(lines.values())) if len(lines) == 1 else None
+def _running_command_line(snapshot: Snapshot, units: Units) -> list[str] | None:
+    """Return the words of the host's running kubelet, None without one.
+
+    It is the main process of its unit; RKE2's is in the control group of RKE2's unit. Any other process of
+    that name is a user's, or a container's.
+    """
+    groups = {units.groups[name] for name in catalogue.KUBELET_PARENTS if name in units.groups}
+    children = (
+        pid
+        for pid in snapshot.commands.get("host daemons", "").split()
+        if snapshot.files.get(f"/proc/{pid}/comm", "").strip() == "kubelet"
+        and control_group(snapshot.files.get(f"/proc/{pid}/cgroup", "")) in groups
+    )
+    pid = units.main_pids.get(catalogue.UNIT) or next(children, None)
+    text = snapshot.files.get(f"/proc/{pid}/cmdline", "").rstrip("\0")
+    return text.split("\0") if text else None
 
 
 def _unit_texts(files: Mapping[str, str]) -> Iterator[str]:

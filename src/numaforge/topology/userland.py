@@ -12,8 +12,8 @@ from numaforge.given import digits
 from numaforge.snapshot import catalogue
 from numaforge.snapshot.model import Snapshot
 from numaforge.topology.model import Containerd, HostProcess, InstalledPackage, Userland
+from numaforge.topology.units import Units, read_units
 
-_UNIT = re.compile(r"(?:^|/)([^/\n]+\.(?:service|scope))$", re.MULTILINE)
 _LIMIT = r"^Max {}\s+(\S+)"
 _SYSCTL_FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
 
@@ -27,7 +27,7 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
     files, there = snapshot.files, frozenset(present.split())
     manager = _package_manager(there)
     return Userland(
-        processes=tuple(_processes(files, pids)),
+        processes=tuple(_processes(files, pids, read_units(snapshot))),
         services=tuple(sorted({PurePosixPath(path).name for path in there if ".wants/" in path})),
         package_manager=manager,
         can_hold=_can_hold(manager, there),
@@ -59,16 +59,16 @@ def _claim_drivers(there: frozenset[str]) -> tuple[str, ...] | None:
     )
 
 
-def _processes(files: Mapping[str, str], pids: str) -> Iterator[HostProcess]:
+def _processes(files: Mapping[str, str], pids: str, units: Units) -> Iterator[HostProcess]:
     for pid in pids.split():
         name, cgroup = files.get(f"/proc/{pid}/comm", "").strip(), files.get(f"/proc/{pid}/cgroup", "")
-        if not name:
-            continue  # it has ended since
-        unit, limits = _UNIT.search(cgroup), files.get(f"/proc/{pid}/limits", "")
+        if not name or not units.may_be_daemon(digits(pid) or 0, cgroup):
+            continue  # it has ended since, or only bears the name
+        limits = files.get(f"/proc/{pid}/limits", "")
         yield HostProcess(
             name,
-            unit[1] if unit else None,
-            in_pod="kubepods" in cgroup,
+            units.unit_of(cgroup),
+            in_pod=bool(units.pod_path(cgroup)),
             open_files=_limit(limits, "open files"),
             locked_memory_bytes=_limit(limits, "locked memory"),
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numaforge import shell
 from numaforge.cpulist import parse_cpulist
 from numaforge.framing import Answer, Output, asking
+from numaforge.system_units import pod_path
 from numaforge.topology.model import CpuSet
 
 
@@ -49,7 +50,7 @@ def read_visitors(output: Output, cpus: CpuSet) -> Visitors:
         processes=tuple(
             each
             for each in processes
-            if parse_cpulist(each.cpus) & cpus and not each.cgroup.strip("/").startswith("kubepods")
+            if parse_cpulist(each.cpus) & cpus and not pod_path(f"0::{each.cgroup}", {})
         ),
     )
 

@@ -165,13 +165,7 @@ def runs_a_word_of_a_process(text: str) -> list[str]:
     return Found(text).run_of_a_process()
 
 
-def case(file: Path) -> object:
-    name = str(file.relative_to(REPOSITORY))
-    left = pytest.mark.xfail(reason="asks the containerd and the kubelet that a command line names")
-    return pytest.param(file, id=name, marks=[left] if name == "src/numaforge/snapshot/capture.sh" else [])
-
-
-@pytest.mark.parametrize("file", [case(file) for file in FILES])
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(REPOSITORY)))
 def test_no_word_of_a_process_is_run(file: Path) -> None:
     assert runs_a_word_of_a_process(file.read_text()) == []
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,16 @@ def live(tmp_path_factory):
     """Give the script for a live host on which NVIDIA's driver runs."""
     said = write(tmp_path_factory.mktemp("proc"), "/version", "NVRM version: 580.95.05\n")
     return lambda: script().replace("proc/driver/nvidia/version", str(said))
+
+
+@pytest.fixture
+def folder_of_root():
+    """Give a folder below folders that root alone may write, as the temporary ones are not."""
+    if os.getuid() != 0:
+        pytest.skip("needs root: programs and files that are not root's are left alone")
+    with tempfile.TemporaryDirectory(dir="/run") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -381,9 +381,9 @@ def test_a_program_that_fails_gives_no_answer(shell, live, tmp_path):
     assert parse_output(shell(live(), {"PATH_FIRST": path}).stdout).nvidia_smi is None
 
 
-def test_the_kubelets_version_is_asked(shell, tmp_path):
-    path = program(tmp_path, "kubelet", "echo 'Kubernetes v1.36.3'")
-    snapshot = parse_output(shell(script(), {"PATH_FIRST": path}).stdout)
+def test_the_kubelets_version_is_asked(shell, folder_of_root):
+    path = program(folder_of_root, "kubelet", "echo 'Kubernetes v1.36.3'")
+    snapshot = parse_output(shell(script().replace("/usr/bin /usr", f"{path} /usr", 1)).stdout)
     assert snapshot.commands["kubelet --version"] == "Kubernetes v1.36.3"
 
 

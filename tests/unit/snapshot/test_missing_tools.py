@@ -49,9 +49,10 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("body", "problem"), BROKEN.values(), ids=BROKEN)
-def test_a_kubelet_that_does_not_say_its_version_is_there_all_the_same(shell, tmp_path, body, problem):
-    path = program(tmp_path, "kubelet", body)
-    hurried = script().replace('ask 60 "$binary"', 'ask 1 "$binary"')
-    kubelet = read_kubelet(parse_output(shell(hurried, {"PATH_FIRST": path}).stdout))
+def test_a_kubelet_that_does_not_say_its_version_is_there_all_the_same(shell, folder_of_root, body, problem):
+    path = program(folder_of_root, "kubelet", body)
+    hurried = script().replace('ask 60 "$program"', 'ask 1 "$program"')
+    elsewhere = hurried.replace("/usr/bin /usr", f"{path} /usr", 1)
+    kubelet = read_kubelet(parse_output(shell(elsewhere).stdout))
     assert kubelet is not None
     assert (kubelet.version, problem in (kubelet.problem or "")) == (None, True), kubelet.problem

@@ -69,7 +69,7 @@ def test_what_is_installed_and_runs_is_read(host):
         library="580.95.05",
         kernel_modules=("ib_umad", "nvidia"),
         daemons=(
-            GpuProcess("nv-fabricmanage", unit="nvidia-fabricmanager.service"),
+            GpuProcess("nv-fabricmanage"),  # a folder has no systemd that says its unit
             GpuProcess("nvidia-imex", pod=POD),
         ),
         nouveau_kept_out=True,

@@ -173,14 +173,14 @@ def test_a_socket_that_a_kubelet_has_left_is_refused(path):
 
 
 @pytest.fixture
-def host(shell, socket_folder):
+def host(shell, folder_of_root):
     """Capture this machine as if the kubelet's root were a folder of the test."""
-    python = socket_folder / "bin" / "python3"
+    python = folder_of_root / "bin" / "python3"
     python.parent.mkdir()
     python.symlink_to("/usr/bin/python3")
 
     def capture():
-        text = script().replace(ROOT_DIR, str(socket_folder / "kubelet"))
+        text = script().replace(ROOT_DIR, str(folder_of_root / "kubelet"))
         return parse_output(shell(text, {"PATH_FIRST": str(python.parent)}).stdout)
 
     return capture
@@ -194,24 +194,24 @@ def device_checkpoint(folder, entries):
     return folder / "kubelet" / catalogue.POD_RESOURCES
 
 
-def test_the_script_asks_the_kubelet(host, socket_folder):
-    path = device_checkpoint(socket_folder, [{"PodUID": "a"}])
+def test_the_script_asks_the_kubelet(host, folder_of_root):
+    path = device_checkpoint(folder_of_root, [{"PodUID": "a"}])
     with server(path, OPENING + message(LIST) + STATUS):
         snapshot = host()
     assert json.loads(snapshot.files[str(path)]) == [HELD]
     assert "pod resources" not in snapshot.commands
 
 
-def test_the_script_says_why_the_kubelet_has_not_answered(host, socket_folder):
-    path = device_checkpoint(socket_folder, [{"PodUID": "a"}])
+def test_the_script_says_why_the_kubelet_has_not_answered(host, folder_of_root):
+    path = device_checkpoint(folder_of_root, [{"PodUID": "a"}])
     with server(path, OPENING + STATUS):
         snapshot = host()
     assert str(path) not in snapshot.files
     assert snapshot.commands["pod resources"] == f"{UNREADABLE}: an error instead of a list"
 
 
-def test_a_kubelet_that_has_given_no_device_is_not_asked(host, socket_folder):
-    path = device_checkpoint(socket_folder, [])
+def test_a_kubelet_that_has_given_no_device_is_not_asked(host, folder_of_root):
+    path = device_checkpoint(folder_of_root, [])
     with server(path, OPENING + message(LIST) + STATUS):
         snapshot = host()
     assert str(path) not in snapshot.files

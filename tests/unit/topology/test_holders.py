@@ -24,9 +24,21 @@ GPU = Gpu("0000:1b:00.0", "10de", "2330", 0, uuid="GPU-0", pids=(7,), mig_device
 SYSTEMD = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice"
 
 
-def process(cgroup, pods=""):
+UNITS = """\
+kubelet.service 700 /system.slice/kubelet.service
+systemd-networkd.service 400 /system.slice/systemd-networkd.service
+dcgm.service 800 /system.slice/dcgm.service
+nvsm.service 0 /system.slice/nvsm.service
+session-3.scope 0 /user.slice/user-0.slice/session-3.scope
+user@1000.service 900 /user.slice/user-1000.slice/user@1000.service
+docker-1f.scope 0 /system.slice/docker-1f.scope
+slurmstepd.scope 0 /system.slice/slurmstepd.scope
+"""
+
+
+def process(cgroup, pods="", units=UNITS):
     files = {"/proc/7/comm": "python3\n", "/proc/7/cgroup": cgroup}
-    return read_gpu_processes(Snapshot(files, commands={"pods": pods}), [GPU])[7]
+    return read_gpu_processes(Snapshot(files, commands={"pods": pods, "units": units}), [GPU])[7]
 
 
 @pytest.mark.parametrize(
@@ -60,11 +72,36 @@ def test_a_process_in_a_pod_is_told_by_its_control_group(cgroup, pod):
             "0::/system.slice/slurmstepd.scope/job_1/step_0\n", "slurmstepd.scope", id="a-job-of-slurm"
         ),
         pytest.param("9:pids:/\n1:name=systemd:/system.slice/nvsm.service\n", "nvsm.service", id="version-1"),
+        pytest.param(
+            "0::/lxc.payload.alice/system.slice/systemd-networkd.service\n",
+            None,
+            id="a-container's-own-systemd",
+        ),
+        pytest.param(
+            "0::/system.slice/docker-1f.scope/system.slice/dcgm.service\n",
+            "docker-1f.scope",
+            id="systemd-in-a-container",
+        ),
+        pytest.param(
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/kubelet.service\n",
+            "user@1000.service",
+            id="a-user's-own-unit",
+        ),
+        pytest.param(
+            f"0::/system.slice/docker-1f.scope/kubelet.slice/kubelet-kubepods.slice/pod{UID}/1\n",
+            "docker-1f.scope",
+            id="a-pod-of-kind",
+        ),
+        pytest.param(f"0::/lxc.payload.alice/kubepods/pod{UID}/1\n", None, id="a-pod-in-a-container"),
         pytest.param("0::/\n", None, id="none"),
     ],
 )
 def test_a_process_outside_of_pods_is_told_by_its_unit(cgroup, unit):
     assert process(cgroup) == GpuProcess("python3", unit=unit)
+
+
+def test_without_systemds_answer_the_unit_of_a_process_is_unknown():
+    assert process("0::/system.slice/dcgm.service\n", units="") == GpuProcess("python3", unit=None)
 
 
 def test_a_process_that_has_ended_is_left_out():

@@ -36,17 +36,54 @@ def test_a_unit_as_kubeadm_writes_it_gives_its_flags():
     assert not kubelet.running
 
 
-def test_the_running_process_is_believed_before_the_unit():
-    process = {
-        "/proc/700/cmdline": "/usr/bin/kubelet\0--config=/etc/k.yaml\0--v=2\0",
-        "/proc/700/cgroup": "0::/system.slice/kubelet.service\n",
-        "/proc/900/cmdline": "kubelet\0--config=/in/a/container\0",
-        "/proc/900/cgroup": "0::/kubepods.slice/cri-1.scope\n",
+OWN = {
+    "/proc/700/comm": "kubelet\n",
+    "/proc/700/cmdline": "/usr/bin/kubelet\0--config=/etc/k.yaml\0--v=2\0",
+    "/proc/700/cgroup": "0::/system.slice/kubelet.service\n",
+}
+OWN_UNIT = "kubelet.service 700 /system.slice/kubelet.service\n"
+
+
+def stranger(cgroup):
+    return {
+        "/proc/70/comm": "kubelet\n",
+        "/proc/70/cmdline": "kubelet\0--config=/home/m/k.yaml\0",
+        "/proc/70/cgroup": f"0::{cgroup}\n",
     }
-    kubelet = install(KUBEADM | process)
+
+
+STRANGERS = {
+    "a-user's-unit-of-its-name": "/user.slice/user-7.slice/user@7.service/app.slice/kubelet.service",
+    "in-a-pod": "/kubepods.slice/cri-1.scope",
+    "of-kind": "/system.slice/docker-1.scope/kubelet.slice/kubelet.service",
+    "in-LXD": "/lxc.payload.m/system.slice/kubelet.service",
+    "in-LXD-as-RKE2's": "/lxc.payload.m/system.slice/rke2-agent.service",
+    "a-user's-shell": "/user.slice/user-7.slice/session-1.scope",
+}
+
+
+def test_the_main_process_of_the_unit_is_believed_before_the_unit():
+    kubelet = install(KUBEADM | OWN, units=OWN_UNIT)
     assert kubelet.flags == ("--config=/etc/k.yaml", "--v=2")
     assert kubelet.config_file == "/etc/k.yaml"
     assert kubelet.running
+
+
+@pytest.mark.parametrize("cgroup", STRANGERS.values(), ids=STRANGERS)
+def test_another_process_of_that_name_is_no_kubelet_of_this_host(cgroup):
+    said = {"host daemons": "70 700", "units": OWN_UNIT}
+    assert install(KUBEADM | stranger(cgroup) | OWN, **said).flags == ("--config=/etc/k.yaml", "--v=2")
+    said = {"host daemons": "70", "units": "sshd.service 1 /system.slice/sshd.service\n"}
+    assert install(KUBEADM | stranger(cgroup), **said).flags == FLAGS
+    assert install(stranger(cgroup), **said) is None
+    assert install(stranger(cgroup), **{"host daemons": "70"}) is None  # systemd did not answer
+
+
+def test_the_kubelet_of_rke2_is_a_process_in_its_unit():
+    said = {"host daemons": "70", "units": "rke2-agent.service 60 /system.slice/rke2-agent.service\n"}
+    kubelet = install(stranger("/system.slice/rke2-agent.service"), **said)
+    assert (kubelet.running, kubelet.distribution) == (True, "RKE2")
+    assert kubelet.flags == ("--config=/home/m/k.yaml",)
 
 
 @pytest.mark.parametrize(
@@ -71,14 +108,6 @@ def test_the_running_process_is_believed_before_the_unit():
 def test_the_checkpoint_of_devices_says_which_resources_device_plugins_have(checkpoint, resources):
     files = {"/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint": checkpoint}
     assert install(KUBEADM | files).plugin_resources == resources
-
-
-def test_a_process_that_only_asks_for_the_version_is_no_kubelet():
-    process = {
-        "/proc/5/cmdline": "kubelet\0--version\0",
-        "/proc/5/cgroup": "0::/user.slice/session-1.scope\n",
-    }
-    assert install(KUBEADM | process).flags == FLAGS
 
 
 def test_a_drop_in_of_etc_replaces_the_one_of_the_package_with_the_same_name():
@@ -139,6 +168,12 @@ def test_a_kubelet_that_was_not_asked_says_so_itself():
     assert (there.version, there.problem) == (None, "/usr/bin/kubelet did not say its version")
 
 
+def test_a_kubelet_that_others_can_replace_was_not_run_and_says_so():
+    there = install({}, **{"kubelet refused": "/home/m/kubelet"})
+    assert there.version is None
+    assert there.problem.startswith("/home/m/kubelet was not run: it, or a folder above it, is not root's")
+
+
 def test_a_host_without_a_trace_of_a_kubelet_has_none():
     assert install({"/etc/os-release": "ID=debian\n"}) is None
 
@@ -165,8 +200,9 @@ def test_flag_values(flags, value):
 
 # ---- distributions that run the kubelet their own way ----
 
-AGENT = {"/proc/7/comm": "k3s-agent\n", "/proc/7/cgroup": "0::/system.slice/k3s-agent.service\n"}
-K3D = {"/proc/7/comm": "k3s-agent\n", "/proc/7/cgroup": "0::/system.slice/docker-0a1b.scope\n"}
+AGENT = "k3s-agent.service 7 /system.slice/k3s-agent.service\n"
+STOPPED = "k3s-agent.service 0 /system.slice/k3s-agent.service\n"  # pods run on in its control group
+K3D = "docker-0a1b.scope 0 /system.slice/docker-0a1b.scope\n"
 LOGINS = {
     "k3s": "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
     "RKE2": "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
@@ -175,16 +211,17 @@ LOGINS = {
 
 
 @pytest.mark.parametrize(
-    ("files", "present", "name", "login"),
+    ("files", "units", "present", "name", "login"),
     [
-        *(pytest.param({}, path, name, path, id=f"{name}-by-its-login") for name, path in LOGINS.items()),
-        pytest.param(AGENT, "", "k3s", None, id="by-its-process-wherever-its-data-are"),
-        pytest.param({}, "/etc/systemd/system/k3s.service", "k3s", None, id="by-its-unit"),
-        pytest.param(AGENT | KUBEADM, "", "k3s", None, id="a-process-says-more-than-a-unit-that-is-left"),
-        pytest.param(KUBEADM, LOGINS["k3s"], None, None, id="a-unit-says-more-than-what-is-left"),
-        pytest.param(KUBEADM | K3D, "", None, None, id="one-in-a-container-is-not-the-hosts"),
+        *(pytest.param({}, "", path, name, path, id=f"{name}-by-its-login") for name, path in LOGINS.items()),
+        pytest.param({}, AGENT, "", "k3s", None, id="by-its-unit-that-runs-wherever-its-data-are"),
+        pytest.param({}, "", "/etc/systemd/system/k3s.service", "k3s", None, id="by-its-unit"),
+        pytest.param(KUBEADM, AGENT, "", "k3s", None, id="what-runs-says-more-than-a-unit-that-is-left"),
+        pytest.param(KUBEADM, STOPPED, LOGINS["k3s"], None, None, id="a-unit-says-more-than-what-is-left"),
+        pytest.param(KUBEADM, K3D, "", None, None, id="one-in-a-container-is-not-the-hosts"),
         pytest.param(
             KUBEADM,
+            "",
             "/etc/kubernetes/kubelet.conf",
             None,
             "/etc/kubernetes/kubelet.conf",
@@ -192,7 +229,7 @@ LOGINS = {
         ),
     ],
 )
-def test_a_distribution_is_known_by_what_runs_and_by_what_is_there(files, present, name, login):
-    commands = {"present": present, "host daemons": "7" if "/proc/7/comm" in files else ""}
+def test_a_distribution_is_known_by_what_runs_and_by_what_is_there(files, units, present, name, login):
+    commands = {"present": present, "units": units}
     kubelet = read_kubelet(Snapshot(files=files, commands=commands))
     assert (kubelet.distribution, kubelet.login) == (name, login)

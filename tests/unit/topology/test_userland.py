@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -136,59 +135,6 @@ def test_no_registry_and_no_password_leaves_the_host(tmp_path):
     assert reduced == whole
 
 
-CONTAINERD = f"""#!/bin/sh
-case "$*" in
---version) echo containerd github.com/containerd/containerd v1.7.27 ;;
-"--config /opt/k3s/config.toml config dump") cat << 'END'
-{DUMP}
-END
-;;
-*) exit 1 ;;
-esac
-"""
-
-
-def test_containerd_is_asked_as_its_process_was_started(shell_with_containerd):
-    snapshot = shell_with_containerd
-    read = read_userland(snapshot)
-    assert read is not None
-    assert read.containerd is not None
-    assert (read.containerd.version, read.containerd.default_runtime) == ("1.7.27", "nvidia")
-    assert "hunter2" not in snapshot.to_json()
-    (process,) = [each for each in read.processes or () if each.name == "containerd"]
-    assert process.open_files is not None
-
-
-@pytest.fixture
-def shell_with_containerd(tmp_path):
-    """Capture this machine while a process runs that is called containerd, as k3s calls it."""
-    program = write(tmp_path, "/containerd", CONTAINERD)
-    program.chmod(0o755)
-    # A process is named by what it is executed as: a copy of sleep, under its name and with its arguments.
-    runs = tmp_path / "run" / "containerd"
-    runs.parent.mkdir()
-    runs.write_bytes(Path("/bin/sleep").read_bytes())
-    runs.chmod(0o755)
-    process = subprocess.Popen(
-        ["bash", "-c", f"exec -a {program} {runs} 60"], env={**os.environ}, stdout=subprocess.DEVNULL
-    )
-    try:
-        _wait_for_name(process.pid)
-        text = script().replace("file=/etc/containerd/config.toml", "file=/opt/k3s/config.toml")
-        finished = subprocess.run(["dash", "-s"], input=text, capture_output=True, text=True, check=True)
-    finally:
-        process.kill()
-        process.wait()
-    return parse_output(finished.stdout)
-
-
-def _wait_for_name(pid: int) -> None:
-    for _ in range(10000):
-        if Path(f"/proc/{pid}/comm").read_text() == "containerd\n":
-            return
-    pytest.fail("the process did not start")
-
-
 def test_packages_are_told_with_what_holds_them():
     rows = (
         "hold installed kubelet 1.36.3-1.1\ninstall installed linux-image-6.1.0-30-amd64 6.1.124-1\n"
@@ -266,8 +212,35 @@ def test_limits_and_units_of_daemons_are_read():
         "/proc/7/limits": "Limit  Soft Limit  Hard Limit  Units\nMax locked memory  8388608  8388608  bytes\n"
         "Max open files  1024  524288  files\n",
     }
-    processes = userland(files, **{"host daemons": "7 8"}).processes
+    said = {"host daemons": "7 8", "units": "containerd.service 7 /system.slice/containerd.service\n"}
+    processes = userland(files, **said).processes
     assert processes == (HostProcess("containerd", "containerd.service", False, 1024, 8388608),)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "process"),
+    [
+        pytest.param("/system.slice/chrony.service", HostProcess("chronyd", "chrony.service"), id="service"),
+        pytest.param("/kubepods/pod1/1", HostProcess("chronyd", in_pod=True), id="a-pod"),
+        pytest.param("/system.slice/k3s.service", HostProcess("chronyd", "k3s.service"), id="beside-k3s"),
+        pytest.param("/system.slice/ssh.service", None, id="a-login-without-a-session"),
+        pytest.param("/user.slice/user-7.slice/session-1.scope", None, id="a-user's-shell"),
+        pytest.param("/user.slice/user-7.slice/user@7.service/chrony.service", None, id="a-user's-unit"),
+        pytest.param("/lxc.payload.a/system.slice/chrony.service", None, id="a-container's-unit"),
+        pytest.param("/system.slice/docker-1.scope/kubepods/pod1/1", None, id="a-pod-of-kind"),
+    ],
+)
+def test_a_daemon_is_a_system_service_or_in_a_pod(cgroup, process):
+    files = {"/proc/7/comm": "chronyd\n", "/proc/7/cgroup": f"0::{cgroup}\n"}
+    units = (
+        "chrony.service 7 /system.slice/chrony.service\n"
+        "k3s.service 5 /system.slice/k3s.service\n"
+        "ssh.service 4 /system.slice/ssh.service\n"
+        "session-1.scope 0 /user.slice/user-7.slice/session-1.scope\n"
+        "user@7.service 6 /user.slice/user-7.slice/user@7.service\n"
+    )
+    processes = userland(files, **{"host daemons": "7", "units": units}).processes
+    assert processes == ((process,) if process else ())
 
 
 def test_a_profile_of_tuned_is_read_with_what_it_includes():
