@@ -58,6 +58,14 @@ hugepages_undo() {
     why="$why (a reboot fills them, too)"
     return 2
 }
+hugepages_prove() { # NEW|OLD: what a boot starts later may have filled them otherwise
+    case $1 in
+    new) short=$(pools_each planned lacking) ;;
+    *) short=$([ ! -e "$PART/undone" ] || pools_each earlier lacking) ;;
+    esac
+    why="a pool of huge pages lacks its pages, or has too many: $(printf '%s' "$short" | tr '\n' ';')"
+    [ -z "$short" ]
+}
 hugepages_by_hand() { # frees memory first
     pools_each earlier pool_by_hand_shrink
     pools_each earlier pool_by_hand_fill

@@ -5,7 +5,7 @@
 # INTERRUPTS_LINK and INTERRUPTS_LINK_TARGET (empty: remove the link).
 
 interrupts_keep() {
-    boot_id > "$PART/boot" || return 1
+    kernel_boot_id > "$PART/boot" || return 1
     affinity_folder && cp "$AFFINITY/earlier" "$PART/record" || return 1
     {
         affinity_targets < "$PART/planned"
@@ -91,7 +91,7 @@ interrupts_notes() {
 }
 interrupts_undo() {
     amiss_here=
-    if [ "$(cat "$PART/boot")" = "$(boot_id)" ]; then interrupts_take_back; fi
+    if [ "$(cat "$PART/boot")" = "$(kernel_boot_id)" ]; then interrupts_take_back; fi
     if [ -n "$IRQBALANCE_FILE" ] && [ -e "$PART/written" ] && ! irqbalance_block_back; then
         amiss_here="$amiss_here$IRQBALANCE_FILE could not be put back; "
     fi
@@ -115,7 +115,7 @@ interrupts_take_back() { # only in the same boot: interrupt numbers change with 
     if [ -s "$AFFINITY/refused" ]; then amiss_here="$(paste -s -d ';' "$AFFINITY/refused"); "; fi
 }
 interrupts_by_hand() {
-    if [ "$(cat "$PART/boot")" = "$(boot_id)" ]; then interrupts_differing interrupt_by_hand; fi
+    if [ "$(cat "$PART/boot")" = "$(kernel_boot_id)" ]; then interrupts_differing interrupt_by_hand; fi
 }
 interrupt_by_hand() { printf "echo %s > '%s'; " "$2" "$1"; }
 interrupts_differing() { # COMMAND: run it with PATH and earlier CPUS of what has changed

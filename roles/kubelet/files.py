@@ -52,7 +52,9 @@ def _config(text: str | None) -> dict[str, Any]:
 
 @cache
 def _memory_state() -> str:
-    return library("node/paths", "roles/kubelet/memory_state", "roles/kubelet/at_boot").rstrip("\n")
+    return library("node/paths", "node/boot", "roles/kubelet/memory_state", "roles/kubelet/at_boot").rstrip(
+        "\n"
+    )
 
 
 def _script_values(_plan: NodePlan, _file: PlannedFile) -> Mapping[str, Any]:

@@ -115,7 +115,7 @@ stop_unit() {
 }
 
 kubelet_keep() {
-    kubelet_each_state kubelet_resolve && boot_id > "$PART/kept-in" && sync "$PART/kept-in" || return 1
+    kubelet_each_state kubelet_resolve || return 1
     if [ -z "$KUBELET_RESTART" ]; then return; fi
     if health; then
         : > "$PART/was-healthy"
@@ -143,9 +143,7 @@ kubelet_apply() {
     while IFS= read -r path <&3; do remove "$path" || return 1; done 3< "$PART/invalid-state"
 }
 kubelet_start() { # NEW|OLD
-    if [ "$1" = old ] && [ "$(cat "$PART/kept-in")" != "$(boot_id)" ]; then
-        kubelet_each_state kubelet_put_aside
-    fi
+    if [ "$1" = old ]; then kubelet_each_state kubelet_put_aside; fi # the pools may not be what they were
     if [ -n "$KUBELET_RESTART" ]; then
         reload_units && start_unit
     elif [ -n "$KUBELET_UNIT_FILES" ] && ! systemctl is-active --quiet "$KUBELET_UNIT"; then
@@ -185,7 +183,7 @@ kubelet_undo() {
     why="not every state file could be put back"
     take_back_once kubelet_each_state kubelet_take_back
 }
-kubelet_put_aside() { [ -z "$1" ] || put_memory_state_aside "$1" /sys/devices/system/node; } # from another boot
+kubelet_put_aside() { [ -z "$1" ] || put_memory_state_aside "$1" /sys/devices/system/node; }
 kubelet_take_back() { [ -z "$1" ] || take_back "$1"; }
 kubelet_by_hand() {
     if [ -e "$PART/stuck" ]; then

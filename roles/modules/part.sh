@@ -7,7 +7,7 @@
 # dependencies that nothing counts as in use, and a driver's interfaces do not count as a use.
 
 modules_keep() {
-    keep "$FOLDER/backup" "$MODULES_RECORD" && boot_id > "$PART/boot" || return 1
+    keep "$FOLDER/backup" "$MODULES_RECORD" && kernel_boot_id > "$PART/boot" || return 1
     : > "$PART/ours"
     while IFS= read -r name <&3; do
         dependencies "$name" | while IFS= read -r module; do
@@ -67,7 +67,7 @@ modules_notes() {
 }
 modules_undo() {
     # The current boot may have read the files before they are put back.
-    [ -e "$PART/undone-in" ] || boot_id > "$PART/undone-in"
+    [ -e "$PART/undone-in" ] || kernel_boot_id > "$PART/undone-in"
     if [ -n "$RDMA_NETNS" ]; then
         case $(cat "$PART/netns") in
         Y) rdma system set netns shared ;;
@@ -103,10 +103,10 @@ modules_prove() { # NEW|OLD
 modules_pending() { # NEW|OLD: sets `pending` to what still needs a boot
     pending=
     if [ ! -s "$PART/before" ]; then return 1; fi
-    if [ "$1" = new ] && [ "$(cat "$PART/boot")" = "$(boot_id)" ]; then
+    if [ "$1" = new ] && [ "$(cat "$PART/boot")" = "$(kernel_boot_id)" ]; then
         pending="no boot has read what modprobe is told"
-    elif [ "$1" = old ] && [ "$(cat "$PART/boot")" != "$(boot_id)" ] &&
-        [ "$(cat "$PART/undone-in" 2> /dev/null)" = "$(boot_id)" ]; then
+    elif [ "$1" = old ] && [ "$(cat "$PART/boot")" != "$(kernel_boot_id)" ] &&
+        [ "$(cat "$PART/undone-in" 2> /dev/null)" = "$(kernel_boot_id)" ]; then
         pending="this boot has read what modprobe is no longer told"
     fi
     if [ -n "$pending" ]; then return; fi

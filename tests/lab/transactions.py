@@ -127,16 +127,33 @@ esac
 if [ "$at" = "EVENT" ]; then
     rm "$0"
     sync
-    echo b > /proc/sysrq-trigger
+    CUT
     sleep 1000
 fi
 """
-"""Stands for `mv`, with which each step is recorded and each file placed; it resets the machine once."""
+"""Stands for `mv`, with which each step is recorded and each file placed; it ends the boot once."""
+SOFT_UNITS = {
+    "soft-down.target": "[Unit]\nDefaultDependencies=no\nRequires=shutdown.target\nAllowIsolate=yes\n",
+    "soft-boot.service": "[Unit]\nDefaultDependencies=no\nIgnoreOnIsolate=yes\n[Service]\nType=oneshot\n"
+    "ExecStart=/bin/sh -c 'systemctl isolate soft-down.target; systemctl daemon-reload;"
+    " systemctl isolate multi-user.target'\n",
+}
+"""What stands for a soft reboot before systemd 254: all units end and start anew, under the same kernel."""
+CUTS = {
+    "power": "echo b > /proc/sysrq-trigger",
+    "reboot": "systemctl reboot",
+    "soft-reboot": "systemctl start --no-block soft-boot.service",
+}
+"""What ends a boot."""
 
 
-def reset_at(node: Node, event: str) -> None:
-    """Have the machine reset, as by its button, when a step is recorded or a file has been placed."""
-    script = RESET.replace("EVENT", event)
+def reset_at(node: Node, event: str, cut: str = "power") -> None:
+    """Have a boot end, by the machine's button or as asked, when a step is recorded or a file is placed."""
+    if cut == "soft-reboot":
+        for name, text in SOFT_UNITS.items():
+            node.run(f"cat > /etc/systemd/system/{name}", input_text=text)
+        node.run("systemctl daemon-reload")
+    script = RESET.replace("EVENT", event).replace("CUT", CUTS[cut])
     node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv; sync", input_text=script)
 
 

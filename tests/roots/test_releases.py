@@ -174,7 +174,7 @@ esac
 
 
 RUNNING, NEWER = "6.12.0-1-amd64", "6.12.0-10-amd64"
-LOOK = shell.library("node/fence", "node/look", "roles/reboot/entries", "roles/reboot/look")
+LOOK = shell.library("node/boot", "node/fence", "node/look", "roles/reboot/entries", "roles/reboot/look")
 
 
 @contextmanager

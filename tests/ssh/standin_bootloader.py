@@ -10,11 +10,12 @@ next_entry, which it forgets.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from numaforge.maintenance.transaction import BOOT_UNIT, CURRENT
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.standin_systemd import BOOT_ID
+from tests.ssh.standin_systemd import BOOT_ID, USERSPACE
 
 KERNEL = "6.1.0-9-amd64"
 NEWER = "6.1.0-10-amd64"
@@ -238,7 +239,14 @@ def as_grub_reads(line: str) -> str:
     return bare[0].replace('"', "")
 
 
-def boot(node: Sandbox, *, deaf: bool = False, config_acs: bool = True, mode: str = "") -> None:
+def boot(
+    node: Sandbox,
+    *,
+    deaf: bool = False,
+    config_acs: bool = True,
+    mode: str = "",
+    before_kubelet: Callable[[Sandbox], object] = lambda _: None,
+) -> None:
     """Do what the firmware, the kernel and systemd do, up to the kubelet; `deaf` for a kernel with old ears.
 
     `mode` is the target in which systemd ends instead ("emergency.target"): with what that wants alone, and a
@@ -246,28 +254,43 @@ def boot(node: Sandbox, *, deaf: bool = False, config_acs: bool = True, mode: st
 
     `config_acs` is whether the kernel knows that option of `pci=`; one that does not passes it over.
 
-    Values of the kernel are what it starts with. First comes what stands before the kubelet; where that ends
-    in a reboot, nothing follows it.
+    Values of the kernel are what it starts with; one that was rebooted softly runs on. What sets values at a
+    boot comes first, then what stands before the kubelet; where that ends in a reboot, nothing follows it.
     """
     number = int(node.path("/run/boots").read_text()) if node.path("/run/boots").exists() else 1
     node.path("/run/boots").write_text(f"{number + 1}\n")
-    node.path(BOOT_ID).write_text(f"boot {number + 1}\n")
-    _start_kernel(node, deaf=deaf)
-    node.path("/proc/sys/vm/swappiness").write_text("60\n")
-    for bridge in node.path("/sys/bus/pci/devices").glob("*"):
-        config = bridge / "config"
-        asked = re.search(rf"([01x]{{7}})@{bridge.name}\b", node.path("/proc/cmdline").read_text())
-        config.write_bytes(with_control(asked[1] if asked and config_acs else ISOLATED))
-    node.run("kill -KILL $(cat /run/kubelet.pid); rm -f /run/stopping /run/off /run/kubelet.pid")
+    if node.path("/run/soft").exists():
+        node.path(USERSPACE).write_text(f"{number + 1}\n")
+    else:
+        node.path(BOOT_ID).write_text(f"boot {number + 1}\n")
+        _start_kernel(node, deaf=deaf)
+        node.path("/proc/sys/vm/swappiness").write_text("60\n")
+        for bridge in node.path("/sys/bus/pci/devices").glob("*"):
+            config = bridge / "config"
+            asked = re.search(rf"([01x]{{7}})@{bridge.name}\b", node.path("/proc/cmdline").read_text())
+            config.write_bytes(with_control(asked[1] if asked and config_acs else ISOLATED))
+    node.run("kill -KILL $(cat /run/kubelet.pid); rm -f /run/stopping /run/off /run/soft /run/kubelet.pid")
     if mode:
         _end_in(node, mode)
         return
+    _set_values(node)
     if node.path(_BOOT_LINK).is_symlink() and node.path(CURRENT).is_symlink():
         unit = node.path(BOOT_UNIT).read_text().splitlines()
         assert any(line.startswith("Before=") and "kubelet.service" in line for line in unit)
         node.run(next(line for line in unit if line.startswith("ExecStart=")).split("=", 1)[1])
     if not node.path("/run/stopping").exists() and not node.path("/run/off").exists():
+        before_kubelet(node)
         node.run("systemctl start kubelet.service")
+
+
+def _set_values(node: Sandbox) -> None:
+    """Do what systemd-sysctl and systemd-tmpfiles do with the lines of ours."""
+    for file in node.path("/etc/sysctl.d").glob("*.conf"):
+        for name, value in re.findall(r"^([\w.]+) = (.*)$", file.read_text(), re.MULTILINE):
+            node.path(f"/proc/sys/{name.replace('.', '/')}").write_text(f"{value}\n")
+    for file in node.path("/etc/tmpfiles.d").glob("*.conf"):
+        for path, value in re.findall(r"^w (\S+) - - - - (.*)$", file.read_text(), re.MULTILINE):
+            node.path(path).write_text(f"{value}\n")
 
 
 def _end_in(node: Sandbox, mode: str) -> None:

@@ -7,7 +7,7 @@ managers never start), `late` (all is well at first, then it ends), `once` (cann
 A file in /run/bound is named after a unit that is bound to another one, and holds the property and the unit
 by which systemd says so. Such a unit is active while there is a file of its name in /run/active, and does not
 start while there is one in /run/broken. While /run/stopping exists the system is going down: nothing starts.
-`systemctl reboot` has it go down; what a boot does is for the test.
+`systemctl reboot` and `soft-reboot` have it go down; what a boot does is for the test.
 
 A script in /run/services is a service of its name: it runs in a control group of that name, and its
 process is in /run/active while it does. It does not start while there is a file of its name in /run/broken,
@@ -35,6 +35,8 @@ from tests.ssh.sandbox import NETWORK
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/90-numaforge.conf"
 STATE = "/var/lib/kubelet/cpu_manager_state"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+USERSPACE = "/run/userspace"
+"""When the userspace of this boot has started, where it has by a soft reboot."""
 
 _KUBELET = f"""#!/usr/bin/env -S python3 -IS
 # Not http.server, whose import takes longer than all else here.
@@ -122,6 +124,12 @@ group_of() { # UNIT: sets `group`, as the system's manager keeps it
     esac
 }
 case "$*" in # every run asks this: it waits for no job, and reads what is renamed into place
+*local-fs.target)
+    since=1
+    [ ! -e USERSPACE ] || read -r since < USERSPACE
+    echo "$since"
+    exit
+    ;;
 "show -p Id,ControlGroup "*)
     shift 3
     for unit; do
@@ -309,7 +317,7 @@ if service "$unit"; then
     exit
 fi
 case $1,$unit in
-*,kubelet.service | reboot,*) ;;
+*,kubelet.service | reboot,* | soft-reboot,*) ;;
 start,* | restart,*)
     [ -e "/run/bound/$unit" ] && [ ! -e "/run/broken/$unit" ] && [ ! -e /run/stopping ] &&
         : > "/run/active/$unit"
@@ -318,8 +326,9 @@ start,* | restart,*)
 esac
 case $1 in
 daemon-reload | reset-failed) ;;
-reboot)
+reboot | soft-reboot)
     [ ! -e /run/refuse-reboot ] || exit 1
+    if [ "$1" = soft-reboot ]; then : > /run/soft; fi
     : > /run/stopping
     for running in /run/units/*; do
         if [ -e "$running" ]; then setsid kill -TERM "$(cat "$running")"; fi
@@ -411,7 +420,8 @@ def standin_systemd(port: int) -> dict[str, str]:
         "/usr/local/bin/kubelet": _KUBELET,
         "/usr/local/bin/systemctl": _SYSTEMCTL.replace("PORT", str(port))
         .replace("NETWORK", NETWORK)
-        .replace("BOOT_ID", BOOT_ID),
+        .replace("BOOT_ID", BOOT_ID)
+        .replace("USERSPACE", USERSPACE),
         "/usr/local/bin/systemd-run": _SYSTEMD_RUN.replace("NETWORK", NETWORK),
         "/usr/local/bin/systemd-notify": '#!/bin/sh\n: > "$NOTIFY_SOCKET"\n',
         "/usr/local/bin/journalctl": "#!/bin/sh\ncat /run/kubelet.log\n",

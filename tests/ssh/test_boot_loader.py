@@ -40,9 +40,9 @@ from tests.ssh.transactions import LARGE, SMALL, WAITS, status, transaction, unt
 WISH = "iommu=pt"
 LOADERS = {"grub": debian(), "grubby": red_hat()}
 NEWER_ENTRY = f"{ENTRIES}/{MACHINE_ID}-{NEWER}.conf"
-LOOK = shell.library("node/fence", "node/look", "roles/kernel_cmdline/look", "roles/reboot/entries") + (
-    shell.library("roles/reboot/look")
-)
+LOOK = shell.library(
+    "node/boot", "node/fence", "node/look", "roles/kernel_cmdline/look", "roles/reboot/entries"
+) + (shell.library("roles/reboot/look"))
 
 
 @pytest.fixture(params=["grub", "grubby"])

@@ -17,11 +17,12 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.reboots import (
     BACK,
-    CUT_POWER,
+    CUTS,
     FORWARDS,
     WISH,
     assert_new,
     assert_old,
+    assert_whole,
     bootable_node,
     change,
     through_boots,
@@ -110,17 +111,24 @@ def test_nothing_is_booted_where_it_cannot_be(node: Sandbox, port: int, spoil: s
     assert_old(node)
 
 
-@pytest.mark.variants(1)
-@pytest.mark.parametrize("event", shortened(FORWARDS, ("apply kernel_cmdline", "reboot", "prove kubelet")))
-def test_a_power_cut_at_any_step_forwards_leaves_the_old_state_or_the_new(
-    node: Sandbox, port: int, event: str
+@pytest.mark.variants(3)
+@pytest.mark.parametrize(
+    ("cut", "event"),
+    shortened(
+        [pytest.param(cut, event, id=f"{cut}-{event}") for event in FORWARDS for cut in CUTS],
+        ("power-apply kernel_cmdline", "reboot-apply kernel_cmdline", "soft-reboot-apply kernel_cmdline"),
+    ),
+)
+def test_a_cut_at_any_step_forwards_leaves_the_old_plan_whole_or_the_new_one(
+    node: Sandbox, port: int, cut: str, event: str
 ) -> None:
-    when(node, event, CUT_POWER)
+    when(node, event, CUTS[cut])
     node.run(start_script(change(port)))
-    result = through_boots(node)
+    result = through_boots(node, before_kubelet=assert_whole)
     assert not node.path(f"/run/when/{event}").exists()
     if result.outcome == "applied":
-        assert event == "reboot"  # the boot that was asked for has come all the same
+        # The boot that was asked for has come all the same, or the command line outlives what was cut off.
+        assert (event == "reboot" and cut != "soft-reboot") or (cut, event) == ("soft-reboot", FORWARDS[-1])
         assert_new(node)
     else:
         assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
@@ -128,14 +136,22 @@ def test_a_power_cut_at_any_step_forwards_leaves_the_old_state_or_the_new(
 
 
 @pytest.mark.variants(1)
-@pytest.mark.parametrize("event", shortened(BACK, ("undo kernel_cmdline", "reboot")))
-def test_a_power_cut_at_any_step_back_leaves_the_old_state(node: Sandbox, port: int, event: str) -> None:
+@pytest.mark.parametrize(
+    ("cut", "event"),
+    shortened(
+        [pytest.param(cut, event, id=f"{cut}-{event}") for event in BACK for cut in CUTS],
+        ("soft-reboot-undo kernel_cmdline",),
+    ),
+)
+def test_a_cut_at_any_step_back_leaves_the_old_plan_whole(
+    node: Sandbox, port: int, cut: str, event: str
+) -> None:
     node.run(start_script(change(port)))
     assert through_boots(node).outcome == "applied"
-    when(node, event, CUT_POWER)
+    when(node, event, CUTS[cut])
     node.run(revert_script("T1", "the node is not Ready", status(node)))
     until(node, "[ -e /run/stopping ] || [ -e /run/off ]")
-    result = through_boots(node)
+    result = through_boots(node, before_kubelet=assert_whole)
     assert not node.path(f"/run/when/{event}").exists()
     assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
     assert_old(node)

@@ -358,7 +358,9 @@ def test_a_file_that_cannot_be_written_stops_nothing(node: Sandbox, port: int) -
 def test_a_bad_disk_is_found_out_before_the_kubelet_stops(
     node: Sandbox, port: int, spoil: str, complaint: str
 ) -> None:
-    node.run(f"folder={Path(DROP_IN).parent}; mount -t tmpfs -o size=64k,mode=0755 tmpfs $folder; cd $folder; {spoil}")
+    node.run(
+        f"folder={Path(DROP_IN).parent}; mount -t tmpfs -o size=64k,mode=0755 tmpfs $folder; cd $folder; {spoil}"
+    )
     result = run(node, transaction(port, "new"))
     assert result.outcome == "refused"
     assert complaint in result.reason

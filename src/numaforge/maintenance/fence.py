@@ -16,9 +16,10 @@ from numaforge.shell import line
 class Fingerprint:
     """The state of a node when its change was planned.
 
-    `uptime_seconds` is the node's own clock. `predecessor` is the last transaction that touched the node,
-    with its outcome ("T1 applied"), "" for none. `contents` are the checksums of the files that the plan
-    depends on, by path ("absent" for one that does not exist), with every drop-in of `drop_in_folder`.
+    `boot_id` is that of the kernel and of its userspace. `uptime_seconds` is the node's own clock.
+    `predecessor` is the last transaction that touched the node, with its outcome ("T1 applied"), "" for none.
+    `contents` are the checksums of the files that the plan depends on, by path ("absent" for one that does
+    not exist), with every drop-in of `drop_in_folder`.
     """
 
     boot_id: str
@@ -29,11 +30,11 @@ class Fingerprint:
 
 
 def read_fingerprint(
-    said: Mapping[str, str], *, boot_id: str, contents: Mapping[str, str], drop_in_folder: str | None
+    said: Mapping[str, str], *, contents: Mapping[str, str], drop_in_folder: str | None
 ) -> Fingerprint:
     """Read what `tell_transactions` in look.sh printed, by first word."""
     try:
-        return Fingerprint(boot_id, int(said["uptime"]), said["last"], contents, drop_in_folder)
+        return Fingerprint(said["boot"], int(said["uptime"]), said["last"], contents, drop_in_folder)
     except (KeyError, ValueError) as error:
         raise HostUnreachableError("the node does not say since when it runs", remedy="run again") from error
 

@@ -21,6 +21,7 @@ from numaforge.unfinished import LIBRARY, TRANSACTIONS, read_unfinished
 _LOOK = (
     "kernel_files",
     "units",
+    "node/boot",
     "node/fence",
     "node/trace",
     "node/pods",
@@ -33,7 +34,6 @@ _LOOK = (
 )
 GUARD = "/etc/systemd/system/kubelet.service.d/05-numaforge-boot.conf"
 """The kubelet's drop-in that has a node plan itself before each start of its kubelet: an image has it."""
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _KUBELET_PROPERTIES = ("ActiveState", "SubState")
 Ask = Callable[[str], Answer]
 """Runs a script on a node, and returns its answer."""
@@ -69,7 +69,7 @@ class NodeQuery:
             shell.assignments({"ROOT": TRANSACTIONS, "GUARD": GUARD})
             + shell.library(*_LOOK, *names)
             + (shell.call("see", ["announced", announced]) if announced else "")
-            + shell.call("tell_part", ["values", "tell_values", *self.values, _BOOT_ID])
+            + shell.call("tell_part", ["values", "tell_values", *self.values])
             + shell.call("tell_part", ["transactions", "tell_transactions"])
             + shell.call(
                 "read_files_and_drop_ins", [self.drop_in_folder, known_sums(self.known), *self.files]
@@ -118,8 +118,6 @@ def read_found(asked: NodeQuery, output: Output) -> Found:
     Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
     """
     answer = Answer.of(output)
-    values = parse_values(answer.part("values"), [*asked.values, _BOOT_ID])
-    boot_id = values.pop(_BOOT_ID, "unknown")
     words = [line.partition(" ")[::2] for line in answer.part("transactions")]
     drop_ins = sorted(answer.part("drop-ins"))
     return Found(
@@ -129,14 +127,13 @@ def read_found(asked: NodeQuery, output: Output) -> Found:
         failure=_failure(dict(words)),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         plans_itself="plans-itself" in dict(words),
-        values=values,
+        values=parse_values(answer.part("values"), asked.values),
         redirectable=_redirectable(answer.part("redirectable"), asked.files),
         pods=read_pods(answer.part("pods")),
         work=read_work(answer.part("work")),
         said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in asked.calls},
         fingerprint=read_fingerprint(
             dict(words),
-            boot_id=boot_id,
             contents=parse_checksums(answer, [*asked.files, *drop_ins]),
             drop_in_folder=asked.drop_in_folder or None,
         ),

@@ -59,6 +59,7 @@ _NODE = (
     "node/files",
     "node/pods",
     "node/work",
+    "node/boot",
     "node/fence",
     "node/trace",
     "node/journal",

@@ -122,8 +122,8 @@ tell_process() { # KUBELET-UNIT
         printf '%s=0\n' MainPID NRestarts ExecMainStartTimestampMonotonic ActiveEnterTimestampMonotonic
         printf '%s\n' ActiveState= ShutdownActiveState=inactive
     fi
-    printf Boot=
-    boot_id
+    printf Boot= # the cluster's word for it
+    kernel_boot_id
     sed -n 's/^btime /Booted=/p' /proc/stat
 }
 tell_both() { # the properties of the kubelet's unit, an empty line, those of shutdown.target

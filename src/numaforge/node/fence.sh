@@ -4,10 +4,6 @@
 
 REQUEST_SECONDS=120
 
-boot_id() {
-    read -r this_boot < /proc/sys/kernel/random/boot_id || this_boot=unknown
-    printf '%s\n' "$this_boot"
-} 2> /dev/null
 last() { # ID OUTCOME of the last transaction that ended
     outcome=
     IFS= read -r outcome < "$ROOT/last"

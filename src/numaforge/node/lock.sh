@@ -1,16 +1,12 @@
 # shellcheck shell=sh
 # The open transaction: $ROOT/current is a link to it. While the link exists, the boot unit runs before the units that
 # the parts have stopped, and the rescue unit handles a boot that does not get that far. The process working on a
-# transaction holds a lock on its file `alive`. What systemd does not answer within ASK_SECONDS is unknown, after a few
-# attempts.
+# transaction holds a lock on its file `alive`.
 
-ASK_SECONDS=10
 BOOT_UNIT=/etc/systemd/system/numaforge-recover.service
 RESCUE_UNIT=/etc/systemd/system/numaforge-rescue.service
 
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
-has_systemd() { [ -d /run/systemd/system ]; } # as sd_booted(3) asks
-systemd_says() { timeout "$ASK_SECONDS" systemctl show "$@" 2> /dev/null; }
 hold() { exec 8< "$FOLDER/alive" && flock 8; } # until this process and its children have ended
 held() { [ -e "$ROOT/$1/alive" ] && ! flock -n -s 6 6< "$ROOT/$1/alive"; }
 runs() { # ID: 1: no, 2: unknown. A unit is loaded until systemd has run its recover half too

@@ -2,6 +2,8 @@
 # The input of a change's decision, read in one pass.
 
 tell_transactions() {
+    printf 'boot '
+    boot_id
     printf 'uptime '
     uptime_seconds
     printf 'last '

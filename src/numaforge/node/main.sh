@@ -7,4 +7,5 @@ ID=${FOLDER##*/}
 while IFS=' ' read -r name value; do eval "$name=\$value"; done < "$FOLDER/settings"
 DOWNWARDS=$(eval "reversed $UPWARDS")
 trap '' HUP # a change outlives its terminal or connection
+find_boot
 "$@"

@@ -9,7 +9,8 @@
 #   start NEW|OLD start what was stopped; OLD: after everything was undone
 #   prove NEW|OLD say whether it works; sets `told`
 #   commit        make lasting what was applied for one boot only; it may run again after a break
-#   undo          put back what was kept; 2: go on all the same, 1: start nothing
+#   undo          put back what was kept, also what no `apply` has changed, but a boot that has read the files of the
+#                 change; 2: go on all the same, 1: start nothing
 #   by_hand       print the commands that do what `undo` or `prove OLD` could not
 #   restart_by_hand  print the commands that start what was stopped
 #   notes         print what a reader of the result has to know
@@ -226,6 +227,13 @@ undo_by_boot() { # REASON: UNDONE_BY_BOOT, and a kubelet may have started with t
     turn_back "$1"
     park "${DISTURBING%% *}" reboot && phase reboot && sync && systemctl reboot
 }
+count_as_touched() { # all parts, once one is: this boot has read the files that were replaced
+    if ! touched; then return; fi
+    untouched=
+    for part in $UPWARDS; do [ -e "$FOLDER/$part/touched" ] || untouched="$untouched $part/touched yes"; done
+    # shellcheck disable=SC2086 # words
+    [ -z "$untouched" ] || record $untouched
+}
 # What was touched, once in a boot: some of it does not outlive one. Sets `failed` (yes, fatally), `amiss` and `stuck` to
 # whether, why and in which parts it could not be.
 undo_all() { # [stop]: stop everything first
@@ -320,6 +328,7 @@ after_boot() { # once in a boot, before any stopped unit starts again
     if [ -e "$FOLDER/revert" ]; then turn_back "$(cat "$FOLDER/revert")"; fi
     turn_back "the node rebooted during \"$(noted state)\""
     collect discard
+    count_as_touched
     undo_all
     systemctl daemon-reload
     record back "$(boot_id)"

@@ -15,20 +15,20 @@ from numaforge.errors import HostError
 from numaforge.maintenance.fence import Fingerprint, read_fingerprint
 from numaforge.maintenance.look import NodeQuery, read_found
 
-SAID = {"uptime": "77", "last": "T1 applied", "else": "x"}
+SAID = {"boot": "b1", "uptime": "77", "last": "T1 applied", "else": "x"}
 CONTENTS = {"/etc/a": "1f", "/etc/b c": "absent"}
 
 
 def test_a_look_is_read_among_other_lines() -> None:
-    read = read_fingerprint(SAID, boot_id="b1", contents=CONTENTS, drop_in_folder="/etc/d")
+    read = read_fingerprint(SAID, contents=CONTENTS, drop_in_folder="/etc/d")
     assert read == Fingerprint("b1", 77, "T1 applied", CONTENTS, "/etc/d")
 
 
-@pytest.mark.parametrize("missing", ["uptime", "last"])
+@pytest.mark.parametrize("missing", ["boot", "uptime", "last"])
 def test_a_look_that_says_too_little_is_refused(missing: str) -> None:
     rest = {name: value for name, value in SAID.items() if name != missing}
     with pytest.raises(HostError, match="since when it runs"):
-        read_fingerprint(rest, boot_id="b1", contents=CONTENTS, drop_in_folder=None)
+        read_fingerprint(rest, contents=CONTENTS, drop_in_folder=None)
 
 
 class Host:

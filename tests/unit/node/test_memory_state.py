@@ -60,7 +60,7 @@ class Machine:
         """Do what comes before a start of the kubelet; return what was said."""
         done = subprocess.run(
             [*self.shell.split(), "-s", str(self.state), str(self.folder), str(self.folder / "once")],
-            input=library("node/paths", "roles/kubelet/memory_state", "roles/kubelet/at_boot"),
+            input=library("node/paths", "node/boot", "roles/kubelet/memory_state", "roles/kubelet/at_boot"),
             capture_output=True,
             text=True,
             check=True,
