@@ -67,7 +67,7 @@ def announce_outlook(host: Host, target: Target, options: RolloutOptions, found:
         unfinished=found.unfinished,
         allocatable=target.expected.allocatable,
         labels=target.expected.labels,
-        devices=asdict(target.expected.devices),
+        devices=sorted(target.expected.devices),
         unpins=target.unpins,
         options=options.model_dump(),
         said=sorted(options.model_fields_set),

@@ -14,6 +14,7 @@ from numaforge.kubelet.checkpoints import CPU_STATE_FILE, policy_in
 from numaforge.kubelet.config.flags import flag_value, registered_name
 from numaforge.maintenance.look import NodeQuery, question
 from numaforge.maintenance.part import Goal
+from numaforge.roles.device_owners import own_devices
 from numaforge.roles.device_plugin.labels import MIG_LABEL
 from numaforge.roles.document import loads
 from numaforge.roles.rdma.manifests import POOLS_LABEL
@@ -59,7 +60,6 @@ class Target:
     def expected(self) -> Expected:
         """What the cluster should report of the node afterwards, as far as the called roles change it."""
         from numaforge.rollout.gate import Expected
-        from numaforge.rollout.owners import OwnDevices
 
         plan, roles = self.goal.plan, self.goal.roles
         if plan.kubelet is None or not self._labels_count:
@@ -75,12 +75,7 @@ class Target:
             all_gpus=gpus or (plan.device_plugin is not None and bool(quantities)),
             labels={**self._retired_labels, **plan.labels},
             prefixes=_prefixes(plan, self._earlier) if quantities or not plan.rdma.pools_deployed else (),
-            devices=OwnDevices(
-                mig="mig" in roles and plan.mig.managed_by == "numaforge" and bool(plan.mig.gpus),
-                fixed_mig="mig" in roles and plan.mig.managed_by != "dra-driver" and bool(plan.mig.gpus),
-                amd_partitions=bool(plan.amd_partitions.gpus)
-                and plan.amd_partitions.managed_by == "numaforge",
-            ),
+            devices=own_devices(plan, {*roles, "amd_partitions"}),
         )
 
     @property

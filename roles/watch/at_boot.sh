@@ -17,6 +17,7 @@ watch() { # CONFIGURATION [anyway]: during a change nothing is compared, for the
     umask 022
     watch_settings "$1" && private_folder "$KEPT" || return 1
     now=$(date +%s)
+    watch_owners
     watch_look "$1" | watch_judge "$1" > "$KEPT/metrics" && [ -s "$KEPT/metrics" ] || return 1
     watch_publish
     published=$?
@@ -53,10 +54,11 @@ watch_folder_away() { # as far as it was created here and is empty
     rm -f "$MADE"
 }
 watch_settings() { # CONFIGURATION
-    node='' folder='' kubeconfig=''
+    node='' folder='' kubeconfig='' owners=''
     while IFS=$TAB read -r key value; do
         case $key in
         node) node=$value ;;
+        owner) owners=$owners$value$newline ;;
         folder) folder=$value ;;
         kubeconfig) kubeconfig=$value ;;
         '#'*) ;;
@@ -96,7 +98,7 @@ watch_look() ( # CONFIGURATION: prints CHECKSUM  PATH of our files, a line =, th
     tell_lines "${lists#*=}"
 )
 watch_judge() { # CONFIGURATION, the output of watch_look on stdin: prints the metrics, and writes verdict.new
-    awk -F '\t' -v node="$node" -v now="$now" -v verdict="$KEPT/verdict.new" '
+    awk -F '\t' -v node="$node" -v now="$now" -v owned="$owned" -v unsure="$unsure" -v verdict="$KEPT/verdict.new" '
         function words(text) {
             gsub(/[ \t]+/, " ", text)
             gsub(/^ | $/, "", text)
@@ -161,6 +163,12 @@ watch_judge() { # CONFIGURATION, the output of watch_look on stdin: prints the m
             next
         }
         $1 == "text" { print $2; next }
+        $1 == "owner" {
+            name($2)
+            if (index(owned, " " $2 " ")) differs($2, "the label " $3 " of the Node has another tool set it")
+            else if (index(unsure, " " $2 " ")) unreadable($2, "the label " $3)
+            next
+        }
         function said(of, path) { return path in of ? words(of[path]) : "" } # a lookup alone would create the element
         $1 == "measured" {
             if (number(said(first, $4))) print $3 " " said(first, $4)
@@ -284,7 +292,38 @@ watch_tell() { # VERDICT STATUS-BEFORE
     if [ "$status" != "$2" ]; then since=",\"lastTransitionTime\":\"$at\""; fi
     watch_patch "{\"type\":\"$CONDITION\",\"status\":\"$status\",\"reason\":\"${message%% *}\",\"message\":\"${message#* }\",\"lastHeartbeatTime\":\"$at\"$since}"
 }
-watch_patch() { # CONDITION: with the kubelet's own login; sets `why` where that fails
+# Devices that the plan sets may have got another owner (roles/device_owners.py): its pod runs here, and the Node has the
+# label that it obeys. The Node is asked only then. Sets `owned` and `unsure`, with spaces around each.
+watch_owners() {
+    owned=' ' unsure=' ' labels=
+    while IFS=$TAB read -r what label process; do
+        if [ -z "$what" ] || ! watch_runs_in_pod "$process"; then continue; fi
+        if [ -z "$labels" ]; then labels=$(watch_labels) || labels=unknown; fi
+        case $labels in
+        unknown) unsure="$unsure$what " ;;
+        *"\"$label\":\"\""*) ;;
+        *"\"$label\":\""*) owned="$owned$what " ;;
+        esac
+    done << END
+$owners
+END
+}
+watch_runs_in_pod() { # NAME, as far as the kernel keeps it; "" for a tool whose label alone shows it
+    if [ -z "$1" ]; then return 0; fi
+    while IFS= read -r file; do
+        if [ -n "$file" ] && grep -qs kubepods "${file%comm}cgroup"; then return 0; fi
+    done << END
+$(grep -slx "$1" /proc/[0-9]*/comm)
+END
+    return 1
+}
+watch_labels() { # prints the Node as JSON without spaces
+    watch_logged_in watch_send GET "?pretty=false" && cat "$KEPT/answer" && rm -f "$KEPT/answer"
+}
+watch_patch() { # CONDITION; sets `why` where that fails
+    watch_logged_in watch_send PATCH /status "{\"status\":{\"conditions\":[$1]}}"
+}
+watch_logged_in() { # COMMAND...: with the kubelet's own login; sets `why` where that fails
     case $node in *[!a-z0-9.-]*)
         why="its name is none of a Node"
         return 1
@@ -303,7 +342,7 @@ watch_patch() { # CONDITION: with the kubelet's own login; sets `why` where that
     watch_login
     taken=$?
     if [ "$taken" -eq 0 ]; then
-        watch_send "{\"status\":{\"conditions\":[$1]}}"
+        "$@"
         taken=$?
     fi
     rm -f "$KEPT/login".*
@@ -361,21 +400,23 @@ watch_login_lines() { # of a kubeconfig with one cluster and one user, as kubead
             }
         }' "$kubeconfig"
 }
-watch_send() { # PATCH
-    set -- --data "$1" "$server/api/v1/nodes/$node/status"
+watch_send() { # METHOD SUFFIX [PATCH]: the answer to a GET is in the file `answer`
+    answer=$KEPT/login.answer
+    if [ "$1" = GET ]; then answer=$KEPT/answer; fi
+    set -- --request "$1" ${3:+--data "$3"} "$server/api/v1/nodes/$node$2"
     for key in certificate-authority:--cacert client-certificate:--cert client-key:--key header:--header; do
         file=$KEPT/login.${key%%:*}
         if [ ! -e "$file" ]; then continue; fi
         case $key in header:*) file=@$file ;; esac
         set -- "${key#*:}" "$file" "$@"
     done
-    code=$(curl --silent --show-error --globoff --noproxy '*' --max-time "$TELL_SECONDS" --request PATCH --output "$KEPT/login.answer" \
+    code=$(curl --silent --show-error --globoff --noproxy '*' --max-time "$TELL_SECONDS" --output "$answer" \
         --max-filesize 1048576 --write-out '%{http_code}' --header 'Accept: application/json' \
         --header 'Content-Type: application/strategic-merge-patch+json' "$@" 2> "$KEPT/login.error")
     case $code in
     2??) return 0 ;;
     000) why="the API server does not answer: $(head -c 300 "$KEPT/login.error" | tr -c ' -~' ' ')" ;;
-    *) why="the API server answers $code: $(sed -n 's/.*"message": *"\([^"]*\)".*/\1/p' "$KEPT/login.answer" | head -c 300)" ;;
+    *) why="the API server answers $code: $(sed -n 's/.*"message": *"\([^"]*\)".*/\1/p' "$answer" | head -c 300)" ;;
     esac
     return 1
 }

@@ -1,6 +1,7 @@
 """The configuration of the node's watch: /etc/numaforge/watch.conf, lines of tab-separated fields.
 
     node NAME, folder PATH, kubeconfig PATH        where it reports
+    owner WHAT LABEL PROCESS                       another tool's, by the Node's label and a pod's process
     text LINE                                      a line of the metrics, verbatim
     measured WHAT SERIES PATH                      a sample whose value is the file's first line
     counted WHAT METRIC CPUS PATH                  a sample for each text in the CPUs' files
@@ -23,6 +24,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.file_content import boot_link, boot_units
 from numaforge.roles import ROLES
+from numaforge.roles.device_owners import OWNERS
 from numaforge.watched import Compared, Counted, Family, Measured, Stalled, Stated
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ def _rows(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> Iterator
     yield ("folder", watch.directory)
     if watch.kubeconfig:
         yield ("kubeconfig", watch.kubeconfig)
+        for owner in OWNERS:
+            if owner.label and owner.sets(plan):
+                yield ("owner", f"owner:{owner.devices}", owner.label, owner.process)
     for family in _families(plan, fingerprint):
         yield from _family(family, node)
     for compared in _compared():

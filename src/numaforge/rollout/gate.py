@@ -15,7 +15,6 @@ from numaforge.rollout.configz import OwnConfig, SilentKubeletError, running_con
 from numaforge.rollout.continuity import Continuity, Observation
 from numaforge.rollout.labels import MANAGER_STATES, Labels
 from numaforge.rollout.mismatch import Mismatch
-from numaforge.rollout.owners import OwnDevices
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
@@ -41,7 +40,7 @@ class Expected:
     all_gpus: bool = False
     labels: Labels | None = None
     prefixes: tuple[str, ...] = ()  # "rdma/"
-    devices: OwnDevices = field(default_factory=OwnDevices)
+    devices: frozenset[str] = frozenset()
 
     def decides(self, resource: str) -> bool:
         """Whether a resource that is missing in `allocatable` must not be advertised."""

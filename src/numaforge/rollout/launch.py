@@ -19,7 +19,6 @@ from numaforge.rollout.labels import Labels, to_set
 from numaforge.rollout.names import ENDED, PLACE
 from numaforge.rollout.options import RunRole
 from numaforge.rollout.outcome import Outcome, Progress
-from numaforge.rollout.owners import OwnDevices
 from numaforge.rollout.program import FAILURES, Command, ProgramRun, every_core, start, tail
 from numaforge.rollout.record import Ending, labels_set, lease_name, unfinished
 from numaforge.rollout.same_machine import Access
@@ -52,7 +51,7 @@ class HostNeeds:
     options: Mapping[str, Any]
     unreadable: str = ""
     labels: Labels | None = None
-    devices: OwnDevices = field(default_factory=OwnDevices)
+    devices: frozenset[str] = frozenset()
     unpins: bool = False
     access: Access | None = None
     changes: bool = True
@@ -255,7 +254,7 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
         options=last["options"],
         unreadable=last["unreadable"],
         labels=last.get("labels"),
-        devices=OwnDevices(**last.get("devices", {})),
+        devices=frozenset(last.get("devices", ())),
         unpins=any_of("unpins"),
         changes=any_of("changes", default=True) or bool(beside),
         reboots=any_of("reboots"),

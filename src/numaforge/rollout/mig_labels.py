@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from numaforge.errors import NumaforgeError
+from numaforge.roles.device_owners import MIG_MANAGER
 from numaforge.roles.device_plugin.labels import OPERATOR_STATE_LABEL
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod
-from numaforge.rollout.owners import MIG_MANAGER
 from numaforge.rollout.patience import retried
 from numaforge.rollout.record import unfinished
 
@@ -120,7 +120,7 @@ def _evidence(
 
 
 def _is_manager(pod: ClusterPod) -> bool:
-    return MIG_MANAGER.items() <= pod.labels.items() and pod.phase == "Running" and not pod.deleting
+    return MIG_MANAGER.pod.items() <= pod.labels.items() and pod.phase == "Running" and not pod.deleting
 
 
 def _last_write(node: ClusterNode, names: Sequence[str]) -> tuple[str, datetime] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from numaforge.roles.device_owners import DRA_DRIVER
 from numaforge.rollout.cluster import Cluster, ClusterNode, ClusterPod, DisruptionBudget, Lease
 from numaforge.rollout.control_plane import is_control_plane
 from numaforge.rollout.drain import budgets_of, sort_pods
@@ -60,7 +61,9 @@ def look_ahead(
     """
     budgets = cluster.disruption_budgets()
     budget = options.budget()
-    cut_by_driver = cluster.dynamic_mig() if any(each.devices.fixed_mig for each in survey.needs) else []
+    cut_by_driver = (
+        cluster.dynamic_mig() if any(DRA_DRIVER.devices in each.devices for each in survey.needs) else []
+    )
     by_host = {
         each.host: each
         for each in survey.needs

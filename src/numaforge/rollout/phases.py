@@ -18,7 +18,7 @@ from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
 from numaforge.rollout.mismatch import Mismatch
 from numaforge.rollout.outcome import NodeSettings, Outcome
-from numaforge.rollout.owners import OwnDevices, device_owner
+from numaforge.rollout.owners import device_owner
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.record import (
     ABORT,
@@ -217,7 +217,7 @@ class Phases(Transacting):
 
     def _device_owner(self, expected: Expected) -> str | None:
         """Return which other tool sets devices that the plan sets by now; None where there is none."""
-        if expected.devices == OwnDevices():
+        if not expected.devices:
             return None
         node = self._check(abortable=False)
         return device_owner(

@@ -6,27 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from numaforge import shell as scripts
 from numaforge.maintenance.work import KINDS, OtherWork, read_work
-
-GROUPS = next(
-    (
-        folder
-        for folder in map(Path, ("/sys/fs/cgroup/pids", "/sys/fs/cgroup"))
-        if (folder / "cgroup.procs").exists() and os.access(folder / "cgroup.procs", os.W_OK)
-    ),
-    None,
-)
-"""Where this machine lets a test make control groups."""
-Start = Callable[..., int]
-ENTER = ("sh", "-c", 'echo $$ > "$0" && exec "$@"')
-WAITS = "echo begun; read -r line"
+from tests.fixtures.control_groups import GROUPS, Start, starting
 
 
 @pytest.fixture(params=["dash", "bash", "busybox sh"])
@@ -39,32 +26,11 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a process by name and arguments, in a control group of its own where one is given."""
+    """Start a process in a control group, by a name and with arguments."""
     if GROUPS is None or os.geteuid() != 0:
         pytest.skip("no control group can be made here")
-    top = GROUPS / f"numaforge-test-{os.getpid()}"
-    with ExitStack() as stack:
-
-        def started(group: str, name: str = "sleep", *arguments: str) -> int:
-            program, folder = tmp_path / "programs" / name, top / group.lstrip("/")
-            program.parent.mkdir(exist_ok=True)
-            if not program.exists():
-                shutil.copy(shutil.which("sh") or "/bin/sh", program)
-            folder.mkdir(parents=True, exist_ok=True)
-            process = subprocess.Popen(
-                [*ENTER, str(folder / "cgroup.procs"), str(program), "-c", WAITS, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            stack.callback(process.communicate)
-            assert process.stdout
-            assert process.stdout.readline() == "begun\n"  # its name and group are its own by now
-            return process.pid
-
-        yield started
-    for folder in sorted(top.glob("**/"), reverse=True):
-        folder.rmdir()
+    with starting(tmp_path) as start:
+        yield start
 
 
 def work(shell: list[str]) -> OtherWork:

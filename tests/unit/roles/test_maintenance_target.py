@@ -9,6 +9,7 @@ import pytest
 from numaforge.maintenance.part import Goal
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
+from numaforge.roles.device_owners import DRA_DRIVER
 from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
 from numaforge.rollout.gate import Expected
@@ -54,12 +55,13 @@ def test_the_role_mig_alone_brings_devices_and_labels():
 )
 def test_gpus_are_cut_for_good_by(section, role, fixed):
     profile = load_profile({"name": "a", "mig": {"gpus": [section] if section else []}})
-    assert expected(plan_node(dgx_h100(), profile, "1.36.2"), role).devices.fixed_mig is fixed
+    found = expected(plan_node(dgx_h100(), profile, "1.36.2"), role).devices
+    assert (DRA_DRIVER.devices in found) is fixed
 
 
 def test_the_dra_driver_is_left_to_cut_gpus():
     profile = load_profile({"name": "a", "mig": {"gpus": [{"mode": "enabled"}], "managed_by": "dra-driver"}})
-    assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").devices.fixed_mig
+    assert not expected(plan_node(dgx_h100(), profile, "1.36.2"), "mig").devices
 
 
 @pytest.mark.parametrize(

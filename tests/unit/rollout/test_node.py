@@ -11,6 +11,7 @@ import pytest
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.pods import Pods
+from numaforge.roles.device_owners import DRA_DRIVER, MIG_MANAGER
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
     ClusterError,
@@ -24,7 +25,6 @@ from numaforge.rollout.drain import DrainSettings
 from numaforge.rollout.gate import Expected, GateSettings
 from numaforge.rollout.machine import Identity
 from numaforge.rollout.node import JustSeen
-from numaforge.rollout.owners import MIG_MANAGER, OwnDevices
 from numaforge.rollout.record import ABORT, Ending, Phase, lease_name
 from tests.fixtures.memory_machine import CONFIRM_SECONDS, HALF, NEW, OLD, Reboot
 from tests.fixtures.node_records import request_abort, write_record
@@ -52,7 +52,9 @@ def test_a_change_ends_in_the_planned_state_and_gives_everything_back():
 def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(fixed, ending):
     world = World()
     world.cluster.cut_by_driver.add(NODE)
-    world.machine.wanted = replace(world.machine.wanted, devices=OwnDevices(fixed_mig=fixed))
+    world.machine.wanted = replace(
+        world.machine.wanted, devices=frozenset({DRA_DRIVER.devices} if fixed else ())
+    )
     outcome = world.run()
     assert (outcome.ending, free(world)) == (ending, True)
     if fixed:
@@ -62,12 +64,12 @@ def test_a_geometry_is_refused_where_the_dra_driver_cuts_gpus_itself(fixed, endi
 
 def test_a_manager_that_comes_during_the_drain_keeps_its_gpus():
     world = World()
-    world.machine.wanted = replace(world.machine.wanted, devices=OwnDevices(mig=True))
+    world.machine.wanted = replace(world.machine.wanted, devices=frozenset({MIG_MANAGER.devices}))
     task = world.begin()
     world.reach(Phase.CORDONED)
     world.cluster.change_node(NODE, labels={**world.node.labels, "nvidia.com/mig.config": "all-disabled"})
     manager = Owner("DaemonSet", "nvidia-mig-manager", "uid-manager")
-    world.cluster.add_pod(pod("manager", labels=MIG_MANAGER, owner=manager))
+    world.cluster.add_pod(pod("manager", labels=MIG_MANAGER.pod, owner=manager))
     outcome = world.end(task)
     assert (outcome.ending, world.machine.files, world.machine.applied) == (Ending.BLOCKED, OLD, [])
     assert "the GPU operator's MIG manager cuts the node's GPUs" in outcome.reason

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from numaforge.roles.device_owners import DRA_DRIVER
 from numaforge.rollout.cluster import DisruptionBudget
 from numaforge.rollout.launch import HostNeeds, Survey
 from numaforge.rollout.options import RolloutOptions
 from numaforge.rollout.outlook import NodeOutlook, look_ahead
-from numaforge.rollout.owners import OWNERS, OwnDevices
 from numaforge.rollout.record import Phase, lease_name, node_leases
 from tests.fixtures.node_records import write_record
 from tests.fixtures.rollout_world import NODE, World, pod
 
 CORDONED = "the node was cordoned before (permit: include_cordoned)"
-
-NO_DEVICES = OwnDevices()
 
 
 def needs(
@@ -25,7 +23,7 @@ def needs(
     *,
     restarts: bool = True,
     joined: bool = True,
-    devices: OwnDevices = NO_DEVICES,
+    devices: frozenset[str] = frozenset(),
     unpins: bool = False,
 ) -> HostNeeds:
     return HostNeeds(node, node, joined, restarts, (), {"cpu": "60"}, {}, devices=devices, unpins=unpins)
@@ -66,7 +64,7 @@ def test_in_the_way_of_a_node_is(fields, options, in_the_way):
 @pytest.mark.parametrize(
     ("fixed", "cut", "in_the_way"),
     [
-        pytest.param(True, {NODE}, (OWNERS[-1].message,), id="it-is-to-be-cut-for-good"),
+        pytest.param(True, {NODE}, (DRA_DRIVER.message,), id="it-is-to-be-cut-for-good"),
         pytest.param(False, {NODE}, (), id="its-profile-leaves-that-to-the-driver"),
         pytest.param(True, {"node-0001"}, (), id="the-driver-cuts-another"),
     ],
@@ -74,7 +72,7 @@ def test_in_the_way_of_a_node_is(fields, options, in_the_way):
 def test_gpus_that_the_dra_driver_cuts_are_in_the_way_where(fixed, cut, in_the_way):
     world = World()
     world.cluster.cut_by_driver |= cut
-    (node,) = ahead(world, needs(NODE, devices=OwnDevices(fixed_mig=fixed)))
+    (node,) = ahead(world, needs(NODE, devices=frozenset({DRA_DRIVER.devices} if fixed else ())))
     assert node.in_the_way == in_the_way
     assert world.cluster.calls["dynamic_mig"] == fixed
 

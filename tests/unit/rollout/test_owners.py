@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from numaforge.roles.device_owners import CONFIG_MANAGER, DRA_DRIVER, MIG_MANAGER
 from numaforge.rollout.labels import noted, to_set
-from numaforge.rollout.owners import MIG_MANAGER, OWNERS, OwnDevices, device_owner
+from numaforge.rollout.owners import device_owner
 from tests.fixtures.memory_cluster import workers
 from tests.fixtures.rollout_world import NODE, pod
 
 NODE_OBJECT = workers(1)[0]
 CONFIG, PROFILE = "nvidia.com/mig.config", "dcm.amd.com/gpu-config-profile"
-MANAGER = pod("manager", labels={**MIG_MANAGER, "more": "yes"})
-MIG, FIXED, AMD = (
-    OwnDevices(mig=True, fixed_mig=True),
-    OwnDevices(fixed_mig=True),
-    OwnDevices(amd_partitions=True),
+MANAGER = pod("manager", labels={**MIG_MANAGER.pod, "more": "yes"})
+MIG = frozenset({MIG_MANAGER.devices, DRA_DRIVER.devices})
+FIXED, AMD = frozenset({DRA_DRIVER.devices}), frozenset({CONFIG_MANAGER.devices})
+BY_MANAGER, BY_CONFIG_MANAGER, BY_DRIVER = (
+    each.message for each in (MIG_MANAGER, CONFIG_MANAGER, DRA_DRIVER)
 )
-BY_MANAGER, BY_CONFIG_MANAGER, BY_DRIVER = (each.message for each in OWNERS)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ BY_MANAGER, BY_CONFIG_MANAGER, BY_DRIVER = (each.message for each in OWNERS)
         pytest.param(FIXED, {CONFIG: "a"}, [MANAGER], (), None, id="the-manager-is-handed-the-geometry"),
         pytest.param(FIXED, {}, [], [NODE], BY_DRIVER, id="the-driver-cuts-what-has-one-geometry"),
         pytest.param(MIG, {}, [], ["another"], None, id="the-driver-cuts-another-node"),
-        pytest.param(OwnDevices(), {CONFIG: "a"}, [MANAGER], [NODE], None, id="a-plan-without-mig"),
+        pytest.param(frozenset(), {CONFIG: "a"}, [MANAGER], [NODE], None, id="a-plan-without-mig"),
         pytest.param(AMD, {PROFILE: "cpx"}, [], (), BY_CONFIG_MANAGER, id="amds-manager"),
         pytest.param(AMD, {CONFIG: "a"}, [MANAGER], [NODE], None, id="another-makers-gpus"),
     ],

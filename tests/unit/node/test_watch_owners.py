@@ -1,0 +1,181 @@
+"""Devices of the plan that another tool sets: its pod runs on the node, and the Node has its label."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numaforge.planning.node import plan_node
+from numaforge.profile import load_profile
+from numaforge.roles.device_owners import CONFIG_MANAGER, MIG_MANAGER
+from numaforge.roles.watch.configuration import configuration
+from numaforge.topology.ready import ready_machine
+from tests.fixtures.control_groups import GROUPS, Start, starting
+from tests.fixtures.watched_folder import WatchedFolder
+
+pytestmark = pytest.mark.skipif(
+    GROUPS is None or os.geteuid() != 0 or not all(map(shutil.which, ("curl", "openssl"))),
+    reason="needs control groups, curl and openssl",
+)
+POD = "/kubepods/burstable/pod1/1f"
+LABEL = MIG_MANAGER.label
+ROW = f"owner\towner:mig\t{LABEL}\t{MIG_MANAGER.process}\n"
+
+
+@dataclass
+class Api:
+    """An API server that has one Node; `asked` are the requests."""
+
+    kubeconfig: str
+    labels: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    answers: bool = True
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    made += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*made, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            server.asked.append(f"GET {self.path}")
+            odd = json.dumps({LABEL: "in an annotation"})
+            metadata = {"labels": server.labels, "annotations": {"applied": odd}}
+            self._answer({"kind": "Node", "metadata": metadata})
+
+        def do_PATCH(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            server.asked.append(f"PATCH {self.path}")
+            self._answer({"kind": "Node"})
+
+        def _answer(self, document: dict[str, Any]) -> None:
+            text = json.dumps(document, separators=(",", ":")).encode() if server.answers else b"no"
+            self.send_response(200 if server.answers else 503)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    http.socket = context.wrap_socket(http.socket, server_side=True)
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    kubeconfig = tmp_path / "kubelet.conf"
+    kubeconfig.write_text(
+        f"server: https://127.0.0.1:{http.server_port}\ncertificate-authority: {certificate}\ntoken: secret\n"
+    )
+    kubeconfig.chmod(0o600)
+    server = Api(str(kubeconfig))
+    yield server
+    http.shutdown()
+    http.server_close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with starting(tmp_path) as begin:
+        yield begin
+
+
+@pytest.fixture
+def node(tmp_path: Path, api: Api) -> WatchedFolder:
+    watched = WatchedFolder(tmp_path)
+    watched.configure([], kubeconfig=api.kubeconfig)
+    with watched.configuration.open("a") as file:
+        file.write(ROW)
+    return watched
+
+
+def owner(node: WatchedFolder) -> str:
+    done = node.run()
+    assert (done.returncode, done.stderr) == (0, "")
+    return node.drift()["owner:mig"]
+
+
+def test_a_label_and_its_managers_pod_are_drift_until_one_of_them_goes(
+    node: WatchedFolder, api: Api, start: Start
+) -> None:
+    start(POD, "nvidia-mig-manager")
+    api.labels = {LABEL: "all-disabled"}
+    assert owner(node) == "1"
+    assert (
+        f"the label {LABEL} of the Node has another tool set it"
+        in (node.folder / "run/numaforge/watch/verdict").read_text()
+    )
+    api.labels = {LABEL: ""}
+    assert owner(node) == "0"
+    api.labels = {}
+    assert owner(node) == "0"
+    assert api.asked.count("GET /api/v1/nodes/node-1?pretty=false") == 3
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        pytest.param(POD, "sleep", id="no-such-process"),
+        pytest.param("/user.slice/a.scope", "nvidia-mig-manager", id="a-users-process-of-that-name"),
+    ],
+)
+def test_without_the_managers_pod_the_node_is_not_asked(
+    node: WatchedFolder, api: Api, start: Start, group: str, name: str
+) -> None:
+    start(group, name)
+    api.labels = {LABEL: "all-disabled"}
+    assert owner(node) == "0"
+    assert not [each for each in api.asked if each.startswith("GET")]
+
+
+def test_a_node_that_does_not_answer_is_unknown(node: WatchedFolder, api: Api, start: Start) -> None:
+    start(POD, "nvidia-mig-manager")
+    api.answers = False
+    assert owner(node) == "NaN"
+    assert not [*(node.folder / "run/numaforge/watch").glob("login*")], "no key stays"
+
+
+@pytest.mark.parametrize(
+    ("machine", "profile", "rows"),
+    [
+        pytest.param(
+            "dgx-h100",
+            {"mig": {"gpus": [{"indices": [0], "devices": {"1g.10gb": 7}}]}},
+            [f"owner:mig\t{LABEL}\t{MIG_MANAGER.process}"],
+            id="numaforge-cuts-gpus",
+        ),
+        pytest.param(
+            "dgx-h100",
+            {"mig": {"managed_by": "gpu-operator", "gpus": [{"indices": [0], "devices": {"1g.10gb": 7}}]}},
+            [],
+            id="the-operator-cuts-them",
+        ),
+        pytest.param("dgx-h100", {}, [], id="no-mig"),
+        pytest.param(
+            "mi300x",
+            {"extends": "mi300x-cpx"},
+            [f"owner:amd_partitions\t{CONFIG_MANAGER.label}\t"],
+            id="numaforge-partitions-gpus",
+        ),
+    ],
+)
+def test_a_node_looks_for_the_owners_of_what_its_plan_sets(
+    machine: str, profile: dict[str, Any], rows: list[str]
+) -> None:
+    wish = load_profile({"name": "a", "watch": {"enabled": True, "condition": True}, **profile})
+    text = configuration(plan_node(ready_machine(machine), wish, "1.36.2"), "f", {})
+    assert [line.removeprefix("owner\t") for line in text.splitlines() if line.startswith("owner\t")] == rows
