@@ -359,7 +359,8 @@ def test_a_bad_disk_is_found_out_before_the_kubelet_stops(
     node: Sandbox, port: int, spoil: str, complaint: str
 ) -> None:
     node.run(
-        f"folder={Path(DROP_IN).parent}; mount -t tmpfs -o size=64k,mode=0755 tmpfs $folder; cd $folder; {spoil}"
+        f"folder={Path(DROP_IN).parent}; mount -t tmpfs -o size=64k,mode=0755 tmpfs $folder;"
+        f" cd $folder; {spoil}"
     )
     result = run(node, transaction(port, "new"))
     assert result.outcome == "refused"
