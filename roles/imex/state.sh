@@ -10,6 +10,7 @@ imex_unit_state() { # by links, as a boot reads them
         echo disabled
     fi
 }
+# shellcheck disable=SC3067 # dash, bash and busybox know -O
 imex_daemons() { # prints "pod-daemon yes" and "host-daemon yes", which is root's: any user can start what has its name
     for process in /proc/[0-9]*; do
         if { read -r name < "$process/comm"; } 2> /dev/null && [ "$name" = nvidia-imex ]; then
