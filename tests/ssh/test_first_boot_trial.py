@@ -94,20 +94,36 @@ def joined_with_an_earlier_plan(node: Sandbox) -> None:
     planned(node)  # the settings are inputs
 
 
-def test_a_node_that_has_never_joined_keeps_what_it_has_proved_itself(node: Sandbox) -> None:
+NOTHING_TO_GO_BACK_TO: dict[str, Callable[[Sandbox], object]] = {
+    "it has never joined": lambda node: (planned(node), write(node, OWN, OTHER)),
+    "it is its first plan": lambda node: write(node, JOINED, ""),
+    "its disk is in another machine": lambda node: (
+        joined_with_an_earlier_plan(node),
+        write(node, "/etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
+        write(node, OWN, OTHER),
+    ),
+}
+
+
+@pytest.mark.variants(1)
+@pytest.mark.parametrize("case", NOTHING_TO_GO_BACK_TO)
+def test_a_node_keeps_a_plan_that_it_has_proved_itself_where(case: str, node: Sandbox) -> None:
+    NOTHING_TO_GO_BACK_TO[case](node)
     planned(node)
-    assert record(node)["confirmed"] == "the node itself: it has no login to a cluster yet"
+    assert record(node)["confirmed"] == "the node itself: it had no earlier plan, or no login to a cluster"
     assert not node.path(str(TRIAL)).exists()
 
 
 def test_a_node_that_has_joined_starts_its_kubelet_on_trial_and_a_person_keeps_the_plan(
     node: Sandbox,
 ) -> None:
+    planned(node)
     write(node, JOINED, "")
+    write(node, OWN, OTHER)
     done = planned(node)
     assert "on trial: it is undone unless the kubelet reaches the API server within 600 s" in done.stderr
     assert "restart numaforge-report.service" in node.path("/run/systemctl.log").read_text()
-    assert not node.path(f"{STATE}/inputs").exists()
+    assert "confirmed" not in record(node, TRIAL) or not record(node, TRIAL)["confirmed"]
     starts = len(node.path("/run/planned").read_text())
     planned(node)  # each start of the kubelet meanwhile
     assert len(node.path("/run/planned").read_text()) == starts, "numaforge was started"

@@ -86,11 +86,11 @@ class Change:
 def prepare(tell: Tell, *, replan: bool = False) -> BootRecord:
     """Bring this node to its plan, and return how; then the kubelet may start.
 
-    A node that has joined a cluster tries a new plan: it is undone unless the kubelet reaches the API server
-    with it (`numaforge boot --report`), or a person keeps it. Where that plan has failed, the record is of
-    the earlier plan, with which the kubelet may start; `replan` tries it again. Raises NumaforgeError where
-    the kubelet must not start: a profile that cannot be loaded or met, a changed machine that must be held,
-    live pods that would be disturbed, a failed plan and no earlier one that fits the machine.
+    A node with an earlier plan and a login tries a new one: it is undone unless the kubelet reaches the API
+    server with it (`numaforge boot --report`), or a person keeps it. Where that plan has failed, the record
+    is of the earlier plan, with which the kubelet may start; `replan` tries it again. Raises NumaforgeError
+    where the kubelet must not start: a profile that cannot be loaded or met, a changed machine that must be
+    held, live pods that would be disturbed, a failed plan and no earlier one that fits the machine.
     """
     attempt, trial = 1, BootRecord.kept(TRIAL)
     if trial is not None:
@@ -230,10 +230,12 @@ def _on_trial(
 ) -> BootRecord:
     """Return the record of a plan on trial, with which the kubelet may start.
 
-    A node that has never joined has no cluster to reach, no pods, and no plan with which a cluster knows it:
-    that every part has proved itself on the node is enough.
+    A first plan has no other one to go back to, and a node without a login has no cluster to reach: that
+    every part has proved itself on the node is enough there.
     """
-    if not kubeconfig_of(machine or read_topology(from_local())).exists():
+    was = Inputs.kept()
+    is_first = was is None or inputs_now().is_of_another_machine(was)
+    if is_first or not kubeconfig_of(machine or read_topology(from_local())).exists():
         return keep(trial, status, BY_NODE)
     tell(
         f"the plan of profile {trial.profile} is on trial: it is undone unless the kubelet reaches the API "

@@ -24,7 +24,7 @@ from numaforge.maintenance.transaction import (
 MOST_ATTEMPTS = 3
 """How often a plan is tried while its change is broken off: by power cuts, or because the kernel crashes."""
 BY_PERSON = "a person: numaforge boot --confirm"
-BY_NODE = "the node itself: it has no login to a cluster yet"
+BY_NODE = "the node itself: it had no earlier plan, or no login to a cluster"
 _PAUSE_SECONDS = 1.0
 Tell = Callable[[str], object]
 
