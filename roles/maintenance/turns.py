@@ -148,6 +148,7 @@ class _Turns:
             clock=time.monotonic,
             tell=logger.info,
             outside=sum(self._operation in host.state.ops[host] for host in self._hosts),
+            refused=sum(map(self._has_failed, self._hosts)),
         )
         first, count = list(fleet.waiting)[: self._settings.canaries], len(fleet.waiting)
         if 0 < len(first) < count:
@@ -161,7 +162,8 @@ class _Turns:
         return begun and (self._operation, host.name) not in _ready
 
     def _has_ended(self, host: Host) -> bool:
-        return bool(host.state.ops[host][self._operation].operation_meta.is_complete())
+        data = host.state.ops[host].get(self._operation)
+        return data is not None and bool(data.operation_meta.is_complete())
 
     def _has_failed(self, host: Host) -> bool:
         if host in host.state.failed_hosts:

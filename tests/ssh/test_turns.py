@@ -165,3 +165,12 @@ def test_a_named_canary_that_cannot_be_changed_begins_nothing(hosts: Hosts, tmp_
     assert states["gpu-2"]["state"] == "refused"
     assert "gpu-2 is a canary, and cannot be changed" in states["gpu-1"]["reason"]
     assert touched(few) == []
+
+
+@pytest.mark.long
+def test_hosts_that_are_refused_count_as_blocked(hosts: Hosts, tmp_path: Path) -> None:
+    few = {name: hosts[name] for name in ("gpu-1", "gpu-2")}
+    hosts["gpu-2"].run(f"rm {POOL}")
+    _, states = by_pyinfra(tmp_path, few, POOLS, max_blocked=0)
+    assert "1 nodes are blocked, 1 of them refused, and no more than 0 may be" in states["gpu-1"]["reason"]
+    assert touched(few) == []
