@@ -30,8 +30,9 @@ def _unread(topology: MachineShape) -> tuple[Notice, ...]:
     return (
         Notice(
             "kubelet-config-unread",
-            f"{', '.join(unread)} could not be read by the user who took the snapshot: what the kubelet is "
-            "told there is not in this plan; take it as root",
+            f"{', '.join(unread)} was not read: only root may, or another user could redirect its path. The "
+            "kubelet's settings there are not in this plan; take the snapshot as root, and give each folder "
+            "of the path to root (chown root, chmod go-w)",
         ),
     )
 
