@@ -14,7 +14,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from numaforge.errors import HostUnreachableError
 from numaforge.maintenance.transaction import Process, process_script, read_process
-from numaforge.rollout.gate import Expected, GateSettings, Proof, extended_resources, prove
+from numaforge.rollout.gate import Expected, GateSettings, Proof, offered_resources, prove
 from numaforge.rollout.kubectl import KubectlCluster
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import run
@@ -67,7 +67,7 @@ def process(node: Node) -> Process:
 
 def proof_during(cluster: KubectlCluster, node: Node, event: Reboot, moment: float) -> Proof:
     """Prove the node as it is, and let something happen to it so long after the proof's first look at it."""
-    expected = Expected(allocatable=extended_resources(cluster.node(node.name)))
+    expected = Expected(allocatable=offered_resources(cluster.node(node.name)))
     timer = Timer(moment, event, (node,))
 
     def looked_at() -> Process:

@@ -65,9 +65,11 @@ class Proof:
     continuity: Continuity
 
 
-def extended_resources(node: ClusterNode) -> dict[str, str]:
-    """Return what device plugins offer on a node, such as nvidia.com/gpu and rdma/hca."""
-    return {name: quantity for name, quantity in sorted(node.allocatable.items()) if "/" in name}
+def offered_resources(node: ClusterNode) -> dict[str, str]:
+    """Return what a node offers pods, but for its ephemeral storage, which changes by itself."""
+    return {
+        name: quantity for name, quantity in sorted(node.allocatable.items()) if name != "ephemeral-storage"
+    }
 
 
 def stale_resources(node: ClusterNode, expected: Expected) -> dict[str, str]:

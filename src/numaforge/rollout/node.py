@@ -31,7 +31,7 @@ from numaforge.rollout.control_plane import (
     unlabelled,
 )
 from numaforge.rollout.drain import sort_pods
-from numaforge.rollout.gate import extended_resources
+from numaforge.rollout.gate import offered_resources
 from numaforge.rollout.labels import to_set
 from numaforge.rollout.machine import Machine
 from numaforge.rollout.maintenance import foreign
@@ -350,7 +350,8 @@ class NodeRollout:
                 runner=self.runner,
                 phase=Phase.CLAIMED,
                 was_unschedulable=node.unschedulable,
-                offered=extended_resources(node),
+                offered=offered_resources(node),
+                memory=node.capacity.get("memory", ""),
                 rollout=self.rollout,
             )
             try:

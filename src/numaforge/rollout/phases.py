@@ -9,6 +9,7 @@ from typing import Protocol
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
 from numaforge.maintenance.transaction import Transaction
+from numaforge.quantity import parse_quantity
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.continuity import Continuity
 from numaforge.rollout.drain import Blocker, drain, stays
@@ -336,7 +337,7 @@ class Phases(Transacting):
         return {**returned(self.record.set_labels, self.record.labels, wanted), **wanted}
 
     def _offered_of_others(self, expected: Expected) -> dict[str, str]:
-        """Return the resources offered before, without those that the plan decides or leaves open.
+        """Return the extended resources offered before, without those that the plan decides or leaves open.
 
         Other tools decide what a device plugin advertises that numaforge no longer configures.
         """
@@ -344,7 +345,7 @@ class Phases(Transacting):
         return {
             name: quantity
             for name, quantity in self.record.offered.items()
-            if not expected.decides(name) and not follows(name, retired)
+            if "/" in name and not expected.decides(name) and not follows(name, retired)
         }
 
     def _tell_stale_resources(self, expected: Expected) -> Steps[None]:
@@ -387,6 +388,7 @@ class Phases(Transacting):
         expected = yield from self._ask(self.machine.expected)
         old = Expected(
             allocatable=self.record.offered,
+            memory_bytes=int(parse_quantity(self.record.memory)) if self.record.memory else None,
             all_gpus=expected.all_gpus,
             prefixes=expected.prefixes,
             labels={name: value for name, value in before.items() if value is not None},

@@ -76,19 +76,21 @@ def new_mark() -> str:
 class Record:
     """A roll-out of one node, in progress or ended.
 
-    `runner` is the process that works on it. `offered` are the extended resources that the node offered
-    before, as quantities. `reason` is why it is undone or held, or how it ended. `left_to` is the maintenance
-    for which an earlier roll-out left the node cordoned; once this one has ended, for which this one did.
-    `rollout` is the roll-out's name. `labels` are the previous values of the labels it changed, None where
-    there was no label; `set_labels` are all labels that numaforge has set on the node. `mark` is that of the
-    cordon. `ending` is None until it is decided, after which only the uncordon is left. `others` are keys of
-    a newer release, which are kept. `lease` is the node's Lease as read or written last.
+    `runner` is the process that works on it. `offered` is what the node offered pods before, as quantities,
+    and `memory` its capacity then, "" where it reported none. `reason` is why it is undone or held, or how it
+    ended. `left_to` is the maintenance for which an earlier roll-out left the node cordoned; once this one
+    has ended, for which this one did. `rollout` is the roll-out's name. `labels` are the previous values of
+    the labels it changed, None where there was no label; `set_labels` are all labels that numaforge has set
+    on the node. `mark` is that of the cordon. `ending` is None until it is decided, after which only the
+    uncordon is left. `others` are keys of a newer release, which are kept. `lease` is the node's Lease as
+    read or written last.
     """
 
     runner: str
     phase: Phase
     was_unschedulable: bool
     offered: Mapping[str, str] = field(default_factory=dict)
+    memory: str = ""
     transaction: Annotated[str, Field(pattern=_TRANSACTION_ID)] | None = None
     reason: str = ""
     left_to: str | None = None

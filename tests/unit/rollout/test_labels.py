@@ -175,9 +175,38 @@ def test_labels_alone_are_put_back_where_the_node_does_not_prove_itself():
     here.reach(Phase.APPLIED)
     here.cluster.change_node(NODE, allocatable={**here.node.allocatable, "nvidia.com/gpu": "7"})
     here.reach(Phase.UNDOING)
-    here.cluster.change_node(NODE, allocatable=OFFERED)
+    here.cluster.change_node(NODE, allocatable={**here.node.allocatable, "nvidia.com/gpu": "8"})
     assert here.end(task).ending is Ending.ROLLED_BACK
     assert labels(here) == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "afterwards", "ending"),
+    [
+        pytest.param("cpu", "59", Ending.HELD, id="cpu"),
+        pytest.param("memory", "500Gi", Ending.HELD, id="memory"),
+        pytest.param("memory", str(512 * 2**30 - 2**20), Ending.ROLLED_BACK, id="memory-of-another-boot"),
+        pytest.param("hugepages-2Mi", "128Mi", Ending.HELD, id="pages"),
+        pytest.param("ephemeral-storage", "1Gi", Ending.ROLLED_BACK, id="not-storage"),
+    ],
+)
+def test_a_node_that_is_rolled_back_offers_all_that_it_did(
+    resource: str, afterwards: str, ending: Ending
+) -> None:
+    here = as_planned()
+    before = {**here.node.allocatable, "hugepages-2Mi": "256Mi", "ephemeral-storage": "9Gi"}
+    here.cluster.change_node(NODE, allocatable=before, capacity={"memory": "520Gi"})
+    task = here.begin()
+    here.reach(Phase.APPLIED)
+    here.cluster.change_node(NODE, allocatable={**before, "nvidia.com/gpu": "7"})
+    here.reach(Phase.UNDOING)
+    boot = {"memory": str(520 * 2**30 - 2**20)}
+    here.cluster.change_node(NODE, allocatable={**before, resource: afterwards}, capacity=boot)
+    outcome = here.end(task)
+    assert outcome.ending is ending, outcome
+    assert (
+        ending is Ending.ROLLED_BACK or f"with the old configuration Allocatable {resource}" in outcome.reason
+    )
 
 
 def test_a_label_that_another_changes_back_is_a_mismatch():
