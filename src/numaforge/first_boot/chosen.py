@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,7 @@ def _of_file(root: Path) -> _Named | None:
 
 
 def _of_drive(named: str, wait_seconds: int, root: Path) -> _Named | None:
-    device, by = root / named.lstrip("/"), f"{ON_DRIVE} on the drive {named}"
+    device = root / named.lstrip("/")
     deadline = time.monotonic() + wait_seconds
     while not device.is_block_device():
         if device.exists():
@@ -132,9 +132,25 @@ def _of_drive(named: str, wait_seconds: int, root: Path) -> _Named | None:
                 remedy=f"attach it, or take drive out of {SETTINGS}: nothing else names the profile instead",
             )
         time.sleep(_PAUSE_SECONDS)
+    serial = serial_of(device, root)
+    by = f"{ON_DRIVE} on the drive {named}" + (f" with the serial number {serial}" if serial else "")
     with _mounted(device) as folder:
         profile = profile_on_drive(folder, by)
     return None if profile is None else (profile, by)
+
+
+def serial_of(device: Path, root: Path = Path("/")) -> str:
+    """Return the serial number of a drive or of the drive of a partition, "" where it has none.
+
+    Another drive at the same place is another source of the profile.
+    """
+    block = (root / "sys/class/block" / device.resolve().name).resolve()
+    for folder in (block, block.parent):
+        for name in ("serial", "wwid", "device/serial", "device/wwid"):
+            with suppress(OSError):
+                if serial := "".join((folder / name).read_text(errors="replace").split()):
+                    return serial
+    return ""
 
 
 def profile_on_drive(folder: Path, by: str) -> dict[str, Any] | None:

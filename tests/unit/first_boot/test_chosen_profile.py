@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from numaforge.errors import ProfileError
-from numaforge.first_boot.chosen import ON_DRIVE, WRITTEN, chosen_profile, mounting, profile_on_drive
+from numaforge.first_boot.chosen import (
+    ON_DRIVE,
+    WRITTEN,
+    chosen_profile,
+    mounting,
+    profile_on_drive,
+    serial_of,
+)
 from numaforge.first_boot.settings import BootSettings, Source
 from numaforge.sections.strict_yaml import MOST_MIB
 
@@ -243,6 +250,32 @@ def test_a_drive_is_mounted_read_only_and_nothing_on_it_runs_or_is_a_device() ->
 def test_a_profile_on_a_drive_extends_those_of_the_image_by_name(tmp_path: Path) -> None:
     (tmp_path / ON_DRIVE).write_text("extends: own\n")
     assert profile_on_drive(tmp_path, BY_DRIVE) == {"name": "numaforge", "extends": "own"}
+
+
+VIRTIO, SCSI = "sys/devices/virtio2/block/vdb", "sys/devices/host0/0:0:0:0/block/sdb"
+SERIALS: dict[str, tuple[Mapping[str, str | bytes], str, str]] = {
+    "of a virtio drive": ({f"{VIRTIO}/serial": "volume-1\n"}, VIRTIO, "volume-1"),
+    "of a partition, that of its drive": (
+        {f"{VIRTIO}/serial": "volume-1\n", f"{VIRTIO}/vdb1/partition": "1\n"},
+        f"{VIRTIO}/vdb1",
+        "volume-1",
+    ),
+    "of a SCSI drive": ({f"{SCSI}/device/wwid": "t10.ATA  disk  1\n"}, SCSI, "t10.ATAdisk1"),
+    "none": ({f"{VIRTIO}/size": "8\n", f"{VIRTIO}/serial": "\n"}, VIRTIO, ""),
+}
+
+
+@pytest.mark.parametrize(("root", "block", "serial"), SERIALS.values(), ids=SERIALS, indirect=["root"])
+def test_another_drive_at_the_same_place_has_another_serial_number(
+    root: Path, block: str, serial: str
+) -> None:
+    name = Path(block).name
+    (root / "sys/class/block").mkdir(parents=True)
+    (root / "sys/class/block" / name).symlink_to(root / block)
+    link = root / DEVICE[1:]
+    link.parent.mkdir(parents=True)
+    link.symlink_to(f"../../{name}")
+    assert serial_of(link, root) == serial
 
 
 def test_a_drive_without_the_file_names_nothing(tmp_path: Path) -> None:
