@@ -64,7 +64,10 @@ resolve() { # PATH: sets `target` to it without links; else says which other use
             return
             ;;
         l?????????\ 0\ *) follow "$below" || return ;;
-        l*) redirector=${right#* } && redirectable "the link $below belongs to $(owner_of "$below")" "remove it" || return ;;
+        l*)
+            redirector=${right#* }
+            redirectable "the link $below belongs to $(owner_of "$below")" "remove it" || return
+            ;;
         *) target=$below ;;
         esac
     done
@@ -84,11 +87,17 @@ is_roots_alone() { # FOLDER: sets `sticky`
     sticky=
     case $right in
     d????-??-?\ 0\ *) return 0 ;;
-    d????w??-?\ 0\ 0) has_no_acl "$1" || redirectable "the ACL of $1 may let others write" "setfacl -b '$1'" ;;
+    d????w??-?\ 0\ 0) has_no_acl "$1" || redirectable "the ACL of $1 may let others write" "run setfacl -b '$1'" ;;
     d????????[tT]\ 0\ *) sticky='sticky ' ;;
-    d????w??-?\ 0\ *) redirector="${EVERY_USER% *} ${right##* }" && redirectable "the group $(stat -c %G "$1") may write to $1" "chmod g-w '$1'" ;;
-    d???????w?*) redirectable "every user may write to $1" "chmod go-w '$1'" ;;
-    d*) redirector=${right#* } && redirectable "$1 belongs to $(owner_of "$1")" "chown root:root '$1' && chmod go-w '$1'" ;;
+    d????w??-?\ 0\ *)
+        redirector="${EVERY_USER% *} ${right##* }"
+        redirectable "the group $(stat -c %G "$1") may write to $1" "run chmod g-w '$1'"
+        ;;
+    d???????w?*) redirectable "every user may write to $1" "run chmod go-w '$1'" ;;
+    d*)
+        redirector=${right#* }
+        redirectable "$1 belongs to $(owner_of "$1")" "run chown root:root '$1' && chmod go-w '$1'"
+        ;;
     *) redirectable "$1 is not a folder" ;;
     esac
 }
@@ -97,7 +106,7 @@ has_no_acl() { # FOLDER
 }
 owner_of() { stat -c '%U (%u)' "$1"; }
 redirectable() { # REASON [REMEDY]: fails, of the path in `resolved`
-    why="$resolved is left alone, as another user could redirect it: $1${2:+. Run $2, or use another folder}"
+    why="$resolved is left alone, as another user could redirect it: $1${2:+; $2, or use another folder}"
     printf '%s\n' "$why" >&2
     return 1
 }
