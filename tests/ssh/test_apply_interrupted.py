@@ -24,8 +24,7 @@ from tests.ssh.sandbox import REPOSITORY, Sandbox
 from tests.ssh.site_runs import PROFILE, inventory
 from tests.ssh.site_runs import data as data_of
 from tests.ssh.standin_systemd import DROP_IN
-from tests.ssh.test_confirm import KEEPS_OUT
-from tests.ssh.transactions import until, when
+from tests.ssh.transactions import KEEPS_OUT, until, when
 
 HOLD = "touch /run/held; until [ -e /run/go ]; do sleep 0.05; done"
 Hosts = Mapping[str, Mapping[str, object]]

@@ -18,12 +18,10 @@ from tests.ssh.pyinfra_forks import COMMAND
 from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
 from tests.ssh.site_runs import plain
 from tests.ssh.standin_systemd import DROP_IN
-from tests.ssh.transactions import WAITS, until
+from tests.ssh.transactions import KEEPS_OUT, WAITS, until
 
 LOGINS = "/run/logins"
 NOTES_LOGINS = f'echo "$SSH_CONNECTION" >> {LOGINS}'
-KEEPS_OUT = f"if {WAITS}; then exit 1; fi"
-"""What a login does on a host that runs on and refuses new logins, once it has changed."""
 
 
 @pytest.fixture

@@ -43,6 +43,8 @@ WAITS = (
     " 2> /dev/null"
 )
 """Whether a transaction waits for its confirmation, on the node."""
+KEEPS_OUT = f"if {WAITS}; then exit 1; fi"
+"""What a login does on a host that runs on and refuses new logins, once it has changed."""
 SWAPPINESS = "/proc/sys/vm/swappiness"
 LARGE, SMALL = pool(0, 2**20), pool(0, 2048)
 KILL = "kill -KILL $PPID"

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# The change of a node that has not ended, for whoever looks at the node: nothing waits, and without such a change no
-# program is started.
+# The change of a node that has not ended, as part of a look at the node. The look waits for nothing, and where there is
+# no such change it starts no program.
 
 # Prints `unfinished ID HOW SECONDS STATE`. HOW is `unconfirmed`: it is in effect, and undone in SECONDS without a
 # confirmation; `undone`: it goes back; `works`; or `left`: no process works on it. SECONDS is `-` for all others.
