@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, data, starts
 from tests.ssh.pyinfra_forks import COMMAND
 from tests.ssh.sandbox import REPOSITORY, Sandbox, pyinfra
-from tests.ssh.site_runs import plain
+from tests.ssh.site_runs import inventory, plain
 from tests.ssh.standin_systemd import DROP_IN
 from tests.ssh.transactions import KEEPS_OUT, WAITS, until
 
@@ -59,10 +60,10 @@ def test_a_host_that_refuses_new_logins_goes_back_and_the_run_says_so(node: Sand
 def begun(node: Sandbox, folder: Path, **changes: object) -> subprocess.Popen[bytes]:
     """Run pyinfra until the host waits for a confirmation that it does not let in."""
     node.log_in_with(KEEPS_OUT)
-    inventory = folder / "begun.py"
-    inventory.write_text(f"nodes = {[*data(node, **changes).items()]!r}\n")
+    file = folder / "begun.py"
+    file.write_text(f"nodes = {[*data(node, **changes).items()]!r}\n")
     process = subprocess.Popen(
-        [COMMAND, "-y", inventory, "deploys/kubelet.py"],
+        [COMMAND, "-y", file, "deploys/kubelet.py"],
         cwd=REPOSITORY,
         env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
         stdout=subprocess.DEVNULL,
@@ -108,9 +109,25 @@ def test_a_plan_that_failed_is_refused_until_a_person_says_otherwise(node: Sandb
     assert "this plan was rolled back on this host at " in plain(again.stdout)
     assert "the kubelet ended by itself" in plain(again.stdout)
     assert results(node) == ["rolled-back"]
-    knowingly = {**crashes["node"], "numaforge_rollout": {"retry_failed": True}}
-    pyinfra(tmp_path, {"node": knowingly}, "-y", "deploys/kubelet.py")
+    file, deploy = str(inventory(tmp_path, crashes)), "--deploy=deploys/kubelet.py"
+    refused = apply(tmp_path, file, deploy)
+    assert "try it again knowingly with --retry-failed" in refused
+    assert "rolled back: node" in apply(tmp_path, file, deploy, "--retry-failed")
     assert results(node) == ["rolled-back", "rolled-back"]
+
+
+def apply(folder: Path, *arguments: str) -> str:
+    """Return what `numaforge apply -y` shows."""
+    done = subprocess.run(
+        [sys.executable, "-m", "numaforge", "apply", "-y", *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "HOME": str(folder), "PYINFRA_PROGRESS": "off"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return " ".join(done.stdout.split())
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ from numaforge.maintenance.bundle import FileChange
 from numaforge.maintenance.transaction import (
     BOOT_UNIT,
     CURRENT,
+    TRANSACTIONS,
     Process,
     Result,
     Status,
@@ -201,11 +202,12 @@ def reverted(node: Sandbox, reason: str, name: str = "T1") -> Result:
 
 
 def killed(node: Sandbox, event: str, change: Transaction) -> None:
-    """Kill a run at this event; it is undone, or refused where it had not begun."""
+    """Kill a run at this event; it is undone, or refused where it had not begun. The plan is not blamed."""
     when(node, event, KILL)
     result = run(node, change)
     assert not node.path(f"/run/when/{event}").exists()
     assert result.outcome == ("refused" if event == "keeping" else "rolled-back"), result
+    assert not node.path(f"{TRANSACTIONS}/failed").exists()
 
 
 def killed_undoing(node: Sandbox, event: str, change: Transaction) -> None:

@@ -298,17 +298,26 @@ def _node_state(each: NodeStatus) -> str:
     if each.trouble:
         return "unreadable"
     if each.record:
-        return each.record.phase.value
+        phase = each.record.phase.value
+        return f"{phase}, interrupted" if each.left else phase
     return each.ending or ("plans itself" if each.own else "has said nothing")
 
 
 def _by(each: NodeStatus) -> str:
     """Return who works on a node, else the profile and plan of one that plans itself."""
+    if each.left and each.runner_gone:
+        return f"{working(each)}, whose process has ended"
+    if each.left:
+        return f"{working(each)}, silent for {each.silent_seconds} s"
     return working(each) or (f"profile {each.own.profile}, plan {each.own.plan}" if each.own else "")
 
 
 def _why(each: NodeStatus) -> str:
-    return each.trouble or each.reason or (each.own.verdict if each.own else "")
+    return (
+        each.trouble
+        or "; ".join(filter(None, (each.reason, each.left)))
+        or (each.own.verdict if each.own else "")
+    )
 
 
 def _states(nodes: Iterable[NodeStatus]) -> str:
@@ -335,6 +344,8 @@ def situation_document(found: RolloutStatus) -> dict[str, Any]:
                 "node": each.node,
                 "phase": each.record.phase.value if each.record else None,
                 "runner": each.record.runner if each.record else None,
+                "runner_gone": each.runner_gone,
+                "silent_seconds": each.silent_seconds,
                 "transaction": each.record.transaction if each.record else None,
                 "ending": each.ending or None,
                 "rollout": each.record.rollout if each.record else None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from numaforge.errors import NumaforgeError
@@ -11,6 +12,7 @@ from numaforge.rollout.cluster import Cluster, ClusterNode, Lease
 from numaforge.rollout.lead import ROLLOUT, STATE, STOP, read_state
 from numaforge.rollout.names import NODE
 from numaforge.rollout.record import (
+    Phase,
     Record,
     lease_name,
     node_leases,
@@ -19,7 +21,7 @@ from numaforge.rollout.record import (
     unfinished,
     unreadable,
 )
-from numaforge.rollout.runner import owner_of
+from numaforge.rollout.runner import is_gone, owner_of
 from numaforge.rollout.self_planned import ANNOTATION, SelfPlanned, is_tainted, self_planned
 from numaforge.rollout.slots import SILENT_SECONDS, SLOT, LeaseWatch, Slot, held_slots, release
 from numaforge.rollout.steps import Clock, Steps
@@ -33,7 +35,8 @@ class NodeStatus:
     """A node as the cluster has it: its roll-out in progress, or the result of the last one.
 
     `trouble` is why neither can be read, and what to do. `own` is the report of a node that plans itself;
-    `tainted`: it does not accept pods yet.
+    `tainted`: it does not accept pods yet. `silent_seconds`: how long its runner has not renewed its slot, by
+    this machine's clock; None where it is not overdue.
     """
 
     node: str
@@ -45,6 +48,23 @@ class NodeStatus:
     trouble: str = ""
     own: SelfPlanned | None = None
     tainted: bool = False
+    silent_seconds: int | None = None
+
+    @property
+    def runner_gone(self) -> bool:
+        """Whether the process that worked on it is certainly dead."""
+        return self.record is not None and is_gone(self.record.runner)
+
+    @property
+    def left(self) -> str:
+        """Return what becomes of a node whose runner is dead or silent; "" for all others."""
+        if self.record is None or self.record.phase is Phase.HELD:
+            return ""
+        if not self.runner_gone and self.silent_seconds is None:
+            return ""
+        change = self.record.transaction if self.record.phase is Phase.APPLYING else None
+        undoes = f"change {change} undoes itself on the node unless it is confirmed; " if change else ""
+        return f"{undoes}`numaforge rollout resume` goes on with it"
 
 
 @dataclass(frozen=True)
@@ -67,15 +87,35 @@ class RolloutStatus:
     troubles: tuple[str, ...] = ()
 
 
-def situation(cluster: Cluster) -> RolloutStatus:
-    """Return the status of roll-outs, read only from the cluster."""
+def situation(cluster: Cluster, now: datetime | None = None) -> RolloutStatus:
+    """Return the status of roll-outs, read only from the cluster; `now` is by this machine's clock."""
     leases = cluster.leases(ended=True)
+    slots = tuple(held_slots(leases))
     records = node_leases(leases)
     nodes = [_standing(node, records.pop(node.name, None)) for node in cluster.nodes()]
     nodes = [each for each in nodes if each.record or each.ending or each.trouble or each.own or each.tainted]
     nodes += [_gone(name, lease) for name, lease in unfinished(records.values()).items()]
+    silent = _silent(slots, now or datetime.now(UTC))
+    nodes = [replace(each, silent_seconds=silent.get(each.node)) for each in nodes]
     rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
-    return RolloutStatus(tuple(rollouts), tuple(held_slots(leases)), tuple(nodes), tuple(_troubles(leases)))
+    return RolloutStatus(tuple(rollouts), slots, tuple(nodes), tuple(_troubles(leases)))
+
+
+def _silent(slots: Iterable[Slot], now: datetime) -> dict[str, int]:
+    """Return the nodes whose slots are overdue for a renewal, and for how many seconds they were not renewed.
+
+    Only for people: a runner is replaced by what one clock has measured (LeaseWatch).
+    """
+    found = {}
+    for slot in slots:
+        try:
+            renewed = datetime.fromisoformat(str(slot.lease.document["spec"]["renewTime"]))
+            seconds = int((now - renewed).total_seconds())
+        except (KeyError, TypeError, ValueError):
+            continue
+        if seconds > SILENT_SECONDS:
+            found[slot.node] = seconds
+    return found
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:

@@ -12,6 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -556,6 +557,37 @@ def test_a_record_that_cannot_be_read_is_a_line_of_plan_and_status(site: Site) -
     code, document, _ = site.status()
     assert code == 0
     assert "cannot be read" in document["nodes"][0]["trouble"]
+
+
+@pytest.mark.parametrize(
+    ("runner", "phase", "renewed", "shown"),
+    [
+        pytest.param(
+            DEAD,
+            "applying",
+            None,
+            "applying, interrupted",
+            id="whose process has ended",
+        ),
+        pytest.param(LIVING, "applying", 600, "applying, interrupted", id="that has been silent for long"),
+        pytest.param(LIVING, "applying", 5, "applying", id="that renews its slot"),
+        pytest.param(DEAD, "held", None, "held", id="that has left a node to a person"),
+    ],
+)
+def test_status_does_not_say_that_a_runner_works(
+    site: Site, runner: str, phase: str, renewed: int | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    in_the_middle(site, runner=runner)
+    site.api.add_record("n1", record(runner, phase=phase), runner)
+    if renewed is not None:
+        moment = datetime.now(UTC) - timedelta(seconds=renewed)
+        site.api.leases[f"{SLOT}1"]["spec"]["renewTime"] = moment.isoformat()
+    assert cli.run(["rollout", "status", *site.login]) == 0
+    said = " ".join(site.capture.readouterr().out.split())
+    assert f"n1 {shown} " in said
+    left = "change t1 undoes itself on the node unless it is confirmed; `numaforge rollout resume` goes on"
+    assert (left in said) is ("interrupted" in shown)
 
 
 def test_what_a_node_says_moves_no_cursor(site: Site) -> None:
