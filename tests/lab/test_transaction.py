@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ from lab.cluster import Lab
 from lab.node import Node
 from numaforge.file_content import FileContent
 from numaforge.maintenance.transaction import start_script
+from tests.lab import rollouts
 from tests.lab.transactions import (
     CONFIG,
     CPU_STATE,
@@ -131,6 +133,41 @@ def test_a_node_of_no_cluster_is_changed_in_the_same_way(fresh: Node) -> None:
     until(fresh, MANAGERS_RUN)
     assert run(fresh, change(fresh, STATIC)).outcome == "applied"
     assert '"policyName":"static"' in fresh.run(f"cat {CPU_STATE}")
+
+
+def pods_on(lab: Lab, node: Node) -> set[str]:
+    pods = lab.get("pods", "--all-namespaces")["items"]
+    return {pod["metadata"]["uid"] for pod in pods if pod["spec"].get("nodeName") == node.name}
+
+
+@pytest.mark.long
+def test_an_undo_waits_for_a_pod_that_came_later_for_longer_than_its_unit_may_run(
+    lab: Lab, fresh: Node
+) -> None:
+    before = seen(fresh)
+    planned = change(fresh, STATIC)
+    quick = tuple(replace(part, apply_seconds=40, undo_seconds=20) for part in planned.parts)
+    drained = pods_on(lab, fresh)
+    transaction = replace(planned, parts=quick, confirm_seconds=30, allowed=tuple(drained))
+    assert run(fresh, transaction).outcome == "applied"
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
+    rollouts.await_deployment(lab, "web")  # the node was uncordoned
+    (uid,) = pods_on(lab, fresh) - drained
+    kubelet = process(fresh)
+    revert(fresh, "the node is not Ready")
+    until(fresh, f"grep -qx 'parked stop kubelet' {transaction.folder}/state")
+    unit, limit = f"numaforge-{transaction.id}.service", transaction.change_seconds + transaction.undo_seconds
+    begun = fresh.run(f"systemctl show -p ActiveEnterTimestampMonotonic --value {unit}").strip()
+    until(fresh, f"[ $(cut -d. -f1 /proc/uptime) -gt $(({begun} / 1000000 + {limit} + 10)) ]")
+    now = status(fresh)
+    assert (now.phase, now.running) == ("parked stop kubelet", True)
+    assert "of the pod default/web-" in now.parked
+    assert uid.replace("-", "_") in now.parked or uid in now.parked
+    assert process(fresh) == kubelet
+    rollouts.kubectl(lab, "delete", "deployment", "web")
+    result = ended(fresh)
+    assert (result.outcome, result.reason.split(";")[0]) == ("rolled-back", "the node is not Ready"), result
+    assert seen(fresh) == before
 
 
 @pytest.mark.long
