@@ -1,4 +1,4 @@
-"""The table of faults in docs/rollout.md: every row names a test that exists."""
+"""The tables of faults in docs/rollout.md and docs/maintenance.md: the tests that they name exist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from lab.paths import REPOSITORY
 PAGE = (REPOSITORY / "docs" / "rollout.md").read_text()
 TABLE = PAGE.partition("<!-- begin faults -->")[2].partition("<!-- end faults -->")[0]
 ROWS = [line.strip("| ").split(" | ") for line in TABLE.strip().splitlines()[2:]]
-PROOFS = [proof for row in ROWS for proof in re.findall(r"`(tests/[\w/.]+)::(\w+)`", row[-1])]
+MAINTENANCE = (REPOSITORY / "docs" / "maintenance.md").read_text()
+PROOFS = re.findall(r"`(tests/[\w/.]+)::(\w+)`", TABLE + MAINTENANCE)
 
 
 def test_every_row_says_what_happens_and_which_test_proves_it() -> None:
