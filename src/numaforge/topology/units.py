@@ -30,7 +30,7 @@ class Units:
     def may_be_daemon(self, pid: int, cgroup: str) -> bool:
         """Say whether a process can be a daemon: its unit's main process, or one in a daemon's unit or a pod.
 
-        Other processes of a unit may be anybody's, as those of users who log in are in the unit of sshd.
+        Other processes of a unit may be a user's, as those of a login over SSH are in the unit of sshd.
         Without systemd's answer every process can be one.
         """
         unit = self.unit_of(cgroup) or ""
