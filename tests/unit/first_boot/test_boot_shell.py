@@ -93,6 +93,7 @@ MAY_START: dict[str, tuple[Callable[[Path], object], bool]] = {
         True,
     ),
     "its change goes back": (lambda folder: on_trial(folder, "undo files", restarts="yes"), False),
+    "it goes back once pods have left": (lambda folder: on_trial(folder, "parked reboot"), True),
     "its change reboots the node": (lambda folder: on_trial(folder, "reboot"), False),
 }
 

@@ -15,7 +15,7 @@ import pytest
 from numaforge import shell as scripts
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.pods import Pods, read_pods, root_dirs
-from numaforge.maintenance.transaction import Transaction
+from numaforge.maintenance.transaction import STATIC_PODS, Transaction
 from numaforge.node.holders import uid_in
 from tests.fixtures.machines import kubeadm_kubelet
 
@@ -164,6 +164,24 @@ def test_what_keeps_a_pod_is_foreign_where_the_pod_is(
     assert len(found) == (0 if allowed else 1)
 
 
+@pytest.mark.parametrize(
+    ("uid", "stays"),
+    [
+        pytest.param(STATIC, True, id="a-static-pod"),
+        pytest.param(UID, False, id="a-pod-of-the-API-server"),
+        pytest.param("x" * 32, False, id="an-odd-name"),
+    ],
+)
+def test_a_lease_may_allow_every_static_pod(
+    shell: list[str], start: Start, tmp_path: Path, uid: str, stays: bool
+) -> None:
+    (tmp_path / "allowed").write_text(f"{STATIC_PODS}\n")
+    log = LOG.replace(UID, uid)
+    pid = start("conmon", "-c", "a", "-l", log, "-b", "/run/crio/a", folder=tmp_path)
+    found = of(pid, tuple(foreign(shell, tmp_path)))
+    assert (found == []) is stays
+
+
 def test_what_keeps_a_pod_that_cannot_be_told_stays_while_it_was_there_at_the_drain(
     shell: list[str], start: Start, tmp_path: Path
 ) -> None:
@@ -234,6 +252,11 @@ def test_what_disturbs_no_pod_is_neither_drained_nor_checked(pods: Pods) -> None
 def test_the_lease_of_a_drained_node_names_the_pods_that_may_stay() -> None:
     files = Transaction("T1", (DISTURBS,), pods=ALIVE, allowed=("1f2e", "3d4c")).files
     assert files["allowed"] == "1f2e\n3d4c\n"
+
+
+def test_a_change_that_a_boot_undoes_goes_back_under_static_pods_alone() -> None:
+    assert Transaction("T1", (DISTURBS,), pods=NONE, undone_by_boot=True).files["allowed"] == "static\n"
+    assert "allowed" not in Transaction("T1", (DISTURBS,), pods=ALIVE, undone_by_boot=True).files
 
 
 def test_a_lease_without_pods_is_not_the_same_as_no_lease() -> None:
