@@ -51,6 +51,7 @@ class ScriptedMachine:
     wanted: Expected = field(default_factory=Expected)
     asked: Callable[[str], object] = lambda _call: None
     begun: list[str] = field(default_factory=list)
+    leases: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     reverted: dict[str, str] = field(default_factory=dict)
     _ends: dict[str, float] = field(default_factory=dict)
     _void: set[str] = field(default_factory=set)
@@ -111,7 +112,8 @@ class ScriptedMachine:
         return Process(self.host.boot_id, 1, 0, 0)
 
     def proceed(self, transaction: str, allowed: tuple[str, ...]) -> None:
-        raise AssertionError(f"{transaction} waits for no pods, and gets the lease {allowed}")
+        self.asked("proceed")
+        self.leases.append((transaction, allowed))
 
     def revert(self, transaction: str, reason: str, *, blames_plan: bool = True) -> None:  # noqa: ARG002
         self.asked("revert")

@@ -24,6 +24,8 @@ from numaforge.rollout.cluster import (
 from numaforge.rollout.patience import Patience
 from numaforge.rollout.steps import Clock, Steps
 
+DRAIN_SECONDS = 600.0
+"""How long a drain takes by default; longer where a pod's grace period is."""
 _PASS_SECONDS = 2.0
 _FIRST_RETRY_SECONDS = 5.0
 _LAST_RETRY_SECONDS = 30.0
@@ -187,7 +189,7 @@ def drain(
         patience.answered()
         if timeout is None:
             graces = [pod.grace_seconds for pod in (*pods.evict, *pods.wait)]
-            timeout = max(600.0, max(graces, default=0) + _MARGIN_SECONDS)
+            timeout = max(DRAIN_SECONDS, max(graces, default=0) + _MARGIN_SECONDS)
         blockers = _blockers(pods, attempts)
         tell(blockers)
         if pods.forbidden or hopeless:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from numaforge.errors import HostUnreachableError, NumaforgeError
-from numaforge.maintenance.transaction import Transaction
+from numaforge.maintenance.transaction import Status, Transaction
 from numaforge.quantity import parse_quantity
 from numaforge.rollout.cluster import ApiUnreachableError, Cluster, ClusterError, ClusterNode, NotFoundError
 from numaforge.rollout.continuity import Continuity
-from numaforge.rollout.drain import Blocker, drain, stays
+from numaforge.rollout.drain import DRAIN_SECONDS, Blocker, drain, stays
 from numaforge.rollout.gate import NOTHING_SEEN, Expected, Proof, follow, prove, stale_resources
 from numaforge.rollout.labels import Labels, follows, kept, returned, to_put_back, to_set
 from numaforge.rollout.machine import Machine
@@ -62,6 +62,14 @@ class _NotUndoneError(Exception):
     """The control plane is not healthy without this node, which an undo would take away from it."""
 
 
+class _NotDrainedError(Exception):
+    """Pods stay on a node whose change has begun; `blockers` has a line for each."""
+
+    def __init__(self, blockers: Sequence[str]) -> None:
+        super().__init__(", ".join(blockers))
+        self.blockers = tuple(blockers)
+
+
 class _ForeignError(Exception):
     """Another maintenance of this node has begun."""
 
@@ -83,6 +91,8 @@ class Phases(Transacting):
     record: Record
     _void: int = field(default=0, init=False)
     _planned: Transaction | None = field(default=None, init=False)
+    _parked: tuple[str | None, float] = field(default=(None, 0.0), init=False)
+    """The step at which the transaction was parked last, and since when."""
     # A node without a network after its reboot is not confirmed, and rolls back with a second reboot.
     away_seconds = 2 * BOOT_SECONDS + 1800.0
 
@@ -95,8 +105,8 @@ class Phases(Transacting):
         try:
             if resumed is None:
                 self._event("Cordoned", "cordoned for a change of the kubelet's configuration")
-            elif held := (yield from self._as_it_is_now(resumed)):
-                return held
+            else:
+                yield from self._as_it_is_now(resumed)
             while True:
                 self.say(self.record.phase)
                 try:
@@ -107,29 +117,59 @@ class Phases(Transacting):
                     outcome = yield from self._fail(error)
                 if outcome is not None:
                     return outcome
+        except _NotDrainedError as stay:
+            return self._not_drained(stay.blockers)
         except UncordonedError as uncordoned:
             return (yield from self._interfered(uncordoned.message))
 
-    def _as_it_is_now(self, node: ClusterNode) -> Steps[Outcome | None]:
+    def _as_it_is_now(self, node: ClusterNode) -> Steps[None]:
         """Take a node out of service again that may have been in service since, and drain it again.
 
-        What follows disturbs pods, forward and back. Returns an outcome where pods stay on the node. Goes
-        back to the cordon where the record is outdated: nothing has begun, or the plan has changed.
+        What follows disturbs pods, forward and back. Goes back to the cordon where the record is outdated:
+        nothing has begun, or the plan has changed.
         """
         phase = self.record.phase
         if self.record.is_decided:
-            return None
+            return
         if not (yield from self._has_begun()):
             require_cordoned(node, self.record)
-            return (yield from self._advance(Phase.CORDONED)) if phase is Phase.DRAINED else None
+            if phase is Phase.DRAINED:
+                yield from self._advance(Phase.CORDONED)
+            return
+        yield from self._drain_again(node)
+        if phase is Phase.APPLIED and (yield from self._ask(self.machine.change)) is not None:
+            yield from self._advance(Phase.CORDONED)
+
+    def _drain_again(self, node: ClusterNode) -> Steps[None]:
+        """Drain a node whose change has begun, and allow its transaction the pods that the drain leaves.
+
+        Raises _NotDrainedError where others stay.
+        """
         if not node.unschedulable:
             marked = replace(self.record, mark=new_mark())
             self.record = yield from self._ask(lambda: cordon_again(self.cluster, marked))
         if blockers := (yield from self._drained(abortable=False)):
-            return self._not_drained(blockers)
-        if phase is Phase.APPLIED and (yield from self._ask(self.machine.change)) is not None:
-            yield from self._advance(Phase.CORDONED)
-        return None
+            raise _NotDrainedError(blockers)
+        if (transaction := self.record.transaction) is not None:
+            allowed = yield from self._ask(self._allowed)
+            yield from self._ask(lambda: self.machine.proceed(transaction, allowed))
+
+    def _make_way(self, status: Status) -> Steps[None]:
+        """Drain the node once more for a transaction that is parked until pods have left.
+
+        Raises _NotDrainedError also where the node still sees pods after the time of a drain, which the
+        cluster does not know any more.
+        """
+        self._waits(status.parked)
+        if status.phase != self._parked[0]:
+            self._parked = status.phase, self.clock()
+        yield from self._drain_again((yield from self._ask(lambda: self.cluster.node(self.name))))
+        if self.clock() - self._parked[1] >= (self.settings.drain.timeout_seconds or DRAIN_SECONDS):
+            raise _NotDrainedError([status.parked])
+
+    def _allowed(self) -> tuple[str, ...]:
+        """Return the UIDs of the pods that a drain leaves on the node."""
+        return tuple(pod.uid_on_node for pod in self.cluster.pods(self.name) if stays(pod))
 
     def _next(self) -> Steps[Outcome | None]:
         if self.record.ending is not None:
@@ -211,8 +251,7 @@ class Phases(Transacting):
         if trouble := (yield from self._control_plane_trouble(self.cluster, seconds=0.0)):
             self._waits(trouble)
             return None  # not begun: it becomes void, and is planned again once all is healthy
-        pods = yield from self._ask(lambda: self.cluster.pods(self.name))
-        allowed = tuple(pod.uid_on_node for pod in pods if stays(pod))
+        allowed = yield from self._ask(self._allowed)
         refused = yield from self._begin(replace(transaction, allowed=allowed))
         return (yield from self._finish(Ending.BLOCKED, refused)) if refused else None
 

@@ -40,6 +40,11 @@ class Transacting(ABC):
     def _waits(self, *reasons: str, phase: str | None = None) -> None:
         """Report what `phase` waits for; None is the present phase."""
 
+    def _make_way(self, status: Status) -> Steps[None]:
+        """Have the pods leave for which a transaction is parked; without a drain they leave by themselves."""
+        self._waits(status.parked)
+        yield from ()
+
     def _begin(self, transaction: Transaction) -> Steps[str | None]:
         """Send a transaction to the host, once; return why it has not begun, None where it may have."""
         try:
@@ -83,6 +88,10 @@ class Transacting(ABC):
                 complaint = yield from self._ask(lambda: self._confirm(transaction), reboots=True)
                 if complaint:
                     self._waits(complaint)
+            elif status.parked:
+                begun = self.clock()
+                yield from self._make_way(status)
+                deadline += self.clock() - begun
             elif status.broken_off:
                 yield from self._ask(self.machine.settle)
             elif undo and result is not None and not status.running:

@@ -616,6 +616,88 @@ def test_a_node_that_was_registered_anew_is_cordoned_and_drained_before_anything
     assert world.lease.annotations["numaforge.io/node-uid"] == "another"
 
 
+# A transaction that is parked until pods have left.
+
+DAEMON = Owner("DaemonSet", "gpu-plugin", "uid-gpu-plugin")
+
+
+def test_a_transaction_is_allowed_the_pods_that_the_drain_leaves():
+    world = World(pods=[pod("web-1"), pod("plugin", owner=DAEMON), pod("static", mirror=True)])
+    world.cluster.change_pod(
+        next(found for found in world.cluster.pods(NODE) if found.name == "static"),
+        annotations={"kubernetes.io/config.hash": "manifest-1"},
+    )
+    begun = []
+    begin = world.machine.begin
+    world.machine.begin = lambda transaction: (begun.append(transaction.allowed), begin(transaction))
+    assert world.run().ending is Ending.DONE
+    assert begun == [("uid-plugin", "manifest-1")]
+
+
+def test_a_pod_of_a_daemonset_that_was_replaced_since_is_allowed_when_the_node_waits_for_it():
+    world = World(pods=[pod("plugin", owner=DAEMON)])
+    world.trouble(gpus="7")
+    task = world.begin()
+    world.reach(Phase.APPLIED)
+    [plugin] = world.cluster.pods(NODE)
+    world.cluster.delete_pod(plugin)
+    outcome = world.end(task)
+    assert (outcome.ending, free(world)) == (Ending.ROLLED_BACK, True)
+    [successor] = world.cluster.pods(NODE)
+    assert successor.uid != plugin.uid
+    assert world.machine.leases[-1] == (world.machine.applied[0], (successor.uid,))
+    assert any("pods are there" in line for progress in world.told for line in progress.waits_for)
+
+
+def unconfirmed() -> World:
+    """Return a world whose runner has died, and whose node goes back by itself under pods that came since."""
+    world = World()
+    world.trouble(deaf=True)
+    task = world.begin(ANN)
+    world.time.run(lambda: any("connection refused" in told.waits_for for told in world.told))
+    task.kill()
+    world.machine.on_stop = lambda _: stopped_under(world)
+    world.cluster.change_node(NODE, unschedulable=False)
+    world.cluster.add_pod(pod("came", finalizers=("example.com/never",)))
+    world.time.run(CONFIRM_SECONDS + 60.0)
+    assert (world.machine.files, world.machine.busy) == (NEW, True)
+    return world
+
+
+@pytest.mark.parametrize("abort", [False, True], ids=["resume", "abort"])
+def test_a_node_that_waits_to_go_back_until_pods_have_left_is_drained(abort):
+    world = unconfirmed()
+    world.cluster.change_pod(world.cluster.pods(NODE)[0], finalizers=())
+    if abort:
+        request_abort(world.cluster, NODE)
+    assert (world.run(BOB).ending, world.machine.files, free(world)) == (Ending.ROLLED_BACK, OLD, True)
+
+
+def test_a_node_that_waits_for_pods_that_do_not_leave_is_held_until_they_have():
+    world = unconfirmed()
+    outcome = world.run(BOB)
+    assert (outcome.ending, world.node.unschedulable, world.slots()) == (Ending.HELD, True, [NODE])
+    assert "could not be drained again: have its pods end" in outcome.reason
+    assert "finalizer example.com/never" in outcome.details[0]
+    assert world.machine.files == NEW
+    world.cluster.change_pod(world.cluster.pods(NODE)[0], finalizers=())
+    world.time.run(60.0)
+    assert (world.machine.files, world.machine.busy) == (OLD, False)  # by itself
+    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
+
+
+def test_pods_that_only_the_node_knows_are_named_after_the_time_of_a_drain():
+    world = World()
+    world.trouble(gpus="7")
+    world.machine.foreign_pods = ("uid-that-the-cluster-does-not-know",)
+    outcome = world.run()
+    assert (outcome.ending, world.phase) == (Ending.HELD, Phase.UNDOING)
+    assert outcome.details == ("pods are there: uid-that-the-cluster-does-not-know",)
+    world.machine.foreign_pods = ()
+    world.time.run(60.0)
+    assert (world.run(BOB).ending, free(world)) == (Ending.ROLLED_BACK, True)
+
+
 def test_an_uncordon_after_the_verification_is_no_trouble():
     world = World()
     world.cluster.fault = lambda _: Killed() if world.phase is Phase.VERIFIED else None
