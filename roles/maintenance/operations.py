@@ -122,7 +122,7 @@ def _needed(target: Target, options: RolloutOptions, found: Found, *, resumes: b
         raise HostError(transaction.failed_before)
     if transaction.ended_work:
         raise HostError(
-            f"nothing was changed, the change would end work: {transaction.ended_work}",
+            f"nothing was changed, {transaction.ended_work}",
             remedy=f"{transaction.work.way_out(transaction.ends_work)}; or permit it by its kind, with the "
             f"reason, in {PLACE}.ends_work",
         )

@@ -24,7 +24,8 @@ class Outlook:
     """What a maintenance would do to a host; `does` has a line for each change, and is empty without changes.
 
     `drains`: pods must leave for it. `reboots`: it needs a reboot. `unfinished`: an earlier change has not
-    ended, or is not proved. `unreadable` is why the host may not read its kubelet's running configuration.
+    ended, or is not proved. `unreadable` is why the host may not read its kubelet's running configuration,
+    `ended_work` why the change has to wait for work that no drain moves.
     """
 
     does: tuple[str, ...] = ()
@@ -32,6 +33,7 @@ class Outlook:
     reboots: bool = False
     unfinished: bool = False
     unreadable: str = ""
+    ended_work: str = ""
 
 
 def outlook(
@@ -45,7 +47,12 @@ def outlook(
         (*transaction.sentences, *transaction.moves) or transaction.writes or ("what it runs with changes",)
     )
     return Outlook(
-        (*does, *more), transaction.drains, transaction.reboots, bool(unproved), unreadable=unreadable
+        (*does, *more),
+        transaction.drains,
+        transaction.reboots,
+        bool(unproved),
+        unreadable=unreadable,
+        ended_work=transaction.ended_work,
     )
 
 
@@ -72,5 +79,6 @@ def announce_outlook(host: Host, target: Target, options: RolloutOptions, found:
         options=options.model_dump(),
         said=sorted(options.model_fields_set),
         unreadable=found.unreadable,
+        ended_work=found.ended_work,
         trays=[tray and asdict(tray) for tray in target.trays],
     )

@@ -54,7 +54,7 @@ def test_a_change_that_would_end_work_is_refused_by_its_kind(
     pid = pod(node, group, name)
     code, said = site(tmp_path, node, BIG_POOLS)
     assert code == 1
-    assert "nothing was changed, the change would end work" in said
+    assert "nothing was changed, the change would end work that no drain moves: " in said
     assert f"{kind}: " in said
     assert what in said
     assert f"process {pid} ({name})" in said
@@ -98,7 +98,7 @@ def test_a_drain_of_a_joined_node_moves_no_other_work(
     pod(node, WORK["slurm"][0])
     code, said = site(tmp_path, node, BIG_POOLS)
     assert code == 1
-    assert "the change would end work: slurm: job 77" in said
+    assert "the change would end work that no drain moves: slurm: job 77" in said
     assert "a roll-out lacks what it needs" not in said
 
 

@@ -296,7 +296,7 @@ def _refuse_with_work(transaction: Transaction) -> None:
     """Refuse a change that disturbs pods or other work while there is some: it outlives the kubelet."""
     if transaction.ended_work:
         raise HostError(
-            f"the node has to change, and would end work: {transaction.ended_work}",
+            f"the node has to change, and {transaction.ended_work}",
             remedy=transaction.work.way_out(transaction.ends_work),
         )
     if transaction.disturbs and transaction.pods.may_run:

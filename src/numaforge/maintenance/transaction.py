@@ -157,8 +157,9 @@ class Transaction:
 
     @property
     def ended_work(self) -> str:
-        """The evidence of work that it would disturb and must not; "" where there is none."""
-        return self.work.ended_without(self.ends_work) if self.spares else ""
+        """Why it is not carried out, with the evidence of work that it must not disturb; "" without any."""
+        evidence = self.work.ended_without(self.ends_work) if self.spares else ""
+        return evidence and f"the change would end work that no drain moves: {evidence}"
 
     @property
     def reboots(self) -> bool:

@@ -140,7 +140,7 @@ class InPlaceChange(Transacting):
         if self.node is None and transaction.disturbs and transaction.pods.may_run:
             return f"pods are alive on it, and no cluster knows it as a Node: {transaction.pods.evidence}"
         if transaction.ended_work:
-            return f"the change would end work: {transaction.ended_work}"
+            return transaction.ended_work
         if self.node is None and transaction.reboots and not self.may_reboot:
             return UNPROTECTED
         return ""

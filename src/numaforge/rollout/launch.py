@@ -38,8 +38,9 @@ class HostNeeds:
     offer afterwards, `labels` are the labels it should have (None leaves them open), `options` those of its
     inventory and of the command line, `said` the names of the options set there. `unreadable` is why the host
     may not read its kubelet's running configuration; "" where it may, or need not. `devices` are those that
-    it sets by itself; with `unpins` the kubelet's static CPU policy ends. `tray` is the host as a tray of its
-    rack, `tray_planned` the same after the change.
+    it sets by itself, `ended_work` is why the change has to wait for work that no drain moves; with `unpins`
+    the kubelet's static CPU policy ends. `tray` is the host as a tray of its rack, `tray_planned` the same
+    after the change.
     """
 
     host: str
@@ -52,6 +53,7 @@ class HostNeeds:
     unreadable: str = ""
     labels: Labels | None = None
     devices: frozenset[str] = frozenset()
+    ended_work: str = ""
     unpins: bool = False
     access: Access | None = None
     changes: bool = True
@@ -255,6 +257,7 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
         unreadable=last["unreadable"],
         labels=last.get("labels"),
         devices=frozenset(last.get("devices", ())),
+        ended_work=last.get("ended_work", ""),
         unpins=any_of("unpins"),
         changes=any_of("changes", default=True) or bool(beside),
         reboots=any_of("reboots"),

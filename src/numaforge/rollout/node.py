@@ -171,7 +171,7 @@ class NodeRollout:
         if change is not None and change.failed_before:
             raise _RefusedError(change.failed_before)
         if change is not None and change.ended_work:
-            raise _RefusedError(f"the change would end work that no drain moves: {change.ended_work}")
+            raise _RefusedError(change.ended_work)
         if change is not None and change.undrainable:
             raise _RefusedError(f"{change.undrainable}: {START_KUBELET}")
         if change is not None:

@@ -146,7 +146,7 @@ def _outlook_of(
     in_the_way = [
         *_own_troubles(node, lease, options),
         *(str(blocker) for blocker in pods.forbidden),
-        *filter(None, [owner]),
+        *filter(None, [owner, needs.ended_work]),
     ]
     return NodeOutlook(
         needs=needs,

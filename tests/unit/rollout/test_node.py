@@ -11,6 +11,7 @@ import pytest
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.maintenance.part import Part
 from numaforge.maintenance.pods import Pods
+from numaforge.maintenance.work import OtherWork
 from numaforge.roles.device_owners import DRA_DRIVER, MIG_MANAGER
 from numaforge.rollout.cluster import (
     ApiUnreachableError,
@@ -932,6 +933,29 @@ def test_only_a_plan_that_fails_is_remembered(aborted, blamed):
         request_abort(world.cluster, NODE)
     world.end(task)
     assert world.machine.blamed == [blamed]
+
+
+JOB = OtherWork({"slurm": ("job 1, process 2 (a)",)})
+
+
+def test_work_that_no_drain_moves_is_refused_before_the_cordon():
+    world = World()
+    world.machine.parts = (Part("hugepages", drains=True),)
+    world.machine.work = JOB
+    outcome = world.run()
+    assert (outcome.ending, free(world), world.cluster.calls["patch_node"]) == (Ending.BLOCKED, True, 0)
+    assert outcome.reason == "the change would end work that no drain moves: slurm: job 1, process 2 (a)"
+
+
+def test_work_that_comes_during_the_drain_gives_the_node_back_unchanged():
+    world = World()
+    world.machine.parts = (Part("hugepages", drains=True),)
+    task = world.begin()
+    world.reach(Phase.CORDONED)
+    world.machine.work = JOB
+    outcome = world.end(task)
+    assert (outcome.ending, world.machine.files, free(world)) == (Ending.BLOCKED, OLD, True)
+    assert "slurm: job 1" in outcome.reason
 
 
 def test_a_plan_that_failed_before_is_refused_before_anything_is_done():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,11 @@ def test_gpus_that_the_dra_driver_cuts_are_in_the_way_where(fixed, cut, in_the_w
     (node,) = ahead(world, needs(NODE, devices=frozenset({DRA_DRIVER.devices} if fixed else ())))
     assert node.in_the_way == in_the_way
     assert world.cluster.calls["dynamic_mig"] == fixed
+
+
+def test_work_that_no_drain_moves_is_in_the_way():
+    (node,) = ahead(World(), replace(needs(NODE), ended_work="the change would end work"))
+    assert node.in_the_way == ("the change would end work",)
 
 
 def test_a_node_in_the_middle_of_a_roll_out_is_to_be_resumed():
