@@ -23,7 +23,7 @@ from lab.machines import NumaNode
 from lab.node import Node
 from lab.paths import REPOSITORY
 from numaforge.cpulist import parse_cpulist
-from numaforge.first_boot.stamp import STATE
+from numaforge.first_boot.stamp import STATE, TRIAL
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import loads
@@ -69,6 +69,8 @@ def answers(node: Node, command: str) -> bool:
 
 
 def record(node: Node) -> dict[str, object]:
+    """Return the record of the plan in effect, once none is on trial."""
+    wait_until(node, lambda: answers(node, f"test -e {STATE}/record.json && test ! -e {TRIAL}"))
     return dict(json.loads(node.run(PLANNED)))
 
 
