@@ -25,6 +25,7 @@ from numaforge.roles.mig.mig_parted import parse_config
 from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 from numaforge.rollout.cluster import Lease
 from numaforge.rollout.lead import STATE, read_state
+from numaforge.rollout.names import NODE
 from numaforge.rollout.options import read_options
 from numaforge.rollout.record import RECORD, Phase, Record, read_record
 from numaforge.rollout.record import _dump as record_text
@@ -117,8 +118,8 @@ def devices(text: str) -> None:
 
 
 def record(text: str) -> None:
-    found = read_record(Lease("l", annotations={RECORD: text}))
-    assert found is None or read_record(Lease("l", annotations={RECORD: record_text(found)}))
+    found = read_record(Lease("l", annotations={NODE: "n", RECORD: text}))
+    assert found is None or read_record(Lease("l", annotations={NODE: "n", RECORD: record_text(found)}))
 
 
 def lease_state(text: str) -> None:

@@ -13,7 +13,17 @@ import yaml
 from lab.cluster import Lab
 from lab.node import Node
 from tests.lab import rollouts
-from tests.lab.rollouts import HEALTHY, QUICK, WITHOUT_POLICY, applied, begin, free, inventory, policy
+from tests.lab.rollouts import (
+    HEALTHY,
+    QUICK,
+    WITHOUT_POLICY,
+    applied,
+    begin,
+    free,
+    inventory,
+    phases,
+    policy,
+)
 
 
 def events(lab: Lab, node: Node) -> set[str]:
@@ -146,6 +156,32 @@ def test_an_abort_puts_the_node_back(lab: Lab, joined: Node, tmp_path: Path) -> 
     aborted = begin("abort", file, state=tmp_path)
     assert (aborted.end(), run.end()) == (0, 3), (aborted.errors(), run.events)
     assert (policy(joined), applied(joined), free(lab, joined)) == ("none", 0, True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("verb", "ends"), [("resume", ("static", 1)), ("abort", ("none", 0))], ids=["resume", "abort"]
+)
+def test_a_held_node_that_was_uncordoned_is_drained_of_the_pods_that_came(
+    lab: Lab, joined: Node, tmp_path: Path, verb: str, ends: tuple[str, int]
+) -> None:
+    file = inventory(lab, tmp_path, **{**QUICK, "settle_seconds": 30})
+    run = begin("run", file, state=tmp_path)
+    run.await_phase("proves")
+    rollouts.kubectl(lab, "uncordon", joined.name)
+    assert run.end() == 5, (run.events, run.errors())
+    assert "resume or abort, which first cordons and drains it again" in json.dumps(run.report)
+    rollouts.kubectl(lab, "create", "-f", "-", manifest=rollouts.deployment("web", 1))
+    rollouts.await_deployment(lab, "web")
+    [came] = lab.get("pods", "--selector=app=web")["items"]
+    again = begin(verb, file, state=tmp_path)
+    assert again.end() == 0, (again.events, again.errors())
+    reached = phases(tmp_path, joined)
+    assert reached.index("drains") < reached.index("undoing" if verb == "abort" else "proves")
+    assert came["metadata"]["uid"] not in [
+        pod["metadata"]["uid"] for pod in lab.get("pods", "--selector=app=web")["items"]
+    ]
+    assert ((policy(joined), applied(joined)), free(lab, joined)) == (ends, True)
 
 
 @pytest.mark.long

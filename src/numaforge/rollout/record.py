@@ -238,8 +238,8 @@ def _read(text: str, lease: Lease) -> Record:
             )
         ours = {name: document.pop(name) for name in _FIELDS & document.keys()}
         record = _RECORD.validate_json(json.dumps({**ours, "others": document}), strict=True)
-        if not record.labels.keys() | record.set_labels.keys() <= OURS:
-            raise ValueError("labels")
+        if NODE not in lease.annotations or not record.labels.keys() | record.set_labels.keys() <= OURS:
+            raise ValueError("a label that no plan has, or no node")
         return record
     except (ValueError, TypeError, AttributeError) as error:  # pydantic's is a ValueError too
         namespace = lease.document.get("metadata", {}).get("namespace", LEASE_NAMESPACE)

@@ -599,6 +599,16 @@ def test_a_node_whose_pods_cannot_leave_again_is_held_as_it_is(phase):
     assert world.run(BOB).ending is not Ending.BLOCKED
 
 
+def test_a_node_that_was_uncordoned_is_taken_again_only_within_the_budget():
+    world = uncordoned(Phase.APPLIED)
+    world.cluster.change_node("node-0001", ready=False)
+    outcome = world.run(BOB)
+    assert (outcome.ending, world.node.unschedulable, world.phase) == (Ending.HELD, False, Phase.APPLIED)
+    assert "it was uncordoned, and is not taken again: no slot after 300 s: 1 of at most 1" in outcome.reason
+    world.cluster.change_node("node-0001", ready=True)
+    assert (world.run(BOB).ending, free(world)) == (Ending.DONE, True)
+
+
 @pytest.mark.parametrize("phase", BEGUN[1:], ids=str)
 def test_a_node_that_was_registered_anew_is_cordoned_and_drained_before_anything_else(phase):
     world = World()

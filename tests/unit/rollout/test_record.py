@@ -167,6 +167,10 @@ def test_an_annotation_that_is_none_of_ours_is_named(text):
     assert f"kubectl -n numaforge delete lease {lease_name(NODE)}" in unreadable(lease(text))
 
 
+def test_a_record_of_no_node_is_named():
+    assert "cannot be read" in unreadable(replace(lease(_dump(OURS)), annotations={RECORD: _dump(OURS)}))
+
+
 @given(st.one_of(st.text(), st.dictionaries(st.text(max_size=3), st.text()).map(json.dumps)))
 def test_no_text_does_more_than_not_to_be_a_record(text):
     assert unreadable(lease(text)) or read_record(lease(text))
