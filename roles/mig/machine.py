@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numaforge.roles.mig.mig_parted import MigConfigEntry
     from numaforge.roles.node import NodeProfile
 
-NEAR_NAME = "mig-parted-name"
 _ON, _OFF = "enabled", "disabled"
 _WAITS = "it stays as it is until the machine may reboot for it: maintenance.reboot is never"
 _WAY_OUT = "end them, or let a drain do it with mig.in_use: drain"
@@ -77,7 +76,7 @@ class MachineMigPlan:
     @property
     def is_made_by_mig_parted(self) -> bool:
         """Whether mig-parted itself, which compares names exactly, would make these instances."""
-        return self.fits and not any(notice.id == NEAR_NAME for notice in self.notices)
+        return self.fits and not any(notice.id == "mig-parted-name" for notice in self.notices)
 
     @property
     def unknown(self) -> tuple[int, ...]:
@@ -155,7 +154,7 @@ def _refused_by_mig_parted(planned: Sequence[GpuMigPlan], wishes: Wishes) -> Ite
                 found.setdefault((text, own), []).append(plan.index)
     for (text, own), indices in found.items():
         yield Notice(
-            NEAR_NAME,
+            "mig-parted-name",
             f"GPU {format_cpulist(indices)}: mig-parted finds no {text}, as it compares names exactly, and "
             f"creates no GPU instance at all; here it is taken for {own}",
         )

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tests.ssh.sandbox import Sandbox
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from tests.ssh.kubelet_runs import PROFILE, data
+from tests.ssh.sandbox import Sandbox, pyinfra
+from tests.ssh.site_runs import plain
+
+JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")
+BIG_POOLS = {**PROFILE, "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}]}
 UID = "0f2c8a51-9c39-4be1-9d0c-6a2b8a3a1c77"
 SLICE = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
 GROUPS = {
@@ -30,3 +38,18 @@ mount --bind /run/cgroups/$! /proc/$!/cgroup
 echo $!
 """
     return int(node.run(script).stdout)
+
+
+def alive(node: Sandbox, pid: int) -> bool:
+    """Return whether a process still runs."""
+    return node.run(f"grep -q '^State:.[RSD]' /proc/{pid}/status").returncode == 0
+
+
+def site(
+    folder: Path, node: Sandbox, profile: Mapping[str, Any], *how: str, **more: object
+) -> tuple[int, str]:
+    """Run deploys/site.py on a node, and return its exit code and what it printed."""
+    done = pyinfra(
+        folder, data(node, numaforge_profile=profile, **more), *(how or ("-y",)), "deploys/site.py"
+    )
+    return done.returncode, plain(done.stdout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,14 @@ from numaforge.maintenance.transaction import Transaction
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
-from tests.ssh.kubelet_runs import PROFILE, data, with_kubelet
+from tests.ssh.kubelet_runs import PROFILE, with_kubelet
 from tests.ssh.machine import pool
-from tests.ssh.pods import GROUPS, UID, pod
-from tests.ssh.sandbox import Sandbox, pyinfra
-from tests.ssh.site_runs import plain
+from tests.ssh.pods import BIG_POOLS, GROUPS, JOINED, UID, alive, pod, site
+from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import DROP_IN, STATE
 from tests.ssh.transactions import run
 
-JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")
 POOL = pool(0, 2048)
-BIG_POOLS = {**PROFILE, "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}]}
 RESTARTS = with_kubelet(cpu_manager_policy="none")
 
 
@@ -38,10 +34,6 @@ def node(start_sandbox: StartSandbox, port: int, request: pytest.FixtureRequest)
 
 HOW = pytest.mark.parametrize("how", ["stopped", pytest.param("failed", marks=pytest.mark.long)])
 joined = pytest.mark.parametrize("node", [pytest.param(JOINED, id="joined")], indirect=True)
-
-
-def alive(node: Sandbox, pid: int) -> bool:
-    return node.run(f"grep -q '^State:.[RSD]' /proc/{pid}/status").returncode == 0
 
 
 def found(node: Sandbox, shell: str = "sh -s") -> Found:
@@ -62,15 +54,6 @@ def state(node: Sandbox) -> dict[str, str | None]:
     """Return what a change of the kubelet and its pools touches."""
     paths = (DROP_IN, STATE, POOL)
     return {path: node.path(path).read_text() if node.path(path).exists() else None for path in paths}
-
-
-def site(
-    folder: Path, node: Sandbox, profile: Mapping[str, Any], *how: str, **more: object
-) -> tuple[int, str]:
-    done = pyinfra(
-        folder, data(node, numaforge_profile=profile, **more), *(how or ("-y",)), "deploys/site.py"
-    )
-    return done.returncode, plain(done.stdout)
 
 
 # ---- what is evidence ----

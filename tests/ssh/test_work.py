@@ -16,9 +16,8 @@ from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, with_kubelet
 from tests.ssh.machine import machine, pool
-from tests.ssh.pods import pod
+from tests.ssh.pods import BIG_POOLS, JOINED, alive, pod, site
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.test_pods import BIG_POOLS, JOINED, alive, site
 from tests.ssh.transactions import run
 
 POOL = pool(0, 2048)
