@@ -31,6 +31,7 @@ printf '#!/bin/sh\nid -u >> {HOME}/ran\nexec > /dev/null\nwhile :; do sleep 60; 
 cp /bin/sleep {HOME}/containerd
 chmod 755 {HOME} {HOME}/trap {HOME}/kubelet {HOME}/containerd
 chown -R mallory: {HOME}
+echo 1000 > /proc/sys/kernel/ns_last_pid # so that /proc lists theirs before the host's own
 setsid $as_mallory bash -c 'exec -a {HOME}/trap {HOME}/containerd 100000' > /dev/null 2>&1 < /dev/null &
 until [ "$(cat /proc/$!/comm)" = containerd ]; do sleep 0.1; done
 systemctl set-environment "XDG_RUNTIME_DIR=$run"
