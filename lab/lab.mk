@@ -86,7 +86,7 @@ test-fuzz: setup ## hours of mutated documents, hosts and files against every pa
 	@NUMAFORGE_FUZZ=$(FUZZ) NUMAFORGE_FUZZ_SEED=$(SEED) $(PYTHON) -m pytest -n 2 --timeout 14400 --durations 20 tests/fuzz
 
 test-maintenance: setup ## a maintenance with a reboot on the virtual node that is reset at every step, two labs at once; the host's settings before and after a boot, and an uninstall; the memory of a tray's GPUs
-	@$(LONG) -n 2 --dist worksteal $(addprefix tests/lab/test_,reboot.py mig.py lab_node.py lab_cluster.py reload.py nvml.py rescue.py confirm.py)
+	@$(LONG) -n 2 --dist worksteal $(addprefix tests/lab/test_,reboot.py mig.py lab_node.py lab_cluster.py reload.py nvml.py rescue.py confirm.py between_plans.py)
 	@$(LONG) tests/lab/test_host.py tests/lab/test_uninstall.py tests/lab/test_tray.py
 
 test-packages: setup ## the bundle, and a release that is built twice and installed

@@ -8,7 +8,7 @@ _COREUTILS = (
     "base64 cat chmod chown cp cut date dd df dirname env head id ln ls mkdir mv od paste readlink rm rmdir "
     "sha256sum sleep sort stat sync tail tee timeout touch tr uname uniq wc"
 )
-SYSTEMD = ("systemctl", "systemd-run")
+SYSTEMD = ("systemctl", "systemd-notify", "systemd-run")
 """Programs that are used where systemd runs."""
 CAPTURED_WITH = (
     "cat",

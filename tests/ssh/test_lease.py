@@ -86,6 +86,8 @@ def parked(node: Sandbox, step: str) -> int:
     """Wait until that step is parked for the pod that came; return the pod's process."""
     until(node, f"grep -qsx 'parked {step}' {TRANSACTIONS}/T1/state")
     found = status(node)
+    while found.phase != f"parked {step}" and found.result is None:  # killed, and gone on with
+        found = status(node, found)
     pid = int(node.path("/run/pod").read_text())
     assert (found.phase, found.running, found.result) == (f"parked {step}", True, None)
     assert found.parked.startswith(f"pods have come that must not be disturbed: process {pid} (sleep)")
@@ -188,8 +190,8 @@ def test_a_change_that_is_not_confirmed_waits_before_it_is_undone(node: Sandbox,
 def test_what_is_killed_while_it_waits_waits_on(node: Sandbox, port: int) -> None:
     when(node, "parked stop kubelet", KILL)
     applied_then_asked_back(node, port)
+    until(node, "! [ -e '/run/when/parked stop kubelet' ]")
     pid = parked(node, "stop kubelet")
-    assert not node.path("/run/when/parked stop kubelet").exists()
     end(node, pid)
     assert_old(node, ended(node))
 

@@ -934,7 +934,7 @@ def test_a_question_how_far_it_is_asks_systemd_nothing_while_it_works(node: Sand
     until(node, "! [ -e '/run/when/apply files' ]")
     node.run("rm /run/asked")
     assert status(node).running
-    assert not node.path("/run/asked").exists()
+    assert not node.path("/run/asked").exists(), node.path("/run/asked").read_text()
     node.run(": > /run/go-on")
     assert ended(node).outcome == "applied"
 

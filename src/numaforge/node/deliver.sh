@@ -96,7 +96,7 @@ tell_status() { # [KNOWN-PHASE]
     if [ -n "${1-}" ]; then await_news "$1"; fi
     if may_run "$ID"; then echo LoadState=loaded; else echo LoadState=not-found; fi
     printf Boot=
-    boot_id
+    boot_of_worker || boot_id
     printf Uptime=
     uptime_seconds
     tell_first_line_of Token token
@@ -104,6 +104,13 @@ tell_status() { # [KNOWN-PHASE]
     case $text in "parked "*) tell_first_line_of Parked parked ;; esac
     begin_part result
     if [ -e "$FOLDER/result.json" ]; then valid_utf8 < "$FOLDER/result.json"; fi
+}
+boot_of_worker() { # systemd is busy while a change works; and the worker, which noted it, outlives no boot
+    held "$ID" && boot=$(noted boot) || return 1
+    case $boot in
+    "$(kernel_boot_id)":*) printf '%s\n' "$boot" ;;
+    *) return 1 ;;
+    esac
 }
 await_news() { # PHASE: wait until it changes or the work ends; a few seconds at most, for the worker may have died
     turns=0

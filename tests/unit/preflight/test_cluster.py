@@ -21,7 +21,7 @@ def test_a_login_with_every_permission_will_do(api):
     found = looked(api.kubeconfig)
     assert {check.severity for check in found.values()} == {None}
     assert found["API server"].found == "v1.36.3"
-    assert found["permissions"].found == "all 15 that a roll-out needs"
+    assert found["permissions"].found == "all 16 that a roll-out needs"
 
 
 def resource_slice(node, driver="gpu.nvidia.com", **spec):

@@ -43,7 +43,7 @@ nvidia nvidia_install gpu_memory_mode
 nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
 rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland
 kernel_values_record
-previous_plan unreadable
+previous_plan unfinished unreadable
 """
 
 
