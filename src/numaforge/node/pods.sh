@@ -75,6 +75,7 @@ in_pod() { # PID: the group of a process that has ended may be deleted, and the 
     while IFS= read -r line; do
         case $line in
         *kubepods*' (deleted)') ;;
+        *:/user.slice/*) ;; # a user makes groups of any name there, and starts no pod of this node
         *kubepods*)
             why="in ${line#*:*:}"
             find_uid "${line#*:*:}"
@@ -109,7 +110,9 @@ tell_keeper() { # PID
     kubelet | kubelite | k3s-agent | k3s-server) printf 'kubelet %s %s\n' "$1" "$name" ;;
     esac
 }
-keeps_pod() { # PID: Docker's shims have another namespace, podman's conmon other paths
+keeps_pod() { # PID: Docker's shims have another namespace, podman's conmon other paths, and any user can have these names
+    # shellcheck disable=SC3067 # dash, bash and busybox know -O
+    [ -O "$1" ] || return 1
     read_name "$1"
     line=
     IFS= read -r line < "$1/cmdline" # its words, of which the shell drops the NULs between

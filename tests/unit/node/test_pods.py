@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -126,6 +127,25 @@ def test_the_pod_of_a_control_group(shell: list[str], group: str, uid: str) -> N
     script = scripts.library("node/pods") + scripts.call("find_uid", [group]) + 'echo "$uid"\n'
     done = subprocess.run([*shell, "-s"], input=script, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == uid.replace("-", "_") == uid_in(group)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of others")
+def test_what_a_user_of_the_node_names_so_is_no_pods(shell: list[str], tmp_path: Path) -> None:
+    group = tmp_path / "1" / "cgroup"
+    group.parent.mkdir()
+    group.write_text(f"0::/user.slice/user-1000.slice/user@1000.service/kubepods/pod{UID}\n")
+    script = f"cd {tmp_path}\n" + scripts.library("node/pods") + "if in_pod 1; then exit 3; fi\n"
+    assert subprocess.run([*shell, "-s"], input=script, text=True, check=False).returncode == 0
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        program = Path(folder, "containerd-shim-runc-v2")
+        program.write_text(WAITS)
+        for path in (Path(folder), program):
+            path.chmod(0o755)
+        process = subprocess.Popen([program, *SHIM], stdin=subprocess.PIPE, user=65534)
+        try:
+            assert of(process.pid, told(shell).alive) == []
+        finally:
+            process.communicate()
 
 
 def foreign(shell: list[str], lease: Path, *, renewed: bool = False) -> list[str]:
