@@ -20,10 +20,11 @@ import yaml
 from lab import requirements
 from lab.cluster import Lab, build
 from lab.machines import NumaNode
-from lab.node import Node
+from lab.node import HOST_SEEN_FROM_NODE, Node
 from lab.paths import REPOSITORY
 from numaforge.cpulist import parse_cpulist
-from numaforge.first_boot.stamp import STATE, TRIAL
+from numaforge.first_boot.settings import SETTINGS
+from numaforge.first_boot.stamp import FAILED, STATE, TRIAL
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import loads
@@ -153,6 +154,72 @@ def test_a_second_boot_changes_nothing_and_starts_no_python(node: Node) -> None:
     )
     assert record(node) == before
     assert not answers(node, "test -e /run/numaforge/boot/said"), "numaforge was started"
+
+
+# ---- a new profile for a node that has joined ----
+
+WRITTEN = "/etc/numaforge/profile.yaml"
+CUT = f"""[Unit]
+Description=Lead the way to the API server nowhere while a plan of the profile cut is in effect
+After=numaforge-boot.service
+Before=kubelet.service
+[Service]
+ExecCondition=/bin/grep -qE '"profile": *"cut"' /etc/numaforge/plan.json
+ExecStart=/sbin/ip route replace blackhole {HOST_SEEN_FROM_NODE}
+RemainAfterExit=yes
+Type=oneshot
+[Install]
+WantedBy=kubelet.service
+"""
+
+
+def try_profile(node: Node, name: str) -> None:
+    """Give a node another profile that extends the image's own by its name, and reboot it."""
+    text = f"name: {name}\nextends: lab\nmemory: {{system_reserved: 300Mi}}\n"
+    boot_id = node.run(f"cat > {WRITTEN} && sync && cat /proc/sys/kernel/random/boot_id", input_text=text)
+    node.try_run("systemctl reboot")
+    unchanged = f"grep -q {boot_id.strip()} /proc/sys/kernel/random/boot_id"
+    wait_until(node, lambda: answers(node, "true") and not answers(node, unchanged))
+
+
+def await_profile(node: Node, name: str) -> None:
+    """Wait until the plan of a profile is in effect, and none on trial; the node may be rebooting."""
+    named = f'grep -q \'"profile": "{name}"\' {STATE}/record.json'
+    wait_until(node, lambda: answers(node, f"{named} && test ! -e {TRIAL}"))
+
+
+@pytest.fixture
+def small(image_lab: Lab) -> Iterator[Node]:
+    """The small machine; at the end it has the image's profile again."""
+    node = image_lab.nodes[1]
+    record(node)
+    node.run(f"cp {SETTINGS} /root/")
+    yield node
+    node.run(f"cp /root/boot.yaml {SETTINGS}; rm -f {WRITTEN} /etc/systemd/system/*/cut.service")
+    node.try_run("systemctl reboot")
+    await_profile(node, "lab")
+
+
+def test_a_new_profile_stays_once_the_kubelet_reaches_the_api_server_with_it(small: Node) -> None:
+    try_profile(small, "tried")
+    await_profile(small, "tried")
+    assert str(record(small)["confirmed"]).endswith("reached with the kubelet's login")
+    assert "systemReserved" in small.run(f"cat {DROP_IN}")
+
+
+def test_a_profile_that_cuts_the_network_is_undone_by_one_boot_and_held(small: Node, image_lab: Lab) -> None:
+    before = small.run(f"cat {DROP_IN}")
+    small.run("cat > /etc/systemd/system/cut.service && systemctl enable -q cut.service", input_text=CUT)
+    small.run(f"sed -i 's/{{/{{\"confirm_seconds\": 30,/' {SETTINGS}")
+    try_profile(small, "cut")
+    wait_until(small, lambda: answers(small, f"test -e {FAILED}/why"))
+    assert small.run(f"cat {DROP_IN}") == before
+    wait_until(small, lambda: answers(small, "systemctl is-active -q kubelet"))
+    wait_until(small, lambda: "not tried again" in annotations(image_lab, small).get(ANNOTATION, ""))
+    assert "the kubelet runs with the earlier plan" in small.run("cat /run/issue.d/numaforge.issue")
+    counted = small.run("ls /var/lib/numaforge/txn")
+    small.run("systemctl restart kubelet")
+    assert small.run("ls /var/lib/numaforge/txn") == counted
 
 
 # ---- one machine, booted as often as a test likes ----
