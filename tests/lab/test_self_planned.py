@@ -141,7 +141,7 @@ def test_a_machine_that_has_no_plan_says_so_on_its_node(fleet: Fleet) -> None:
     told = report(said.append, fleet.login(f"system:node:{name}", organization="system:nodes"))
     assert told is not None
     assert not told.verified
-    assert "promises are not kept: has no /etc/numaforge/plan.json" in told.says
+    assert "promises are not kept: local: has no /etc/numaforge/plan.json" in told.says
     assert said
     with KubectlCluster(fleet.kubeconfig, kubectl=str(fleet.control_plane.kubectl())) as cluster:
         assert self_planned(cluster.node(name)) == told
