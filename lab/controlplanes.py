@@ -32,6 +32,7 @@ from lab.paths import LAB
 from lab.ports import LOOPBACK, Reserved, reserve, started_on_free_ports
 from lab.process import Daemon, end_living
 from lab.waiting import wait_until
+from numaforge.rollout.names import LEASE_NAMESPACE
 
 ROLE = "node-role.kubernetes.io/control-plane"
 ADDRESSES = {"cp-1": "192.0.2.11", "cp-2": "192.0.2.12", "cp-3": "192.0.2.13"}
@@ -253,6 +254,7 @@ class ControlPlanes(Api):
         return path
 
     def _register_nodes(self) -> None:
+        self.send("POST", "/api/v1/namespaces", {"metadata": {"name": LEASE_NAMESPACE}})
         for name in ADDRESSES:
             status = {"allocatable": ALLOCATABLE, "capacity": ALLOCATABLE, "nodeInfo": NODE_INFO}
             labels = {"kubernetes.io/hostname": name, MANAGED: "fake", ZONE: name, ROLE: ""}

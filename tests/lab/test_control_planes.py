@@ -161,13 +161,13 @@ def stop_api_server(planes: ControlPlanes) -> None:
     planes.stop_api_server(SECOND)
 
 
-@pytest.mark.long
+@pytest.mark.variants(1)
 @pytest.mark.parametrize("stop", [stop_etcd, stop_api_server], ids=["etcd", "API server"])
 @pytest.mark.parametrize(
     ("moment", "out"),
     [
         pytest.param(None, set(), id="before anything begins"),
-        pytest.param("change", {FIRST}, id="as the first node is looked at"),
+        pytest.param("change", {FIRST}, marks=pytest.mark.long, id="as the first node is looked at"),
         pytest.param("begin", {FIRST}, id="as the first node changes"),
     ],
 )
@@ -200,7 +200,6 @@ def test_while_one_member_is_stopped_nothing_further_begins_and_all_goes_on_when
     assert observer.order == [FIRST, SECOND, THIRD]
 
 
-@pytest.mark.long
 def test_while_the_api_server_that_is_asked_is_stopped_nothing_happens(
     planes: ControlPlanes, story: Story
 ) -> None:
