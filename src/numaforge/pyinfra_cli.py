@@ -31,6 +31,7 @@ from pyinfra_cli.exceptions import CliError, UnexpectedExternalError  # type: ig
 from pyinfra_cli.inventory import make_inventory  # type: ignore[import-untyped]
 
 from numaforge import roles
+from numaforge.ansible import FROM_ANSIBLE
 from numaforge.errors import NumaforgeError
 from numaforge.hosts import (
     check_strictly,
@@ -43,7 +44,6 @@ from numaforge.hosts import (
 from numaforge.hosts.beside import told
 from numaforge.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.hosts.inventories import (
-    FROM_ANSIBLE,
     InventoryError,
     group_data_notices,
     no_host,

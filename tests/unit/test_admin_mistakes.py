@@ -455,6 +455,21 @@ MISTAKES = {
         POD % "cpu: 1",
         "nosuch.json: there is no such file\n  give what `numaforge plan -o json` has written",
     ),
+    # hosts
+    **{
+        f"{command} of Ansible's inventory in {kind}": Mistake(
+            f"{command} FILE",
+            text,
+            f"{name}: an inventory is Python, and this is YAML, INI or JSON",
+            name=name,
+        )
+        for command in ("capture", "measure", "doctor", "verify")
+        for kind, name, text in (
+            ("INI", "hosts.ini", "[gpu]\ngpu-01 ansible_host=10.0.0.7\n"),
+            ("YAML", "hosts.yml", "all:\n  hosts:\n    gpu-01:\n"),
+            ("INI without a suffix", "hosts", "[gpu]\ngpu-01\n"),
+        )
+    },
 }
 
 
@@ -650,6 +665,7 @@ OF_NO_HOST = {
     "a network": ('"10.0.0.0/24"', "write a name, an address or an alias"),
     "an address": ('"ssh://gpu-1"', "write a name, an address or an alias"),
     "an option of ssh": ('"-oProxyCommand=x"', "write a name, an address or an alias"),
+    "an address in Ansible's words": ('("gpu-1", {"ansible_host": "10.0.0.7"})', "write ssh_hostname"),
     "no user": ('("gpu-1", {"ssh_user": None})', "ssh_user: None is not accepted; leave it out, or write a"),
     "no port": ('("gpu-1", {"ssh_port": None})', "ssh_port: None is not accepted; leave it out, or write a"),
 }

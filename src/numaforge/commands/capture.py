@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from numaforge.ansible import not_python
 from numaforge.commands.machine import root_option, snapshot_of
 from numaforge.commands.options import destination, file_option
 from numaforge.errors import ExitCode, HostError
@@ -151,6 +152,8 @@ def asked_of(
 
     `what` is shown while waiting for the host.
     """
+    if why := not_python(Path(host)):
+        raise click.UsageError(why)
     name, connection = address(host)
     for entry in data:
         key, equals, value = entry.partition("=")

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from pyinfra.api import Host, State
 from pyinfra.api.arguments import AllArguments, all_argument_meta, auth_argument_meta
 
+from numaforge import ansible
 from numaforge.errors import HostError, NumaforgeError
 from numaforge.hosts.failures import print_error, say_error, tell_refused
 from numaforge.hosts.overview import DIFF, REPORT
@@ -270,11 +271,14 @@ def mistakes_in(data: Mapping[str, Any]) -> dict[str, str]:
         name: f"is not read; {f'did you mean {close[0]}?' if close else f'known are {_ours()}'}"
         for name, close in near.items()
     }
+    found |= ansible.lost_logins(data)
     return {name: message for name, message in found.items() if message}
 
 
 def not_known(name: str) -> str:
-    """Return that a datum of SSH is not read, and which one may be meant; "" for any other datum."""
+    """Return that a datum of SSH, or Ansible's, is not read, and what may be meant; "" for any other."""
+    if lost := ansible.lost_logins({name: True}).get(name):
+        return lost
     if not name.startswith("ssh_") or name in _BY_NAME:
         return ""
     known = [each for each in _BY_NAME if each.startswith("ssh_")]
@@ -285,15 +289,16 @@ def not_known(name: str) -> str:
 def notices(hosts: Iterable[Host]) -> list[str]:
     """Return a notice for each oddity of an inventory that nothing refuses, with its hosts.
 
-    These are misspelt data, which pyinfra ignores; a word such as "no" for one of pyinfra's switches, which
-    turns it on; and names that lead to one address: the node accepts the maintenance of one of them, and the
-    other fails.
+    These are misspelt data and Ansible's, which pyinfra ignores; a word such as "no" for one of pyinfra's
+    switches, which turns it on; and names that lead to one address: the node accepts the maintenance of one
+    of them, and the other fails.
     """
     hosts = [*hosts]
     found: dict[str, list[str]] = {}
     for host in hosts:
         data = host.data.dict()  # type: ignore[no-untyped-call]
-        for sentence in (*_unread(data, tuple(host.connector_cls.data_meta)), *_turned_on(data)):
+        of_connector = tuple(host.connector_cls.data_meta)
+        for sentence in (*_unread(data, of_connector), *ansible.unread(data), *_turned_on(data)):
             found.setdefault(sentence, []).append(host.name)
     grouped = [*sorted(found.items()), *_at_one_address(hosts).items()]
     if not grouped:

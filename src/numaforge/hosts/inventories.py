@@ -6,7 +6,6 @@ for what it leaves out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,16 +14,13 @@ from typing import Any
 from pyinfra.api import Inventory
 from pyinfra_cli.exceptions import CliError  # type: ignore[import-untyped]
 
+from numaforge import ansible
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.given import read_text
 from numaforge.mistakes import shown
 
 EXAMPLE = 'write nodes = ["gpu-01", "gpu-02"]'
-FROM_ANSIBLE = "docs/from-ansible.md shows the same as inventory.py"
-_MOST_BYTES = 2**16
 _MOST_MIB = 4
-_ANSIBLE = (".yaml", ".yml", ".ini", ".cfg", ".json", ".toml")
-_YAML_OR_INI = re.compile(r"---|\[[\w.:-]+\]\s*(#.*)?$|\w[\w.-]*:\s*(#.*)?$|\S+\s+ansible_\w+=")
 _CLOSE = 0.8
 _passed_over: list[str] = []
 no_host: list[str] = []
@@ -41,12 +37,8 @@ class InventoryError(CliError):  # type: ignore[misc]
 
 def refuse_ansibles(inventory: str) -> None:
     """Refuse an inventory in YAML or INI: Python would say what is wrong with it as Python."""
-    file = Path(inventory)
-    if file.suffix != ".py" and file.is_file() and is_ansibles(file):
-        raise InventoryError(
-            f"{inventory}: an inventory is Python, and this is YAML, INI or JSON; "
-            "docs/from-ansible.md shows one of Ansible as inventory.py"
-        )
+    if why := ansible.not_python(Path(inventory)):
+        raise InventoryError(why)
 
 
 def refuse_no_text(inventory: str) -> None:
@@ -57,16 +49,6 @@ def refuse_no_text(inventory: str) -> None:
             read_text(file, most_mib=_MOST_MIB)
         except NumaforgeError as error:
             raise InventoryError(str(error)) from error
-
-
-def is_ansibles(file: Path) -> bool:
-    """Say whether a file is YAML, INI or JSON as Ansible reads it, by its name or its first line."""
-    if file.suffix in _ANSIBLE:
-        return True
-    with file.open("rb") as opened:
-        lines = opened.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
-    first = next((line for line in lines if line.strip() and not line.lstrip().startswith(("#", ";"))), "")
-    return bool(_YAML_OR_INI.match(first))
 
 
 def why_no_host(inventory: str) -> str:
@@ -92,8 +74,8 @@ def passed_over_group_data(inventory: str, cwd: str | None, made: Inventory) -> 
     if not made.data:
         others.append("all")
     for file in files:
-        if file.suffix in _ANSIBLE:
-            yield f"{_relative(file)}: pyinfra reads group_data/*.py alone; {FROM_ANSIBLE}"
+        if file.suffix in ansible.SUFFIXES:
+            yield f"{_relative(file)}: pyinfra reads group_data/*.py alone; {ansible.FROM_ANSIBLE}"
         elif file.suffix == ".py" and (meant := _misspelt(file.stem, made, others)):
             yield f"{_relative(file)}: no host is in a group of that name; did you mean {meant}.py?"
 

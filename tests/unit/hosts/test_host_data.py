@@ -34,6 +34,17 @@ REFUSED = {
     "a text for settings": ("numaforge_rollout", "10%", "'10%' is not accepted; write a mapping"),
     "an unknown setting": ("numaforge_rollout", {"max_unavailble": 1}, "did you mean max_unavailable?"),
     "a misspelt key": ("numaforge_profle", "training", "is not read; did you mean numaforge_profile?"),
+    "an address in Ansible's words": ("ansible_host", "10.0.0.7", "not read; write ssh_hostname"),
+    "a port in Ansible's words": ("ansible_port", 2222, "not read; write ssh_port"),
+    "a user in Ansible's words": ("ansible_user", "ubuntu", "not read; write ssh_user"),
+    "a user in the words of an older Ansible": ("ansible_ssh_user", "ubuntu", "not read; write ssh_user"),
+    "a key in Ansible's words": ("ansible_ssh_private_key_file", "~/.ssh/id", "not read; write ssh_key"),
+    "a jump host in Ansible's words": (
+        "ansible_ssh_common_args",
+        "-J bastion",
+        "into ~/.ssh/config, for this host: -J HOST is ProxyJump HOST",
+    ),
+    "another connection of Ansible's": ("ansible_connection", "local", "as @local or @docker/NAME"),
 }
 
 
@@ -50,6 +61,10 @@ ACCEPTED = {
     "what a run keeps itself": {"numaforge_plan": object(), "numaforge_topology": object()},
     "not said": {datum.name: None for datum in TABLE},
     "data of others": {"role": 5, "kubelet_owner": ["x"]},
+    "a login for Ansible, too": {"ansible_host": "10.0.0.7", "ssh_hostname": "10.0.0.7"},
+    "Ansible's data without a value": {"ansible_ssh_common_args": "", "ansible_port": None},
+    "SSH in Ansible's words": {"ansible_connection": "ssh"},
+    "what no login needs": {"ansible_become": True, "ansible_python_interpreter": "/usr/bin/python3"},
 }
 
 
@@ -85,6 +100,20 @@ def test_a_datum_that_nothing_reads_is_noticed_with_what_was_meant(data, meant):
     name = next(iter(data))
     said = f"host data {name}: neither numaforge nor pyinfra reads it; did you mean {meant}?"
     assert noticed(data) == [f"gpu-1: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("ansible_become", "a user other than root uses sudo; "),
+        ("ansible_python_interpreter", "a host needs no Python; "),
+        ("ansible_ssh_pipelining", ""),
+    ],
+)
+def test_ansibles_other_data_are_noticed(name, why):
+    assert noticed({name: True}) == [
+        f"gpu-1: host data {name}: is Ansible's, and not read; {why}leave it out"
+    ]
 
 
 def test_hosts_with_the_same_mistake_are_named_together():
