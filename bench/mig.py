@@ -15,7 +15,7 @@ from numaforge.errors import PlanError
 from numaforge.profile import load_profile
 from numaforge.roles.mig.advice import forget
 from numaforge.roles.mig.plan import as_cut, plan_mig
-from numaforge.roles.node import NodeProfile
+from numaforge.roles.profile import NodeProfile
 from numaforge.topology.model import Gpu, NodeTopology
 from tests.fixtures.machines import dgx_h100
 

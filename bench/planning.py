@@ -25,7 +25,7 @@ from tests.fixtures.machines import big_512, dgx_h100, many_numa_nodes
 from tests.fixtures.trees import write_tree
 
 HOSTS = 300
-LIMIT_MILLISECONDS = 5.0  # for each host after the first of its kind
+LIMIT_MILLISECONDS = 15.0  # for each host after the first
 MANY_NUMA_NODES_LIMIT_MILLISECONDS = 50.0
 ROUNDS = 9
 PROFILES = ("training", "best-effort-mixed")

@@ -28,7 +28,8 @@ from numaforge.report.boxes import text_width
 from numaforge.report.live import fleet_screen
 from numaforge.report.terminal import Screen
 from numaforge.roles import image
-from numaforge.roles.node import NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.profile import NodeProfile
 from numaforge.rollout import phases
 from numaforge.rollout.fleet import Fleet, FleetSettings, Member
 from numaforge.rollout.outcome import Outcome

@@ -1,10 +1,15 @@
-"""The machine as a plan makes it, role by role."""
+"""The machine as a plan makes it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numaforge.roles import ROLES
+from numaforge.roles.amd_partitions.plan import partitioned
+from numaforge.roles.gpu_memory.plan import in_mode
+from numaforge.roles.hugepages.plan import pools_of, with_pools
+from numaforge.roles.mig.plan import as_cut
+from numaforge.roles.offline.plan import taken_offline
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
@@ -13,7 +18,13 @@ if TYPE_CHECKING:
 
 def machine_as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
     """Return a machine, found before or after its plan was carried out, as it is with that plan."""
-    for role in ROLES:
-        if change := getattr(role.plan, "as_planned", None):  # few roles have it
-            machine = change(machine, plan)
-    return machine
+    machine = taken_offline(machine, plan.tuning.offline)
+    machine = in_mode(machine, plan.gpu_memory)
+    machine = with_pools(machine, pools_of(plan))
+    machine = as_cut(machine, plan.mig)
+    machine = partitioned(machine, plan.amd_partitions)
+    return replace(
+        machine,
+        swap_bytes=0 if plan.tuning.swap_off else machine.swap_bytes,
+        rdma_netns=plan.rdma.host.netns or machine.rdma_netns,
+    )

@@ -1,20 +1,20 @@
 """The contract of a role: one concern of a node, and everything about it in one folder.
 
-    section.py    what a profile may say of it: pydantic models, and KEY
-    plan.py       how it is decided: its frozen plan, and decide(); pure
-    files.py      what it writes on the host
+    section.py    what a profile may say of it: pydantic models, a field of roles/profile.py
+    plan.py       how it is decided: its frozen plan, a field of roles/node.py, and the function that
+                  planning/node.py calls; pure
+    files.py      what it writes on the host; listed in planning/files.py
     promises.py   what verification holds the live node to, with probe.sh where it asks for more than files
     watched.py    what the node compares with its plan by itself, and its metrics
     drift.py      what an audit compares with the plan that is saved on a machine
     part.py       how a node keeps, applies, proves and undoes it, with part.sh; at_boot.sh is for its unit
 
-A role has those that it needs. Nothing outside of the folder names the role but ROLES and the deploys.
+A role has those that it needs. The last four are found through ROLES.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from numaforge.file_content import PlannedFile
     from numaforge.findings.drift import DriftRule
     from numaforge.maintenance.part import PartModule
-    from numaforge.reasons import Reasoned
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-    from numaforge.sections.section import ProfileKey
+    from numaforge.roles.node import NodePlan
     from numaforge.template import Template
-    from numaforge.topology.model import MachineShape, NodeTopology
+    from numaforge.topology.model import NodeTopology
     from numaforge.verification.promise import Promise
     from numaforge.watched import Compared, Family
 
@@ -38,64 +36,17 @@ ALWAYS = ("topology",)
 """What a deploy calls before all others."""
 
 
-class Turn(Enum):
-    """When a role is decided.
-
-    FORESEEN: before all others, which then see the machine that it foresees. KIND: once for all machines of
-    a kind. MACHINE: for each machine.
-    """
-
-    FORESEEN = auto()
-    KIND = auto()
-    MACHINE = auto()
-
-
-class Working:
-    """Marks a field of a `Decided` that later roles read, and that the plan's document does not have."""
-
-
-class SectionModule(Protocol):
-    """section.py: `KEY` is the profile's key with its models."""
-
-    KEY: ProfileKey
-
-
-class PlanModule(Protocol):
-    """plan.py: `Decided` has the fields that it adds to a plan, `NEEDS` the roles that are decided before.
-
-    It may have more: foresee(machine, decided) -> machine; as_planned(machine, plan) -> machine, found before
-    or after the plan was carried out, with what the role changes of it.
-    """
-
-    TURN: Turn
-    NEEDS: tuple[str, ...]
-    Decided: type[Any]
-
-    def decide(self, machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Any]:
-        """Return what is decided, with reasons. Raises PlanError for what the machine cannot do."""
-
-
-class KindPlanModule(PlanModule, Protocol):
-    """plan.py of a role that is decided once for all machines of a kind: it sees their shape.
-
-    It may have more: review(machine, profile, decided, said) -> notices once all of its turn is decided;
-    of_machine(decided, machine) -> decided, with what is this machine's own; sysctls(profile) -> names, whose
-    values are in `decided.sysctls`.
-    """
-
-    def decide(self, machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Any]:
-        """Return what is decided, with reasons. Raises PlanError for what the machines cannot do."""
-
-
 class FilesModule(Protocol):
     """files.py: `TEMPLATES` has each template, and how its text is read back.
 
-    It may have more: READS, the fields of a plan that its templates say; text() and read_back(), for a file
-    without a template; others(plan, config_text) -> files, those that are written beside the plan's;
-    on_node(goal, found, files, absent) -> (files, absent), what counts on a node as it is.
+    It may have more: text() and read_back(), for a file without a template; others(plan, config_text) ->
+    files, those that are written beside the plan's; on_node(goal, found, files, absent) -> (files, absent),
+    what counts on a node as it is.
     """
 
-    TEMPLATES: Mapping[str, Template]
+    @property
+    def TEMPLATES(self) -> Mapping[str, Template]:  # noqa: N802 (a module's constant)
+        """Return each template, and how its text is read back."""
 
     def files(self, plan: NodePlan) -> Sequence[PlannedFile]:
         """Return the files that a plan has written; none for what it leaves alone."""
@@ -160,16 +111,6 @@ class Role(Called):
     def name(self) -> str:
         """The name of its folder."""
         return self.package.rpartition(".")[2]
-
-    @cached_property
-    def section(self) -> SectionModule | None:
-        """What a profile may say of it; None where a profile says nothing."""
-        return cast("SectionModule | None", self._module("section"))
-
-    @cached_property
-    def plan(self) -> PlanModule | None:
-        """How it is decided; None where nothing is decided."""
-        return cast("PlanModule | None", self._module("plan"))
 
     @cached_property
     def files(self) -> FilesModule | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
@@ -21,7 +21,6 @@ from numaforge.roles.amd_partitions.models import (
     partitions,
 )
 from numaforge.roles.amd_partitions.section import RELEASE
-from numaforge.roles.role import Turn
 from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
 from numaforge.topology.slices import partitions_in
 from numaforge.topology.vendors import AMD
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numaforge.roles.amd_partitions.section import AmdGpus
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.profile import NodeProfile
 
 _MANAGERS = {
     "numaforge": "a maintenance sets the modes, and so does a unit after each boot",
@@ -38,18 +37,7 @@ _MANAGERS = {
 }
 
 
-TURN = Turn.FORESEEN
-NEEDS: tuple[str, ...] = ("offline",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of AMD's partitions."""
-
-    amd_partitions: AmdPartitionsPlan = AmdPartitionsPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_amd_partitions(machine: NodeTopology, profile: NodeProfile) -> Reasoned[AmdPartitionsPlan]:
     """Return the modes of each GPU that the profile names.
 
     The answer is the same before and after it was carried out. Raises PlanError, naming the GPUs, for what
@@ -60,7 +48,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     gpus = amd_gpus(machine)
     if wish.gpus and not gpus:
         notice = Notice("no-amd-gpu", "this machine has no AMD GPU: no partitions are planned")
-        return Reasoned(Decided(amd_partitions=nothing), notices=(notice,))
+        return Reasoned(nothing, notices=(notice,))
     chosen = _chosen(gpus, wish.gpus)
     _refuse({index: why for index, entry in chosen.items() if (why := _refusal(gpus[index], entry))})
     planned = {index: _planned(gpus[index], entry) for index, entry in chosen.items()}
@@ -72,7 +60,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     _refuse_for_plugin(after, plan)
     decisions = tuple(_decisions(gpus, planned, profile))
     notices = (*_costs(chosen), *_doubts(gpus, planned), *_plugin_notices(after, plan))
-    return Reasoned(Decided(amd_partitions=plan), decisions, notices)
+    return Reasoned(plan, decisions, notices)
 
 
 def amd_gpus(topology: NodeTopology) -> dict[int, Gpu]:
@@ -340,13 +328,3 @@ def _with_modes(gpu: Gpu, wanted: AmdGpu) -> Gpu:
         memory_bytes=each,
     )
     return replace(gpu, partition=changed)
-
-
-def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
-    """Return the machine with its GPUs in these modes."""
-    return partitioned(machine, decided.amd_partitions)
-
-
-def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine with its GPUs in these modes."""
-    return partitioned(machine, plan.amd_partitions)

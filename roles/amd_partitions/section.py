@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from numaforge.roles.mig.section import Numbers, UnitName
-from numaforge.sections.section import ProfileKey, Section, at_most_one_of, given
+from numaforge.sections.section import Section, at_most_one_of, given
 from numaforge.sections.values import as_text
 
 RELEASE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,3}")
@@ -93,8 +93,3 @@ class AmdPartitions(Section):
         "hold a GPU when the node is read need not be listed.",
         examples=[["gpuagent.service"]],
     )
-
-
-KEY = ProfileKey(
-    "amd_partitions", AmdPartitions, AmdPartitions.unset(), "Compute and memory modes of AMD's Instinct GPUs."
-)

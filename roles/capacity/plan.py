@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from numaforge.codec import ByName
 from numaforge.cpulist import format_cpulist
@@ -14,13 +14,19 @@ from numaforge.quantity import format_bytes, format_millis, parse_bytes, parse_q
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import pool_places, pools_after
 from numaforge.roles.machine.numa_notices import gpu_memory_bytes
-from numaforge.roles.role import Turn, Working
 from numaforge.topology.memory_mode import FIRST_DRIVER_BY_DEFAULT, memory_of_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.gpu_memory.plan import GpuMemoryPlan
+    from numaforge.roles.hugepages.plan import WantedPages
+    from numaforge.roles.kubelet.delivery import KubeletPlan
+    from numaforge.roles.kubelet.existing import ExistingSettings
+    from numaforge.roles.memory.plan import MemoryDecision
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import MachineShape
 
 
@@ -45,34 +51,33 @@ class PredictedAllocatable:
         }
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "kubelet", "gpu_memory")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Allocatable without devices; the role `allocatable` adds these, and writes it to the document."""
-
-    predicted: Annotated[PredictedAllocatable | None, Working] = None
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_capacity(
+    machine: MachineShape,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    cpus: CpuPlan,
+    memory: MemoryDecision,
+    pools: WantedPages,
+    kubelet: KubeletPlan | None,
+    gpu_memory: GpuMemoryPlan,
+    earlier: NodePlan | None,
+) -> Reasoned[PredictedAllocatable | None]:
     """Return the node's Allocatable, where a kubelet is planned and the memory is known after the boot."""
-    if not machine.memory_bytes or decided.kubelet is None or profile.kubelet.state == "absent":
-        return Reasoned(Decided())
-    notices = (*_pools_of_gpus(machine, decided), *_gpu_memory_changed(machine, decided))
-    if decided.gpu_memory.grows:
-        return Reasoned(Decided(), notices=notices)
-    return Reasoned(Decided(predicted=_predicted(machine, decided)), notices=notices)
+    if not machine.memory_bytes or kubelet is None or profile.kubelet.state == "absent":
+        return Reasoned(None)
+    notices = (*_pools_of_gpus(machine, pools), *_gpu_memory_changed(machine, gpu_memory, earlier))
+    if gpu_memory.grows:
+        return Reasoned(None, notices=notices)
+    return Reasoned(_predicted(machine, existing, cpus, memory, pools), notices=notices)
 
 
-def _pools_of_gpus(machine: MachineShape, decided: Decisions) -> Iterator[Notice]:
+def _pools_of_gpus(machine: MachineShape, wanted: WantedPages) -> Iterator[Notice]:
     """Say which pools are gone once the driver manages the memory that they are taken of."""
     held = memory_of_gpus(machine)
     pools: Counter[str] = Counter()
     nodes = []
     for place, node in pool_places(machine).items():
-        pages = {size: count for size, count in pools_after(node, decided.pools[place]).items() if count}
+        pages = {size: count for size, count in pools_after(node, wanted[place]).items() if count}
         if node.id in held and pages:
             nodes.append(node.id)
             pools.update(pages)
@@ -86,9 +91,11 @@ def _pools_of_gpus(machine: MachineShape, decided: Decisions) -> Iterator[Notice
         )
 
 
-def _gpu_memory_changed(machine: MachineShape, decided: Decisions) -> Iterator[Notice]:
-    earlier = decided.previous.allocatable if decided.previous else None
-    if earlier is None or decided.gpu_memory.mode is not None:  # then the role gpu_memory says it
+def _gpu_memory_changed(
+    machine: MachineShape, gpu_memory: GpuMemoryPlan, previous: NodePlan | None
+) -> Iterator[Notice]:
+    earlier = previous.allocatable if previous else None
+    if earlier is None or gpu_memory.mode is not None:  # then the role gpu_memory says it
         return
     was, now = earlier.gpu_memory_bytes, gpu_memory_bytes(machine)
     if bool(was) != bool(now):
@@ -104,24 +111,30 @@ def _gpu_memory_changed(machine: MachineShape, decided: Decisions) -> Iterator[N
         )
 
 
-def _predicted(machine: MachineShape, decided: Decisions) -> PredictedAllocatable:
+def _predicted(
+    machine: MachineShape,
+    existing: ExistingSettings,
+    cpus: CpuPlan,
+    memory: MemoryDecision,
+    wanted: WantedPages,
+) -> PredictedAllocatable:
     """Predict what the kubelet reports: capacity less the reservations, and huge pages out of memory.
 
     pkg/kubelet/nodestatus/setters.go: every huge page's memory is taken from Allocatable memory, used or not.
     """
     pools = dict.fromkeys(machine.hugepages, 0)
     for place, node in pool_places(machine).items():
-        for size, count in pools_after(node, decided.pools[place]).items():
+        for size, count in pools_after(node, wanted[place]).items():
             pools[size] = pools.get(size, 0) + count * parse_bytes(size)
-    reserved_millis = len(decided.cpus.reserved) * 1000 or sum(
+    reserved_millis = len(cpus.reserved) * 1000 or sum(
         int(parse_quantity(setting.value) * 1000)
         for name in ("kubeReserved", "systemReserved")
-        if (setting := decided.existing.get(name, "cpu"))
+        if (setting := existing.get(name, "cpu"))
     )
-    memory = decided.memory.capacity_bytes - decided.reservations.total_bytes - sum(pools.values())
+    left = memory.memory.capacity_bytes - memory.reservations.total_bytes - sum(pools.values())
     return PredictedAllocatable(
         cpu_millis=cpu_capacity(machine) * 1000 - reserved_millis,
-        memory_bytes=max(0, memory),
+        memory_bytes=max(0, left),
         hugepages_bytes=dict(sorted(pools.items())),
-        gpu_memory_bytes=min(max(0, memory), gpu_memory_bytes(machine)),
+        gpu_memory_bytes=min(max(0, left), gpu_memory_bytes(machine)),
     )

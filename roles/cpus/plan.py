@@ -21,12 +21,13 @@ from numaforge.roles.cpus.default_amounts import (
     interrupting_devices,
     most_cores,
 )
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from numaforge.roles.cpus.section import ReservedCpus
     from numaforge.roles.kubelet.existing import ExistingSettings, Setting
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.offline.plan import OfflinePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import Core, MachineShape, NumaNodeShape
 
 
@@ -452,18 +453,13 @@ def _kubelet_view_notices(topology: MachineShape) -> list[Notice]:
     return notices
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("installed", "offline")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of CPUs."""
-
-    cpus: CpuPlan
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_cpus(
+    machine: MachineShape,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    offline: OfflinePlan,
+    earlier: NodePlan | None,
+) -> Reasoned[CpuPlan]:
     """Return the reserved CPUs; they and the allocatable ones partition what the kubelet sees online.
 
     Where the kubelet is handed back, those that its own settings reserve. Raises PlanError for CPUs that do
@@ -471,9 +467,9 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
     with GPUs or accelerators would lose all its CPUs.
     """
     if profile.kubelet.state == "absent":
-        held = decided.existing.get("reservedSystemCPUs")
+        held = existing.get("reservedSystemCPUs")
         reserved = parse_cpulist(str(held.value)) & machine.online if held else frozenset[int]()
-        return Reasoned(Decided(cpus=CpuPlan(machine.online, reserved, cpus_seen(machine) - reserved)))
+        return Reasoned(CpuPlan(machine.online, reserved, cpus_seen(machine) - reserved))
     if not machine.cores:
         raise PlanError("the machine's cores are unknown", where=SUBJECT, remedy="capture the snapshot again")
     if not cpus_seen(machine):
@@ -482,12 +478,12 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
             where=SUBJECT,
             remedy="capture the snapshot again; a kernel that shows it so cannot run a kubelet",
         )
-    chosen = _reserved(machine, profile, decided.existing, decided.previous)
+    chosen = _reserved(machine, profile, existing, earlier)
     _refuse_nothing_left(machine, chosen.cpus, profile)
     _refuse_devices_without_cpus(machine, chosen.cpus, profile)
     plan = CpuPlan(machine.online, chosen.cpus, cpus_seen(machine) - chosen.cpus, chosen.by)
     decision = Decision(SUBJECT, format_cpulist(chosen.cpus), chosen.reason)
-    asked_for = machine.offline <= decided.offline.cpus
+    asked_for = machine.offline <= offline.cpus
     notices = (*chosen.notices, *_cpu_notices(machine, plan))
     left = tuple(one for one in notices if not (asked_for and one.id == "offline-cpus"))
-    return Reasoned(Decided(cpus=plan), (decision,), left)
+    return Reasoned(plan, (decision,), left)

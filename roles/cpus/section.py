@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
-from numaforge.sections.section import ProfileKey, Section, exactly_one_of, given
+from numaforge.sections.section import Section, exactly_one_of, given
 from numaforge.sections.values import as_text
 
 
@@ -114,6 +114,3 @@ class Cpus(Section):
                 "cores_per_package, or leave one of them out"
             )
         return self
-
-
-KEY = ProfileKey("cpus", Cpus, Cpus.unset(), "Reserved CPUs.")

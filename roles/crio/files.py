@@ -53,7 +53,6 @@ def _crio(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return tomllib.loads(text), {"crio": {"runtime": {**file, "runtimes": {HANDLER: handler}}}}
 
 
-READS = ("pod_tuning",)
 TEMPLATES = {"host/crio.conf.j2": Template(_crio, _values)}
 
 

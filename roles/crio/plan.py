@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, get_args
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.crio.section import Ask
-from numaforge.roles.role import Turn
 from numaforge.topology.runtime import CRIO, crio_minor, runtime_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.kubelet.delivery import KubeletPlan
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -51,28 +52,19 @@ _FIRST_MINOR_THAT_INHERITS = 32  # inherit_default_runtime; before, a handler ne
 _IRQBALANCE_OF_APT = "/etc/default/irqbalance"
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("cpus", "kernel_values", "interrupts", "kubelet")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of what pods may ask of CRI-O."""
-
-    pod_tuning: PodTuningPlan = PodTuningPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_pod_tuning(
+    machine: NodeTopology, profile: NodeProfile, kubelet: KubeletPlan | None
+) -> Reasoned[PodTuningPlan]:
     """Return what CRI-O is to allow; a notice says what this host cannot do.
 
     Raises PlanError where CRI-O and numaforge would set the same value: the last one would win.
     """
     wish = profile.pod_tuning
     if not wish.allow:
-        return Reasoned(Decided())
+        return Reasoned(PodTuningPlan())
     lacks = _lacks(machine)
     if lacks:
-        return Reasoned(Decided(), notices=(Notice("no-pod-tuning", f"{lacks}: {FIELD} is left out"),))
+        return Reasoned(PodTuningPlan(), notices=(Notice("no-pod-tuning", f"{lacks}: {FIELD} is left out"),))
     _refuse_two_masters(profile)
     without = dict(_without(machine))
     asked = tuple(name for name in get_args(Ask) if name in wish.allow and name not in without)
@@ -82,14 +74,14 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         if name in without
     ]
     if not asked:
-        return Reasoned(Decided(), notices=tuple(notices))
+        return Reasoned(PodTuningPlan(), notices=tuple(notices))
     debian = bool(machine.userland and machine.userland.package_manager == "apt")
     plan = PodTuningPlan(
         annotations=tuple(ANNOTATIONS[name] for name in asked),
         runtime_class=wish.runtime_class,
         irqbalance_file=_IRQBALANCE_OF_APT if debian and "interrupts" in asked else None,
     )
-    policy = decided.kubelet.settings.get("cpuManagerPolicy") if decided.kubelet else "static"
+    policy = kubelet.settings.get("cpuManagerPolicy") if kubelet else "static"
     if policy != "static":
         notices.append(
             Notice(
@@ -101,7 +93,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         f"{profile.choice(FIELD)}, for Guaranteed pods with whole CPUs and the runtime class "
         f"{wish.runtime_class} alone (crio.conf(5), allowed_annotations)"
     )
-    return Reasoned(Decided(pod_tuning=plan), (Decision(FIELD, ", ".join(asked), reason),), tuple(notices))
+    return Reasoned(plan, (Decision(FIELD, ", ".join(asked), reason),), tuple(notices))
 
 
 def runtime_class(plan: NodePlan) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import ProfileKey, Section, each_once
+from numaforge.sections.section import Section, each_once
 
 Ask = Literal["interrupts", "cpu_quota", "load_balancing", "c_states", "governor"]
 
@@ -26,8 +26,3 @@ class PodTuning(Section):
         description="The RuntimeClass of these pods.",
         examples=["performance-gpu"],
     )
-
-
-KEY = ProfileKey(
-    "pod_tuning", PodTuning, PodTuning.unset(), "What pods may request from CRI-O for their own CPUs."
-)

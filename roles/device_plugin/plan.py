@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
@@ -16,12 +16,13 @@ from numaforge.roles.device_plugin.advertised import advertised
 from numaforge.roles.device_plugin.checks import check_config, check_machine, sentence
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.devices import mig_device_names, nvml_gpus
-from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
     from numaforge.roles.device_plugin.config import DevicePluginConfig
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.mig.instance import MigPlan
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -111,35 +112,28 @@ def _decisions(profile: NodeProfile, plan: DevicePluginPlan, counts: Mapping[str
     yield Decision("device_plugin.advertised", said, "what the plugin makes of the GPUs with this sharing")
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("mig",)
+@dataclass(frozen=True)
+class PluginDecision:
+    """How NVIDIA's device plugin is configured, and what it advertises by resource, where that is known."""
+
+    plan: DevicePluginPlan | None = None
+    advertised: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The configuration of NVIDIA's device plugin; None where the profile has none."""
-
-    device_plugin: DevicePluginPlan | None = None
-    advertised: Annotated[Mapping[str, int] | None, Working] = (
-        None  # devices by resource, where they are known
-    )
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_device_plugin(machine: NodeTopology, profile: NodeProfile, mig: MigPlan) -> Reasoned[PluginDecision]:
     """Return how the device plugin is configured.
 
     Raises PlanError, with the plugin's own message, for what the plugin would reject on this machine, and
     where a DRA driver has the GPUs.
     """
-    mig = decided.mig
     known = _countable(machine, mig.strategy)
     by_claims = profile.dra.gpus == "claims"
     if profile.device_plugin == DevicePlugin() and by_claims:
-        return Reasoned(Decided(advertised={}))
+        return Reasoned(PluginDecision(advertised={}))
     if profile.device_plugin == DevicePlugin():
         counted = known and mig.gpus and mig.managed_by != "dra-driver"
         counts = counts_of(inventory_of(machine, mig.strategy)) if counted else None
-        return Reasoned(Decided(advertised=counts))
+        return Reasoned(PluginDecision(advertised=counts))
     if mig.managed_by == "dra-driver" or by_claims:
         other = "dra.gpus say device-plugin" if by_claims else "mig.managed_by say another"
         raise PlanError(
@@ -157,7 +151,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     counts = advertised(config, machine)
     planned = replace(plan, advertised=counts)
     return Reasoned(
-        Decided(device_plugin=planned, advertised=counts if known else None),
+        PluginDecision(planned, counts if known else None),
         tuple(_decisions(profile, plan, counts)),
         tuple(Notice(one.id, sentence(one)) for one in findings if one.severity is Severity.WARNING),
     )

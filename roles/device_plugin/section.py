@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.kubelet.admission.nvidia_resources import MOST_REPLICAS
-from numaforge.sections.section import ProfileKey, Section, given
+from numaforge.sections.section import Section, given
 from numaforge.sections.values import as_text
 
 PREFIX = "nvidia.com/"
@@ -89,8 +89,3 @@ class DevicePlugin(Section):
         if self.time_slicing and self.mps:
             raise ValueError("says time_slicing and mps; the plugin does one of them")
         return self
-
-
-KEY = ProfileKey(
-    "device_plugin", DevicePlugin, DevicePlugin.unset(), "How NVIDIA's device plugin shares GPUs."
-)

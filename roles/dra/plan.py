@@ -17,13 +17,14 @@ from numaforge.kubelet.admission.nvidia_resources import GPU
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.kubelet.engine import by_claims
-from numaforge.roles.role import Turn
 from numaforge.topology.runtime import CONTAINERD, CRIO, crio_minor, runtime_unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.kubelet.delivery import KubeletPlan
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import CpuSet, NodeTopology, Package
 
 
@@ -55,30 +56,26 @@ _FIRST_CONTAINERD = 2
 _MOST_THREADS = 2  # docs/user/device-attributes.md of the driver
 _FIRST_MINOR_OF_CRIO = 30
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("cpus", "kubelet", "device_plugin")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The plan for dynamic resource allocation; None where nothing is allocated by claims."""
-
-    dra: DraPlan | None = None
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_dra(
+    machine: NodeTopology,
+    profile: NodeProfile,
+    version: KubeletVersion | None,
+    kubelet: KubeletPlan | None,
+    reserved: CpuSet,
+) -> Reasoned[DraPlan | None]:
     """Return what the node allocates by claims.
 
     Raises PlanError for a runtime without CDI or NRI, which the CPU driver needs, for settings of a driver
     that is not used, and for a machine on which the CPU driver cannot work.
     """
     wish = profile.dra
-    cpus = by_claims(profile.kubelet) and decided.kubelet is not None
+    cpus = by_claims(profile.kubelet) and kubelet is not None
     if not by_claims(profile.kubelet):
         _refuse_words_of_no_effect(profile)
-        _refuse_static_cpus_beside_the_driver(machine, decided)
+        _refuse_static_cpus_beside_the_driver(machine, kubelet)
     if not cpus and wish.gpus != "claims":
-        return Reasoned(Decided())
+        return Reasoned(None)
     decisions: list[Decision] = []
     notices: list[Notice] = []
     driver = None
@@ -89,13 +86,13 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         driver = CpuDriverPlan(
             wish.cpu_device_mode or "grouped",
             wish.cpu_group_by or "numanode",
-            format_cpulist(decided.cpus.reserved),
+            format_cpulist(reserved),
         )
         _refuse_a_driver_without_cpus(machine, driver)
         decisions += _cpu_decisions(profile, driver)
     if wish.gpus == "claims":
         decisions.append(Decision("dra.gpus", "claims", profile.choice("dra.gpus")))
-        notices += _gpu_notices(decided)
+        notices += _gpu_notices(version, kubelet)
     elif cpus and machine.gpus:
         notices.append(
             Notice(
@@ -104,7 +101,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
                 "CPUs together. `dra.gpus: claims` lets a claim ask for both by their PCIe root",
             )
         )
-    return Reasoned(Decided(dra=DraPlan(driver, wish.gpus == "claims")), tuple(decisions), tuple(notices))
+    return Reasoned(DraPlan(driver, wish.gpus == "claims"), tuple(decisions), tuple(notices))
 
 
 def claims_of(machine: NodeTopology, plan: NodePlan) -> dict[str, int]:
@@ -162,8 +159,8 @@ def _refuse_words_of_no_effect(profile: NodeProfile) -> None:
         )
 
 
-def _refuse_static_cpus_beside_the_driver(machine: NodeTopology, decided: Decisions) -> None:
-    settings = decided.kubelet.settings if decided.kubelet else {}
+def _refuse_static_cpus_beside_the_driver(machine: NodeTopology, kubelet: KubeletPlan | None) -> None:
+    settings = kubelet.settings if kubelet else {}
     if settings.get("cpuManagerPolicy") == "static" and CPU_DRIVER in machine.claim_drivers:
         raise PlanError(
             f"the CPU driver {CPU_DRIVER} has registered, and the kubelet would hand out "
@@ -215,8 +212,7 @@ def _cpu_decisions(profile: NodeProfile, driver: CpuDriverPlan) -> Iterator[Deci
     )
 
 
-def _gpu_notices(decided: Decisions) -> Iterator[Notice]:
-    version = decided.version
+def _gpu_notices(version: KubeletVersion | None, kubelet: KubeletPlan | None) -> Iterator[Notice]:
     if version is not None and version.minor < FIRST_MINOR_WITH_EXTENDED_RESOURCES:
         yield Notice(
             "pods-name-claims",
@@ -224,7 +220,7 @@ def _gpu_notices(decided: Decisions) -> Iterator[Notice]:
             f"it has to name a ResourceClaim. From 1.{FIRST_MINOR_WITH_EXTENDED_RESOURCES} on a claim may "
             "serve it (DRAExtendedResource)",
         )
-    settings = decided.kubelet.settings if decided.kubelet else {}
+    settings = kubelet.settings if kubelet else {}
     if settings.get("cpuManagerPolicy") == "static":
         yield Notice(
             "claims-beside-static-cpus",

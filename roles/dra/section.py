@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 
 
 class Dra(Section):
@@ -30,6 +30,3 @@ class Dra(Section):
         "Allocatable then has no GPUs, and numaforge does not expect any there.",
         examples=["claims"],
     )
-
-
-KEY = ProfileKey("dra", Dra, Dra.unset(), "Dynamic resource allocation: what its drivers allocate.")

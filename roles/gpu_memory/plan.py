@@ -15,7 +15,6 @@ from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.modules.plan import gpu_memory_asked
-from numaforge.roles.role import Turn
 from numaforge.topology.gpu_models import is_coherent
 from numaforge.topology.memory_mode import (
     DRIVER,
@@ -32,7 +31,8 @@ from numaforge.topology.memory_mode import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import HugepagePool, NodeTopology
 
 SUBJECT = "gpu_memory"
@@ -53,18 +53,9 @@ class GpuMemoryPlan:
     grows: bool = False
 
 
-TURN = Turn.FORESEEN
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Who manages the memory of GPUs."""
-
-    gpu_memory: GpuMemoryPlan = GpuMemoryPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_gpu_memory(
+    machine: NodeTopology, profile: NodeProfile, earlier: NodePlan | None
+) -> Reasoned[GpuMemoryPlan]:
     """Return the mode of the GPUs' memory, and its effect on the machine.
 
     Raises PlanError for a mode on a machine without such GPUs, and for `driver` with a driver without CDMM.
@@ -77,12 +68,10 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             where=SUBJECT,
             remedy=f"leave {SUBJECT} out, in a profile for such machines only",
         )
-    # Spare machines without such GPUs the reading of an earlier plan.
-    earlier = decided.previous if coherent else None
-    previous = earlier.gpu_memory if earlier else GpuMemoryPlan()
+    previous = earlier.gpu_memory if earlier and coherent else GpuMemoryPlan()
     mode = asked or (_by_default(machine) if previous.mode else None)
     if mode is None:
-        return Reasoned(Decided())
+        return Reasoned(GpuMemoryPlan())
     branch = driver_branch(machine)
     if asked == DRIVER and branch is not None and branch < FIRST_DRIVER:
         raise PlanError(
@@ -101,7 +90,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         else f"an earlier plan pinned the mode, this one does not: branch {branch} takes {mode}"
     )
     return Reasoned(
-        Decided(gpu_memory=plan),
+        plan,
         (Decision(SUBJECT, mode, reason),),
         tuple(_notices(machine, plan, profile, changes=changes)),
     )
@@ -213,13 +202,3 @@ def _notices(
 def _cuts_gpus(machine: NodeTopology, profile: NodeProfile) -> bool:
     wished = bool(profile.mig.gpus) or profile.mig.mig_parted is not None
     return wished or any(gpu.mig_mode == "enabled" for gpu in machine.gpus if is_coherent(gpu))
-
-
-def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
-    """Return the machine with the memory that the boot leaves to the kernel."""
-    return in_mode(machine, decided.gpu_memory)
-
-
-def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine with the memory that the boot leaves to the kernel."""
-    return in_mode(machine, plan.gpu_memory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
@@ -16,10 +16,10 @@ from numaforge.findings.gpudirect.access_control import (
 )
 from numaforge.findings.gpudirect.scope import CONFIG_ACS_KERNEL, kernel_version, on_metal
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -39,18 +39,9 @@ _SUBJECT = "rdma.gpudirect.acs"
 _VIRTUAL = {"correct": None, "bare-metal": False, "virtual-machines": True}
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """PCIe access control; in the document it is `rdma.acs`."""
-
-    acs: Annotated[AcsPlan, Working] = AcsPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_access_control(
+    machine: NodeTopology, profile: NodeProfile, earlier: NodePlan | None
+) -> Reasoned[AcsPlan]:
     """Return the masks to set, which are the same before and after the boot.
 
     Bridges that are right without a parameter get none. Raises PlanError for a setting that makes no
@@ -58,7 +49,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     """
     wish = profile.rdma.gpudirect.acs
     if wish == "keep":
-        return Reasoned(Decided())
+        return Reasoned(AcsPlan())
     where = on_metal(machine)
     if not where.applies:
         return _left_alone(Notice("acs-not-here", f"{_SUBJECT}: {where.reason}: there is nothing to set"))
@@ -68,11 +59,11 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
             f"{wish} makes no difference with ConnectX-8 Direct", where=_SUBJECT, remedy="say correct or keep"
         )
     if required.unknown:
-        return _as_before(machine, required.unknown)
+        return _as_before(earlier, required.unknown)
     plan = _plan(machine, required)
     given = "config_acs=" in (machine.kernel_cmdline or "")
     if not plan.masks or not (given or misconfigured(machine, required)):
-        return Reasoned(Decided(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
+        return Reasoned(AcsPlan(), (Decision(_SUBJECT, "as it is", "no bridge needs another value"),))
     if not _kernel_has_it(machine):
         return _left_alone(
             Notice(
@@ -81,7 +72,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         )
     reason = f"{required.layout}{_for_whom(required)}: {profile.choice(_SUBJECT, f'the profile says {wish}')}"
     return Reasoned(
-        Decided(acs=plan),
+        plan,
         (Decision(_SUBJECT, config_acs(plan), reason),),
         (
             Notice(
@@ -106,16 +97,11 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
     return AcsPlan(masks=dict(sorted(masks.items())), bridges=dict(sorted(ids.items())))
 
 
-def _as_before(topology: NodeTopology, unknown: str) -> Reasoned[Decided]:
+def _as_before(previous: NodePlan | None, unknown: str) -> Reasoned[AcsPlan]:
     """Keep what an earlier plan set while the required masks are unknown."""
-    from numaforge.roles.document import loads  # a cycle: the type of a plan is built from this module
-
-    try:
-        earlier = loads(topology.previous_plan).rdma.acs if topology.previous_plan else AcsPlan()
-    except PlanError:
-        earlier = AcsPlan()
+    earlier = previous.rdma.acs if previous else AcsPlan()
     kept = "what the earlier plan set stays" if earlier.masks else "nothing is set"
-    return Reasoned(Decided(acs=earlier), notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {kept}"),))
+    return Reasoned(earlier, notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {kept}"),))
 
 
 def _kernel_has_it(topology: NodeTopology) -> bool:
@@ -128,5 +114,5 @@ def _for_whom(required: Required) -> str:
     return "" if required.virtual is None else ", for guests" if required.virtual else ", bare metal"
 
 
-def _left_alone(notice: Notice) -> Reasoned[Decided]:
-    return Reasoned(Decided(), notices=(notice,))
+def _left_alone(notice: Notice) -> Reasoned[AcsPlan]:
+    return Reasoned(AcsPlan(), notices=(notice,))

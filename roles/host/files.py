@@ -51,7 +51,6 @@ def _no_swap(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return lines(text), ["[Unit]", f"ConditionPathExists=!{PLAN_PATH}"]
 
 
-READS = ("host",)
 TEMPLATES = {
     "host/limits.conf.j2": Template(_read_limits, _values),
     "host/unit-limits.conf.j2": Template(_unit_limits, _values),

@@ -11,7 +11,6 @@ from numaforge.given import digits
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.host.managers import contests
 from numaforge.roles.host.section import UNLIMITED
-from numaforge.roles.role import Turn
 from numaforge.snapshot.catalogue import HELD_PACKAGES
 from numaforge.topology.model import NodeTopology, Userland
 from numaforge.topology.runtime import pod_units
@@ -19,7 +18,9 @@ from numaforge.topology.runtime import pod_units
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.interrupts.plan import InterruptsPlan
+    from numaforge.roles.kernel_values.plan import TuningPlan
+    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,12 @@ _WHY_HELD = {
 }
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("kernel_values", "interrupts")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The plan for the userland."""
-
-    host: HostPlan = HostPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_host(
+    machine: NodeTopology, profile: NodeProfile, tuning: TuningPlan, interrupts: InterruptsPlan
+) -> Reasoned[HostPlan]:
     """Return the plan for the userland.
 
-    Notices name what this host cannot do, and who else sets what is already `decided`. Raises PlanError for
+    Notices name what this host cannot do, and who else sets what is decided already. Raises PlanError for
     more open files than the kernel allows, and for control groups of version 1.
     """
     userland = machine.userland or Userland()
@@ -85,8 +77,8 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         hold_kinds=wish.hold_packages if can_hold else (),
         holds=_holds(userland, wish.hold_packages) if can_hold else (),
         package_manager=userland.package_manager,
-        swap_off=decided.tuning.swap_off,
-        swap_services=services if decided.tuning.swap_off else (),
+        swap_off=tuning.swap_off,
+        swap_services=services if tuning.swap_off else (),
         time_sync=wish.time_sync == "required",
         cgroup=2 if wish.cgroup == "v2" else None,
     )
@@ -95,10 +87,10 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         *_clock_notice(userland, plan),
         *(
             Notice("managed-elsewhere", f"{each}: one of them has to let go")
-            for each in contests(machine, decided.tuning, decided.interrupts)
+            for each in contests(machine, tuning, interrupts)
         ),
     )
-    return Reasoned(Decided(host=plan), tuple(_decisions(plan, profile)), notices)
+    return Reasoned(plan, tuple(_decisions(plan, profile)), notices)
 
 
 def _refuse_too_many_files(topology: NodeTopology, profile: NodeProfile) -> None:

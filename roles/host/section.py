@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 from numaforge.sections.values import QUANTITY, Count, as_text, byte_count
 
 UNLIMITED = "unlimited"
@@ -67,6 +67,3 @@ class Host(Section):
         if len({*self.hold_packages}) < len(self.hold_packages):
             raise ValueError("hold_packages names one of them twice; name each once")
         return self
-
-
-KEY = ProfileKey("host", Host, Host.unset(), "Limits, packages, clock and control groups.")

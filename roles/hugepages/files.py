@@ -28,7 +28,6 @@ def _counts(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return written_values(text), {path: str(pages) for path, pages in hugepage_counts(plan).items()}
 
 
-READS = ("hugepages",)
 TEMPLATES = {"hugepages/tmpfiles.conf.j2": Template(_counts, _pools)}
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from numaforge.codec import ByName
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
-from numaforge.roles.role import Turn, Working
 from numaforge.topology.model import HugepagePoolShape, MachineShape, NumaNodeShape
 from numaforge.topology.page_size import page_size
 
 if TYPE_CHECKING:
     from numaforge.roles.hugepages.section import Hugepages
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -78,11 +77,6 @@ def with_pools(machine: Machine, pages: WantedPages) -> Machine:
 
     nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
     return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
-
-
-def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine with the planned pools."""
-    return with_pools(machine, pools_of(plan))
 
 
 def pools_after(node: NumaNodeShape, wanted: PagesBySize) -> dict[str, int]:
@@ -239,23 +233,18 @@ def _refuse_memory_that_grows(
         )
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ()
+@dataclass(frozen=True)
+class HugepagesPlan:
+    """The wanted pages of each pool, and the memory that shares are based on, in bytes by NUMA node."""
+
+    hugepages: Mapping[str, int]
+    hugepage_memory: Mapping[int, int]
+    pools: WantedPages
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The pools of a kernel without NUMA nodes, by size; `numa_nodes` has the others.
-
-    `hugepage_memory` is the memory that shares are based on, in bytes by NUMA node; empty without shares.
-    """
-
-    hugepages: ByName[int] = field(default_factory=dict)  # pages by size
-    hugepage_memory: Mapping[int, int] = field(default_factory=dict)
-    pools: Annotated[WantedPages, Working] = field(default_factory=dict)
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_hugepages(
+    machine: NodeTopology, profile: NodeProfile, earlier: NodePlan | None
+) -> Reasoned[HugepagesPlan]:
     """Return the wanted pages of each pool; sizes that are not in it stay as they are.
 
     A size that the profile names is managed on every NUMA node; a kernel without NUMA nodes has one pool of
@@ -264,10 +253,10 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
     where MemTotal would grow with them.
     """
     nodes = pool_places(machine)
-    memory = share_memory(machine, decided.previous)
+    memory = share_memory(machine, earlier)
     wanted: dict[int | None, dict[str, int]] = {place: {} for place in nodes}
     decisions = []
-    released, left = _no_longer_named(machine, profile, decided.previous)
+    released, left = _no_longer_named(machine, profile, earlier)
     for size in sorted({entry.size for entry in profile.hugepages} | released):
         for place, node in nodes.items():
             if size in node.hugepages:
@@ -288,12 +277,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
         decisions.append(Decision(f"{SUBJECT}.{size}", "left as it is", reason))
     for place, node in nodes.items():
         _refuse_too_many_pages(place, node, wanted[place])
-    _refuse_memory_that_grows(machine, profile, decided.sysctls.get(VMEMMAP), wanted)
+    _refuse_memory_that_grows(machine, profile, machine.sysctls.get(VMEMMAP), wanted)
     shares = any(entry.share is not None for entry in profile.hugepages)
-    planned = Decided(hugepages=wanted.get(None, {}), hugepage_memory=memory if shares else {}, pools=wanted)
+    planned = HugepagesPlan(wanted.get(None, {}), memory if shares else {}, wanted)
     return Reasoned(planned, tuple(decisions))
-
-
-def sysctls(profile: NodeProfile) -> tuple[str, ...]:
-    """Return the sysctls whose values the decision needs."""
-    return (VMEMMAP,)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from numaforge.quantity import format_bytes
-from numaforge.sections.section import ProfileKey, Section, at_most_one_of, exactly_one_of
+from numaforge.sections.section import Section, at_most_one_of, exactly_one_of
 from numaforge.sections.values import PERCENTAGE, Count, as_text, byte_count
 
 _SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
@@ -86,6 +86,3 @@ class Hugepages(Section):
         if self.numa_node is not None and self.numa_nodes is not None:
             raise ValueError("says numa_node and numa_nodes; say one of them")
         return self
-
-
-KEY = ProfileKey("hugepages", tuple[Hugepages, ...], (), "Pools of huge pages, one entry per size and place.")

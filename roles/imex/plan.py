@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology, NvidiaInstall
 
 SUBJECT = "imex.mode"
@@ -29,25 +28,14 @@ class ImexPlan:
     socket: str | None = None
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What a plan says of IMEX."""
-
-    imex: ImexPlan = ImexPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_imex(machine: NodeTopology, profile: NodeProfile) -> Reasoned[ImexPlan]:
     """Return who runs IMEX.
 
     Raises PlanError for a host without nvidia-imex, and where the DRA driver would run a second daemon.
     """
     wish, install = profile.imex, machine.nvidia_install
     if wish.mode is None:
-        return Reasoned(Decided(), notices=_two_daemons(install))
+        return Reasoned(ImexPlan(), notices=_two_daemons(install))
     looked = install is not None and install.compute_domains is not None
     if looked and install is not None and install.imex_service is None:
         raise PlanError(
@@ -65,7 +53,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     decisions = [Decision(SUBJECT, wish.mode, profile.choice(SUBJECT))]
     if plan.nodes:
         decisions.append(Decision("imex.nodes", ", ".join(plan.nodes), profile.choice("imex.nodes")))
-    return Reasoned(Decided(imex=plan), tuple(decisions))
+    return Reasoned(plan, tuple(decisions))
 
 
 def _two_daemons(install: NvidiaInstall | None) -> tuple[Notice, ...]:

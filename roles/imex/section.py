@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import ProfileKey, Section, each_once
+from numaforge.sections.section import Section, each_once
 from numaforge.sections.values import as_text
 
 _ADDRESS = r"[0-9a-fA-F:]*[0-9a-fA-F:.]+"
@@ -63,6 +63,3 @@ class ImexService(Section):
         if self.nodes and not by_host:
             raise ValueError("names nodes, which only the modes host-managed and bare have")
         return self
-
-
-KEY = ProfileKey("imex", ImexService, ImexService.unset(), "What runs IMEX on a tray of a rack.")

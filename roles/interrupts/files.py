@@ -49,7 +49,6 @@ def _irqbalance_off(_: NodePlan, file: PlannedFile, text: str) -> Both:
     return lines(text), ["[Unit]", f"ConditionPathExists=!{file.path}"]
 
 
-READS = ("interrupts",)
 TEMPLATES = {
     "interrupts/interrupts.conf.j2": Template(_configuration, _values),
     "interrupts/interrupts.sh.j2": Template(_read_script, _values),

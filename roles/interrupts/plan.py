@@ -10,13 +10,12 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.ordering import grouped
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Turn
 from numaforge.topology.model import GpuShape, MachineShape, Nic, NumaNodeShape, Nvme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)
@@ -46,27 +45,18 @@ _REASONS = {
 }
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("cpus",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The plan for interrupts."""
-
-    interrupts: InterruptsPlan = InterruptsPlan()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_interrupts(
+    machine: MachineShape, profile: NodeProfile, reserved: CpuSet
+) -> Reasoned[InterruptsPlan]:
     """Return which CPUs answer each device.
 
     Raises PlanError where the profile asks for reserved CPUs and there are none.
     """
     wish = profile.interrupts
     on_reserved = [name for name in _REASONS if getattr(wish, name) == "reserved"]
-    if on_reserved and not decided.cpus.reserved:
+    if on_reserved and not reserved:
         raise refuse_without_reserved(f"interrupts.{on_reserved[0]}")
-    places = _ReservedByNode(machine, decided.cpus.reserved)
+    places = _ReservedByNode(machine, reserved)
     devices = dict(_devices(machine, wish.device_classes)) if wish.devices == "reserved" else {}
     nics = (
         {nic.interface: nic for nic in machine.nics if nic.interface}
@@ -79,15 +69,15 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
             name: places.near(nic.numa_node) if wish.rps == "reserved" else frozenset()
             for name, nic in sorted(nics.items())
         },
-        default_affinity=decided.cpus.reserved if wish.default_affinity == "reserved" else frozenset(),
-        workqueues=decided.cpus.reserved if wish.workqueues == "reserved" else frozenset(),
+        default_affinity=reserved if wish.default_affinity == "reserved" else frozenset(),
+        workqueues=reserved if wish.workqueues == "reserved" else frozenset(),
         irqbalance=None if wish.irqbalance == "keep" else wish.irqbalance,
-        banned=(machine.online | machine.offline) - decided.cpus.reserved
+        banned=(machine.online | machine.offline) - reserved
         if wish.irqbalance == "reserved"
         else frozenset(),
     )
     notices = tuple(_notices(machine, profile, plan, places, devices))
-    return Reasoned(Decided(interrupts=plan), tuple(_decisions(profile, plan)), notices)
+    return Reasoned(plan, tuple(_decisions(profile, plan)), notices)
 
 
 def refuse_without_reserved(field: str) -> PlanError:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from numaforge.sections.section import ProfileKey, Section, given, off_is_no_boolean
+from numaforge.sections.section import Section, given, off_is_no_boolean
 
 # YAML 1.1 reads an unquoted `off` as false.
 ReservedOrOff = Annotated[
@@ -69,11 +69,3 @@ class Interrupts(Section):
                 "off, or irqbalance: reserved (a host without irqbalance accepts both)"
             )
         return self
-
-
-KEY = ProfileKey(
-    "interrupts",
-    Interrupts,
-    Interrupts.unset(),
-    "Which CPUs handle the devices: interrupts and received packets.",
-)

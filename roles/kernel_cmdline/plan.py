@@ -14,14 +14,14 @@ from numaforge.roles.kernel_cmdline.page_size import judge_page_size, refuse_oth
 from numaforge.roles.kernel_cmdline.parameters import parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.gpudirect.plan import AcsPlan
     from numaforge.roles.memory.plan import NumaNodePlan
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
 
@@ -53,7 +53,12 @@ class _Intent:
 
 
 def _intents(
-    topology: NodeTopology, profile: NodeProfile, plan: NodePlan, notices: list[Notice]
+    topology: NodeTopology,
+    profile: NodeProfile,
+    cpus: CpuPlan,
+    numa_nodes: Sequence[NumaNodePlan],
+    hugepages: Mapping[str, int],
+    notices: list[Notice],
 ) -> Iterator[_Intent]:
     wish = profile.kernel
     if wish.cmdline:
@@ -64,10 +69,10 @@ def _intents(
         yield _Intent("kernel.unsafe", (parameter,), f"{reason}: {risk}")
         notices.append(Notice("unsafe-parameter", f"{parameter} is on no list; the profile says: {risk}"))
     yield from _iommu(topology, profile, notices)
-    yield from _cpu_sets(topology, profile, plan.cpus, notices)
+    yield from _cpu_sets(topology, profile, cpus, notices)
     yield from _switches(profile)
     yield from _max_cstate(topology, profile, notices)
-    yield from _boot_hugepages(topology, profile, plan.numa_nodes, plan.hugepages)
+    yield from _boot_hugepages(topology, profile, numa_nodes, hugepages)
 
 
 def _said_once(intents: Iterable[_Intent]) -> tuple[str, ...]:
@@ -314,18 +319,14 @@ def _notices(plan: KernelPlan, topology: NodeTopology) -> tuple[Notice, ...]:
     )
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("cpus", "memory", "hugepages", "gpudirect")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The plan for the kernel's command line."""
-
-    kernel: KernelPlan = KernelPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_kernel(
+    machine: NodeTopology,
+    profile: NodeProfile,
+    cpus: CpuPlan,
+    numa_nodes: Sequence[NumaNodePlan],
+    hugepages: Mapping[str, int],
+    acs: AcsPlan,
+) -> Reasoned[KernelPlan]:
     """Return the planned parameters of the command line, with reasons that also hold after the reboot.
 
     A second run must produce the same plan. Where a reboot is not allowed, a notice names what waits for one.
@@ -335,12 +336,12 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     size = judge_page_size(machine, profile)
     refuse_other_pages(machine, profile.kernel.cmdline)
     notices: list[Notice] = []
-    intents = tuple(_intents(machine, profile, decided, notices))
-    cmdline = _with_pci_option(machine, _said_once(intents), config_acs(decided.acs))
+    intents = tuple(_intents(machine, profile, cpus, numa_nodes, hugepages, notices))
+    cmdline = _with_pci_option(machine, _said_once(intents), config_acs(acs))
     kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
     decisions = (Decision(each.place, " ".join(each.parameters), each.reason) for each in intents)
     return Reasoned(
-        Decided(kernel=kernel),
+        kernel,
         (*size.decisions, *decisions),
         (*size.notices, *notices, *_notices(kernel, machine)),
     )

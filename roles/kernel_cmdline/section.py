@@ -17,7 +17,7 @@ from numaforge.roles.kernel_cmdline.parameters import (
     refusal,
     refused_pattern,
 )
-from numaforge.sections.section import ProfileKey, Removable, off_is_no_boolean
+from numaforge.sections.section import Removable, off_is_no_boolean
 from numaforge.sections.values import Count, as_text
 
 # What the kernel, GRUB's own script language and grubby all take literally. A space ends a parameter, GRUB
@@ -188,6 +188,3 @@ class Kernel(Removable):
     def _each_parameter_once(self) -> Self:
         _one_value_each((*self.cmdline, *self.unsafe))
         return self
-
-
-KEY = ProfileKey("kernel", Kernel, Kernel.unset(), "Kernel settings that only a reboot changes.")

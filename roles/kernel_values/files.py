@@ -38,7 +38,6 @@ def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return (len(found), raises), (len(raised) + bool(values) + plan.tuning.swap_off, raised)
 
 
-READS = ("tuning",)
 TEMPLATES = {
     "tuning/sysctl.conf.j2": Template(_read_sysctls),
     "tuning/tmpfiles.conf.j2": Template(_by_path, _values),

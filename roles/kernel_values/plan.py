@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,20 +11,19 @@ from numaforge.codec import ByCpu, ByName, CpuSet
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.kernel_values import sysctl_sets
 from numaforge.roles.kernel_values.keys import said, sysctl_knobs
 from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob
 from numaforge.roles.kernel_values.paths import knob_fields, knob_values
 from numaforge.roles.kernel_values.sysctl_sets import Row, rows_for, value_for
 from numaforge.roles.kernel_values.sysctls import RAISED_ONLY, has_more, is_raised_only, refuse_odd_limits
 from numaforge.roles.offline.plan import OfflinePlan
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import Cpufreq, MachineShape, NodeTopology
 
 
@@ -66,29 +65,15 @@ _PERFORMANCE_IS_STRICT = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 _LISTED_IN_PART = {"net.ipv4.conf.all", "net.ipv4.conf.default"}
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("offline",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The plan for the values of the running kernel."""
-
-    tuning: TuningPlan = TuningPlan()
-
-
-def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine without swap where the plan switches it off."""
-    return replace(machine, swap_bytes=0) if plan.tuning.swap_off else machine
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_tuning(
+    machine: NodeTopology, profile: NodeProfile, offline: OfflinePlan, previous: NodePlan | None
+) -> Reasoned[TuningPlan]:
     """Return the settings to write; a notice names each one that this host does not have.
 
     A limit that an earlier plan raised stays planned whatever the host now has: raising does no harm. Raises
     PlanError for a governor and an energy preference that the cpufreq driver rejects together.
     """
-    wish, held, previous = profile.tuning, decided.sysctls, decided.previous
+    wish, held = profile.tuning, machine.sysctls
     notices: list[Notice] = []
     _refuse_contradiction(machine.cpufreq, wish)
     rows = rows_for(machine, held, wish.sysctl_sets, notices)
@@ -109,7 +94,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
         raised_sysctls={name: value for name, value in raised.items() if name not in kept},
         swap_off=wish.swap == "off",
         idle_states_off=_idle_states_off(machine, wish.cpu_idle, notices),
-        offline=decided.offline,
+        offline=offline,
         **knob_fields(_knobs(machine, wish, notices)),
     )
     reasons = {name: _sysctl_reason(profile, rows, of_sets, name) for name in asked}
@@ -118,7 +103,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
         *_sysctl_decisions(plan, reasons),
         *_kept_decisions(kept, raised),
     )
-    return Reasoned(Decided(tuning=plan), decisions, tuple(notices))
+    return Reasoned(plan, decisions, tuple(notices))
 
 
 def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
@@ -324,8 +309,3 @@ def _kept_decisions(kept: Mapping[str, str], raised: Mapping[str, str]) -> Itera
             f"left as the host has it: the profile asks for {raised[name]}, and this limit is never lowered "
             f"({RAISED_ONLY[name]})",
         )
-
-
-def sysctls(profile: NodeProfile) -> tuple[str, ...]:
-    """Return the sysctls whose values the decision needs."""
-    return (*profile.tuning.sysctls, *sysctl_sets.names(profile.tuning.sysctl_sets))

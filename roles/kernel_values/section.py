@@ -12,7 +12,6 @@ from numaforge.roles.kernel_values.dangers import danger
 from numaforge.roles.kernel_values.keys import sysctl_knobs, with_knobs
 from numaforge.roles.kernel_values.knobs import KNOBS
 from numaforge.sections.section import (
-    ProfileKey,
     Removable,
     Section,
     each_once,
@@ -178,6 +177,3 @@ class Tuning(Removable):
             if name not in self.sysctls:
                 raise ValueError(f"unsafe {name}: sysctls does not set it; leave it out")
         return self
-
-
-KEY = ProfileKey("tuning", Tuning, Tuning.unset(), "Kernel settings that take effect at once.")

@@ -22,7 +22,8 @@ from numaforge.topology.model import KubeletInstallShape, MachineShape
 
 if TYPE_CHECKING:
     from numaforge.kubelet.minors.versions import KubeletVersion
-    from numaforge.roles.node import NodePlan, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)

@@ -45,14 +45,19 @@ from numaforge.roles.kubelet.delivery import KubeletPlan, hand_back, plan_delive
 from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.largest_pods.plan import admits_all_devices
 from numaforge.roles.memory.plan import holds_reservation
-from numaforge.roles.role import Turn
 from numaforge.topology.links import nodes_of_gpus
-from numaforge.topology.model import KubeletInstallShape, MachineShape, NodeTopology, why_no_version
+from numaforge.topology.model import KubeletInstallShape, MachineShape, why_no_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.cpus.plan import CpuPlan
+    from numaforge.roles.installed.plan import InstalledKubelet
+    from numaforge.roles.kubelet.existing import ExistingSettings
+    from numaforge.roles.memory.plan import MemoryDecision
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
+    from numaforge.topology.model import KubeletInstall, NodeTopology
 
 
 # The profile field of each policy and scope.
@@ -131,11 +136,13 @@ class _Chooser:
     topology: MachineShape
     profile: NodeProfile
     version: KubeletVersion
-    decided: Decisions
+    existing: ExistingSettings
+    cpus: CpuPlan
+    memory: MemoryDecision
+    devices: Inventory
 
     def __post_init__(self) -> None:
         self.wish = self.profile.kubelet
-        self.existing = self.decided.existing
         self.override = self.wish.on_conflict == "override"
         self.decisions: list[Decision] = []
         self.notices: list[Notice] = []
@@ -150,7 +157,7 @@ class _Chooser:
         cpu_policy = self._policy(
             "cpuManagerPolicy", self.wish.cpu_manager_policy, *self._cpu_policy_default()
         )
-        if cpu_policy == "static" and not self.decided.cpus.reserved:
+        if cpu_policy == "static" and not self.cpus.reserved:
             raise PlanError(
                 "the static CPU manager needs reserved CPUs, and this machine's only core cannot be divided",
                 where="kubelet.cpu_manager_policy",
@@ -177,20 +184,18 @@ class _Chooser:
         self._judge_division(topology_policy, topology_chosen)
         self._judge_hints(cpu_policy, memory_policy, topology_policy)
         settings: dict[str, Any] = {
-            "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
+            "reservedSystemCPUs": format_cpulist(self.cpus.reserved),
             "cpuManagerPolicy": cpu_policy,
             "cpuManagerPolicyOptions": cpu_chosen,
             "memoryManagerPolicy": memory_policy,
             "topologyManagerPolicy": topology_policy,
             "topologyManagerScope": scope,
             "topologyManagerPolicyOptions": topology_chosen,
-            "kubeReserved": self._amount(
-                self.decided.reservations.memory.kube_reserved_bytes, "kubeReserved"
-            ),
+            "kubeReserved": self._amount(self.memory.reservations.memory.kube_reserved_bytes, "kubeReserved"),
             "systemReserved": self._amount(
-                self.decided.reservations.memory.system_reserved_bytes, "systemReserved"
+                self.memory.reservations.memory.system_reserved_bytes, "systemReserved"
             ),
-            "evictionHard": dict(self.decided.reservations.eviction_hard),
+            "evictionHard": dict(self.memory.reservations.eviction_hard),
             "reservedMemory": self._reserved_memory(memory_policy),
             "featureGates": self._gates(cpu_chosen, topology_chosen),
             "registerWithTaints": self._taints(),
@@ -208,7 +213,7 @@ class _Chooser:
     def _refuse_reserved_cgroups(self) -> None:
         for name in ("systemReservedCgroup", "kubeReservedCgroup"):
             held = self.existing.get(name)
-            if held and self.decided.cpus.reserved:
+            if held and self.cpus.reserved:
                 raise PlanError(
                     f"{held.place} sets {name}: {held.value}, and the kubelet does not start with that and "
                     "reservedSystemCPUs together",
@@ -234,7 +239,7 @@ class _Chooser:
         return value
 
     def _cpu_policy_default(self) -> tuple[str, str]:
-        if self.decided.cpus.reserved:
+        if self.cpus.reserved:
             return "static", "Guaranteed pods that ask for whole CPUs get them to themselves"
         return "none", "no CPUs are reserved, which the static policy needs"
 
@@ -247,7 +252,7 @@ class _Chooser:
         if nodes <= 1:
             return "none", "there is one NUMA node with CPUs, so there is nothing to align"
         aligned = f"{nodes} NUMA nodes have CPUs: a pod's CPUs, memory and devices stay on one of them"
-        whole = whole_gpus(self.decided.devices)
+        whole = whole_gpus(self.devices)
         devices = [device for listed in whole.values() for device in listed]
         gpus = len(devices)
         if not gpus:
@@ -296,16 +301,16 @@ class _Chooser:
         limit = max(len(self.topology.numa_nodes), DEFAULT_MAX_NUMA_NODES)
         config = {
             "cpuManagerPolicy": cpu_policy,
-            "reservedSystemCPUs": format_cpulist(self.decided.cpus.reserved),
+            "reservedSystemCPUs": format_cpulist(self.cpus.reserved),
             "topologyManagerPolicy": topology_policy,
             "topologyManagerPolicyOptions": {MAX_ALLOWABLE_NUMA_NODES: str(limit)},
         }
         return admits_all_devices(self.topology, config, devices)
 
     def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
-        if self.decided.reservations.total_bytes == 0:
+        if self.memory.reservations.total_bytes == 0:
             return "None", "no memory is reserved, which the Static policy needs"
-        if not any(node.reserved_memory_bytes for node in self.decided.numa_nodes):
+        if not any(node.reserved_memory_bytes for node in self.memory.numa_nodes):
             if holds_reservation(self.topology):
                 return "None", "the NUMA nodes that have CPUs cannot hold the reservation"
             return "None", "no NUMA node is known to have CPUs and memory"
@@ -323,7 +328,7 @@ class _Chooser:
         present = {node.id: node.hugepages for node in self.topology.numa_nodes}
         pages = {
             size
-            for node in self.decided.numa_nodes
+            for node in self.memory.numa_nodes
             for size in {*node.hugepages, *present[node.id]}
             if node.hugepages.get(size, present[node.id][size].total)
         }
@@ -360,7 +365,7 @@ class _Chooser:
                 "would not start",
                 where=field,
                 remedy=f"set kubelet.cpu_manager_policy: static, or leave {field} out"
-                if self.decided.cpus.reserved
+                if self.cpus.reserved
                 else f"leave {field} out",
             )
         if policy != "static":
@@ -543,7 +548,7 @@ class _Chooser:
         """Return the number of CPUs left to pods on each NUMA node that has CPUs and a GPU."""
         near = {gpu.numa_node for gpu in self.topology.gpus}
         return [
-            len(node.cpus - self.decided.cpus.reserved)
+            len(node.cpus - self.cpus.reserved)
             for node in self.topology.numa_nodes
             if node.cpus and node.id in near
         ]
@@ -653,7 +658,7 @@ class _Chooser:
 
     def _notice_overruled_cpu(self, name: str) -> None:
         held = self.existing.get(name, "cpu")
-        if held and self.decided.cpus.reserved:
+        if held and self.cpus.reserved:
             self.notices.append(
                 Notice(
                     "reserved-cpu-overruled",
@@ -667,12 +672,12 @@ class _Chooser:
             return []
         shares = [
             {"numaNode": node.id, "limits": {"memory": format_bytes(node.reserved_memory_bytes)}}
-            for node in self.decided.numa_nodes
+            for node in self.memory.numa_nodes
             if node.reserved_memory_bytes
         ]
         if not shares:
             can_hold = bool(self.topology.memory_bytes) and holds_reservation(self.topology)
-            nothing = not self.decided.reservations.total_bytes
+            nothing = not self.memory.reservations.total_bytes
             raise PlanError(
                 "the Static memory manager needs reserved memory, and "
                 + ("none is reserved" if nothing else "no NUMA node is known to have room for it"),
@@ -725,75 +730,36 @@ def _same_bool(wanted: str, held: object) -> bool:
     return truth(wanted) is not None and truth(wanted) == truth(held)
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("installed", "cpus", "memory", "hugepages", "devices", "kernel_values")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The plan for the kubelet; None where the host has none and no version was named."""
-
-    kubelet: KubeletPlan | None
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_kubelet(
+    machine: NodeTopology,
+    profile: NodeProfile,
+    installed: InstalledKubelet,
+    cpus: CpuPlan,
+    memory: MemoryDecision,
+    devices: Inventory,
+    previous: NodePlan | None,
+) -> Reasoned[KubeletPlan | None]:
     """Return the kubelet's settings: the policies, their options, and how the settings reach it.
 
     Raises PlanError for what this version does not know or rejects, and for contradictions with the
     kubelet's existing settings.
     """
-    version, previous = decided.version, decided.previous
+    version, existing = installed.version, installed.existing
     if version is None:
-        return Reasoned(Decided(kubelet=None))
+        return Reasoned(None)
     if profile.kubelet.state == "absent":
         told: list[Notice] = []
         left = hand_back(machine, version, previous, told)
         why = "the profile says that numaforge sets nothing of it"
         decision = Decision("kubelet", "as without numaforge", why)
-        return Reasoned(Decided(kubelet=left), (decision,), tuple(told))
-    chooser = _Chooser(machine, profile, version, decided)
+        return Reasoned(_of_machine(left, machine.kubelet), (decision,), tuple(told))
+    chooser = _Chooser(machine, profile, version, existing, cpus, memory, devices)
     settings, notices = chooser.settings(), chooser.notices
-    plan = plan_delivery(machine, version, profile, decided.existing, settings, previous, notices)
-    return Reasoned(Decided(kubelet=plan), tuple(chooser.decisions), tuple(notices))
+    plan = plan_delivery(machine, version, profile, existing, settings, previous, notices)
+    return Reasoned(_of_machine(plan, machine.kubelet), tuple(chooser.decisions), tuple(notices))
 
 
-def review(
-    machine: MachineShape, profile: NodeProfile, decided: Decisions, said: Collection[str]
-) -> tuple[Notice, ...]:
-    """Return what a kubelet with this plan would warn of, except what notices have `said` already, by id.
-
-    Raises PlanError where it would not start.
-    """
-    from numaforge.roles.host.plan import brings_cgroup_v2
-    from numaforge.roles.kubelet.startup import judge_startup
-
-    if decided.kubelet is None:
-        return ()
-    return judge_startup(
-        machine,
-        decided.kubelet,
-        decided.pools,
-        {*said},
-        swap_off=decided.tuning.swap_off,
-        cgroup_v2=brings_cgroup_v2(profile),
-    )
-
-
-def of_machine(decided: Decided, machine: NodeTopology) -> Decided:
+def _of_machine(kubelet: KubeletPlan, install: KubeletInstall | None) -> KubeletPlan:
     """Return the same with the path and version of this machine's kubelet binary."""
-    kubelet, install = decided.kubelet, machine.kubelet
-    if kubelet is None:
-        return decided
     binary = install.binary if install else None
-    version = install.version if binary and install else None
-    return replace(decided, kubelet=replace(kubelet, binary=binary, binary_version=version))
-
-
-def identity(plan: NodePlan) -> str | None:
-    """Return the part of a plan that is specific to one machine: the path of its kubelet binary."""
-    return plan.kubelet.binary if plan.kubelet else None
-
-
-def with_identity(plan: NodePlan, binary: str | None) -> NodePlan:
-    """Return the plan for another machine of the same kind."""
-    return replace(plan, kubelet=plan.kubelet and replace(plan.kubelet, binary=binary))
+    return replace(kubelet, binary=binary, binary_version=install.version if binary and install else None)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.sections.section import ProfileKey, Removable
+from numaforge.sections.section import Removable
 from numaforge.sections.values import as_text
 
 _VERSION = re.compile(r"v?1\.[0-9]+(\.[0-9]+)?([-+.].*)?")
@@ -125,6 +125,3 @@ class Kubelet(Removable):
         description="What to do if the kubelet's own files contradict this profile.",
         examples=["override"],
     )
-
-
-KEY = ProfileKey("kubelet", Kubelet, Kubelet.unset(), "The kubelet's resource managers.")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numaforge.codec import ByName
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.amd_partitions.config_manager import PROFILE_LABEL, manager_profile_name
 from numaforge.roles.device_plugin.labels import CONFIG_LABEL, MIG_LABEL, OPERATOR_LABEL, STRATEGY_LABEL
@@ -13,40 +11,39 @@ from numaforge.roles.device_plugin.plan import in_mig_mode
 from numaforge.roles.device_plugin.section import DevicePlugin
 from numaforge.roles.mig.operator import operator_config_name
 from numaforge.roles.rdma.manifests import POOLS_LABEL, pools_name
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.amd_partitions.instance import AmdPartitionsPlan
+    from numaforge.roles.kubelet.delivery import KubeletPlan
+    from numaforge.roles.mig.instance import MigPlan
+    from numaforge.roles.profile import NodeProfile
+    from numaforge.roles.rdma.planned import RdmaPlan
     from numaforge.topology.model import NodeTopology
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("mig", "amd_partitions", "device_plugin", "rdma")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The labels that a roll-out sets on the Node."""
-
-    labels: ByName[str] = field(default_factory=dict)
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_labels(
+    machine: NodeTopology,
+    profile: NodeProfile,
+    mig: MigPlan,
+    partitions: AmdPartitionsPlan,
+    rdma: RdmaPlan,
+    kubelet: KubeletPlan | None,
+) -> Reasoned[dict[str, str]]:
     """Return the labels of the Node, each with its reason."""
-    mig, plugin = decided.mig, profile.device_plugin != DevicePlugin()
+    plugin = profile.device_plugin != DevicePlugin()
     by_operator = mig.managed_by == "gpu-operator"
-    handed = decided.amd_partitions.managed_by == "device-config-manager"
+    handed = partitions.managed_by == "device-config-manager"
     labels = {
-        PROFILE_LABEL: manager_profile_name(profile.name, decided.amd_partitions) if handed else None,
+        PROFILE_LABEL: manager_profile_name(profile.name, partitions) if handed else None,
         MIG_LABEL: mig.label,
-        OPERATOR_LABEL: operator_config_name(decided, machine) if by_operator else None,
+        OPERATOR_LABEL: operator_config_name(profile.name, mig, machine) if by_operator else None,
         CONFIG_LABEL: profile.device_plugin.config if plugin else None,
         STRATEGY_LABEL: mig.strategy if plugin and mig.strategy != "none" and in_mig_mode(machine) else None,
-        POOLS_LABEL: pools_name(decided) if decided.rdma.pools_deployed else None,
+        POOLS_LABEL: pools_name(rdma, kubelet) if rdma.pools_deployed else None,
     }
     wanted = {name: value for name, value in sorted(labels.items()) if value is not None}
     decisions = tuple(Decision(f"labels.{name}", value, REASONS[name]) for name, value in wanted.items())
-    return Reasoned(Decided(labels=wanted), decisions)
+    return Reasoned(wanted, decisions)
 
 
 REASONS = {

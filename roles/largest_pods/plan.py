@@ -15,13 +15,14 @@ from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import with_pools
-from numaforge.roles.role import Turn
 from numaforge.topology.model import MachineShape
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
+    from numaforge.roles.hugepages.plan import WantedPages
+    from numaforge.roles.kubelet.delivery import KubeletPlan
     from numaforge.roles.kubelet.existing import ExistingSettings
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)
@@ -42,36 +43,31 @@ class LargestPod:
 _LEAST_MEMORY = 2**30  # bytes for a pod with all GPUs; it also gets one core
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("installed", "hugepages", "kubelet", "devices")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The largest pods in a plan."""
-
-    largest_pods: tuple[LargestPod, ...] = ()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_largest_pods(
+    machine: MachineShape,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    kubelet: KubeletPlan | None,
+    pools: WantedPages,
+    devices: Inventory,
+) -> Reasoned[tuple[LargestPod, ...]]:
     """Return the largest pod of one container for each number of GPUs; without GPUs, the largest of all.
 
     For MIG devices and replicas, only the largest pod with one device: no program joins several MIG devices,
     and several replicas give no more than one. Empty where the memory or the NUMA nodes are unknown, or where
     the kubelet is handed back. A notice reports where no pod with one core may have all GPUs.
     """
-    kubelet, devices = decided.kubelet, decided.devices
     if profile.kubelet.state == "absent" or kubelet is None:
-        return Reasoned(Decided())
+        return Reasoned(())
     if not machine.memory_bytes or not machine.numa_nodes:
-        return Reasoned(Decided())
-    config = _effective(decided.existing, kubelet.settings)
+        return Reasoned(())
+    config = _effective(existing, kubelet.settings)
     whole = whole_gpus(devices)
     try:
-        node = Node(with_pools(machine, decided.pools), config, devices, version=kubelet.version)
+        node = Node(with_pools(machine, pools), config, devices, version=kubelet.version)
     except KubeletConfigError:
         # `check` reports what keeps a kubelet from starting.
-        return Reasoned(Decided())
+        return Reasoned(())
     rows: list[LargestPod] = []
     notices: list[Notice] = []
     for resource in devices or ("",):
@@ -82,7 +78,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
         ]
         if resource in whole and not empty.too_many_sets(empty.devices) and not admits_all(empty):
             notices.append(_refused(empty, resource, config))
-    return Reasoned(Decided(largest_pods=tuple(rows)), notices=tuple(notices))
+    return Reasoned(tuple(rows), notices=tuple(notices))
 
 
 def admits_all_devices(topology: MachineShape, config: Mapping[str, Any], devices: Inventory) -> bool:

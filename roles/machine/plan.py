@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from numaforge.findings.scope import lost
-from numaforge.reasons import Notice, Reasoned
+from numaforge.reasons import Notice
 from numaforge.roles.machine.numa_notices import numa_notices
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
     from numaforge.topology.model import MachineShape
 
 
@@ -54,16 +51,6 @@ def _lost_gpus(topology: MachineShape) -> tuple[Notice, ...]:
     )
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Nothing: the machine role only gives notices."""
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def machine_notices(machine: MachineShape) -> tuple[Notice, ...]:
     """Return notices about this kind of machine; there is nothing to decide."""
-    notices = (*numa_notices(machine), *_unread(machine), *_lost_gpus(machine))
-    return Reasoned(Decided(), notices=notices)
+    return (*numa_notices(machine), *_unread(machine), *_lost_gpus(machine))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numaforge.reasons import Notice, Reasoned
-from numaforge.roles.role import Turn
+from numaforge.reasons import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import MachineShape
 
 
@@ -64,17 +62,3 @@ def _caches(topology: MachineShape, profile: NodeProfile) -> Iterator[str]:
 
 def _numbers(numbers: list[int] | tuple[int, ...]) -> str:
     return " or ".join(map(str, numbers))
-
-
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Nothing: this role only gives notices."""
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return a notice where the machine is not of the kind that the profile was written for."""
-    return Reasoned(Decided(), notices=kind_notices(machine, profile))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from numaforge.roles.rdma.pools_section import PciId
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 
 _Count = Annotated[int, Field(ge=1, strict=True)]
 
@@ -30,6 +30,3 @@ class MadeFor(Section):
         description="Whether the CPUs of a NUMA node have one L3 cache or several.",
         examples=["several"],
     )
-
-
-KEY = ProfileKey("made_for", MadeFor, MadeFor.unset(), "The kind of machine that the values were chosen for.")

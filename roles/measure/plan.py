@@ -6,14 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numaforge.reasons import Decision, Reasoned
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import MachineShape
-
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ()
+    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)
@@ -23,17 +18,10 @@ class MeasurePlan:
     least_share: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The measurements required by a plan; None: a node goes back into service without any."""
-
-    measure: MeasurePlan | None = None
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_measure(profile: NodeProfile) -> Reasoned[MeasurePlan | None]:
     """Return the share that the profile asks for, if any."""
     wish = profile.measure
     if wish.gate == "none":
-        return Reasoned(Decided())
+        return Reasoned(None)
     share = Decision("measure.least_share", wish.least_share, profile.choice("measure.least_share"))
-    return Reasoned(Decided(measure=MeasurePlan(float(wish.least_share.rstrip("%")) / 100)), (share,))
+    return Reasoned(MeasurePlan(float(wish.least_share.rstrip("%")) / 100), (share,))

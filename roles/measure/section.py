@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 from numaforge.sections.values import PERCENTAGE, as_text
 
 _SHARE = rf"(?!0+(\.0+)?%){PERCENTAGE}"
@@ -43,9 +43,6 @@ def _in_one_word(value: Any) -> Any:
     return {"gate": value} if value == "required" else value
 
 
-KEY = ProfileKey(
-    "measure",
-    Annotated[Measure, BeforeValidator(_in_one_word, json_schema_input_type=Measure | Literal["required"])],
-    Measure.unset(),
-    "Whether a node must be measured before it returns to service.",
-)
+MeasureWish = Annotated[
+    Measure, BeforeValidator(_in_one_word, json_schema_input_type=Measure | Literal["required"])
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from numaforge.codec import ByName, CpuSet
 from numaforge.errors import NumaforgeError, PlanError
@@ -25,11 +25,12 @@ from numaforge.roles.hugepages.plan import (
 )
 from numaforge.roles.kubelet.existing import ExistingSettings, Setting
 from numaforge.roles.machine.numa_notices import disagreeing_totals
-from numaforge.roles.role import Turn, Working
 
 if TYPE_CHECKING:
+    from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.memory.section import Memory
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import MachineShape
 
 
@@ -102,7 +103,13 @@ class Room:
     free_bytes: int
 
 
-def _reservations(topology: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Reservations]:
+def _reservations(
+    topology: MachineShape,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    pools: WantedPages,
+    previous: NodePlan | None,
+) -> Reasoned[Reservations]:
     """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
 
     Where neither the profile nor the kubelet's own configuration names one of the first two, both grow with
@@ -110,7 +117,7 @@ def _reservations(topology: MachineShape, profile: NodeProfile, decided: Decisio
     Raises PlanError where the profile contradicts the kubelet's configuration, where the reservations are not
     less than the machine's memory, or where the profile reserves memory on a machine whose memory is unknown.
     """
-    capacity, existing, previous = topology.memory_bytes, decided.existing, decided.previous
+    capacity = topology.memory_bytes
     if not capacity:
         return _nothing_known(profile)
     eviction, eviction_reason = _eviction_map(profile, existing)
@@ -121,7 +128,7 @@ def _reservations(topology: MachineShape, profile: NodeProfile, decided: Decisio
         threshold = earlier
     if threshold:
         eviction[_MEMORY_SIGNAL] = format_bytes(threshold)
-    usable = max(0, _ordinary_bytes(topology, decided.pools) - threshold)
+    usable = max(0, _ordinary_bytes(topology, pools) - threshold)
     defaults = _defaults(profile, existing, previous, usable)
     kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing, defaults)
     system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing, defaults)
@@ -212,13 +219,19 @@ def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int,
 
 
 def _numa_nodes(
-    topology: MachineShape, profile: NodeProfile, decided: Decisions, reservations: Reservations
+    topology: MachineShape,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    hugepages: WantedPages,
+    reserved: CpuSet,
+    previous: NodePlan | None,
+    reservations: Reservations,
 ) -> Reasoned[tuple[NumaNodePlan, ...]]:
     """Split the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
 
     Raises PlanError, with the arithmetic, where it does not fit and the memory manager needs the split.
     """
-    nodes, hugepages = sorted(topology.numa_nodes, key=lambda node: node.id), decided.pools
+    nodes = sorted(topology.numa_nodes, key=lambda node: node.id)
     pools = {node.id: pool_bytes(pools_after(node, hugepages[node.id])) for node in nodes}
     rooms = [
         Room(node.id, node.memory_bytes, max(0, node.memory_bytes - pools[node.id]))
@@ -230,17 +243,17 @@ def _numa_nodes(
     notices: tuple[Notice, ...] = ()
     lacking = reservations.total_bytes - sum(room.free_bytes for room in rooms)
     if rooms and lacking <= 0:
-        shares, decisions, notices = _shares(profile, decided, rooms, reservations.total_bytes)
+        shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.total_bytes)
     elif not nodes:
         _refuse_no_memory_left(topology, profile, reservations, hugepages[None])
     elif rooms:
-        notices = (_too_little_room(topology, profile, decided, rooms, reservations),)
+        notices = (_too_little_room(topology, profile, existing, hugepages, rooms, reservations),)
     return Reasoned(
         tuple(
             NumaNodePlan(
                 id=node.id,
                 cpus=node.cpus,
-                reserved_cpus=node.cpus & decided.cpus.reserved,
+                reserved_cpus=node.cpus & reserved,
                 memory_bytes=node.memory_bytes or 0,
                 reserved_memory_bytes=shares.get(node.id, 0),
                 hugepages=dict(sorted(hugepages[node.id].items())),
@@ -381,12 +394,16 @@ def _same_threshold(threshold: str, value: Any) -> bool:
 
 
 def _shares(
-    profile: NodeProfile, decided: Decisions, rooms: Sequence[Room], total: int
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    previous: NodePlan | None,
+    rooms: Sequence[Room],
+    total: int,
 ) -> tuple[dict[int, int], tuple[Decision, ...], tuple[Notice, ...]]:
-    subject, existing = "memory.split", decided.existing
+    subject = "memory.split"
     held = existing.get("reservedMemory")
     mode = profile.memory.split or "proportional"
-    shares = _steady_shares(decided.previous, rooms, split_reservation(total, rooms, mode))
+    shares = _steady_shares(previous, rooms, split_reservation(total, rooms, mode))
     if held is not None and profile.memory.split is None:
         there = _existing_shares(held, rooms, total)
         if there is not None:
@@ -469,7 +486,8 @@ def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[i
 def _too_little_room(
     topology: MachineShape,
     profile: NodeProfile,
-    decided: Decisions,
+    existing: ExistingSettings,
+    hugepages: WantedPages,
     rooms: Sequence[Room],
     reservations: Reservations,
 ) -> Notice:
@@ -478,7 +496,7 @@ def _too_little_room(
     Raises PlanError where the memory manager's policy is Static, the only one that reads the split, and where
     the machine as a whole has no memory left for pods.
     """
-    total, hugepages = reservations.total_bytes, decided.pools
+    total = reservations.total_bytes
     free = sum(room.free_bytes for room in rooms)
     by_id = {node.id: node for node in topology.numa_nodes}
     lines = "".join(
@@ -493,7 +511,7 @@ def _too_little_room(
         "NUMA nodes that have CPUs"
     )
     pools = sum(pool_bytes(pools_after(node, hugepages[node.id])) for node in topology.numa_nodes)
-    held = decided.existing.get("memoryManagerPolicy")
+    held = existing.get("memoryManagerPolicy")
     policy = profile.kubelet.memory_manager_policy or (held and held.value)
     lacking = total + pools + MIB - reservations.memory.capacity_bytes
     if policy == "Static" or lacking > 0:
@@ -565,28 +583,31 @@ def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
     return shares
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("installed", "cpus", "hugepages")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
+@dataclass(frozen=True)
+class MemoryDecision:
     """Memory in a plan: the reservations, and each NUMA node."""
 
     memory: MemoryPlan
     numa_nodes: tuple[NumaNodePlan, ...]
-    reservations: Annotated[Reservations, Working]
+    reservations: Reservations
 
 
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_memory(
+    machine: MachineShape,
+    profile: NodeProfile,
+    existing: ExistingSettings,
+    cpus: CpuPlan,
+    pools: WantedPages,
+    earlier: NodePlan | None,
+) -> Reasoned[MemoryDecision]:
     """Return the reservations and their split; all 0 where the kubelet is handed back."""
     if profile.kubelet.state == "absent":
         reserved = Reasoned(Reservations(MemoryPlan(machine.memory_bytes or 0, 0, 0, 0), {}))
     else:
-        reserved = _reservations(machine, profile, decided)
-    nodes = _numa_nodes(machine, profile, decided, reserved.value)
+        reserved = _reservations(machine, profile, existing, pools, earlier)
+    nodes = _numa_nodes(machine, profile, existing, pools, cpus.reserved, earlier, reserved.value)
     return Reasoned(
-        Decided(memory=reserved.value.memory, numa_nodes=nodes.value, reservations=reserved.value),
+        MemoryDecision(reserved.value.memory, nodes.value, reserved.value),
         (*reserved.decisions, *nodes.decisions),
         (*reserved.notices, *nodes.notices),
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from numaforge.quantity import format_bytes
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 from numaforge.sections.values import PERCENTAGE, QUANTITY, ByteCount, as_text, byte_count
 
 
@@ -63,6 +63,3 @@ class Memory(Section):
         "equally. Unset: proportional.",
         examples=["even"],
     )
-
-
-KEY = ProfileKey("memory", Memory, Memory.unset(), "Reserved memory.")

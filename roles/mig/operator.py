@@ -19,18 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numaforge.roles.mig.instance import MigPlan
-    from numaforge.roles.node import NodePlan
     from numaforge.topology.model import Gpu, NodeTopology
 
 Entry = dict[str, Any]
 
 
-def operator_config_name(plan: NodePlan, topology: NodeTopology) -> str:
+def operator_config_name(profile: str, mig: MigPlan, topology: NodeTopology) -> str:
     """Return the name of the config that cuts a node's GPUs as planned.
 
     Raises PlanError for a geometry that mig-parted cannot express.
     """
-    return operator_name(plan.profile, operator_entries(plan.mig, topology))
+    return operator_name(profile, operator_entries(mig, topology))
 
 
 def operator_name(profile: str, entries: object) -> str:

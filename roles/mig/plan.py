@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
@@ -14,13 +14,12 @@ from numaforge.roles.mig.devices import with_profile_names
 from numaforge.roles.mig.geometry import counted_names
 from numaforge.roles.mig.instance import MigGpu, MigPlan
 from numaforge.roles.mig.machine import GpuMigPlan, MachineMigPlan, mode_change, plan_profile
-from numaforge.roles.role import Turn
 from numaforge.topology.model import ComputeInstance, Gpu, GpuInstance, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.profile import NodeProfile
 
 
 _MIXED = "mixed"
@@ -218,30 +217,3 @@ def _with_instances(gpu: Gpu, wanted: MigGpu, plan: MigPlan) -> Gpu:
         for number, one in enumerate(wanted.instances)
     )
     return replace(gpu, mig_mode=wanted.mode, mig_pending=wanted.mode, gpu_instances=tuple(instances))
-
-
-TURN = Turn.FORESEEN
-NEEDS: tuple[str, ...] = ("offline",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """MIG in a plan."""
-
-    mig: MigPlan = MigPlan()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the planned cut of each GPU."""
-    found = plan_mig(machine, profile)
-    return Reasoned(Decided(mig=found.value), found.decisions, found.notices)
-
-
-def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
-    """Return the machine with its GPUs cut."""
-    return as_cut(machine, decided.mig)
-
-
-def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine with its GPUs cut."""
-    return as_cut(machine, plan.mig)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from numaforge.errors import NumaforgeError
 from numaforge.roles.mig.mig_parted import MigConfigFile
 from numaforge.roles.mig.names import MOST_DEVICES, NAME_PATTERN, parse_profile_name
-from numaforge.sections.section import ProfileKey, Section, at_most_one_of, given
+from numaforge.sections.section import Section, at_most_one_of, given
 from numaforge.sections.values import Count, as_text
 
 ALL = "all"
@@ -236,6 +236,3 @@ class Mig(Section):
         return any(one.devices or one.placements for one in self.gpus) or any(
             one.mig_devices for config in entries for one in config
         )
-
-
-KEY = ProfileKey("mig", Mig, Mig.unset(), "How GPUs are cut into MIG instances.")

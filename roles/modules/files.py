@@ -26,7 +26,6 @@ def _options(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return lines(text), [*options, *(line for pair in kept_out for line in pair)]
 
 
-READS = ("modules",)
 TEMPLATES = {
     "modules/modules-load.conf.j2": Template(_loaded),
     "modules/modprobe.conf.j2": Template(_options),

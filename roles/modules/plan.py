@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Literal
 from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Turn
 from numaforge.topology.memory_mode import OPTION as MEMORY_MODE
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
-    from numaforge.topology.model import MachineShape
+    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)
@@ -38,18 +36,7 @@ def rdma_modules(profile: NodeProfile) -> tuple[str, ...]:
     return MLX5 if asked == "mlx5" else asked
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Kernel modules in a plan."""
-
-    modules: ModulesPlan = ModulesPlan()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_modules(profile: NodeProfile) -> Reasoned[ModulesPlan]:
     """Return the modules of `modules` and `rdma.host`, with the options that `gpu_memory` and `imex` imply.
 
     Raises PlanError where these sections contradict each other.
@@ -78,7 +65,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
             remedy="take it out of modules.blocked, or leave rdma.host.modules and rdma.host.netns out",
         )
     plan = ModulesPlan(load, {name: options[name] for name in sorted(options) if options[name]}, wish.blocked)
-    return Reasoned(Decided(modules=plan), tuple(_decisions(plan, profile)), tuple(_notices(plan, profile)))
+    return Reasoned(plan, tuple(_decisions(plan, profile)), tuple(_notices(plan, profile)))
 
 
 def gpu_memory_asked(profile: NodeProfile) -> Literal["numa", "driver"] | None:

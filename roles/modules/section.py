@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 from numaforge.sections.values import as_text
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -69,6 +69,3 @@ class Modules(Section):
             if twice:
                 raise ValueError(f"options.{module} says {', '.join(twice)} more than once; say it once")
         return self
-
-
-KEY = ProfileKey("modules", Modules, Modules.unset(), "Kernel modules and their options.")

@@ -21,7 +21,6 @@ def _nics(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return lines(text), [f"{each.nic} {each.name} {each.value}" for each in plan.rdma.host.nics]
 
 
-READS = ("rdma",)
 TEMPLATES = {
     "rdma/nics.j2": Template(_nics),
     "rdma/nics.sh.j2": program_template(lambda _: library("roles/nics/values", "roles/nics/at_boot")),

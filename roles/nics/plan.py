@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.interrupts.plan import refuse_without_reserved
-from numaforge.roles.role import Turn, Working
 from numaforge.topology.networks import DEFAULT_ROUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.codec import CpuSet
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import Nic, NodeTopology
 
 
@@ -35,35 +35,26 @@ class NicSetting:
     value: str
 
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ("cpus",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The number of NIC queues; the document has them in `rdma.host.nics`."""
-
-    nic_queues: Annotated[tuple[NicSetting, ...], Working] = ()
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_nic_queues(
+    machine: NodeTopology, profile: NodeProfile, reserved: CpuSet
+) -> Reasoned[tuple[NicSetting, ...]]:
     """Return the settings for the number of NIC queues.
 
     Raises PlanError for a NIC that the machine does not have, and for "reserved" without reserved CPUs.
     """
     wish = profile.nic_queues
     if wish.combined is None:
-        return Reasoned(Decided())
-    if wish.combined == "reserved" and not decided.cpus.reserved:
+        return Reasoned(())
+    if wish.combined == "reserved" and not reserved:
         raise refuse_without_reserved(_FIELD)
-    count = str(len(decided.cpus.reserved) if wish.combined == "reserved" else wish.combined)
+    count = str(len(reserved) if wish.combined == "reserved" else wish.combined)
     notices: list[Notice] = []
     names = _named(machine, wish.nics) if wish.nics else _unasked(machine, notices)
     if not names:
-        return Reasoned(Decided(), notices=tuple(notices))
+        return Reasoned((), notices=tuple(notices))
     settings = tuple(NicSetting(name, CHANNELS, count) for name in names)
     reason = f"{profile.choice(_FIELD)}, on {', '.join(names)}: one queue for each CPU that serves them"
-    return Reasoned(Decided(nic_queues=settings), (Decision(_FIELD, count, reason),))
+    return Reasoned(settings, (Decision(_FIELD, count, reason),))
 
 
 def _named(topology: NodeTopology, wanted: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from numaforge.roles.rdma.host_section import Nic
-from numaforge.sections.section import ProfileKey, Removable
+from numaforge.sections.section import Removable
 
 _MOST = 4096  # more than any NIC has
 
@@ -27,8 +27,3 @@ class NicQueues(Removable):
         "except virtual functions and the NIC of the default route.",
         examples=[["eth2", "mlx5_0"]],
     )
-
-
-KEY = ProfileKey(
-    "nic_queues", NicQueues, NicQueues.unset(), "The number of queues, and so of interrupts, of NICs."
-)

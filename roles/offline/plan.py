@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from numaforge.codec import CpuSet
 from numaforge.cpulist import format_cpulist, parse_cpulist
 from numaforge.errors import PlanError
 from numaforge.kubelet.admission.machine import cores_seen, packages_counted
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles.role import Turn, Working
 from numaforge.topology.model import Core, Cpufreq, IdleState, L3Cache, NodeTopology, Package
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numaforge.roles.node import Decisions, NodePlan, NodeProfile
+    from numaforge.roles.profile import NodeProfile
 
 
 @dataclass(frozen=True)
@@ -48,18 +47,7 @@ _BOOT_CPU = 0
 Group = TypeVar("Group", Core, L3Cache, Package, IdleState)
 
 
-TURN = Turn.FORESEEN
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """Which CPUs are offline; the document has them in `tuning`."""
-
-    offline: Annotated[OfflinePlan, Working]
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_offline(machine: NodeTopology, profile: NodeProfile) -> Reasoned[OfflinePlan]:
     """Return which CPUs go offline, starting from the machine without numaforge.
 
     Raises PlanError for CPUs that do not exist or that the kernel keeps online, for a NUMA node with devices
@@ -85,7 +73,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
         machine.kubelet_cores or () if taken else (),
         machine.kubelet_packages or () if taken else (),
     )
-    return Reasoned(Decided(offline=plan), tuple(_decisions(profile, siblings, named)), tuple(notices))
+    return Reasoned(plan, tuple(_decisions(profile, siblings, named)), tuple(notices))
 
 
 def as_before(machine: NodeTopology) -> NodeTopology:
@@ -158,11 +146,6 @@ def without(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
 def taken_offline(machine: NodeTopology, offline: OfflinePlan) -> NodeTopology:
     """Return a machine, captured before or after its plan was carried out, with only these CPUs offline."""
     return without(as_before(machine), offline)
-
-
-def as_planned(machine: NodeTopology, plan: NodePlan) -> NodeTopology:
-    """Return the machine with no other CPUs offline than planned."""
-    return taken_offline(machine, plan.tuning.offline)
 
 
 def _earlier(machine: NodeTopology) -> OfflinePlan:
@@ -288,8 +271,3 @@ def _decisions(profile: NodeProfile, siblings: CpuSet, named: CpuSet) -> Iterato
         yield Decision(_SMT, "off", reason)
     if named:
         yield Decision(_OFFLINE, format_cpulist(named), profile.choice(_OFFLINE))
-
-
-def foresee(machine: NodeTopology, decided: Decided) -> NodeTopology:
-    """Return the machine with no other CPUs offline than decided."""
-    return taken_offline(machine, decided.offline)

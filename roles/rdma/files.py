@@ -73,7 +73,6 @@ def _read_topology(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     return below, {switch.pci_address: sorted([*switch.gpus, *switch.nics]) for switch in switches}
 
 
-READS = ("rdma",)
 TEMPLATES = {
     "rdma/gate.sh.j2": program_template(lambda _: library("roles/rdma/at_boot")),
     "rdma/gate.service.j2": unit_template(_gate_command),

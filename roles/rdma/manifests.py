@@ -13,7 +13,9 @@ from numaforge.roles.rdma.plugin_config import plugin_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numaforge.roles.kubelet.delivery import KubeletPlan
     from numaforge.roles.node import NodePlan
+    from numaforge.roles.rdma.planned import RdmaPlan
 
 POOLS_LABEL = "numaforge.io/rdma-pools"
 """The Node label whose value names the pools that the plugin has on it."""
@@ -36,9 +38,9 @@ def config_text(plan: NodePlan) -> str:
     return plugin_text(plan.rdma.pools)
 
 
-def pools_name(plan: NodePlan) -> str:
+def pools_name(rdma: RdmaPlan, kubelet: KubeletPlan | None) -> str:
     """Return the name of a node's pools; nodes share it where the plugin gets the same configuration."""
-    given = f"{_registry(plan)}\n{config_text(plan)}"
+    given = f"{_registry(kubelet)}\n{plugin_text(rdma.pools)}"
     return f"pools-{sha256(given.encode()).hexdigest()[:10]}"
 
 
@@ -53,7 +55,7 @@ def plugin_manifests(
     kinds: dict[str, NodePlan] = {}
     labels: dict[str, dict[str, str]] = {}
     for plan in plans:
-        chosen = pools_name(plan)
+        chosen = pools_name(plan.rdma, plan.kubelet)
         kinds.setdefault(chosen, plan)
         labels[plan.hostname] = {POOLS_LABEL: chosen}
     manifests = [
@@ -67,11 +69,11 @@ def plugin_manifests(
 def _manifests(own: Manifest, chosen: str, image: str, plan: NodePlan) -> tuple[Manifest, Manifest]:
     # Immutable: changed pools get another name, so no running plugin's configuration changes.
     text = config_map(own, {_CONFIG_FILE: config_text(plan)}, immutable=True)
-    return text, _daemon_set(own, chosen, image, _registry(plan))
+    return text, _daemon_set(own, chosen, image, _registry(plan.kubelet))
 
 
-def _registry(plan: NodePlan) -> str:
-    return f"{plan.kubelet.root_dir if plan.kubelet else ROOT_DIR}/plugins_registry"
+def _registry(kubelet: KubeletPlan | None) -> str:
+    return f"{kubelet.root_dir if kubelet else ROOT_DIR}/plugins_registry"
 
 
 def _daemon_set(metadata: Manifest, chosen: str, image: str, registry: str) -> Manifest:

@@ -8,7 +8,7 @@ from numaforge.roles.rdma.gpudirect_section import GpuDirect
 from numaforge.roles.rdma.host_section import RdmaHost
 from numaforge.roles.rdma.libraries_section import Libraries
 from numaforge.roles.rdma.pools_section import SharedDevicePlugin
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 
 __all__ = ["GpuDirect", "Libraries", "Rdma", "RdmaHost", "SharedDevicePlugin"]
 
@@ -26,6 +26,3 @@ class Rdma(Section):
     libraries: Libraries = Field(
         default=Libraries.unset(), description="Settings of NCCL, UCX and NVSHMEM for the rails."
     )
-
-
-KEY = ProfileKey("rdma", Rdma, Rdma.unset(), "RDMA devices, for pods and on the host.")

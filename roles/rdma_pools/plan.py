@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.ordering import grouped, natural
@@ -20,13 +20,12 @@ from numaforge.roles.rdma_pools.functions import (
     plugin_functions,
     selected,
 )
-from numaforge.roles.role import Turn, Working
 from numaforge.topology.rails import Rail, rails
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import MachineShape, RdmaDevice
 
 _WHERE = "rdma.device_plugin"
@@ -289,20 +288,3 @@ def _decisions(pools: Iterable[RdmaPool], profile: NodeProfile) -> Iterator[Deci
         near = f", nearest to {', '.join(pool.gpus)}" if pool.gpus else ""
         said = f"{', '.join(pool.devices)} for {pool.tokens} containers{near}"
         yield Decision(f"{_WHERE}.{pool.resource}", said, reason)
-
-
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The pools; the document has them in `rdma.pools`."""
-
-    rdma_pools: Annotated[tuple[RdmaPool, ...], Working]
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
-    """Return the pools that a profile asks for."""
-    found = plan_pools(machine, profile)
-    return Reasoned(Decided(rdma_pools=found.value), found.decisions, found.notices)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from numaforge.sections.section import ProfileKey, Section
+from numaforge.sections.section import Section
 
 
 class Maintenance(Section):
@@ -18,8 +18,3 @@ class Maintenance(Section):
         "them as pending.",
         examples=["allowed"],
     )
-
-
-KEY = ProfileKey(
-    "maintenance", Maintenance, Maintenance.unset(), "What numaforge may do to a node to apply its plan."
-)

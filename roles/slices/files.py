@@ -20,7 +20,6 @@ def _slice(plan: NodePlan, file: PlannedFile) -> list[str]:
     return [f"[{name.rpartition('.')[2].capitalize()}]", "AllowedCPUs=", f"AllowedCPUs={cpus}"]
 
 
-READS = ("system",)
 TEMPLATES = {
     "system/slice.conf.j2": Template(
         lambda plan, file, text: (lines(text), _slice(plan, file)),

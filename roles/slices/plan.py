@@ -10,10 +10,10 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Reasoned
 from numaforge.roles.interrupts.plan import refuse_without_reserved
-from numaforge.roles.role import Turn
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.kubelet.existing import ExistingSettings
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import MachineShape
 
 
@@ -27,18 +27,9 @@ class SystemPlan:
 _FIELD = "system.daemons"
 
 
-TURN = Turn.KIND
-NEEDS: tuple[str, ...] = ("cpus", "installed")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """The system's own daemons in a plan."""
-
-    system: SystemPlan = SystemPlan()
-
-
-def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_slices(
+    machine: MachineShape, profile: NodeProfile, existing: ExistingSettings, reserved: CpuSet
+) -> Reasoned[SystemPlan]:
     """Return the CPUs of each slice.
 
     reservedSystemCPUs confines no daemon: the kubelet only leaves these CPUs out when it gives CPUs to
@@ -47,8 +38,8 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
     """
     wish = profile.system
     if wish.daemons != "reserved":
-        return Reasoned(Decided())
-    if not decided.cpus.reserved:
+        return Reasoned(SystemPlan())
+    if not reserved:
         raise refuse_without_reserved(_FIELD)
     if machine.cgroup_version == 1:
         raise PlanError(
@@ -56,7 +47,7 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
             where=_FIELD,
             remedy="boot with systemd.unified_cgroup_hierarchy=1, or say keep",
         )
-    root = str(decided.existing.effective.get("cgroupRoot") or "")
+    root = str(existing.effective.get("cgroupRoot") or "")
     # With the systemd driver, the kubelet turns "/system" into "system.slice".
     above = {part if "." in part else f"{part}.slice" for part in root.split("/") if part}
     below = next((name for name in wish.slices if name in above), None)
@@ -66,10 +57,10 @@ def decide(machine: MachineShape, profile: NodeProfile, decided: Decisions) -> R
             where=f"system.slices: {below}",
             remedy="move cgroupRoot elsewhere, or leave this slice out",
         )
-    plan = SystemPlan(dict.fromkeys(sorted(wish.slices), decided.cpus.reserved))
+    plan = SystemPlan(dict.fromkeys(sorted(wish.slices), reserved))
     reason = (
         f"{profile.choice(_FIELD)}: reservedSystemCPUs confines no daemon, only AllowedCPUs keeps them on "
         "these CPUs (systemd.resource-control(5))"
     )
-    value = f"{format_cpulist(decided.cpus.reserved)}: {', '.join(plan.slices)}"
-    return Reasoned(Decided(system=plan), (Decision(_FIELD, value, reason),))
+    value = f"{format_cpulist(reserved)}: {', '.join(plan.slices)}"
+    return Reasoned(plan, (Decision(_FIELD, value, reason),))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from numaforge.sections.section import ProfileKey, Section, each_once
+from numaforge.sections.section import Section, each_once
 
 Slice = Literal["system.slice", "user.slice", "init.scope", "machine.slice"]
 SLICES: tuple[str, ...] = get_args(Slice)
@@ -26,6 +26,3 @@ class System(Section):
         description="The systemd units to confine; none of them contains pods.",
         examples=[["system.slice", "user.slice"]],
     )
-
-
-KEY = ProfileKey("system", System, System.unset(), "Which CPUs the system's own daemons use.")

@@ -18,7 +18,8 @@ from numaforge.topology import read_topology
 
 if TYPE_CHECKING:
     from numaforge.framing import Answer
-    from numaforge.roles.node import NodePlan, NodeProfile
+    from numaforge.roles.node import NodePlan
+    from numaforge.roles.profile import NodeProfile
     from numaforge.snapshot import Snapshot
     from numaforge.topology import NodeTopology
 

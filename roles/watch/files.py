@@ -45,7 +45,6 @@ def _read_timer(_plan: NodePlan, _file: PlannedFile, text: str) -> Both:
     return found, [f"OnUnitInactiveSec={PERIOD_SECONDS}"]
 
 
-READS = ("watch",)
 TEMPLATES = {
     "watch/watch.sh.j2": Template(_read_script, _program),
     "watch/watch.service.j2": unit_template(lambda _: f"/bin/sh {WATCH_SCRIPT_PATH} watch {WATCH_CONF_PATH}"),

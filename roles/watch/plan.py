@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING
 
 from numaforge.kubelet.config.flags import flag_value, registered_name
 from numaforge.reasons import Decision, Reasoned
-from numaforge.roles.role import Turn
 from numaforge.roles.watch.section import DIRECTORY
 
 if TYPE_CHECKING:
-    from numaforge.roles.node import Decisions, NodeProfile
+    from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
 
-TURN = Turn.MACHINE
-NEEDS: tuple[str, ...] = ()
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 
 
@@ -47,18 +44,11 @@ class WatchPlan:
         return str(PurePosixPath(self.directory, "numaforge.prom"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """How the node watches itself; None: it does not."""
-
-    watch: WatchPlan | None = None
-
-
-def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> Reasoned[Decided]:
+def plan_watch(machine: NodeTopology, profile: NodeProfile) -> Reasoned[WatchPlan | None]:
     """Return the folder of the metrics, and the login for reporting to the kubelet's Node."""
     wish = profile.watch
     if not wish.enabled:
-        return Reasoned(Decided())
+        return Reasoned(None)
     flags = machine.kubelet.flags if machine.kubelet else ()
     name = registered_name(flags, machine.hostname)
     tells = machine.kubelet is not None and wish.condition is not False
@@ -72,7 +62,7 @@ def decide(machine: NodeTopology, profile: NodeProfile, decided: Decisions) -> R
     if plan.kubeconfig:
         reason = "the kubelet's own login may write the conditions of its Node alone"
         decisions.append(Decision("watch.condition", plan.kubeconfig, reason))
-    return Reasoned(Decided(watch=plan), tuple(decisions))
+    return Reasoned(plan, tuple(decisions))
 
 
 def _directory_reason(profile: NodeProfile) -> str:

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from numaforge.sections.section import ProfileKey, Section, given
+from numaforge.sections.section import Section, given
 
 DIRECTORY = "/var/lib/node_exporter/textfile_collector"
 
@@ -47,8 +47,3 @@ class Watch(Section):
         if others and not self.enabled:
             raise ValueError(f"says {', '.join(others)} and does not watch; say enabled: true as well")
         return self
-
-
-KEY = ProfileKey(
-    "watch", Watch, Watch.unset(), "Whether the node itself checks that it still matches its plan."
-)

@@ -34,7 +34,8 @@ from numaforge.roles.document import dumps, loads
 from numaforge.roles.document import to_document as plan_document
 from numaforge.roles.kubelet import kubelet
 from numaforge.roles.kubelet.planned_node import planned_node
-from numaforge.roles.node import NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.profile import NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
 from numaforge.topology import from_document, read_topology, to_document
 from numaforge.topology.model import NodeTopology

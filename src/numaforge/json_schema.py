@@ -24,7 +24,7 @@ def json_schema(name: str) -> dict[str, Any]:
 
 def _profile() -> dict[str, Any]:
     from numaforge.profile import machine_profiles, ready_profiles
-    from numaforge.roles.node import NodeProfile
+    from numaforge.roles.profile import NodeProfile
 
     body = _with_nulls(NodeProfile.model_json_schema(schema_generator=_Generator))
     # Read while a profile is loaded, so neither is a field of the model.

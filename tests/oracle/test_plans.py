@@ -21,7 +21,8 @@ from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
-from numaforge.roles.node import NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.profile import NodeProfile
 from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG

@@ -19,7 +19,9 @@ from tests.ssh.sandbox import Sandbox, free_port
 from tests.ssh.standin_systemd import standin_systemd
 
 PAGE = (REPOSITORY / "docs" / "add-a-role.md").read_text(encoding="utf-8")
-FILES = dict(re.findall(r"^```\w+ (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+BLOCKS = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+FILES = {path: text for kind, path, text in BLOCKS if kind != "diff"}
+CHANGES = {path: text for kind, path, text in BLOCKS if kind == "diff"}
 COPIED = ("src", "roles", "deploys", "templates", "profiles", "schemas")
 PROFILE: dict[str, Any] = {
     "name": "sandbox",
@@ -34,7 +36,7 @@ UNIT = "/usr/lib/systemd/system/kubelet.service"
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A copy of the repository with the files of the page, and the role's line in ROLES."""
+    """A copy of the repository with the files and the changes of the page."""
     copy = tmp_path / "repository"
     for folder in COPIED:
         shutil.copytree(
@@ -46,16 +48,21 @@ def repository(tmp_path: Path) -> Path:
         assert not file.exists()
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    roles = copy / "roles" / "__init__.py"
-    text = roles.read_text()
-    roles.write_text(
-        text.replace(
-            "from numaforge.roles.cpus",
-            "from numaforge.roles.banner import banner\nfrom numaforge.roles.cpus",
-            1,
-        ).replace("    kubelet,\n", "    banner,\n    kubelet,\n", 1)
-    )
+    for path, change in CHANGES.items():
+        file = copy / path
+        file.write_text(changed(file.read_text(), change))
     return copy
+
+
+def changed(text: str, change: str) -> str:
+    """Return a text with a change in the form of `diff -u`, whose hunks begin with a line of the text."""
+    for hunk in change.split("@@\n"):
+        lines = hunk.splitlines(keepends=True)
+        before = "".join(line[1:] for line in lines if line[0] == " ")
+        assert f"\n{before}" in text, before
+        after = "".join(line[1:] for line in lines)
+        text = text.replace(f"\n{before}", f"\n{after}", 1)
+    return text
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import pytest
 from numaforge.errors import ProfileError
 from numaforge.planning.node import plan_node
 from numaforge.profile import leaves, load_profile, machine_profiles, ready_profiles
-from numaforge.roles import ROLES
+from numaforge.roles.profile import NodeProfile
 from numaforge.sections.section import Section
 from numaforge.topology.ready import ready_machine
 from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS
 
 GIB = 2**30
-DEFAULTS = [role.section.KEY.default for role in ROLES if role.section]
+DEFAULTS = [field.default for field in NodeProfile.model_fields.values()]
 
 
 def refusal(source, where: str | None = None) -> str:

@@ -78,7 +78,7 @@ def check(
       numaforge rdma check config.json --machine dgx-h100
     """
     from numaforge.report.findings import has_errors, plugin_document, plugin_lines
-    from numaforge.roles.rdma.plan import as_planned
+    from numaforge.roles.as_planned import machine_as_planned
     from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
     from numaforge.roles.rdma.plugin_config import parse_plugin_config, refusal
 
@@ -89,7 +89,7 @@ def check(
     if (machine is not None or planned or live) and refusal(read) is None:
         there = machine_of(machine, None)
         if planned:
-            there = as_planned(there, plan_for(there, profile, plan))
+            there = machine_as_planned(there, plan_for(there, profile, plan))
         findings = (*findings, *check_machine(read, there))
         counts = advertised(read, there)
     if output == "json":

@@ -12,7 +12,7 @@ from numaforge.convert.rows import Fate, FieldRow, read, shown
 from numaforge.errors import NumaforgeError
 from numaforge.mistakes import dotted, path_of, sentence
 from numaforge.roles.kernel_values.dangers import danger
-from numaforge.roles.node import NodeProfile
+from numaforge.roles.profile import NodeProfile
 
 _SAID = (Fate.DIFFERS, Fate.NOT_OURS, Fate.NOT_EXPRESSED)
 

@@ -51,7 +51,7 @@ def steps() -> Iterator[Callable[[], object]]:
         "sections.strict_yaml",
     ):
         yield partial(import_module, f"numaforge.{name}")
-    for kind in ("section", "plan", "files", "part"):
+    for kind in ("files", "part"):
         for role in ROLES:
             yield partial(getattr, role, kind)
     for name in (

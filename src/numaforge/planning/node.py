@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from graphlib import TopologicalSorter
-from typing import Any, cast
+from dataclasses import replace
+from typing import TypeVar
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, PlannedFile
-from numaforge.memoize import once_per_value
+from numaforge.planning.files import planned_files
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.roles import ROLES
-from numaforge.roles.node import Decisions, NodePlan, NodeProfile
-from numaforge.roles.role import KindPlanModule, PlanModule, Turn
-from numaforge.topology.model import MachineShape, NodeTopology
-from numaforge.topology.shape import shape_of
+from numaforge.roles.allocatable.plan import plan_allocatable
+from numaforge.roles.amd_partitions.plan import partitioned, plan_amd_partitions
+from numaforge.roles.capacity.plan import plan_capacity
+from numaforge.roles.cpus.plan import plan_cpus
+from numaforge.roles.crio.plan import plan_pod_tuning
+from numaforge.roles.device_plugin.plan import plan_device_plugin
+from numaforge.roles.devices.plan import plan_devices
+from numaforge.roles.document import saved_plan
+from numaforge.roles.dra.plan import plan_dra
+from numaforge.roles.gpu_memory.plan import in_mode, plan_gpu_memory
+from numaforge.roles.gpudirect.plan import plan_access_control
+from numaforge.roles.host.plan import brings_cgroup_v2, plan_host
+from numaforge.roles.hugepages.plan import plan_hugepages
+from numaforge.roles.imex.plan import plan_imex
+from numaforge.roles.installed.plan import read_installed
+from numaforge.roles.interrupts.plan import plan_interrupts
+from numaforge.roles.kernel_cmdline.plan import plan_kernel
+from numaforge.roles.kernel_values.plan import plan_tuning
+from numaforge.roles.kubelet.plan import plan_kubelet
+from numaforge.roles.kubelet.startup import judge_startup
+from numaforge.roles.labels.plan import plan_labels
+from numaforge.roles.largest_pods.plan import plan_largest_pods
+from numaforge.roles.machine.plan import machine_notices
+from numaforge.roles.made_for.plan import kind_notices
+from numaforge.roles.measure.plan import plan_measure
+from numaforge.roles.memory.plan import plan_memory
+from numaforge.roles.mig.plan import as_cut, plan_mig
+from numaforge.roles.modules.plan import plan_modules
+from numaforge.roles.nics.plan import plan_nic_queues
+from numaforge.roles.node import NodePlan
+from numaforge.roles.offline.plan import plan_offline, taken_offline
+from numaforge.roles.profile import NodeProfile
+from numaforge.roles.rdma.plan import plan_rdma
+from numaforge.roles.rdma_pools.plan import plan_pools
+from numaforge.roles.slices.plan import plan_slices
+from numaforge.roles.watch.plan import plan_watch
+from numaforge.topology.model import NodeTopology
+
+T = TypeVar("T")
 
 
 def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str | None = None) -> NodePlan:
-    """Decide everything for one host, role by role.
+    """Decide everything for one host.
 
     `kubelet_version` plans for another version than the host's. Raises PlanError, with the host's name, for a
     profile that this machine or this kubelet cannot meet.
@@ -31,138 +62,123 @@ def plan_node(topology: NodeTopology, profile: NodeProfile, kubelet_version: str
         raise error.at(topology.hostname or "localhost") from error.__cause__
 
 
-@dataclass(frozen=True)
-class _Ledger:
-    """The decisions so far: the fields of all roles, with the reasons."""
+class _Reasons:
+    """Collect the reasons of decisions; called with a decision, return its value."""
 
-    values: Mapping[str, Any] = field(default_factory=dict)
-    decisions: tuple[Decision, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    def __init__(self) -> None:
+        self.decisions: list[Decision] = []
+        self.notices: list[Notice] = []
 
-    def entered(self, found: Reasoned[Any]) -> _Ledger:
-        return replace(
-            self,
-            values={**self.values, **_values(found.value)},
-            decisions=(*self.decisions, *found.decisions),
-            notices=(*self.notices, *found.notices),
-        )
+    def __call__(self, decided: Reasoned[T]) -> T:
+        self.decisions += decided.decisions
+        self.notices += decided.notices
+        return decided.value
 
 
 def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | None) -> NodePlan:
-    ledger = _Ledger()
-    for role in _in_turn(Turn.FORESEEN):
-        found = role.decide(machine, profile, Decisions(ledger.values, machine.previous_plan, asked_version))
-        ledger = ledger.entered(found)
-        machine = _hook(role, "foresee")(machine, found.value)
-    ledger = _of_kind(ledger, machine, profile, asked_version)
-    decided = Decisions(ledger.values, machine.previous_plan, asked_version, profile.name)
-    for role in _in_turn(Turn.MACHINE):
-        ledger = ledger.entered(role.decide(machine, profile, decided))
-        decided.values = ledger.values
-    plan = NodePlan(
-        hostname=machine.hostname or "localhost",
-        profile=profile.name,
-        files=(),
-        decisions=ledger.decisions,
-        notices=ledger.notices,
-        **{name: value for name, value in ledger.values.items() if name in _FIELDS},
+    earlier, unreadable = _earlier_plan(machine)
+
+    # The machine as this plan makes it, for which the rest is decided.
+    made = _Reasons()
+    offline = made(plan_offline(machine, profile))
+    machine = taken_offline(machine, offline)
+    gpu_memory = made(plan_gpu_memory(machine, profile, earlier))
+    machine = in_mode(machine, gpu_memory)
+    mig = made(plan_mig(machine, profile))
+    machine = as_cut(machine, mig)
+    partitions = made(plan_amd_partitions(machine, profile))
+    machine = partitioned(machine, partitions)
+
+    # What pods get: CPUs, memory, devices, and the kubelet that allocates them.
+    pods = _Reasons()
+    pods.notices += (*machine_notices(machine), *kind_notices(machine, profile), *unreadable)
+    installed = pods(read_installed(machine, profile, asked_version, earlier))
+    existing = installed.existing
+    pages = pods(plan_hugepages(machine, profile, earlier))
+    devices = pods(plan_devices(machine, profile))
+    modules = pods(plan_modules(profile))
+    measure = pods(plan_measure(profile))
+    tuning = pods(plan_tuning(machine, profile, offline, earlier))
+    pools = pods(plan_pools(machine, profile))
+    cpus = pods(plan_cpus(machine, profile, existing, offline, earlier))
+    memory = pods(plan_memory(machine, profile, existing, cpus, pages.pools, earlier))
+    interrupts = pods(plan_interrupts(machine, profile, cpus.reserved))
+    system = pods(plan_slices(machine, profile, existing, cpus.reserved))
+    kubelet = pods(plan_kubelet(machine, profile, installed, cpus, memory, devices, earlier))
+    largest_pods = pods(plan_largest_pods(machine, profile, existing, kubelet, pages.pools, devices))
+    capacity = pods(
+        plan_capacity(machine, profile, existing, cpus, memory, pages.pools, kubelet, gpu_memory, earlier)
     )
-    return with_files(plan)
+    if kubelet:
+        noticed = {notice.id for notice in pods.notices}
+        has_cgroup_v2 = brings_cgroup_v2(profile)
+        pods.notices += judge_startup(
+            machine, kubelet, pages.pools, noticed, swap_off=tuning.swap_off, cgroup_v2=has_cgroup_v2
+        )
+
+    # The host around them.
+    around = _Reasons()
+    host = around(plan_host(machine, profile, tuning, interrupts))
+    acs = around(plan_access_control(machine, profile, earlier))
+    nics = around(plan_nic_queues(machine, profile, cpus.reserved))
+    imex = around(plan_imex(machine, profile))
+    pod_tuning = around(plan_pod_tuning(machine, profile, kubelet))
+    plugin = around(plan_device_plugin(machine, profile, mig))
+    watch = around(plan_watch(machine, profile))
+    kernel = around(plan_kernel(machine, profile, cpus, memory.numa_nodes, pages.hugepages, acs))
+    rdma = around(plan_rdma(machine, profile, pools, nics, acs))
+    dra = around(plan_dra(machine, profile, installed.version, kubelet, cpus.reserved))
+    allocatable = around(plan_allocatable(capacity, devices, plugin.advertised, partitions, rdma))
+    labels = around(plan_labels(machine, profile, mig, partitions, rdma, kubelet))
+
+    return with_files(
+        NodePlan(
+            hostname=machine.hostname or "localhost",
+            profile=profile.name,
+            files=(),
+            decisions=(*pods.decisions, *made.decisions, *around.decisions),
+            notices=(*pods.notices, *made.notices, *around.notices),
+            gpu_memory=gpu_memory,
+            cpus=cpus,
+            memory=memory.memory,
+            numa_nodes=memory.numa_nodes,
+            host=host,
+            kernel=kernel,
+            modules=modules,
+            measure=measure,
+            tuning=tuning,
+            interrupts=interrupts,
+            system=system,
+            hugepages=pages.hugepages,
+            hugepage_memory=pages.hugepage_memory,
+            mig=mig,
+            amd_partitions=partitions,
+            imex=imex,
+            pod_tuning=pod_tuning,
+            device_plugin=plugin.plan,
+            rdma=rdma,
+            kubelet=kubelet,
+            dra=dra,
+            largest_pods=largest_pods,
+            allocatable=allocatable,
+            labels=labels,
+            watch=watch,
+        )
+    )
+
+
+def _earlier_plan(machine: NodeTopology) -> tuple[NodePlan | None, tuple[Notice, ...]]:
+    """Return the plan that an earlier run left on the host; a notice instead where it cannot be read."""
+    try:
+        return saved_plan(machine), ()
+    except PlanError as error:
+        message = (
+            f"{PLAN_PATH} on the host cannot be read ({error.where}: {error.message}): what an "
+            "earlier run merged into the kubelet's own file is taken for the admin's"
+        )
+        return None, (Notice("earlier-plan-unreadable", message),)
 
 
 def with_files(plan: NodePlan) -> NodePlan:
     """Return a plan with the files that follow from its decisions."""
-    written = (file for role in ROLES if role.files for file in role.files.files(plan))
-    return replace(plan, files=(PlannedFile(PLAN_PATH, "topology", None, mode="0600"), *written))
-
-
-def _of_kind(
-    ledger: _Ledger, machine: NodeTopology, profile: NodeProfile, asked_version: str | None
-) -> _Ledger:
-    """Return the ledger with what the machine's kind decides, and what of that is this machine's own."""
-    named = {name for role in _of_a_kind() if (hook := _hook(role, "sysctls")) for name in hook(profile)}
-    sysctls = {name: value for name, value in machine.sysctls.items() if name in named}
-    needed = {name: value for name, value in ledger.values.items() if name in _needed_by_kind()}
-    found = _decided(shape_of(machine), sysctls, _without_identity(machine), profile, asked_version, needed)
-    values = dict(found.values)
-    for role in _of_a_kind():
-        if own := _hook(role, "of_machine"):
-            mine = role.Decided(**{each.name: values[each.name] for each in fields(role.Decided)})
-            values |= _values(own(mine, machine))
-    return _Ledger(
-        {**ledger.values, **values},
-        (*found.decisions, *ledger.decisions),
-        (*found.notices, *ledger.notices),
-    )
-
-
-def _without_identity(machine: NodeTopology) -> str | None:
-    """Return the earlier plan's text with this machine's own identity masked, at the same length."""
-    text = machine.previous_plan
-    identities = [
-        ("hostname", machine.hostname),
-        ("binary", machine.kubelet and machine.kubelet.binary),
-        *(("uuid", gpu.uuid) for gpu in machine.gpus),
-    ]
-    for key, identity in identities:
-        if text and identity:
-            text = text.replace(f'"{key}": "{identity}"', f'"{key}": "{"x" * len(identity)}"')
-    return text
-
-
-@once_per_value
-def _decided(
-    machine: MachineShape,
-    sysctls: Mapping[str, str],
-    previous_plan: str | None,
-    profile: NodeProfile,
-    asked_version: str | None,
-    needed: Mapping[str, Any],
-) -> _Ledger:
-    ledger = _Ledger(needed)
-    decided = Decisions(needed, previous_plan, asked_version, sysctls=sysctls)
-    for role in _of_a_kind():
-        ledger = ledger.entered(role.decide(machine, profile, decided))
-        decided.values = ledger.values
-    for role in _of_a_kind():
-        if review := _hook(role, "review"):
-            said = {notice.id for notice in ledger.notices}
-            ledger = replace(ledger, notices=(*ledger.notices, *review(machine, profile, decided, said)))
-    return ledger
-
-
-@cache
-def _in_turn(stage: Turn) -> tuple[PlanModule, ...]:
-    """Return the roles that are decided then, each after those that it needs."""
-    plans = {role.name: role.plan for role in ROLES if role.plan and role.plan.TURN is stage}
-    order = TopologicalSorter(
-        {name: [need for need in plan.NEEDS if need in plans] for name, plan in plans.items()}
-    )
-    return tuple(plans[name] for name in order.static_order())
-
-
-def _of_a_kind() -> tuple[KindPlanModule, ...]:
-    return cast("tuple[KindPlanModule, ...]", _in_turn(Turn.KIND))
-
-
-@cache
-def _needed_by_kind() -> frozenset[str]:
-    """Return the fields of foreseen roles that roles of the kind need."""
-    needs = {name for role in _of_a_kind() for name in role.NEEDS}
-    return frozenset(
-        each.name
-        for role in ROLES
-        if role.plan and role.plan.TURN is Turn.FORESEEN and role.name in needs
-        for each in fields(role.plan.Decided)
-    )
-
-
-def _hook(role: PlanModule, name: str) -> Any:
-    return getattr(role, name, None)  # few roles have it
-
-
-def _values(decided: Any) -> dict[str, Any]:
-    return {each.name: getattr(decided, each.name) for each in fields(decided)}
-
-
-_FIELDS = {each.name for each in fields(NodePlan)}
+    return replace(plan, files=(PlannedFile(PLAN_PATH, "topology", None, mode="0600"), *planned_files(plan)))

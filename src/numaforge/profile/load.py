@@ -12,7 +12,7 @@ from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.given import read_text
 from numaforge.mistakes import shown
 from numaforge.resources import profile_dir
-from numaforge.roles.node import NodeProfile
+from numaforge.roles.profile import NodeProfile
 from numaforge.sections.section import validated
 from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
 

@@ -5,8 +5,6 @@ Each role has a table of its templates; this module names none of them.
 
 from __future__ import annotations
 
-import json
-from dataclasses import MISSING, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
-from numaforge.memoize import once_per, once_per_object, once_per_value, plain
+from numaforge.planning.files import WRITERS
 from numaforge.resources import own_template_dir, template_dir
 from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
@@ -51,7 +49,6 @@ def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> File
     return FileContent(file.path, render_file(plan, file, config_text), file.mode, file.owner, file.group)
 
 
-@once_per_object  # a maintenance asks for the paths to look at, then for the contents
 def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | None = None) -> str:
     """Return the text of one file, checked against the plan.
 
@@ -60,8 +57,8 @@ def render_file(plan: NodePlan, planned_file: PlannedFile, config_text: str | No
     KubeletConfigError for a main config file that cannot be read.
     """
     if planned_file.path == PLAN_PATH:
-        return _plan_text(plan)
-    return _rendered(plan, planned_file, config_text, own_template_dir())
+        return dumps(plan)
+    return _text(plan, planned_file, config_text, own_template_dir())
 
 
 def template_path(file: PlannedFile) -> Path | None:
@@ -89,91 +86,12 @@ def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileCont
     return found
 
 
-def _for_templates(plan: NodePlan, file: PlannedFile) -> NodePlan:
-    """Return the plan with the fields that the file's role reads, without the machine's identity."""
-    known = {*_reads(_owner(file))}
-    left_out = {name: default for name, default in _defaults().items() if name not in known}
-    return replace(_anonymous(plan), hostname="", files=(), decisions=(), notices=(), **left_out)
-
-
-def _reads(module: FilesModule) -> tuple[str, ...]:
-    """Return the fields of a plan that a role's files use: its READS, and those that every plan has."""
-    return tuple(sorted({*_of_every_plan(), *getattr(module, "READS", ())}))
-
-
-@cache
-def _of_every_plan() -> frozenset[str]:
-    return frozenset(each.name for each in fields(NodePlan)) - {*_defaults(), *_OF_ONE_MACHINE}
-
-
-_OF_ONE_MACHINE = ("hostname", "files", "decisions", "notices")
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    """Return the default of each field of a plan that has one."""
-    found = {each.name: each.default for each in fields(NodePlan) if each.default is not MISSING}
-    made = {
-        each.name: each.default_factory() for each in fields(NodePlan) if each.default_factory is not MISSING
-    }
-    return found | made
-
-
-def _anonymous(plan: NodePlan) -> NodePlan:
-    for role in ROLES:
-        if hook := getattr(role.plan, "with_identity", None):
-            plan = hook(plan, None)
-    return plan
-
-
-_HOSTNAME = "<hostname>"
-_dumps = once_per_value(dumps)
-
-
-def _plan_text(plan: NodePlan) -> str:
-    """Return what `dumps` does; only the identity is written for each machine."""
-    marks = {_HOSTNAME: plan.hostname}
-    marked = replace(plan, hostname=_HOSTNAME)
-    for role in ROLES:
-        identity = getattr(role.plan, "identity", None)
-        if identity and (own := identity(plan)) is not None:
-            mark = f"<{role.name}>"
-            marks[mark] = own
-            marked = role.plan.with_identity(marked, mark)  # type: ignore[union-attr]  # it goes with identity
-    text = _dumps(marked)
-    for mark, own in marks.items():
-        text = text.replace(f'"{mark}"', json.dumps(own, ensure_ascii=False))
-    return text
-
-
-@cache
-def _modules() -> tuple[FilesModule, ...]:
-    return tuple(role.files for role in ROLES if role.files)
-
-
 def _owner(file: PlannedFile) -> FilesModule:
     """Return the files.py of the role whose template, or whose file without one, this is."""
-    for module in _modules():
+    for module in WRITERS:
         if file.template in module.TEMPLATES if file.template else hasattr(module, "read_back"):
             return module
     raise PlanError(f"there is no template {file.template!r}", where=file.path)
-
-
-@once_per_object
-def _fields(plan: NodePlan) -> dict[str, bytes]:
-    """Return each field of a plan without the machine's identity, as it is compared with other machines'."""
-    anonymous = _anonymous(plan)
-    return {each.name: plain(getattr(anonymous, each.name)) for each in fields(plan)}
-
-
-def _what_it_says(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> bytes:
-    found = _fields(plan)
-    return plain((file, config_text, own, [found[name] for name in _reads(_owner(file))]))
-
-
-@once_per(_what_it_says)
-def _rendered(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
-    return _text(_for_templates(plan, file), file, config_text, own)
 
 
 def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
@@ -226,7 +144,7 @@ def _refuse_unused(own: Path) -> None:
     remedy = "NUMAFORGE_TEMPLATES names the folder whose templates go before ours"
     if not own.is_dir():
         raise PlanError("is not a folder", where=str(own), remedy=remedy)
-    known = {name for module in _modules() for name in module.TEMPLATES}
+    known = {name for module in WRITERS for name in module.TEMPLATES}
     for path in sorted(own.rglob("*.j2")):
         if path.relative_to(own).as_posix() not in known:
             raise PlanError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations
 from types import UnionType
@@ -14,16 +13,6 @@ from pydantic.fields import FieldInfo
 
 from numaforge.errors import NumaforgeError
 from numaforge.mistakes import dotted, path_of, sentence
-
-
-@dataclass(frozen=True)
-class ProfileKey:
-    """A key of a profile: its name, the type of what stands there, its default, and a sentence about it."""
-
-    name: str
-    holds: Any
-    default: Any
-    description: str
 
 
 class Section(BaseModel):

@@ -11,8 +11,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.roles.hugepages.paths import hugepage_counts
-from numaforge.roles.hugepages.plan import decide
-from numaforge.roles.node import Decisions, NodePlan
+from numaforge.roles.hugepages.plan import plan_hugepages
+from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HugepagePool, NodeTopology
 from numaforge.verification.promise import entries
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
@@ -199,12 +199,12 @@ def test_memory_that_grows_with_the_pages_is_refused(setting, running, wish, cou
             "tuning": {"sysctls": wish},
         }
     )
-    before = Decisions({}, None, None, sysctls={VMEMMAP: setting} if setting else {})
+    topology = replace(topology, sysctls={VMEMMAP: setting} if setting else {})
     if refused:
         with pytest.raises(PlanError, match="MemTotal grows with every new page"):
-            decide(topology, profile, before)
+            plan_hugepages(topology, profile, None)
     else:
-        assert decide(topology, profile, before).value.pools[0] == {"2Mi": count}
+        assert plan_hugepages(topology, profile, None).value.pools[0] == {"2Mi": count}
 
 
 def without_numa(total: int = 0) -> NodeTopology:

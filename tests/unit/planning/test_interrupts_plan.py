@@ -16,10 +16,9 @@ from numaforge.profile import load_profile
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.interrupts.paths import affinity_lines
-from numaforge.roles.interrupts.plan import InterruptsPlan, decide
+from numaforge.roles.interrupts.plan import InterruptsPlan, plan_interrupts
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import Gpu, Nic, NodeTopology, Nvme
-from tests.fixtures.decided import decided
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 from tests.unit.planning.strategies import machines
 
@@ -208,7 +207,7 @@ def test_no_cpu_of_a_workload_is_interrupted_and_every_device_is_answered(machin
     reserved = data.draw(st.sets(st.sampled_from(sorted(machine.online)), min_size=1))
     cpus = CpuPlan(machine.online, frozenset(reserved), machine.online - reserved)
     wish = load_profile({"interrupts": ALL})
-    chosen = decide(replace(machine, nics=nics), wish, decided(wish, cpus=cpus)).value.interrupts
+    chosen = plan_interrupts(replace(machine, nics=nics), wish, cpus.reserved).value
     assert set(chosen.devices) == {each.pci_address for each in nics}
     answering = [*chosen.devices.values(), *chosen.rps.values(), chosen.default_affinity, chosen.workqueues]
     assert all(each and each <= cpus.reserved for each in answering)

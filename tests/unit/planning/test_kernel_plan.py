@@ -13,7 +13,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps, loads
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
-from numaforge.roles.node import NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.profile import NodeProfile
 from numaforge.topology.model import Core, NodeTopology
 from tests.fixtures.machines import lab_node, two_cpu_vm
 

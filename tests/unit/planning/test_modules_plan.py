@@ -11,8 +11,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
 from numaforge.roles.document import dumps, loads
-from numaforge.roles.modules.plan import ModulesPlan, decide
-from tests.fixtures.decided import decided
+from numaforge.roles.modules.plan import ModulesPlan, plan_modules
 from tests.fixtures.machines import lab_node
 
 MLX5 = ("mlx5_ib", "ib_uverbs", "ib_umad", "rdma_ucm", "rdma_cm")
@@ -46,7 +45,7 @@ def profile(section: dict[str, Any] | None = None, **host: Any) -> Any:
     ],
 )
 def test_what_is_planned(wish: Any, planned: ModulesPlan) -> None:
-    assert decide(lab_node(), wish, decided(wish)).value.modules == planned
+    assert plan_modules(wish).value == planned
 
 
 @pytest.mark.parametrize(
@@ -98,5 +97,5 @@ def test_the_files_say_what_the_plan_says() -> None:
 @pytest.mark.parametrize("reboot", ["never", "allowed"])
 def test_what_a_boot_brings_is_said(reboot: str) -> None:
     wish = load_profile({"modules": {"blocked": ["nouveau"]}, "maintenance": {"reboot": reboot}})
-    (notice,) = decide(lab_node(), wish, decided(wish)).notices
+    (notice,) = plan_modules(wish).notices
     assert ("the node reboots for it" in notice.message) is (reboot == "allowed")

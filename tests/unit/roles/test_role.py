@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from numaforge.roles import hugepages, made_for
+from numaforge.planning.files import WRITERS
+from numaforge.roles import ROLES, hugepages, made_for
 from numaforge.roles.role import role
 
 
@@ -19,7 +20,11 @@ def test_a_module_that_imports_what_is_not_installed_is_no_module_that_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own").mkdir()
-    (tmp_path / "own/plan.py").write_text("import not_installed_anywhere\n")
+    (tmp_path / "own/part.py").write_text("import not_installed_anywhere\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
-        _ = role("own", "Own").plan
+        _ = role("own", "Own").part
+
+
+def test_every_files_py_is_listed_in_the_order_of_a_maintenance() -> None:
+    assert list(WRITERS) == [role.files for role in ROLES if role.files]

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
 from numaforge.errors import PlanError, ProfileError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.roles.allocatable.plan import devices_of
-from numaforge.roles.device_plugin import plan as device_plugin
+from numaforge.roles.allocatable.plan import plan_allocatable
 from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.roles.device_plugin.manifests import device_plugin_config_map, device_plugin_text
-from numaforge.roles.labels import plan as labels
+from numaforge.roles.device_plugin.plan import plan_device_plugin
+from numaforge.roles.labels.plan import plan_labels
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
 from numaforge.roles.mig.machine import nvidia_gpus
 from numaforge.roles.mig.plan import as_cut
-from numaforge.roles.node import NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.profile import NodeProfile
 from numaforge.topology.model import NodeTopology
-from tests.fixtures.decided import decided
 from tests.fixtures.machines import dgx_h100
 
 SEVEN = tuple(MigInstance("1g.10gb", 19, start, 1, (1,)) for start in range(7))
@@ -46,16 +46,14 @@ def cut(*geometries: tuple[MigInstance, ...], **fields: str) -> MigPlan:
 def with_device_plugin(base: NodePlan, machine: NodeTopology, wish: NodeProfile) -> NodePlan:
     """Return a plan as the roles `device_plugin`, `allocatable` and `labels` go on from it."""
     machine = as_cut(machine, base.mig)
-    values = {field.name: getattr(base, field.name) for field in fields(base)}
-    plugin = device_plugin.decide(machine, wish, decided(wish, **values))
-    with_plugin = decided(wish, **{**values, **vars(plugin.value)})
-    labelled = labels.decide(machine, wish, with_plugin)
-    assert base.allocatable is not None
+    plugin = plan_device_plugin(machine, wish, base.mig)
+    labelled = plan_labels(machine, wish, base.mig, base.amd_partitions, base.rdma, base.kubelet)
+    advertised = plugin.value.advertised
     return replace(
         base,
-        device_plugin=plugin.value.device_plugin,
-        allocatable=replace(base.allocatable, devices=devices_of(base.allocatable.devices, with_plugin)),
-        labels=labelled.value.labels,
+        device_plugin=plugin.value.plan,
+        allocatable=plan_allocatable(base.allocatable, {}, advertised, base.amd_partitions, base.rdma).value,
+        labels=labelled.value,
         decisions=(*base.decisions, *plugin.decisions, *labelled.decisions),
         notices=(*base.notices, *plugin.notices),
     )
@@ -246,8 +244,8 @@ def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
     plan = planned(MigPlan(), **section)
     config = parse_device_plugin(device_plugin_text(plan), "rendered")
     wish, cut_so = profile(**section), MigPlan(strategy=config.flags.mig_strategy)
-    again = device_plugin.decide(dgx_h100(), wish, decided(wish, mig=cut_so))
-    assert again.value.device_plugin == plan.device_plugin
+    again = plan_device_plugin(dgx_h100(), wish, cut_so)
+    assert again.value.plan == plan.device_plugin
     assert config.sharing.taken.replicas == plan.device_plugin.replicas
 
 

@@ -18,7 +18,8 @@ from numaforge.roles.mig.instance import MigInstance, MigPlan
 from numaforge.roles.mig.machine import plan_profile
 from numaforge.roles.mig.models import MigModel, MigProfile, model_named
 from numaforge.roles.mig.plan import as_cut, plan_mig
-from numaforge.roles.node import NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.profile import NodeProfile
 from numaforge.topology.model import (
     ComputeInstance,
     DeviceHolder,

@@ -9,7 +9,8 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
-from numaforge.roles.node import NodePlan, NodeProfile
+from numaforge.roles.node import NodePlan
+from numaforge.roles.profile import NodeProfile
 from numaforge.roles.rdma.manifests import POOLS_LABEL, plugin_manifests, pools_name
 from tests.fixtures.machines import dgx_h100, hgx_a100, kubeadm_kubelet
 
@@ -35,8 +36,8 @@ def names(*plans: NodePlan) -> list[tuple[str, str]]:
 def test_nodes_with_equal_configurations_share_their_manifests():
     one, other = planned(dgx_h100(), "a"), planned(dgx_h100(), "b")
     assert names(one, other) == [
-        ("ConfigMap", f"rdma-{pools_name(one)}"),
-        ("DaemonSet", f"rdma-{pools_name(one)}"),
+        ("ConfigMap", f"rdma-{pools_name(one.rdma, one.kubelet)}"),
+        ("DaemonSet", f"rdma-{pools_name(one.rdma, one.kubelet)}"),
     ]
 
 
@@ -89,7 +90,7 @@ def test_a_kubelet_with_another_root_directory_looks_for_plugins_there():
     }
     assert paths["plugins-registry"] == "/data/kubelet/plugins_registry"
     assert paths["device-plugins"] == "/var/lib/kubelet/device-plugins"
-    assert pools_name(moved) != pools_name(plan)
+    assert pools_name(moved.rdma, moved.kubelet) != pools_name(plan.rdma, plan.kubelet)
 
 
 def test_a_plan_without_pools_is_refused():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from numaforge.findings import Severity
-from numaforge.roles.node import NodeProfile
+from numaforge.roles.profile import NodeProfile
 from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_machine
 from numaforge.roles.rdma.plugin_config import PluginConfig, parse_plugin_config, plugin_text
 from numaforge.roles.rdma_pools.plan import plan_pools

@@ -13,7 +13,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.reasons import Reasoned
 from numaforge.roles.document import from_document, to_document
-from numaforge.roles.node import NodeProfile
+from numaforge.roles.profile import NodeProfile
 from numaforge.roles.rdma.planned import RdmaPool
 from numaforge.roles.rdma_pools.functions import plugin_functions, selected
 from numaforge.roles.rdma_pools.plan import plan_pools
