@@ -8,7 +8,7 @@ NEWS_TURNS=8
 # write nothing; one shell at a time delivers.
 deliver() ( # CHECKSUM SED-SCRIPT NAMES: the script writes each file's lines to it
     umask 077
-    mkdir -p "$FOLDER" && cd "$FOLDER" && exec 9> "$ROOT/lock" && flock 9 || exit 1
+    mkdir -p "$FOLDER" && cd "$FOLDER" && lock_all || exit 1
     if [ -e run.sh ]; then exit; fi
     folders=
     for name in $3; do
@@ -52,7 +52,7 @@ confirm_transaction() ( # the attempt's token on stdin
         echo "not confirmed: this node knows no transaction $ID"
         exit
     fi
-    exec 7> "$FOLDER/decision" && flock 7 || exit 1
+    exec 7> "$FOLDER/decision" && lock 7 "$FOLDER/decision" "$LOCK_SECONDS" || exit 1
     if why_not_confirmed "$token"; then
         echo "not confirmed: $why"
     else
@@ -78,7 +78,7 @@ why_not_confirmed() { # TOKEN: sets `why`
 void_transaction() {
     umask 077
     mkdir -p "$FOLDER" || return 1
-    exec 9> "$ROOT/lock" && flock 9 || return 1
+    lock_all || return 1
     if [ -e "$FOLDER/token" ]; then
         record token "$(noted token)." || return 1 # differs from the token in earlier requests
     fi

@@ -1,13 +1,44 @@
 # shellcheck shell=sh
 # The open transaction: $ROOT/current is a link to it. While the link exists, the boot unit runs before the units that
 # the parts have stopped, and the rescue unit handles a boot that does not get that far. The process working on a
-# transaction holds a lock on its file `alive`.
+# transaction holds a lock on its file `alive`. Each wait for a lock has a limit, and its message names who has the lock.
 
 BOOT_UNIT=/etc/systemd/system/numaforge-recover.service
 RESCUE_UNIT=/etc/systemd/system/numaforge-rescue.service
 
+LOCK_SECONDS=120 # to begin a transaction, or to decide on one, takes less
+LEFT_SECONDS=60  # processes of a transaction that were killed have ended before; less than systemd gives the boot unit
+
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
-hold() { exec 8< "$FOLDER/alive" && flock 8; } # until this process and its children have ended
+lock() { # FD FILE SECONDS: the lock of a file that is open; sets `why`, and prints it
+    flock -w "$3" "$1" && return
+    why="$(owner "$2") has had the lock of $2 for $3 s: run again once that has ended"
+    echo "$why" >&2
+    return 1
+}
+owner() ( # FILE: prints which process has its lock, or shares it with one that has ended
+    set +f
+    file=$(readlink -f "$1")
+    found=$(grep -ls '^lock:.*FLOCK' /proc/[0-9]*/fdinfo/* | while IFS= read -r info; do
+        process=${info%/fdinfo/*}
+        if [ "$(readlink "$process/fd/${info##*/}")" != "$file" ]; then continue; fi
+        IFS= read -r name < "$process/comm"
+        printf 'process %s (%s)\n' "${process#/proc/}" "$name" && break
+    done)
+    printf '%s\n' "${found:-another process}"
+) 2> /dev/null
+lock_all() { exec 9> "$ROOT/lock" && lock 9 "$ROOT/lock" "$(time_to_end current)"; } # who has it may wait for what is open
+time_to_end() {                                                                     # ID: the seconds that systemd gives it at most
+    seconds=$LOCK_SECONDS
+    while read -r setting value; do
+        case $setting in
+        CHANGE_SECONDS | COMMIT_SECONDS) seconds=$((seconds + value)) ;;
+        UNDO_SECONDS) seconds=$((seconds + 2 * value)) ;;
+        esac
+    done < "$ROOT/$1/settings"
+    echo "$seconds"
+} 2> /dev/null
+hold() { exec 8< "$FOLDER/alive" && lock 8 "$FOLDER/alive" "$LEFT_SECONDS"; } # until this process and its children have ended
 held() { [ -e "$ROOT/$1/alive" ] && ! flock -n -s 6 6< "$ROOT/$1/alive"; }
 runs() { # ID: 1: no, 2: unknown. A unit is loaded until systemd has run its recover half too
     if held "$1"; then return 0; fi
@@ -50,6 +81,8 @@ is_parked() { # ID
 waits() { awaits_confirmation "$1" || is_parked "$1"; } # ID
 await_end() {                                           # ID: wait until nothing works on it, or it waits
     unanswered=0
+    limit=$(time_to_end "$1")
+    deadline=$(($(uptime_seconds) + limit))
     until waits "$1"; do
         runs "$1"
         case $? in
@@ -59,6 +92,11 @@ await_end() {                                           # ID: wait until nothing
         esac
         if [ "$unanswered" -ge 6 ]; then
             echo "systemd does not answer: it is unknown whether the transaction $1 still runs" >&2
+            return 1
+        fi
+        if [ "$(uptime_seconds)" -ge "$deadline" ]; then
+            echo "the transaction $1 has not ended within $limit s ($(cat "$ROOT/$1/state")):" \
+                "$(owner "$ROOT/$1/alive") still works on it" >&2
             return 1
         fi
         pause
@@ -79,7 +117,7 @@ settle() { # wait for a transaction that is ending, undo one that was broken off
 settle_current() { # prints which transaction waits, if one does, for its confirmation or for pods to leave
     [ -d "$ROOT" ] || return 0
     if other=$(readlink "$ROOT/current"); then await_end "$other" || return 1; fi
-    exec 9> "$ROOT/lock" && flock 9 && settle || return 1
+    lock_all && settle || return 1
     other=$(readlink "$ROOT/current") || return 0
     if awaits_confirmation "$other"; then
         echo "confirming $other"
@@ -154,9 +192,11 @@ END
 hand_over() { # VERB: have systemd run it, independently of the connection that asked for it
     if ! has_systemd; then
         sh "$FOLDER/run.sh" "$1" > /dev/null 2> "$FOLDER/said" < /dev/null 8>&- 9>&- &
-        while kill -0 "$!" 2> /dev/null && ! waits "$ID"; do pause; done
+        deadline=$(($(uptime_seconds) + $(time_to_end "$ID")))
+        while kill -0 "$!" 2> /dev/null && ! waits "$ID" && [ "$(uptime_seconds)" -lt "$deadline" ]; do pause; done
         if [ -e "$FOLDER/result.json" ] || waits "$ID"; then return; fi # a failed one has its result
         cat "$FOLDER/said" >&2
+        if held "$ID"; then echo "process $! still works on the transaction $ID ($(noted state))" >&2; fi
         return 1
     fi
     systemd-run "--unit=numaforge-$ID.service" --collect --property=NotifyAccess=all "--description=numaforge changes this node" \
@@ -166,7 +206,7 @@ hand_over() { # VERB: have systemd run it, independently of the connection that 
 }
 begin() { # apply, or revert REQUEST
     umask 022
-    exec 9> "$ROOT/lock" && flock 9 || return 1
+    lock_all || return 1
     other=$(readlink "$ROOT/current")
     if [ -n "$other" ] && [ ! -e "$ROOT/$other/result.json" ] && may_run "$other"; then
         if [ "$other $1" = "$ID apply" ]; then return; fi

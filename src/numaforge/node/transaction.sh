@@ -165,9 +165,11 @@ await_confirmation() { # WHAT IS TOLD: of a runner that has reached the node ove
     decide_on_confirmation
 }
 decide_on_confirmation() ( # a later confirmation is too late
-    exec 7> "$FOLDER/decision" && flock 7 || return 1
-    if [ -e "$FOLDER/confirmed" ]; then return; fi
-    turn_back "the change was not confirmed over a new connection within $CONFIRM_SECONDS s"
+    if exec 7> "$FOLDER/decision" && lock 7 "$FOLDER/decision" "$LOCK_SECONDS"; then
+        if [ -e "$FOLDER/confirmed" ]; then return; fi
+        why="the change was not confirmed over a new connection within $CONFIRM_SECONDS s"
+    fi
+    turn_back "$why"
     return 1
 )
 waited_in_this_boot() {

@@ -1,0 +1,121 @@
+"""Each wait for a lock of a transaction ends, with a message that names who has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from numaforge.maintenance.transaction import (
+    TRANSACTIONS,
+    Transaction,
+    confirm_script,
+    settle_script,
+    start_script,
+    void_script,
+)
+from tests.ssh.conftest import StartSandbox
+from tests.ssh.sandbox import Sandbox
+from tests.ssh.standin_systemd import DROP_IN
+from tests.ssh.transactions import (
+    deliver,
+    ended,
+    leftovers,
+    node_with_kubelet,
+    status,
+    transaction,
+    until,
+    when,
+)
+
+ALL, ALIVE, DECISION = "lock", "T1/alive", "T1/decision"
+HOLD = "exec 3>> {path} && flock 3 && : > {path}.held && exec sleep 1000"
+
+
+@pytest.fixture
+def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    return node_with_kubelet(start_sandbox, port)
+
+
+def impatient(script: str) -> str:
+    """Return a script whose waits for what others do end after a second."""
+    shortened, count = re.subn(r"^(LOCK|LEFT)_SECONDS=\d+", r"\1_SECONDS=1", script, flags=re.MULTILINE)
+    assert count == 2
+    return shortened
+
+
+def delivered(node: Sandbox, change: Transaction) -> None:
+    """Deliver an impatient change."""
+    deliver(node, change)
+    run = node.path(f"{change.folder}/run.sh")
+    run.write_text(impatient(run.read_text()))
+
+
+def held(node: Sandbox, file: str) -> str:
+    """Have a process take a lock and keep it; return what it is called where a wait for it ends."""
+    path = f"{TRANSACTIONS}/{file}"
+    hold = HOLD.format(path=path)
+    node.run(f"setsid sh -c '{hold}' > /dev/null 2>&1 < /dev/null & echo $! > /run/holder")
+    until(node, f"[ -e {path}.held ]")
+    return f"process {node.path('/run/holder').read_text().strip()} (sleep)"
+
+
+@pytest.mark.parametrize(
+    ("file", "script"),
+    [
+        pytest.param(ALL, lambda port: start_script(transaction(port, "new", id="T2")), id="delivery"),
+        pytest.param(ALL, lambda _: f"sh {TRANSACTIONS}/T1/run.sh begin apply", id="begin"),
+        pytest.param(ALL, lambda _: void_script("T1"), id="withdrawal"),
+        pytest.param(ALL, lambda _: settle_script(), id="settling"),
+        pytest.param(DECISION, lambda _: confirm_script("T1", "token"), id="confirmation"),
+        pytest.param(ALIVE, lambda _: f"sh {TRANSACTIONS}/T1/run.sh apply", id="work"),
+        pytest.param(ALIVE, lambda _: f"sh {TRANSACTIONS}/T1/run.sh boot", id="boot"),
+    ],
+)
+def test_a_wait_for_a_lock_ends_and_names_who_has_it(
+    node: Sandbox, port: int, file: str, script: Callable[[int], str]
+) -> None:
+    delivered(node, transaction(port, "new"))
+    holder = held(node, file)
+    text = script(port)
+    done = node.run(impatient(text) if "LOCK_SECONDS" in text else text)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{holder} has had the lock of {TRANSACTIONS}/{file} for 1 s: run again once that has ended\n"
+    )
+    assert node.path(DROP_IN).read_text() == "old\n"
+    assert leftovers(node) == []
+
+
+def test_a_change_whose_processes_outlive_its_time_is_named_with_its_step(node: Sandbox, port: int) -> None:
+    when(node, "apply files", "until [ -e /run/go-on ]; do sleep 0.1; done")
+    change = transaction(port, "new")
+    node.run(start_script(change))
+    until(node, "! [ -e '/run/when/apply files' ]")
+    settings = node.path(f"{change.folder}/settings")
+    settings.write_text(re.sub(r"^(\w*_SECONDS) \d+$", r"\1 0", settings.read_text(), flags=re.MULTILINE))
+    settled = node.run(impatient(settle_script()))
+    assert settled.returncode == 1
+    said = (
+        r"the transaction T1 has not ended within 1 s \(apply files\): process \d+ \(sh\) still works on it\n"
+    )
+    assert re.fullmatch(said, settled.stderr)
+    node.run(": > /run/go-on")
+    assert ended(node).outcome == "applied"
+
+
+def test_a_decision_that_cannot_be_taken_undoes_the_change_and_says_why(node: Sandbox, port: int) -> None:
+    change = replace(transaction(port, "new"), confirm_seconds=1)
+    delivered(node, change)
+    holder = held(node, DECISION)
+    node.run(f"sh {change.folder}/run.sh begin apply")
+    until(node, f"[ -e {change.folder}/result.json ] && idle")
+    result = status(node).result
+    assert result
+    assert (result.outcome, result.reason.split(":")[0]) == (
+        "rolled-back",
+        f"{holder} has had the lock of {TRANSACTIONS}/{DECISION} for 1 s",
+    )
+    assert node.path(DROP_IN).read_text() == "old\n"
