@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -333,6 +334,30 @@ def test_pools_that_cannot_be_put_back_are_said_with_the_commands_that_do(node: 
     by_hand = node.run(f"set -e; {commands}")
     assert by_hand.returncode == 0, by_hand.stderr
     assert_as_before(node)
+
+
+@pytest.mark.parametrize(
+    ("wish", "event", "script"),
+    [
+        pytest.param("crash", "", "", id="of-a-plan-that-fails"),
+        pytest.param("new", "apply kubelet", CUT_POWER, id="after-a-power-cut"),
+        pytest.param("new", "apply kubelet", KILL, id="of-a-killed-run"),
+    ],
+)
+def test_a_folder_that_a_change_has_made_goes_with_its_undo(
+    node: Sandbox, port: int, wish: str, event: str, script: str
+) -> None:
+    folder = node.path(DROP_IN).parent
+    shutil.rmtree(folder)
+    if event:
+        when(node, event, script)
+    node.run(start_script(transaction(port, wish)))
+    if script == CUT_POWER:
+        until(node, f"grep -q second {BOOT_ID}")
+        reboot(node)
+    assert ended(node).outcome == "rolled-back"
+    assert not folder.exists()
+    assert leftovers(node) == []
 
 
 # ---- the disk ----

@@ -233,8 +233,10 @@ def leftovers(node: Sandbox) -> list[Path]:
     """Return what a transaction leaves behind that is none of its records."""
     links = [node.path(path) for path in (CURRENT, BOOT_UNIT, BOOT_LINK)]
     folders = [node.path(path).parent for path in (DROP_IN, UNIT_DROP_IN, STATE, RECORD)]
-    return [link for link in links if link.is_symlink() or link.exists()] + [
-        path for folder in folders for path in folder.glob(".numaforge-*")
+    return [
+        *(link for link in links if link.is_symlink() or link.exists()),
+        *(path for folder in folders for path in folder.glob(".numaforge-*")),
+        *(folder for folder in folders if folder.is_dir() and not any(folder.iterdir())),
     ]
 
 
