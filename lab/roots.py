@@ -72,6 +72,19 @@ RELEASES = {
     )
 }
 
+SYSTEMD = (
+    "libsystemd-shared",
+    "libsystemd0",
+    "libudev1",
+    "systemd",
+    "systemd-dev",
+    "systemd-sysv",
+    "udev",
+)
+"""The packages of systemd that a node of the lab has."""
+SYSTEMD_FROM = Release("bookworm-backports", "systemd 254 for Debian 12")
+"""The oldest with `systemctl soft-reboot`, where Debian 12 has 252."""
+
 
 def build(suite: str) -> Path:
     """Return the folder of a release's root, made where it is not in the cache; needs root.
@@ -103,6 +116,23 @@ def build_kernel() -> Path:
         _bootstrap(RELEASES[KERNEL_FROM], options, folder / "root", mirror(), variant="extract")
 
     return cache.obtain("root-kernel", key, make) / "root"
+
+
+def build_systemd() -> Path:
+    """Return a folder with the files of SYSTEMD from SYSTEMD_FROM.
+
+    Raises UnavailableError where no mirror has it.
+    """
+    key = cache.digest([SYSTEMD_FROM.suite, *SYSTEMD, *mirror()])
+    extract = (
+        'cd "$1" && mkdir files && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get --quiet download '
+        f'{" ".join(SYSTEMD)} && for package in *.deb; do dpkg-deb --extract "$package" files || exit; done'
+    )
+
+    def make(folder: Path) -> None:
+        _bootstrap(SYSTEMD_FROM, [f"--extract-hook={extract}"], folder / "root", mirror(), variant="custom")
+
+    return cache.obtain("root-systemd", key, make) / "root/files"
 
 
 def build_tools(suite: str, packages: tuple[str, ...]) -> Path:

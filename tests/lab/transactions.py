@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from lab.cluster import Lab
 from lab.node import Node
+from lab.roots import build_systemd
 from lab.waiting import wait_until
 from numaforge.file_content import FileContent
 from numaforge.maintenance.bundle import FileChange
@@ -132,29 +133,27 @@ if [ "$at" = "EVENT" ]; then
 fi
 """
 """Stands for `mv`, with which each step is recorded and each file placed; it ends the boot once."""
-SOFT_UNITS = {
-    "soft-down.target": "[Unit]\nDefaultDependencies=no\nRequires=shutdown.target\nAllowIsolate=yes\n",
-    "soft-boot.service": "[Unit]\nDefaultDependencies=no\nIgnoreOnIsolate=yes\n[Service]\nType=oneshot\n"
-    "ExecStart=/bin/sh -c 'systemctl isolate soft-down.target; systemctl daemon-reload;"
-    " systemctl isolate multi-user.target'\n",
-}
-"""What stands for a soft reboot before systemd 254: all units end and start anew, under the same kernel."""
 CUTS = {
     "power": "echo b > /proc/sysrq-trigger",
     "reboot": "systemctl reboot",
-    "soft-reboot": "systemctl start --no-block soft-boot.service",
+    "soft-reboot": "systemctl soft-reboot",
 }
 """What ends a boot."""
 
 
 def reset_at(node: Node, event: str, cut: str = "power") -> None:
     """Have a boot end, by the machine's button or as asked, when a step is recorded or a file is placed."""
-    if cut == "soft-reboot":
-        for name, text in SOFT_UNITS.items():
-            node.run(f"cat > /etc/systemd/system/{name}", input_text=text)
-        node.run("systemctl daemon-reload")
     script = RESET.replace("EVENT", event).replace("CUT", CUTS[cut])
     node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv; sync", input_text=script)
+
+
+def upgrade_systemd(node: Node) -> None:
+    """Lay a systemd that knows a soft reboot over a node that is up; what its units are set to stays."""
+    files = subprocess.run(
+        ["tar", "-C", build_systemd(), "-cz", "bin", "lib", "sbin", "usr"], capture_output=True, check=True
+    )
+    unpack = "tar -C / --keep-directory-symlink --no-overwrite-dir -xz && ldconfig && systemctl daemon-reexec"
+    subprocess.run([*node.ssh_arguments(), unpack], input=files.stdout, check=True)
 
 
 def put_back(lab: Lab) -> Node:
