@@ -78,6 +78,12 @@ class HostError(NumaforgeError):
     """A host cannot be reached, or lacks what the work needs."""
 
 
+class HostRefusedError(HostError):
+    """A host, or a jump host before it, answers and does not let us in: its key, or the login."""
+
+    exit_code = ExitCode.NO
+
+
 class HostUnreachableError(HostError):
     """A host does not answer now, or its answer is cut off; what runs there runs on."""
 

@@ -34,14 +34,16 @@ from numaforge import roles
 from numaforge.ansible import FROM_ANSIBLE
 from numaforge.errors import NumaforgeError
 from numaforge.hosts import (
-    check_strictly,
+    ask_for,
     command_line,
+    connect_error,
     go_on_without_failed,
     guard_output,
     inspect_once,
-    why_refused,
+    reach_as_openssh,
 )
 from numaforge.hosts.beside import told
+from numaforge.hosts.failures import tell_refused
 from numaforge.hosts.host_data import notices, refuse, say_refused, set_aside
 from numaforge.hosts.inventories import (
     InventoryError,
@@ -74,7 +76,7 @@ class _Unreachable(BaseStateCallback):
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:  # noqa: ARG004 (pyinfra's)
-        events.record("unreachable", host.name, message=why_refused(str(error)))
+        tell_refused(host, connect_error(error))
 
 
 def adapt() -> None:
@@ -83,7 +85,6 @@ def adapt() -> None:
     A folder stands for its `inventory.py`, without a terminal a host that cannot be reached fails alone, and
     host keys that are not known are refused, and so is output without end.
     """
-    check_strictly()
     guard_output()
     inventory_groups(noticing)
     list_connectors_once()
@@ -115,6 +116,7 @@ def read_inventory(inventory: str, *args: Any, **options: Any) -> Any:
     refuse_no_text(source)
     with _mistakes_in_one_line(source):
         made = make_inventory(source, *args, **options)
+    reach_as_openssh(made)
     if not len(made):
         no_host.append(why_no_host(source))
     group_data_notices[:] = passed_over_group_data(source, options.get("cwd"), made)
@@ -178,6 +180,7 @@ def connect_all(state: State) -> None:
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
     refuse(state)
     get_ready(len(hosts_of(state)))
+    ask_for(hosts_of(state))
     connect_to_all(state)
 
 

@@ -15,7 +15,7 @@ import click
 from numaforge.ansible import not_python
 from numaforge.commands.machine import root_option, snapshot_of
 from numaforge.commands.options import destination, file_option
-from numaforge.errors import ExitCode, HostError
+from numaforge.errors import ExitCode, HostError, HostUnreachableError
 from numaforge.given import digits
 from numaforge.report.terminal import complain, progress, remark, save
 from numaforge.report.wording import counted
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 _OF_SSH = "ssh_"
-_UNREACHED = "cannot be reached: "
 
 
 @click.command()
@@ -168,25 +167,18 @@ def asked_of(
             return ask(name, connection)
         except HostError as error:
             reasons = [line.removeprefix(f"[{name}] ") for line in log if line.startswith(f"[{name}] ")]
-            message, remedy = _why(reasons) if reasons else error.message, error.remedy
-            from numaforge.topology.ready import NO_HOST, ready_machines
+            message, remedy = " ".join([error.message, *reasons]), error.remedy
+            if isinstance(error, HostUnreachableError):
+                from numaforge.topology.ready import NO_HOST, ready_machines
 
-            if message.startswith(_UNREACHED) and name in ready_machines():
-                why = message.removeprefix(_UNREACHED)
-                message = f"{NO_HOST}, and no host of that name answers: {why}"
-                remedy = f"name a host; `numaforge topology {name} -o json` saves what the machine is"
-            elif message.startswith(_UNREACHED) and Path(name).exists():
-                what = "folder" if Path(name).is_dir() else "file"
-                message = f"is a {what}, and no host of that name answers: {message.removeprefix(_UNREACHED)}"
-                remedy = "name a host, or an inventory: a file NAME.py, a folder with an inventory.py"
+                if name in ready_machines():
+                    message = f"{NO_HOST}, and no host of that name answers: {message}"
+                    remedy = f"name a host; `numaforge topology {name} -o json` saves what the machine is"
+                elif Path(name).exists():
+                    what = "folder" if Path(name).is_dir() else "file"
+                    message = f"is a {what}, and no host of that name answers: {message}"
+                    remedy = "name a host, or an inventory: a file NAME.py, a folder with an inventory.py"
             raise type(error)(message, where=error.where, remedy=remedy) from error
-
-
-def _why(reasons: Sequence[str]) -> str:
-    from numaforge.hosts.host_keys import HOST_KEY, why_refused
-
-    said = why_refused(" ".join(reasons))
-    return said if HOST_KEY in said else f"{_UNREACHED}{said}"
 
 
 @contextmanager

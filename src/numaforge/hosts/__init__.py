@@ -1,7 +1,9 @@
 """Hosts through pyinfra: our facts, our operations, and how a host fails."""
 
 from numaforge.hosts.capture import capture
+from numaforge.hosts.connect_errors import connect_error
 from numaforge.hosts.connection import access_to
+from numaforge.hosts.connector import ask_for, reach_as_openssh
 from numaforge.hosts.display import (
     announce,
     show_alone,
@@ -15,7 +17,6 @@ from numaforge.hosts.display import (
 from numaforge.hosts.facts import as_root, detect, detect_for_change, right, script_output
 from numaforge.hosts.failures import fail_host, fault
 from numaforge.hosts.host_data import datum
-from numaforge.hosts.host_keys import why_refused
 from numaforge.hosts.operations import (
     COMMAND_SECONDS,
     Commands,
@@ -25,7 +26,6 @@ from numaforge.hosts.operations import (
 )
 from numaforge.hosts.overview import FORGET, MAINTENANCE
 from numaforge.hosts.patches import (
-    check_strictly,
     command_line,
     go_on_without_failed,
     guard_output,
@@ -42,9 +42,10 @@ __all__ = [
     "access_to",
     "announce",
     "as_root",
+    "ask_for",
     "capture",
-    "check_strictly",
     "command_line",
+    "connect_error",
     "datum",
     "detect",
     "detect_for_change",
@@ -57,6 +58,7 @@ __all__ = [
     "host_operation",
     "inspect_once",
     "planned",
+    "reach_as_openssh",
     "reached",
     "reached_anew",
     "remember",
@@ -73,5 +75,4 @@ __all__ = [
     "show_notices",
     "show_progress",
     "show_unfinished",
-    "why_refused",
 ]

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from pyinfra.api import Host, State
 
-from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
+from numaforge.errors import HostError, NumaforgeError
+from numaforge.hosts.connect_errors import connect_error
+from numaforge.hosts.connector import reach_as_openssh
 from numaforge.hosts.facts import detect
-from numaforge.hosts.patches import check_strictly
-from numaforge.hosts.ssh_keys import key_mistake
 from numaforge.snapshot import Snapshot
 
 Answer = TypeVar("Answer")
@@ -33,13 +33,13 @@ def asked(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> 
 
     monkey.patch_all()
     from pyinfra.api import Config, Inventory
-    from pyinfra.api.connect import connect_all, disconnect_all
-    from pyinfra.api.exceptions import PyinfraError
+    from pyinfra.api.connect import disconnect_all
+    from pyinfra.api.exceptions import ConnectError, PyinfraError
     from pyinfra.context import ctx_host, ctx_state
 
-    check_strictly()
     try:
         inventory = Inventory(([name], {}), override_data=dict(data))  # type: ignore[no-untyped-call]
+        reach_as_openssh(inventory)
         state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
         (host,) = list(state.inventory)
     except (PyinfraError, TypeError, ValueError) as error:  # TypeError: host data of another kind
@@ -48,16 +48,12 @@ def asked(name: str, data: Mapping[str, Any], ask: Callable[[Host], Answer]) -> 
             where=name,
             remedy="write a name for SSH, or a connector that pyinfra has, such as @local or @docker/NAME",
         ) from error
-    if (mistake := key_mistake(host)) is not None:
-        raise HostError(mistake, where=name)
     try:
-        connect_all(state)
+        host.connect(raise_exceptions=True, show_errors=False)
         with ctx_state.use(state), ctx_host.use(host):
             return ask(host)
-    except PyinfraError as error:
-        raise HostUnreachableError(
-            f"cannot be reached: {error}", where=name, remedy="check its name, port, user and key"
-        ) from error
+    except ConnectError as error:
+        raise connect_error(error).at(name) from error
     except NumaforgeError as error:
         raise error.at(name) from error
     finally:

@@ -20,7 +20,7 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import BaseStateCallback, StateStage
 
 from numaforge.errors import ExitCode, NumaforgeError
-from numaforge.hosts.host_keys import why_refused
+from numaforge.hosts.connect_errors import connect_error
 from numaforge.hosts.patches import command_line
 from numaforge.hosts.processes import hosts_of
 from numaforge.report.fleet import (
@@ -84,10 +84,11 @@ class Overview:
         state = _STATES.get(error.exit_code, "failed" if executing else "refused")
         self.note(host, state=state, reason=str(error))
 
-    def unreachable(self, host: Host, why: str) -> None:
-        """Keep why a host is unreachable, unless it has already left the run."""
+    def unconnected(self, host: Host, error: NumaforgeError) -> None:
+        """Keep why a host cannot be connected to, unless it has already left the run."""
         if (summary := self._of(host)).state not in FAILED:
-            self._known[host.name] = replace(summary, state="unreachable", reason=why)
+            state = _STATES.get(error.exit_code, "refused")
+            self._known[host.name] = replace(summary, state=state, reason=str(error))
 
     def begin(self, host: Host) -> None:
         """Start a host's clock."""
@@ -174,7 +175,7 @@ class _Follower(BaseStateCallback):
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
         if (mine := overview()) is not None and state.current_stage == StateStage.Connect:
-            mine.unreachable(host, why_refused(str(error)))
+            mine.unconnected(host, connect_error(error))
 
     @staticmethod
     def operation_host_start(_: State, host: Host, *_more: Any) -> None:

@@ -21,15 +21,11 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import HostData
 from pyinfra.connectors import ssh
 from pyinfra.connectors import util as connectors
-from pyinfra.connectors.sshuserclient import client
-
-from numaforge.hosts.ssh_keys import key_mistake
 
 # What is replaced; to mypy a module or a class has the names alone that its types declare.
 _connectors: Any = connectors
 _offers: Any = api_connectors
 _ssh: Any = ssh
-_client: Any = client
 _host: Any = Host
 _command: Any = StringCommand
 _printers: tuple[Any, ...] = (facts, operations)
@@ -70,23 +66,6 @@ def list_connectors_once() -> None:
     """
     if not hasattr(_offers.entry_points, "cache_info"):
         _offers.entry_points = cache(_offers.entry_points)
-
-
-def check_strictly() -> None:
-    """Make all connections of this process refuse unknown host keys, unless configured otherwise.
-
-    That is the host data `ssh_strict_host_key_checking`, else StrictHostKeyChecking in ~/.ssh/config. pyinfra
-    takes and stores any key, warns for every host of files that are not there, and reads all keys for each.
-    Until pyinfra's default is OpenSSH's, and a connector can be given the class of its client.
-    """
-    from numaforge.hosts import host_keys
-
-    _ssh.connector_data_meta[host_keys.SETTING].default = None
-    _client.get_missing_host_key_policy = host_keys.policy
-    _client.HostKeys = host_keys.KeysByName
-    _client.get_host_keys = host_keys.known
-    _client.append_hostkey = host_keys.append
-    _client.SSHClient = _ssh.SSHClient = host_keys.StrictClient  # the client's own: for jump hosts
 
 
 def guard_output() -> None:
@@ -184,15 +163,13 @@ def stay_away(host: Host) -> None:
 
 
 def fail_alone(host: Host) -> None:
-    """Turn pyinfra's errors about a host's data into errors of this host; they would end the whole run.
+    """Turn errors of pyinfra's connectors about a host's data into errors of this host, not of the run.
 
-    Until pyinfra's connectors raise ConnectError for it.
+    Ours does so itself. Until pyinfra's connectors raise ConnectError for it.
     """
     connect = host.connector.connect
 
     def connect_alone() -> None:
-        if (mistake := key_mistake(host)) is not None:
-            raise ConnectError(mistake)
         try:
             connect()
         except ConnectError:

@@ -74,7 +74,7 @@ def test_connectors_are_listed_once_and_are_the_same(monkeypatch: pytest.MonkeyP
 PRINTS = {
     f"print_{what}" for what in ("fact_info", "noop_info", "input", "fact_input", "output", "fact_output")
 }
-OF_A_RUN = {"limit_hosts", "connected", "_sudo", "cwd", "current_op_file_number", *PRINTS}
+OF_A_RUN = {"connector_cls", "limit_hosts", "connected", "_sudo", "cwd", "current_op_file_number", *PRINTS}
 """What pyinfra leaves to who runs it."""
 
 

@@ -1,0 +1,23 @@
+"""Why a host cannot be connected to, in pyinfra's form and in ours."""
+
+from __future__ import annotations
+
+from pyinfra.api.exceptions import ConnectError
+
+from numaforge.errors import HostUnreachableError, NumaforgeError
+
+
+class HostConnectError(ConnectError):
+    """Why a host cannot be connected to; `error` tells a host that refuses from one that does not answer."""
+
+    def __init__(self, error: NumaforgeError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def connect_error(error: ConnectError) -> NumaforgeError:
+    """Return why a host cannot be connected to: HostUnreachableError where it does not answer.
+
+    Of what pyinfra's other connectors say, nothing tells the one from the other.
+    """
+    return error.error if isinstance(error, HostConnectError) else HostUnreachableError(str(error))

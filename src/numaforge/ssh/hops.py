@@ -1,0 +1,265 @@
+"""The way to a host as a socket: straight, through a jump host, or through a program (ProxyCommand)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from numaforge.errors import HostError, HostRefusedError, HostUnreachableError
+from numaforge.ssh.openssh import Destination, Question, answer_to, run_folder
+
+_HOP = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>.+)\]|(?P<plain>[^:\[\]]+))(?::(?P<port>\d+))?")
+_NO_QUESTIONS = ("-oBatchMode=yes", "-oServerAliveInterval=15", "-oServerAliveCountMax=3")
+_IDLE_SECONDS = 15  # a connection to a jump host that nothing uses ends by itself
+_ATTEMPT_SECONDS = 1  # between two of ConnectionAttempts
+_REFUSED = ("Host key verification failed", "Permission denied", "no matching", "Bad configuration")
+_NOTHING_SAID = ("UNKNOWN port 65535", ": terminating, ")
+_MOST_LINES = 3
+_LOG_IN = "log in to the jump host once with ssh: it has to let you in without a question"
+_MUX_VERSION = 4
+_HELLO, _FORWARD, _OPENED = 0x1, 0x10000008, 0x80000006  # OpenSSH's PROTOCOL.mux
+
+
+def dial(destination: Destination, seconds: float) -> socket.socket:
+    """Return a socket that leads to a host's sshd.
+
+    Raises HostError where a jump host refuses to let us in, and HostUnreachableError.
+    """
+    if jumps := destination.get("proxyjump"):
+        return _through_jump(destination, jumps, seconds)
+    if command := destination.get("proxycommand"):
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        program = Program([shell, "-c", f"exec {destination.filled(command)}"])
+        return program.passed_socket() if destination.is_on("proxyusefdpass") else program
+    return _straight(destination, seconds)
+
+
+def cut(sock: socket.socket, where: str, error: Exception) -> HostError:
+    """Return why a connection has ended before the login, by what the program that leads there has said."""
+    words = sock.last_words() if isinstance(sock, Program) else ""
+    if _is_refusal(words):
+        return HostRefusedError(f"the way to {where} is refused: {words}", remedy=_LOG_IN)
+    return HostUnreachableError(f"{where} does not answer: {words or str(error) or 'the connection was cut'}")
+
+
+def _straight(destination: Destination, seconds: float) -> socket.socket:
+    family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(
+        destination.get("addressfamily"), socket.AF_UNSPEC
+    )
+    try:
+        addresses = socket.getaddrinfo(destination.host, destination.port, family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise HostUnreachableError(f"{destination.host} does not resolve: {why}") from error
+    failure = OSError("it has no address")
+    for attempt in range(destination.seconds("connectionattempts") or 1):
+        if attempt:
+            time.sleep(_ATTEMPT_SECONDS)
+        for kind, _, _, _, address in addresses:
+            try:
+                return _connected(kind, address, destination, seconds)
+            except OSError as error:
+                failure = error
+    why = f"no answer within {seconds:g} s" if isinstance(failure, TimeoutError) else failure.strerror
+    where = f"{destination.host} port {destination.port}"
+    raise HostUnreachableError(f"cannot connect to {where}: {why or failure}") from failure
+
+
+def _connected(family: int, address: Any, destination: Destination, seconds: float) -> socket.socket:
+    with ExitStack() as undo:
+        sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        if interface := destination.get("bindinterface"):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        if source := destination.get("bindaddress"):
+            sock.bind((source, 0))
+        sock.settimeout(seconds)
+        sock.connect(address)
+        undo.pop_all()
+        return sock
+
+
+class Program(socket.socket):
+    """A socket whose other end is a program's input and output."""
+
+    def __init__(self, command: list[str]) -> None:
+        ours, theirs = socket.socketpair()
+        super().__init__(ours.family, ours.type, ours.proto, fileno=ours.detach())
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the socket)
+        with theirs:
+            self._process = subprocess.Popen(
+                command,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._errors,
+                start_new_session=True,
+            )
+
+    def last_words(self) -> str:
+        """Return the last lines of the program's errors."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)  # its output has ended: so has it, or will at once
+        self._errors.seek(0)
+        return _last_lines(self._errors.read(2**16))
+
+    def passed_socket(self) -> socket.socket:
+        """Return the socket that the program connects and passes on (ProxyUseFdpass)."""
+        with self:
+            _, descriptors, _, _ = socket.recv_fds(self, 1, 1)
+            if not descriptors:
+                raise HostUnreachableError(f"ProxyCommand has passed no socket: {self.last_words()}")
+            return socket.socket(fileno=descriptors[0])
+
+    def close(self) -> None:
+        """End the program, too."""
+        super().close()
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+        self._errors.close()
+
+
+def _through_jump(destination: Destination, jumps: str, seconds: float) -> socket.socket:
+    before, _, last = jumps.rpartition(",")
+    hop = _HOP.fullmatch(last)
+    if hop is None:
+        raise HostError(f"ssh_config's ProxyJump cannot be read: {last}")
+    options = [*(["-l", hop["user"]] if hop["user"] else []), *(["-p", hop["port"]] if hop["port"] else [])]
+    options += ["-J", before] if before else []
+    question = Question(hop["bracketed"] or hop["plain"], tuple(options), destination.question.config)
+    return _jump(question).forward(destination.host, destination.port, seconds)
+
+
+class _Jump:
+    """A jump host: one connection of OpenSSH's to it (ControlMaster), which all hosts behind it share.
+
+    A configuration that has a ControlPath for it uses that.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._path = str(Path(run_folder(), f"jump-{_jump.cache_info().currsize}"))
+        self._lock = threading.Lock()
+        self._failed: tuple[float, HostError] | None = None
+
+    def forward(self, host: str, port: int, seconds: float) -> socket.socket:
+        """Return a socket to a host behind it."""
+        if answer_to(self._question).get("controlpath"):
+            return Program([*self._command(), "-W", f"[{host}]:{port}", "--", self._question.name])
+        control = self._connection(time.monotonic())
+        try:
+            return _Forward(control, host, port, seconds)
+        except (OSError, EOFError, struct.error) as error:
+            raise HostUnreachableError(
+                f"the jump host {self._question.name} has not reached {host} port {port} within {seconds:g} s"
+                if isinstance(error, TimeoutError)
+                else f"the jump host {self._question.name} does not reach {host} port {port}"
+            ) from error
+
+    def _connection(self, asked: float) -> socket.socket:
+        """Connect to OpenSSH's socket; who waits while the jump host fails, fails as well."""
+        with self._lock:
+            if self._failed is not None and self._failed[0] >= asked:
+                raise self._failed[1]
+            control = socket.socket(socket.AF_UNIX)
+            try:
+                control.connect(self._path)
+            except OSError:
+                self._open()
+                control.connect(self._path)
+            return control
+
+    def _open(self) -> None:
+        """Log in to the jump host; `ssh` goes on in the background then."""
+        Path(self._path).unlink(missing_ok=True)
+        shared = ["-N", "-M", "-S", self._path, f"-oControlPersist={_IDLE_SECONDS}"]
+        command = [*self._command(), *shared, "--", self._question.name]
+        with tempfile.TemporaryFile() as errors:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, check=False
+            )
+            errors.seek(0)
+            why = _last_lines(errors.read(2**16))
+        if done.returncode or not Path(self._path).exists():
+            error = _jump_error(self._question.name, why)
+            self._failed = time.monotonic(), error
+            raise error
+
+    def _command(self) -> list[str]:
+        return ["ssh", *self._question.with_config, *self._question.options, *_NO_QUESTIONS]
+
+
+@cache
+def _jump(question: Question) -> _Jump:
+    return _Jump(question)
+
+
+def _is_refusal(words: str) -> bool:
+    return any(word in words for word in _REFUSED)
+
+
+def _jump_error(name: str, why: str) -> HostError:
+    if _is_refusal(why):
+        return HostRefusedError(f"the jump host {name} refuses: {why}", remedy=_LOG_IN)
+    return HostUnreachableError(f"the jump host {name} does not answer: {why or 'ssh says nothing'}")
+
+
+def _last_lines(errors: bytes) -> str:
+    """Return what `ssh` and other programs have said last in one line, without what says nothing."""
+    lines = errors.decode("utf-8", "replace").strip().splitlines()
+    telling = [line.strip() for line in lines if not any(words in line for words in _NOTHING_SAID)]
+    return "; ".join(telling[-_MOST_LINES:])
+
+
+class _Forward(socket.socket):
+    """A socket that OpenSSH connects to a host behind a jump host, by its socket for such requests."""
+
+    def __init__(self, control: socket.socket, host: str, port: int, seconds: float) -> None:
+        ours, theirs = socket.socketpair()
+        super().__init__(ours.family, ours.type, ours.proto, fileno=ours.detach())
+        self._control = control  # OpenSSH ends the forwarding when it is closed
+        control.settimeout(seconds)
+        with theirs:
+            _send(control, struct.pack(">II", _HELLO, _MUX_VERSION))
+            _receive(control)
+            name = host.encode()
+            _send(control, struct.pack(f">IIII{len(name)}sI", _FORWARD, 0, 0, len(name), name, port))
+            for _ in range(2):  # its input and its output
+                socket.send_fds(control, [b"\0"], [theirs.fileno()])
+            (kind,) = struct.unpack_from(">I", _receive(control))
+        if kind != _OPENED:
+            self.close()
+            raise OSError("refused")
+
+    def close(self) -> None:
+        """End the forwarding, too."""
+        super().close()
+        self._control.close()
+
+
+def _send(control: socket.socket, message: bytes) -> None:
+    control.sendall(struct.pack(">I", len(message)) + message)
+
+
+def _receive(control: socket.socket) -> bytes:
+    (length,) = struct.unpack(">I", _exactly(control, 4))
+    return _exactly(control, length)
+
+
+def _exactly(control: socket.socket, length: int) -> bytes:
+    received = b""
+    while len(received) < length:
+        if not (part := control.recv(length - len(received))):
+            raise EOFError
+        received += part
+    return received

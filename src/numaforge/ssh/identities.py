@@ -1,0 +1,207 @@
+"""The keys to log in with, in OpenSSH's order, and what is wrong with the file of a private key."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from getpass import getpass
+from io import StringIO
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization as keys
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from paramiko import AgentKey, ECDSAKey, Ed25519Key, Message, PKey, RSAKey, SSHException
+from paramiko.agent import AgentSSH
+
+from numaforge.errors import HostError
+from numaforge.ssh.openssh import Destination
+
+_MOST_BYTES = 2**16
+_PUBLIC = re.compile(r"(?:ssh-|ecdsa-|sk-)\S+ (AAAA\S+)")
+_OPENSSH = re.compile(r"-----BEGIN OPENSSH PRIVATE KEY-----(.+?)-----END", re.DOTALL)
+_MAGIC = b"openssh-key-v1\0"
+_UNREADABLE = (UnsupportedAlgorithm, SSHException, ValueError, TypeError, OSError)
+
+
+def identities(destination: Destination, *, agent: bool, files: bool) -> Iterator[PKey]:
+    """Yield keys: those of the agent that ssh_config names, the agent's others, and those of files."""
+    paths = [path for path in destination.files("identityfile") if Path(path).is_file() or _public_half(path)]
+    named = {key for path in paths if (key := _public_half(path))}
+    of_agent = _agent_keys(destination) if agent else ()
+    yield from (key for key in of_agent if key.asbytes() in named)
+    if not destination.is_on("identitiesonly"):
+        yield from (key for key in of_agent if key.asbytes() not in named)
+    tried = {key.asbytes() for key in of_agent}
+    certificates = destination.files("certificatefile")
+    for path in paths if files else ():
+        if _public_half(path) in tried:
+            continue
+        try:
+            yield from _with_certificates(partial(_load, path, None), [*certificates, f"{path}-cert.pub"])
+        except _UNREADABLE:  # as OpenSSH does, a key that does not open without a question is passed over
+            continue
+
+
+def identity(path: str, password: str | None, destination: Destination) -> Iterator[PKey]:
+    """Yield the key of host data: with its certificates, by an agent that has it, or from its file.
+
+    Raises HostError with what is wrong with the file.
+    """
+    mistake = key_mistake(path)
+    if mistake:
+        raise HostError(mistake)
+    encrypted = _is_encrypted(path)
+    if encrypted and not password:
+        public = _public_half(path)
+        if by_agent := [key for key in _agent_keys(destination) if key.asbytes() == public]:
+            yield from by_agent
+            return
+        if not sys.stdin.isatty():
+            raise HostError(
+                f"the key {path} is encrypted, and no agent has it",
+                remedy=f"give it to an agent (ssh-add {path}), or set ssh_key_password",
+            )
+        password = _asked_password(path)
+    certificates = [*destination.files("certificatefile"), f"{path}-cert.pub"]
+    try:
+        yield from _with_certificates(partial(_load, path, password if encrypted else None), certificates)
+    except _UNREADABLE as error:
+        if encrypted:
+            raise HostError(
+                f"ssh_key_password does not open the key {path}", remedy=f"try it: ssh-keygen -y -f {path}"
+            ) from error
+        raise HostError(
+            f"the key {path} cannot be read: it is cut short, or of a kind that is not known"
+        ) from error
+
+
+@cache
+def _asked_password(path: str) -> str:
+    return getpass(f"Passphrase of the key {path}: ")
+
+
+def _with_certificates(load: Callable[[], PKey], certificates: Iterable[str]) -> Iterator[PKey]:
+    """Yield a key with each of its certificates, and then without."""
+    plain = load()
+    for path in certificates:
+        key = load()
+        try:
+            key.load_certificate(path)
+        except (OSError, ValueError, SSHException):  # it is missing, or none
+            continue
+        fields = plain.asbytes()[4 + len(plain.get_name()) :]
+        if key.public_blob and fields in key.public_blob.key_blob:  # else it is another key's
+            yield key
+    yield plain
+
+
+def _agent_keys(destination: Destination) -> tuple[AgentKey, ...]:
+    """Return the keys of IdentityAgent, or of SSH_AUTH_SOCK; none where no agent answers."""
+    place = next(iter(destination.settings.get("identityagent", ())), "SSH_AUTH_SOCK")
+    path = os.environ.get("SSH_AUTH_SOCK", "") if place == "SSH_AUTH_SOCK" else destination.filled(place)
+    path = os.environ.get(path[1:], "") if path.startswith("$") else str(Path(path).expanduser())
+    if place == "none" or not path:
+        return ()
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(path)
+        agent = AgentSSH()
+        agent._connect(connection)  # type: ignore[attr-defined] # not in its types
+        return tuple(agent.get_keys())
+    except (OSError, SSHException):
+        connection.close()
+        return ()
+
+
+def _load(path: str, password: str | None) -> PKey:
+    """Read a private key in any of OpenSSH's formats; raises one of _UNREADABLE."""
+    text = Path(path).expanduser().read_bytes()
+    secret = password.encode() if password is not None else None
+    read = keys.load_ssh_private_key if b"BEGIN OPENSSH" in text else keys.load_pem_private_key
+    key = read(text, secret)
+    kinds: tuple[tuple[type, type[RSAKey] | type[ECDSAKey] | type[Ed25519Key]], ...] = (
+        (RSAPrivateKey, RSAKey),
+        (EllipticCurvePrivateKey, ECDSAKey),
+        (Ed25519PrivateKey, Ed25519Key),
+    )
+    opened = key.private_bytes(keys.Encoding.PEM, keys.PrivateFormat.OpenSSH, keys.NoEncryption())
+    for kind, made in kinds:
+        if isinstance(key, kind):
+            return made.from_private_key(StringIO(opened.decode()))
+    raise ValueError(f"{path} is a key of a kind that paramiko does not have")
+
+
+@cache
+def key_mistake(path: str) -> str:
+    """Return why the file of a private key cannot be one, "" where it may."""
+    text = _text(path)
+    if text is None:
+        return f"the key {path} cannot be read; see who may read it: ls -l {path}"
+    if not text.strip():
+        return f"the key {path} is empty"
+    if _PUBLIC.match(text):
+        private = f": name the private one, {path.removesuffix('.pub')}" if path.endswith(".pub") else ""
+        return f"the key {path} is the public half{private}"
+    if text.startswith("PuTTY-User-Key-File"):
+        return f"the key {path} is PuTTY's; convert it: puttygen {path} -O private-openssh -o id_numaforge"
+    if "PRIVATE KEY-----" not in text:
+        return f"the key {path} is no private key: its first line is -----BEGIN ... PRIVATE KEY----- in one"
+    return ""
+
+
+def _public_half(path: str) -> bytes | None:
+    """Return the public half of a private key: from the file beside it, or from its own open part."""
+    for public in (f"{path}.pub", path):
+        if found := _PUBLIC.match(_text(public) or ""):
+            try:
+                return base64.b64decode(found[1])
+            except binascii.Error:
+                continue
+    try:
+        _, public_key = _header(path)
+    except (ValueError, struct.error):
+        return None
+    return public_key
+
+
+def _is_encrypted(path: str) -> bool:
+    text = _text(path) or ""
+    if "Proc-Type: 4,ENCRYPTED" in text or "BEGIN ENCRYPTED PRIVATE KEY" in text:
+        return True
+    try:
+        cipher, _ = _header(path)
+    except (ValueError, struct.error):
+        return False
+    return cipher != b"none"
+
+
+def _header(path: str) -> tuple[bytes, bytes]:
+    """Return the cipher and the public key of a private key in OpenSSH's own format (PROTOCOL.key).
+
+    Raises ValueError or struct.error for any other.
+    """
+    found = _OPENSSH.search(_text(path) or "")
+    content = base64.b64decode("".join(found[1].split())) if found else b""
+    if not content.startswith(_MAGIC):
+        raise ValueError(f"{path} is not in OpenSSH's format")
+    reader = Message(content[len(_MAGIC) :])
+    cipher, _, _, count = reader.get_string(), reader.get_string(), reader.get_string(), reader.get_int()
+    return cipher, reader.get_string() if count else b""
+
+
+def _text(path: str) -> str | None:
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(_MOST_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return None

@@ -1,0 +1,189 @@
+"""Log in to a host: its key is checked, ours are tried in OpenSSH's order, and a failure is one message."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from paramiko import (
+    AuthenticationException,
+    BadAuthenticationType,
+    PKey,
+    SSHClient,
+    SSHException,
+    Transport,
+)
+from paramiko.agent import AgentRequestHandler
+from paramiko.ssh_exception import IncompatiblePeer
+
+from numaforge.errors import HostError, HostRefusedError, HostUnreachableError
+from numaforge.ssh.hops import cut, dial
+from numaforge.ssh.identities import identities, identity
+from numaforge.ssh.known_hosts import KnownKeys
+from numaforge.ssh.openssh import Destination, defaults
+from numaforge.ssh.transport import HostTransport
+
+_BANNER_SECONDS = 15
+_TIMEOUT = "timeout"  # in paramiko's words
+_ALGORITHMS = {"ciphers": "ciphers", "macs": "digests", "kexalgorithms": "kex"}
+"""ssh_config's keywords for algorithms, and paramiko's names of the same."""
+_NOT_OBEYED = {
+    "gssapiauthentication": "GSSAPIAuthentication",
+    "hostbasedauthentication": "HostbasedAuthentication",
+    "pkcs11provider": "PKCS11Provider",
+}
+"""What paramiko does not have, by ssh_config's keyword; a login that fails says so."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """What host data say of a login beside ssh_config: ssh_key, ssh_password and so on."""
+
+    key: str = ""
+    key_password: str = ""
+    password: str = ""
+    agent: bool = True
+    key_files: bool = True
+    forward_agent: bool = False
+    seconds: float = 10
+    paramiko: Mapping[str, Any] = field(default_factory=dict)
+
+
+def connect(destination: Destination, login: Login) -> SSHClient:
+    """Log in to a host; the caller closes the connection.
+
+    Raises HostError where the host, or a jump host, refuses; HostUnreachableError where none answers.
+    """
+    known = KnownKeys(destination)
+    seconds = destination.seconds("connecttimeout") or login.seconds
+    client = SSHClient()
+    client.set_missing_host_key_policy(known)
+    own = list(identity(login.key, login.key_password, destination)) if login.key else None
+    keys = own or identities(destination, agent=login.agent, files=login.key_files)
+    strategy = _Strategy(destination, login, known, keys)
+    with ExitStack() as undo:
+        undo.callback(client.close)
+        sock = undo.enter_context(dial(destination, seconds))
+        _start(client, sock, destination, known, strategy, seconds, login)
+        undo.pop_all()
+    transport = client.get_transport()
+    if transport is None:
+        raise HostUnreachableError("the connection was cut")
+    if interval := destination.seconds("serveraliveinterval"):
+        transport.set_keepalive(interval)
+    if (login.forward_agent or destination.is_on("forwardagent")) and not known.changed:
+        AgentRequestHandler(transport.open_session())
+    return client
+
+
+def _start(
+    client: SSHClient,
+    sock: socket.socket,
+    destination: Destination,
+    known: KnownKeys,
+    strategy: _Strategy,
+    seconds: float,
+    login: Login,
+) -> None:
+    try:
+        client.connect(
+            destination.host,
+            destination.port,
+            destination.user,
+            sock=sock,
+            timeout=seconds,
+            banner_timeout=max(seconds, _BANNER_SECONDS),
+            auth_strategy=strategy,  # type: ignore[arg-type] # it has what a strategy needs
+            transport_factory=partial(_transport, destination, known),
+            **login.paramiko,
+        )
+    except IncompatiblePeer as error:
+        raise HostRefusedError(
+            f"the host and this side share no algorithm: {error}",
+            remedy=f"see what each offers: `ssh -vv {shlex.quote(destination.name)}`; Ciphers, MACs and "
+            "KexAlgorithms of ssh_config count",
+        ) from error
+    except (SSHException, EOFError, OSError) as error:
+        raise cut(sock, f"{destination.host} port {destination.port}", error) from error
+
+
+def _transport(destination: Destination, known: KnownKeys, sock: socket.socket, **options: Any) -> Transport:
+    transport = HostTransport(sock, **options)
+    offered = transport.get_security_options()
+    for keyword, name in _ALGORITHMS.items():
+        wanted = destination.get(keyword)
+        if wanted and wanted != defaults().get(keyword):
+            shared = [algorithm for algorithm in wanted.split(",") if algorithm in getattr(offered, name)]
+            if not shared:
+                raise HostError(f"ssh_config's {keyword} names none that paramiko has: {wanted}")
+            setattr(offered, name, shared)
+    kinds = [kind for kind in destination.get("hostkeyalgorithms").split(",") if kind in offered.key_types]
+    transport.host_keys = known.preferred(kinds or offered.key_types)
+    return transport
+
+
+class _Strategy:
+    """Tries what OpenSSH would try, in its order: keys, and then a password."""
+
+    def __init__(
+        self, destination: Destination, login: Login, known: KnownKeys, keys: Iterable[PKey]
+    ) -> None:
+        self._destination = destination
+        self._keys = keys
+        self._login = login
+        self._known = known
+        self._tried: list[str] = []
+        self._accepted: tuple[str, ...] = ()
+
+    def authenticate(self, transport: Transport) -> None:
+        """Log in; raises HostError where nothing lets us in, HostUnreachableError where no answer comes."""
+        for attempt in self._attempts(transport):
+            try:
+                if not attempt():  # else the host wants one more
+                    return
+            except BadAuthenticationType as error:
+                self._accepted = tuple(error.allowed_types)
+            except AuthenticationException as error:
+                if not transport.is_active() or _TIMEOUT in str(error):
+                    raise self._cut(error) from error
+            except SSHException as error:
+                if not transport.is_active():
+                    raise self._cut(error) from error
+        raise self._refused()
+
+    def _attempts(self, transport: Transport) -> Iterator[Callable[[], Sequence[str]]]:
+        login, user = self._login, self._destination.user
+        if self._destination.get("pubkeyauthentication") not in ("no", "false"):
+            for key in self._keys:
+                self._tried.append(f"{key.get_name()} {key.fingerprint}")
+                yield partial(transport.auth_publickey, user, key)
+        if login.password and not self._known.changed:
+            self._tried.append("a password")
+            yield partial(transport.auth_password, user, login.password)
+        yield partial(transport.auth_none, user)  # it also tells what the host would accept
+
+    def _cut(self, error: Exception) -> HostError:
+        if _TIMEOUT in str(error) or not self._tried:
+            return HostUnreachableError(f"the host does not answer the login: {error}")
+        return self._refused(f"the host has hung up after {len(self._tried)} tries")
+
+    def _refused(self, why: str = "") -> HostError:
+        destination = self._destination
+        found = why or f"tried {', '.join(self._tried) or 'no key, for there is none'}"
+        accepted = f"; the host accepts {', '.join(self._accepted)}" if self._accepted else ""
+        passed_over = [
+            name
+            for keyword, name in _NOT_OBEYED.items()
+            if destination.get(keyword) not in ("", "no", "false")
+        ]
+        without = f"; {', '.join(passed_over)} of ssh_config: not obeyed here" if passed_over else ""
+        return HostRefusedError(
+            f"the login as {destination.user} is refused: {found}{accepted}{without}",
+            remedy=f"try `ssh -o BatchMode=yes {shlex.quote(destination.name)}`; name user and key in "
+            "ssh_config, or as ssh_user and ssh_key",
+        )

@@ -1,0 +1,331 @@
+"""How OpenSSH would reach a host: the answer of `ssh -G`, for many hosts at once."""
+
+from __future__ import annotations
+
+import atexit
+import getpass
+import os
+import pwd
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from paramiko import SSHConfig
+from paramiko.ssh_exception import ConfigParseError
+
+from numaforge.errors import HostError
+
+SYSTEM_CONFIG = "/etc/ssh/ssh_config"
+CHECKING = "ssh_strict_host_key_checking"
+"""The host datum for ssh_config's StrictHostKeyChecking."""
+_HOSTS_OF_SHELL = 25  # starting a process from Python takes as long as two answers
+_ANSWER_SECONDS = 60
+_ANSWER = re.compile(r"(.*?)^= (\d+)\n", re.DOTALL | re.MULTILINE)
+_TOKEN = re.compile(r"%(.)|\$\{(\w+)\}")
+_PATHS = ("userknownhostsfile", "globalknownhostsfile")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A host's name for `ssh -G`, its options, ("-p", "2222"), and the file for -F, "" for none."""
+
+    name: str
+    options: tuple[str, ...] = ()
+    config: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        """The command that answers it."""
+        return ["ssh", *self.with_config, "-G", *self.options, "--", self.name]
+
+    @property
+    def with_config(self) -> list[str]:
+        """The option that names the configuration file."""
+        return ["-F", self.config] if self.config else []
+
+
+@dataclass(frozen=True)
+class Destination:
+    """How OpenSSH would reach a host.
+
+    `settings` are the values of ssh_config's keywords in lower case, in OpenSSH's order.
+    """
+
+    question: Question
+    settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name that was asked for."""
+        return self.question.name
+
+    @property
+    def host(self) -> str:
+        """The name or the address to dial."""
+        return self.get("hostname") or self.name
+
+    @property
+    def port(self) -> int:
+        """The port to dial."""
+        return int(self.get("port") or 22)
+
+    @property
+    def user(self) -> str:
+        """The user to log in as."""
+        return self.get("user") or _user()
+
+    def get(self, keyword: str) -> str:
+        """Return a keyword's value, "" where it has none."""
+        value = next(iter(self.settings.get(keyword, ())), "")
+        return "" if value == "none" else value
+
+    def is_on(self, keyword: str) -> bool:
+        """Return whether a keyword's value is yes."""
+        return self.get(keyword) in ("yes", "true")
+
+    def seconds(self, keyword: str) -> int:
+        """Return a time in seconds, 0 where it has none."""
+        return int(self.get(keyword) or 0)
+
+    def files(self, keyword: str) -> list[str]:
+        """Return the paths of a keyword such as identityfile, with the tokens of ssh_config(5) replaced."""
+        paths = [path for path in self.settings.get(keyword, ()) if path != "none"]
+        if keyword in _PATHS:
+            paths = [path for line in paths for path in _split_paths(line)]
+        return [str(Path(self.filled(path)).expanduser()) for path in paths]
+
+    def filled(self, text: str) -> str:
+        """Return a text with its tokens (%h) and environment variables (${HOME}) replaced."""
+        here = socket.gethostname()
+        tokens = {
+            "%": "%",
+            "h": self.host,
+            "n": self.name,
+            "p": str(self.port),
+            "r": self.user,
+            "k": self.get("hostkeyalias") or self.host,
+            "u": _user(),
+            "d": str(Path("~").expanduser()),
+            "i": str(os.getuid()),
+            "L": here.partition(".")[0],
+            "l": here,
+        }
+        return _TOKEN.sub(
+            lambda match: os.environ.get(match[2], "") if match[2] else tokens.get(match[1], match[0]), text
+        )
+
+
+@cache
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no entry in passwd
+        return str(os.getuid())
+
+
+def _split_paths(line: str) -> list[str]:
+    """Split the paths of a line of `ssh -G`, which does not quote those with spaces."""
+    words, paths = line.split(" "), []
+    while words:
+        ends = (end for end in range(len(words), 1, -1) if Path(" ".join(words[:end])).expanduser().exists())
+        end = next(ends, 1)
+        paths.append(" ".join(words[:end]))
+        words = words[end:]
+    return [path for path in paths if path != "none"]
+
+
+_answers: dict[Question, Destination | HostError] = {}
+
+
+def question_of(name: str, data: Mapping[str, Any]) -> Question:
+    """Return what to ask OpenSSH of a host; `data` is host data of pyinfra (ssh_port, ...)."""
+    options: list[str] = []
+    if port := data.get("ssh_port"):
+        options += ["-p", str(port)]
+    if user := data.get("ssh_user"):
+        options += ["-l", str(user)]
+    first = {
+        "UserKnownHostsFile": _absolute(data.get("ssh_known_hosts_file")),
+        "StrictHostKeyChecking": data.get(CHECKING),
+        "IdentityFile": _absolute(data.get("ssh_key")),
+    }
+    return Question(name, tuple(options), _config(_absolute(data.get("ssh_config_file")), **first))
+
+
+def ask_openssh(hosts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Ask OpenSSH how it would reach hosts, each its name and its host data.
+
+    It takes 4 ms of CPU for each; hosts that have been asked for before are not asked for again.
+    """
+    questions = [question_of(name, data) for name, data in hosts]
+    open_questions = [question for question in dict.fromkeys(questions) if question not in _answers]
+    if without_openssh() or not open_questions:
+        return
+    shares = range(0, len(open_questions), _HOSTS_OF_SHELL)
+    with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
+        asked = [pool.submit(_ask, open_questions[start : start + _HOSTS_OF_SHELL]) for start in shares]
+        for share in asked:
+            share.result()
+
+
+def destination_of(name: str, data: Mapping[str, Any]) -> Destination:
+    """Return how OpenSSH would reach a host.
+
+    Raises HostError where it cannot use its configuration.
+    """
+    return answer_to(question_of(name, data))
+
+
+def answer_to(question: Question) -> Destination:
+    """Return OpenSSH's answer to a question, which is asked once; raises as `destination_of` does."""
+    if without_openssh():
+        return _read_by_paramiko(question)
+    if question not in _answers:
+        _ask([question])
+    answer = _answers[question]
+    if isinstance(answer, HostError):
+        raise answer
+    return answer
+
+
+@cache
+def defaults() -> Destination:
+    """Return what OpenSSH would do without any configuration."""
+    nothing = Question("localhost", config="/dev/null")
+    return Destination(nothing) if without_openssh() else answer_to(nothing)
+
+
+def _ask(questions: list[Question]) -> None:
+    """Ask in one shell; where one question gets no answer, the others are asked in another."""
+    while questions:
+        script = "".join(f'{shlex.join(each.command)} < /dev/null 2>&1; echo "= $?"\n' for each in questions)
+        process = subprocess.Popen(
+            ["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+        try:
+            output, _ = process.communicate(script.encode(), _ANSWER_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # and a program of `Match exec`
+            output, _ = process.communicate()
+        answers = _ANSWER.findall(output.decode("utf-8", "replace"))
+        for question, (text, code) in zip(questions, answers, strict=False):
+            _answers[question] = _read(question, text, int(code))
+        questions = questions[len(answers) :]
+        if questions:
+            _answers[questions.pop(0)] = HostError(
+                f"`ssh -G` has not answered within {_ANSWER_SECONDS} s",
+                remedy="see which Match exec or name lookup of ssh_config waits",
+            )
+
+
+def _read(question: Question, text: str, code: int) -> Destination | HostError:
+    if code:
+        lines = [line for line in text.strip().splitlines() if ": terminating, " not in line]
+        return HostError(
+            f"ssh cannot use its configuration: {lines[-1].strip() if lines else f'it ended with {code}'}",
+            remedy=f"try it: {shlex.join(question.command)}",
+        )
+    settings: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        keyword, _, value = line.partition(" ")
+        settings.setdefault(keyword, []).append(value)
+    return Destination(question, settings)
+
+
+@cache
+def without_openssh() -> str:
+    """Return why `ssh` cannot be asked on this machine, "" where it can."""
+    if shutil.which("ssh") is None:
+        return "there is no program ssh on this machine"
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return f"ssh does not run as user ID {os.getuid()}, which has no entry in passwd"
+    return ""
+
+
+def _read_by_paramiko(question: Question) -> Destination:
+    """Return how to reach a host by paramiko's reading of ssh_config, which knows no Include.
+
+    Raises HostError where that does not suffice.
+    """
+    file = Path(question.config or "~/.ssh/config").expanduser()
+    text = file.read_text("utf-8", "replace") if file.is_file() else ""
+    try:
+        found = SSHConfig.from_text(text).lookup(question.name)
+    except (ConfigParseError, ImportError, ValueError) as error:
+        raise HostError(
+            f"{without_openssh()}, and {file} cannot be read without: {error}", remedy="install it"
+        ) from error
+    if re.search(r"(?im)^\s*(include|match)\b", text) or "proxyjump" in found:
+        raise HostError(
+            f"{without_openssh()}, and {file} has an Include, a Match or a ProxyJump for this host",
+            remedy="install OpenSSH's client",
+        )
+    options = dict(zip(question.options[::2], question.options[1::2], strict=True))
+    given = {"port": options.get("-p"), "user": options.get("-l")}
+    settings = {key: value if isinstance(value, list) else [str(value)] for key, value in found.items()}
+    settings |= {key: [value] for key, value in given.items() if value}
+    settings.setdefault("identityfile", [f"~/.ssh/id_{kind}" for kind in ("rsa", "ecdsa", "ed25519")])
+    settings.setdefault("userknownhostsfile", ["~/.ssh/known_hosts"])
+    settings.setdefault("globalknownhostsfile", ["/etc/ssh/ssh_known_hosts"])
+    return Destination(question, settings)
+
+
+def _absolute(path: object) -> str:
+    return str(Path(str(path)).expanduser().absolute()) if path else ""
+
+
+@cache
+def _config(own: str, **first: str | None) -> str:
+    """Return the file for -F, "" where OpenSSH's own files suffice.
+
+    OpenSSH hands -F on to the `ssh` of each jump host, and no other option. So the settings `first`, which
+    come from host data, are written into a file that includes those that count without. OpenSSH takes the
+    user's folder from passwd: where HOME is another, it is the one that counts here.
+    """
+    wanted = [f"    {keyword} {_quoted(value, tokens=True)}" for keyword, value in first.items() if value]
+    home = str(Path("~").expanduser())
+    elsewhere = not without_openssh() and home != pwd.getpwuid(os.getuid()).pw_dir
+    if not wanted and (own or not elsewhere):
+        return own
+    files = [own] if own else [f"{home}/.ssh/config", SYSTEM_CONFIG]
+    lines = ["Host *", *wanted, *(f"    Include {_quoted(file)}" for file in files)]
+    if elsewhere and not own:
+        known = f"{home}/.ssh/known_hosts"
+        lines.append(
+            f"    UserKnownHostsFile {_quoted(known, tokens=True)} {_quoted(f'{known}2', tokens=True)}"
+        )
+    with tempfile.NamedTemporaryFile("w", dir=run_folder(), delete=False, encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+    return file.name
+
+
+@cache
+def run_folder() -> str:
+    """Return this process's folder for files and sockets of ssh; it is removed at the process's end."""
+    folder = tempfile.mkdtemp(prefix="numaforge-")
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: str, process: int) -> None:
+    if os.getpid() == process:  # and not in a process that was forked from it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _quoted(value: str, *, tokens: bool = False) -> str:
+    """Return a value for ssh_config; with `tokens`, a % begins one; raises HostError."""
+    if '"' in value or "\n" in value:
+        raise HostError(f"{value!r} cannot be written in ssh_config", remedy="name the file otherwise")
+    return '"{}"'.format(value.replace("%", "%%") if tokens else value)
