@@ -80,7 +80,7 @@ def test_hosts_that_do_not_answer_are_one_line_and_have_an_exit_code_of_their_ow
     run = apply(tmp_path, hosts, "--dry")
     assert (run.returncode, run.stderr) == (6, ""), run.stderr
     assert "30 hosts unreachable: gpu-[02-31]\n" in run.stdout
-    assert run.stdout.count("Could not connect") == 1
+    assert run.stdout.count("cannot connect") == 1
     refused = {**data(node), "numaforge_profile": "trainin"}
     run = apply(tmp_path, {**hosts, "typo": refused}, "--yes", "-o", "json")
     assert run.returncode == 1, run.stderr

@@ -269,7 +269,7 @@ def test_a_host_that_cannot_be_reached_fails_alone(node: Sandbox, tmp_path: Path
     gone = {**data(node), "ssh_port": free_port()}
     run = pyinfra(tmp_path, {"gone": gone, "good": data(node)}, mode, "deploys/site.py")
     assert run.returncode == 1
-    assert "[gone] Could not connect" in plain(run.stdout)
+    assert "[gone] cannot connect" in plain(run.stdout)
     assert "1 host unreachable: gone" in plain(run.stdout)
     assert f"1 host {'to change' if mode == '--dry' else 'changed'}: good" in plain(run.stdout)
     assert "Traceback" not in run.stdout

@@ -708,7 +708,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 KEYS = {
     "the public half": ("plain.pub", None, "is the public half: name the private one, "),
     "empty": ("empty", None, "is empty"),
-    "encrypted": ("locked", None, "is encrypted: set ssh_key_password; or give it to an agent (ssh-add "),
+    "encrypted": ("locked", None, "is encrypted, and no agent has it"),
     "a wrong passphrase": ("locked", "wrong", "ssh_key_password does not open the key"),
     "PuTTY's": ("putty", None, "is PuTTY's; convert it: puttygen "),
     "no key": ("note", None, "is no private key"),

@@ -113,7 +113,7 @@ def test_a_host_that_cannot_be_reached_fails_alone_and_nothing_is_asked(
     inventory.write_text(inventory.read_text().replace('"node-1",', '"gone", "node-1",'))
     run = admin.run("pyinfra --dry inventory.py deploys/site.py", fleet)
     assert run.returncode == 1
-    assert re.search(r"\[gone\] +Could not connect", run.stdout)
+    assert re.search(r"\[gone\] +cannot connect", run.stdout)
     assert "1 host to change: node-1" in run.stdout
     assert "continue?" not in run.stdout
     assert "Traceback" not in run.stdout

@@ -169,7 +169,7 @@ def test_plan_names_who_does_not_answer_and_shows_the_others(site: Site) -> None
     code, document, _ = site.command("plan")
     assert code == 0
     assert [node["node"] for node in document["nodes"]] == ["n1"]
-    assert "Could not connect" in document["silent"]["gone"]
+    assert "cannot connect" in document["silent"]["gone"]
 
 
 @pytest.mark.parametrize("verb", ["run", "resume"])
@@ -179,7 +179,7 @@ def test_the_others_go_on_and_the_report_names_who_did_not_answer(site: Site, ve
     code, report, _ = site.command(verb)
     assert (code, report["exit_code"]) == (6, 6)
     assert report["nodes"][HERE]["ending"] == "done"
-    assert "Could not connect" in report["unreachable"]["gone"]
+    assert "cannot connect" in report["unreachable"]["gone"]
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "resume"])
@@ -188,7 +188,7 @@ def test_where_none_answers_all_are_named(site: Site, verb: str) -> None:
     site.gone("away")
     code, _, said = site.command(verb)
     assert code == 6
-    assert "away,gone did not answer: Could not connect" in said
+    assert "away,gone did not answer: cannot connect" in said
 
 
 def test_a_host_that_is_refused_is_named_beside_one_that_does_not_answer(site: Site) -> None:
@@ -472,7 +472,7 @@ def test_abort_takes_up_a_node_where(site: Site, slot: str | None) -> None:
         0,
         {"n1": {"ending": "aborted", "reason": "it is aborted", "details": []}},
     )
-    assert "Could not connect" in report["unreachable"]["gone"]
+    assert "cannot connect" in report["unreachable"]["gone"]
     assert "'begins': False" in site.runs[0]
 
 
