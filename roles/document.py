@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from numaforge import __version__
 from numaforge.codec import DocumentKind
 from numaforge.errors import PlanError
-from numaforge.memoize import once_per_value
 from numaforge.roles.node import NodePlan
 
 if TYPE_CHECKING:
@@ -47,9 +46,6 @@ def loads(text: str) -> NodePlan:
     return PLAN.loads(text)
 
 
-_loads = once_per_value(loads)
-
-
 def saved_plan(machine: NodeTopology) -> NodePlan | None:
     """Return the plan saved on the host; None without one. Raises PlanError."""
-    return _loads(machine.previous_plan) if machine.previous_plan else None
+    return loads(machine.previous_plan) if machine.previous_plan else None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numaforge.roles.memory.plan import MemoryDecision
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class PredictedAllocatable:
 
 
 def plan_capacity(
-    machine: MachineShape,
+    machine: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
     cpus: CpuPlan,
@@ -71,7 +71,7 @@ def plan_capacity(
     return Reasoned(_predicted(machine, existing, cpus, memory, pools), notices=notices)
 
 
-def _pools_of_gpus(machine: MachineShape, wanted: WantedPages) -> Iterator[Notice]:
+def _pools_of_gpus(machine: NodeTopology, wanted: WantedPages) -> Iterator[Notice]:
     """Say which pools are gone once the driver manages the memory that they are taken of."""
     held = memory_of_gpus(machine)
     pools: Counter[str] = Counter()
@@ -92,7 +92,7 @@ def _pools_of_gpus(machine: MachineShape, wanted: WantedPages) -> Iterator[Notic
 
 
 def _gpu_memory_changed(
-    machine: MachineShape, gpu_memory: GpuMemoryPlan, previous: NodePlan | None
+    machine: NodeTopology, gpu_memory: GpuMemoryPlan, previous: NodePlan | None
 ) -> Iterator[Notice]:
     earlier = previous.allocatable if previous else None
     if earlier is None or gpu_memory.mode is not None:  # then the role gpu_memory says it
@@ -112,7 +112,7 @@ def _gpu_memory_changed(
 
 
 def _predicted(
-    machine: MachineShape,
+    machine: NodeTopology,
     existing: ExistingSettings,
     cpus: CpuPlan,
     memory: MemoryDecision,

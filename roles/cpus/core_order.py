@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numaforge.kubelet.admission.machine import whole_cores
 from numaforge.ordering import grouped
-from numaforge.topology.model import Core, CpuSet, MachineShape
+from numaforge.topology.model import Core, CpuSet, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -46,12 +46,12 @@ def _turns(nodes: Collection[Sequence[Core]] | Iterator[Sequence[Core]]) -> Iter
         yield from (cores[turn] for cores in nodes if turn < len(cores))
 
 
-def isolated_cpus(topology: MachineShape) -> CpuSet:
+def isolated_cpus(topology: NodeTopology) -> CpuSet:
     """Return the CPUs that the kernel's command line takes from its own work: isolcpus and nohz_full."""
     return topology.isolated | (topology.nohz_full or frozenset())
 
 
-def cores_by_numa_node(topology: MachineShape) -> dict[int, list[Core]]:
+def cores_by_numa_node(topology: NodeTopology) -> dict[int, list[Core]]:
     """Return the cores that the kubelet finds, by NUMA node, one L3 group after the other."""
     groups = {
         cpu: first

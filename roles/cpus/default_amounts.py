@@ -13,7 +13,7 @@ from numaforge.quantity import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numaforge.topology.model import Accelerator, GpuShape, MachineShape, Nic, Nvme
+    from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, Nvme
 
 MIB = 2**20
 
@@ -45,12 +45,12 @@ class Devices:
         return ", ".join(f"{count} {name}{'s' * (count > 1)}" for name, count in self.by_class.items())
 
 
-def interrupting_devices(topology: MachineShape) -> Devices:
+def interrupting_devices(topology: NodeTopology) -> Devices:
     """Return the GPUs, accelerators, NICs and NVMe drives that the host's own drivers serve.
 
     Interrupts of devices bound to vfio-pci go to a guest. The NUMA node of a device may be unknown.
     """
-    classes: dict[str, Sequence[GpuShape | Accelerator | Nic | Nvme]] = {
+    classes: dict[str, Sequence[Gpu | Accelerator | Nic | Nvme]] = {
         "GPU": topology.gpus,
         "accelerator": topology.accelerators,
         "NIC": topology.nics,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.roles.offline.plan import OfflinePlan
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import Core, MachineShape, NumaNodeShape
+    from numaforge.topology.model import Core, NodeTopology, NumaNode
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class _Chosen:
     notices: tuple[Notice, ...] = ()
 
 
-def uneven_smt(topology: MachineShape) -> bool:
+def uneven_smt(topology: NodeTopology) -> bool:
     """Whether cores differ in their number of online threads."""
     return len({len(core.cpus) for core in cores_seen(topology)}) > 1
 
 
 def _reserved(
-    topology: MachineShape, profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None
+    topology: NodeTopology, profile: NodeProfile, existing: ExistingSettings, previous: NodePlan | None
 ) -> _Chosen:
     wish, held = profile.cpus.reserved, existing.get("reservedSystemCPUs")
     if wish is None and held is not None and profile.cpus.avoid is None:
@@ -100,7 +100,7 @@ def _reserved(
     return chosen
 
 
-def _by_default(topology: MachineShape, profile: NodeProfile) -> _Chosen:
+def _by_default(topology: NodeTopology, profile: NodeProfile) -> _Chosen:
     """Take cores by the size of the machine and by its devices, the same number from each place."""
     nodes = cores_by_numa_node(topology)
     cores, cpus = sum(map(len, nodes.values())), len(cpus_seen(topology))
@@ -129,7 +129,7 @@ def _by_default(topology: MachineShape, profile: NodeProfile) -> _Chosen:
     return _Chosen(reserved, reason, _AVOIDING if profile.cpus.avoid else _DEFAULT)
 
 
-def _places(topology: MachineShape, profile: NodeProfile, count: int) -> tuple[tuple[int, ...], str]:
+def _places(topology: NodeTopology, profile: NodeProfile, count: int) -> tuple[tuple[int, ...], str]:
     """Return the NUMA nodes that give up `count` cores by default, and why."""
     nodes = cores_by_numa_node(topology)
     most = most_cores(sum(map(len, nodes.values())))
@@ -157,7 +157,7 @@ def _keeps_l3_groups(profile: NodeProfile) -> bool:
     return truth(profile.kubelet.cpu_manager_options.get(PREFER_ALIGN_BY_UNCORE_CACHE)) is True
 
 
-def _order(topology: MachineShape, profile: NodeProfile) -> CoreOrder:
+def _order(topology: NodeTopology, profile: NodeProfile) -> CoreOrder:
     """Return the order in which cores are taken where the profile leaves the NUMA nodes open."""
     devices = interrupting_devices(topology).by_numa_node
     # Whether a node has devices counts, not how many: a failed drive must not move reserved CPUs.
@@ -167,7 +167,7 @@ def _order(topology: MachineShape, profile: NodeProfile) -> CoreOrder:
     return CoreOrder(tuple(nodes), isolated_cpus(topology))
 
 
-def _steady_cpus(topology: MachineShape, chosen: _Chosen, previous: NodePlan | None) -> _Chosen:
+def _steady_cpus(topology: NodeTopology, chosen: _Chosen, previous: NodePlan | None) -> _Chosen:
     """Return what an earlier plan chose by default: a drive that fails moves no reserved CPU."""
     earlier = previous.cpus if previous else None
     if (
@@ -189,7 +189,7 @@ def _steady_cpus(topology: MachineShape, chosen: _Chosen, previous: NodePlan | N
     )
 
 
-def _adopted(topology: MachineShape, held: Setting) -> _Chosen:
+def _adopted(topology: NodeTopology, held: Setting) -> _Chosen:
     reserved = _cpus_of(held.value)
     _refuse_missing_cpus(topology, reserved, held.place)
     reason = f"kept as {held.place} has it"
@@ -212,7 +212,7 @@ def _cpus_of(value: object) -> CpuSet:
         raise PlanError(error.message, where="reservedSystemCPUs", remedy=error.remedy) from error
 
 
-def _wished(topology: MachineShape, wish: ReservedCpus, profile: NodeProfile) -> tuple[CpuSet, str]:
+def _wished(topology: NodeTopology, wish: ReservedCpus, profile: NodeProfile) -> tuple[CpuSet, str]:
     if wish.cpulist is not None:
         return _explicit(topology, parse_cpulist(wish.cpulist)), "the profile names these CPUs"
     way = next(iter(wish.model_fields_set & _WAYS.keys()))
@@ -234,7 +234,7 @@ def _counted(cores: int) -> str:
     return f"{cores} whole core{'s' if cores > 1 else ''}"
 
 
-def _groups(topology: MachineShape, way: str) -> dict[str, dict[int, list[Core]]]:
+def _groups(topology: NodeTopology, way: str) -> dict[str, dict[int, list[Core]]]:
     """Return the places that give up the same number of cores, each with its cores by NUMA node."""
     nodes = cores_by_numa_node(topology)
     if way == "cores_per_numa_node":
@@ -249,7 +249,7 @@ def _groups(topology: MachineShape, way: str) -> dict[str, dict[int, list[Core]]
     return {"the machine": nodes}
 
 
-def _explicit(topology: MachineShape, wanted: CpuSet) -> CpuSet:
+def _explicit(topology: NodeTopology, wanted: CpuSet) -> CpuSet:
     field = f"{SUBJECT}.cpulist"
     _refuse_missing_cpus(topology, wanted, field)
     split = _split_cores(topology, wanted)
@@ -264,7 +264,7 @@ def _explicit(topology: MachineShape, wanted: CpuSet) -> CpuSet:
     return wanted
 
 
-def _refuse_missing_cpus(topology: MachineShape, wanted: CpuSet, field: str) -> None:
+def _refuse_missing_cpus(topology: NodeTopology, wanted: CpuSet, field: str) -> None:
     online = format_cpulist(topology.online)
     absent = wanted - topology.online - topology.offline
     if absent:
@@ -291,11 +291,11 @@ def _refuse_missing_cpus(topology: MachineShape, wanted: CpuSet, field: str) -> 
         )
 
 
-def _split_cores(topology: MachineShape, cpus: CpuSet) -> list[Core]:
+def _split_cores(topology: NodeTopology, cpus: CpuSet) -> list[Core]:
     return [core for core in whole_cores(topology) if core.cpus & cpus and not core.cpus <= cpus]
 
 
-def _fewer_cores(topology: MachineShape, profile: NodeProfile) -> str:
+def _fewer_cores(topology: NodeTopology, profile: NodeProfile) -> str:
     """Return the most that can be reserved, in the profile's own way to say it where that leaves any."""
     wish = profile.cpus.reserved
     said = [way for way in _WAYS if wish and way in wish.model_fields_set]
@@ -311,7 +311,7 @@ def _fewer_cores(topology: MachineShape, profile: NodeProfile) -> str:
     return f'set {SUBJECT}.cpulist: "{format_cpulist(last)}"'
 
 
-def _most(topology: MachineShape, way: str, order: CoreOrder) -> int:
+def _most(topology: NodeTopology, way: str, order: CoreOrder) -> int:
     """Return the largest number of cores that can be reserved in this way, 0 for none: fewer can be, too."""
     groups = _groups(topology, way).values()
 
@@ -323,11 +323,11 @@ def _most(topology: MachineShape, way: str, order: CoreOrder) -> int:
     return bisect_left(range(1, len(topology.cores) + 1), True, key=too_many)
 
 
-def _stands(topology: MachineShape, reserved: CpuSet) -> bool:
+def _stands(topology: NodeTopology, reserved: CpuSet) -> bool:
     return not reserved >= cpus_seen(topology) and not any(_starved(topology, reserved))
 
 
-def _refuse_nothing_left(topology: MachineShape, reserved: CpuSet, profile: NodeProfile) -> None:
+def _refuse_nothing_left(topology: NodeTopology, reserved: CpuSet, profile: NodeProfile) -> None:
     if reserved >= cpus_seen(topology):
         raise PlanError(
             f"all {len(topology.online)} online CPUs ({format_cpulist(topology.online)}) would be reserved, "
@@ -337,7 +337,7 @@ def _refuse_nothing_left(topology: MachineShape, reserved: CpuSet, profile: Node
         )
 
 
-def _refuse_devices_without_cpus(topology: MachineShape, reserved: CpuSet, profile: NodeProfile) -> None:
+def _refuse_devices_without_cpus(topology: NodeTopology, reserved: CpuSet, profile: NodeProfile) -> None:
     for node in _starved(topology, reserved):
         raise PlanError(
             f"all CPUs of NUMA node {node.id} ({format_cpulist(node.cpus)}) would be reserved, but it "
@@ -347,7 +347,7 @@ def _refuse_devices_without_cpus(topology: MachineShape, reserved: CpuSet, profi
         )
 
 
-def _starved(topology: MachineShape, reserved: CpuSet) -> list[NumaNodeShape]:
+def _starved(topology: NodeTopology, reserved: CpuSet) -> list[NumaNode]:
     """Return the NUMA nodes with GPUs or accelerators whose CPUs would all be reserved."""
     return [
         node
@@ -356,7 +356,7 @@ def _starved(topology: MachineShape, reserved: CpuSet) -> list[NumaNodeShape]:
     ]
 
 
-def _devices_on(topology: MachineShape, node: NumaNodeShape) -> str:
+def _devices_on(topology: NodeTopology, node: NumaNode) -> str:
     counts = {
         "GPU": sum(gpu.numa_node == node.id for gpu in topology.gpus),
         "accelerator": sum(one.numa_node == node.id for one in topology.accelerators),
@@ -366,12 +366,12 @@ def _devices_on(topology: MachineShape, node: NumaNodeShape) -> str:
     )
 
 
-def _devices_of(topology: MachineShape, node: NumaNodeShape) -> int:
+def _devices_of(topology: NodeTopology, node: NumaNode) -> int:
     nodes = [gpu.numa_node for gpu in topology.gpus] + [one.numa_node for one in topology.accelerators]
     return nodes.count(node.id)
 
 
-def _cpu_notices(topology: MachineShape, plan: CpuPlan) -> tuple[Notice, ...]:
+def _cpu_notices(topology: NodeTopology, plan: CpuPlan) -> tuple[Notice, ...]:
     notices = []
     if uneven_smt(topology):
         seen = cores_seen(topology)
@@ -417,7 +417,7 @@ def _cpu_notices(topology: MachineShape, plan: CpuPlan) -> tuple[Notice, ...]:
     return tuple(notices)
 
 
-def _kubelet_view_notices(topology: MachineShape) -> list[Notice]:
+def _kubelet_view_notices(topology: NodeTopology) -> list[Notice]:
     """Return notices where the kubelet counts other CPUs than there are; predictions use its count."""
     notices = []
     if topology.kubelet_cores is not None and {core.cpus for core in topology.kubelet_cores} != {
@@ -454,7 +454,7 @@ def _kubelet_view_notices(topology: MachineShape) -> list[Notice]:
 
 
 def plan_cpus(
-    machine: MachineShape,
+    machine: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
     offline: OfflinePlan,

@@ -12,10 +12,10 @@ from numaforge.roles.device_plugin.plan import shared_by
 
 if TYPE_CHECKING:
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
-def plan_devices(machine: MachineShape, profile: NodeProfile) -> Reasoned[Inventory]:
+def plan_devices(machine: NodeTopology, profile: NodeProfile) -> Reasoned[Inventory]:
     """Return the devices of each resource once the machine is as planned."""
     if profile.dra.gpus == "claims":
         return Reasoned({})

@@ -10,7 +10,7 @@ from numaforge.roles.hugepages.plan import pool_places, pools_after, pools_of
 if TYPE_CHECKING:
     from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.node import NodePlan
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
 def hugepage_pool(numa_node: int | None, size: str) -> str:
@@ -34,7 +34,7 @@ def hugepage_counts(plan: NodePlan) -> dict[str, int]:
     return by_path(pools_of(plan))
 
 
-def hugepage_totals(machine: MachineShape) -> dict[str, int]:
+def hugepage_totals(machine: NodeTopology) -> dict[str, int]:
     """Return the number of pages that every pool has, by its `nr_hugepages` path.
 
     The machine-wide pools count only on a kernel without NUMA nodes; elsewhere they are sums.

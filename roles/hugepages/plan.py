@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.reasons import Decision, Reasoned
-from numaforge.topology.model import HugepagePoolShape, MachineShape, NumaNodeShape
+from numaforge.topology.model import HugepagePool, NodeTopology, NumaNode
 from numaforge.topology.page_size import page_size
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 SUBJECT = "hugepages"
 VMEMMAP = "vm.hugetlb_optimize_vmemmap"
 
-Machine = TypeVar("Machine", bound=MachineShape)  # shapes stay shapes, whole machines whole
-Pool = TypeVar("Pool", bound=HugepagePoolShape)
 
 PagesBySize = Mapping[str, int]
 # Memory varies by some 60 MB between boots: shares stay based on the memory in the earlier plan while the
@@ -37,7 +35,7 @@ WantedPages = Mapping[int | None, PagesBySize]
 """Pages by NUMA node and size; by None for the machine, where the kernel shows no NUMA nodes."""
 
 
-def share_memory(topology: MachineShape, previous: NodePlan | None) -> dict[int, int]:
+def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int, int]:
     """Return the memory in bytes that shares are based on, by NUMA node; by 0 where the kernel shows none.
 
     It is the earlier plan's while a boot alone may explain the difference, so that the pools stay the same.
@@ -56,11 +54,11 @@ def _a_boot_moves(memory: int) -> int:
     return max(memory // _STEADY_PART, _A_BOOT_MOVES)
 
 
-def pool_places(topology: MachineShape) -> dict[int | None, NumaNodeShape]:
+def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
     """Return the NUMA nodes, which have pools, by id; by None the machine, where the kernel shows none."""
     if topology.numa_nodes:
         return {node.id: node for node in sorted(topology.numa_nodes, key=lambda node: node.id)}
-    return {None: NumaNodeShape(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
+    return {None: NumaNode(0, topology.online, topology.memory_bytes, {}, topology.hugepages)}
 
 
 def pools_of(plan: NodePlan) -> WantedPages:
@@ -68,24 +66,24 @@ def pools_of(plan: NodePlan) -> WantedPages:
     return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.numa_nodes}}
 
 
-def with_pools(machine: Machine, pages: WantedPages) -> Machine:
+def with_pools(machine: NodeTopology, pages: WantedPages) -> NodeTopology:
     """Return the machine with these pages in its pools; other pools stay as they are."""
 
-    def pools(place: int | None, there: Mapping[str, Pool]) -> dict[str, Pool]:
+    def pools(place: int | None, present: Mapping[str, HugepagePool]) -> dict[str, HugepagePool]:
         named = pages.get(place, {})
-        return {size: pool.of(named.get(size, pool.total)) for size, pool in there.items()}
+        return {size: pool.of(named.get(size, pool.total)) for size, pool in present.items()}
 
     nodes = tuple(replace(node, hugepages=pools(node.id, node.hugepages)) for node in machine.numa_nodes)
     return replace(machine, numa_nodes=nodes, hugepages=pools(None, machine.hugepages))
 
 
-def pools_after(node: NumaNodeShape, wanted: PagesBySize) -> dict[str, int]:
+def pools_after(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools that a NUMA node will have, by size: the wanted ones and the untouched."""
     there = {size: pool.total for size, pool in node.hugepages.items()}
     return dict(sorted({**there, **wanted}.items()))
 
 
-def untouched_pools(node: NumaNodeShape, wanted: PagesBySize) -> dict[str, int]:
+def untouched_pools(node: NumaNode, wanted: PagesBySize) -> dict[str, int]:
     """Return the pools with pages that a plan leaves as they are, by size."""
     return {size: count for size, count in pools_after(node, {}).items() if count and size not in wanted}
 
@@ -95,7 +93,7 @@ def pool_bytes(pools: PagesBySize) -> int:
     return sum(count * parse_bytes(size) for size, count in pools.items())
 
 
-def describe_pools(node: NumaNodeShape, wanted: PagesBySize) -> str:
+def describe_pools(node: NumaNode, wanted: PagesBySize) -> str:
     """Return the pools as a sum, for a message's arithmetic."""
     parts = [
         f"{count} x {size} {'wanted' if size in wanted else 'already there'}"
@@ -106,7 +104,7 @@ def describe_pools(node: NumaNodeShape, wanted: PagesBySize) -> str:
 
 
 def _no_longer_named(
-    topology: MachineShape, profile: NodeProfile, previous: NodePlan | None
+    topology: NodeTopology, profile: NodeProfile, previous: NodePlan | None
 ) -> tuple[set[str], set[str]]:
     """Return the sizes of an earlier plan to release, and those to leave as they are.
 
@@ -128,7 +126,7 @@ def _named(place: int | None) -> str:
 
 
 def _pages(
-    nodes: Mapping[int | None, NumaNodeShape],
+    nodes: Mapping[int | None, NumaNode],
     memory: Mapping[int, int],
     entry: Hugepages,
     field: str,
@@ -164,8 +162,8 @@ def _pages(
 
 
 def _targets(
-    nodes: Mapping[int | None, NumaNodeShape], entry: Hugepages, field: str
-) -> dict[int | None, NumaNodeShape]:
+    nodes: Mapping[int | None, NumaNode], entry: Hugepages, field: str
+) -> dict[int | None, NumaNode]:
     named = (
         entry.numa_nodes
         if entry.numa_nodes is not None
@@ -183,7 +181,7 @@ def _targets(
             remedy=f"choose among {format_cpulist(there)}" if there else f"leave {name} out",
         )
     # Memory without CPUs belongs to a GPU or is CXL: pages go there only when the profile names the node.
-    targets: dict[int | None, NumaNodeShape] = {place: nodes[place] for place in sorted(set(named))} or {
+    targets: dict[int | None, NumaNode] = {place: nodes[place] for place in sorted(set(named))} or {
         place: node for place, node in nodes.items() if node.cpus and node.memory_bytes
     }
     if not targets:
@@ -198,7 +196,7 @@ def _targets(
     return targets
 
 
-def _refuse_too_many_pages(place: int | None, node: NumaNodeShape, wanted: PagesBySize) -> None:
+def _refuse_too_many_pages(place: int | None, node: NumaNode, wanted: PagesBySize) -> None:
     memory = node.memory_bytes or 0
     taken = pool_bytes(pools_after(node, wanted))
     if any(wanted.values()) and taken > memory:
@@ -211,7 +209,7 @@ def _refuse_too_many_pages(place: int | None, node: NumaNodeShape, wanted: Pages
 
 
 def _refuse_memory_that_grows(
-    topology: MachineShape, profile: NodeProfile, vmemmap: str | None, wanted: WantedPages
+    topology: NodeTopology, profile: NodeProfile, vmemmap: str | None, wanted: WantedPages
 ) -> None:
     """Refuse more pages where each frees the memory of its page structs (mm/hugetlb_vmemmap.c).
 

@@ -13,7 +13,7 @@ from numaforge.roles.kubelet.plan import kubelet_version
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class InstalledKubelet:
 
 
 def read_installed(
-    machine: MachineShape, profile: NodeProfile, asked: str | None, earlier: NodePlan | None
+    machine: NodeTopology, profile: NodeProfile, asked: str | None, earlier: NodePlan | None
 ) -> Reasoned[InstalledKubelet]:
     """Return what the kubelet of this host is, and what its admin has set."""
     version = kubelet_version(machine, profile, asked, earlier)

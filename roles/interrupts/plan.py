@@ -10,7 +10,7 @@ from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.ordering import grouped
 from numaforge.reasons import Decision, Notice, Reasoned
-from numaforge.topology.model import GpuShape, MachineShape, Nic, NumaNodeShape, Nvme
+from numaforge.topology.model import Gpu, Nic, NodeTopology, NumaNode, Nvme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ _REASONS = {
 
 
 def plan_interrupts(
-    machine: MachineShape, profile: NodeProfile, reserved: CpuSet
+    machine: NodeTopology, profile: NodeProfile, reserved: CpuSet
 ) -> Reasoned[InterruptsPlan]:
     """Return which CPUs answer each device.
 
@@ -93,7 +93,7 @@ def refuse_without_reserved(field: str) -> PlanError:
 class _ReservedByNode:
     """The reserved CPUs by NUMA node."""
 
-    topology: MachineShape
+    topology: NodeTopology
     reserved: CpuSet
 
     def near(self, node: int | None) -> CpuSet:
@@ -108,7 +108,7 @@ class _ReservedByNode:
         """Whether the NUMA node is known and has no reserved CPU."""
         return any(each.id == node and not each.cpus & self.reserved for each in self.topology.numa_nodes)
 
-    def _host(self, home: NumaNodeShape) -> NumaNodeShape:
+    def _host(self, home: NumaNode) -> NumaNode:
         able = [each for each in self.topology.numa_nodes if each.cpus & self.reserved]
         far = 255  # the firmware's distance for an unreachable node
         return min(
@@ -118,9 +118,9 @@ class _ReservedByNode:
         )
 
 
-def _devices(topology: MachineShape, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
+def _devices(topology: NodeTopology, classes: tuple[str, ...]) -> Iterator[tuple[str, int | None]]:
     """Yield the devices of the classes with their NUMA nodes, without those passed to virtual machines."""
-    by_class: dict[str, tuple[Nic | Nvme | GpuShape, ...]] = {
+    by_class: dict[str, tuple[Nic | Nvme | Gpu, ...]] = {
         "nics": topology.nics,
         "nvmes": topology.nvmes,
         "gpus": topology.gpus,
@@ -159,7 +159,7 @@ def _names_by_cpus(by_name: Mapping[str, CpuSet]) -> str:
 
 
 def _notices(
-    topology: MachineShape,
+    topology: NodeTopology,
     profile: NodeProfile,
     plan: InterruptsPlan,
     places: _ReservedByNode,

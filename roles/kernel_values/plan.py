@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numaforge.roles.kernel_values.section import CpuIdle, Tuning
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import Cpufreq, MachineShape, NodeTopology
+    from numaforge.topology.model import Cpufreq, NodeTopology
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _refuse_contradiction(cpufreq: Cpufreq | None, wish: Tuning) -> None:
         )
 
 
-def _governors(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+def _governors(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
     cpufreq = topology.cpufreq
     if wish.governor is None:
         return {}
@@ -138,7 +138,7 @@ def _governors(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> d
     return dict.fromkeys(sorted(cpufreq.governors), wish.governor)
 
 
-def _energy_preferences(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
+def _energy_preferences(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[int, str]:
     cpufreq = topology.cpufreq
     if wish.energy_preference is None:
         return {}
@@ -161,7 +161,7 @@ def _energy_preferences(topology: MachineShape, wish: Tuning, notices: list[Noti
 
 
 def _idle_states_off(
-    topology: MachineShape, wish: CpuIdle | None, notices: list[Notice]
+    topology: NodeTopology, wish: CpuIdle | None, notices: list[Notice]
 ) -> tuple[IdleStateOff, ...]:
     """Return the states beyond the limit, by each CPU's own states: they differ on hybrid machines."""
     if wish is None:
@@ -188,7 +188,7 @@ def _idle_states_off(
     return tuple(IdleStateOff(index, frozenset(cpus)) for index, cpus in sorted(off.items()) if cpus)
 
 
-def _knobs(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
+def _knobs(topology: NodeTopology, wish: Tuning, notices: list[Notice]) -> dict[str, str]:
     """Return the value of each knob below /sys, by path."""
     values: dict[str, str] = {}
     for knob in KNOBS:
@@ -203,7 +203,7 @@ def _knobs(topology: MachineShape, wish: Tuning, notices: list[Notice]) -> dict[
     return values
 
 
-def _lacking(topology: MachineShape, knob: Knob) -> Notice:
+def _lacking(topology: NodeTopology, knob: Knob) -> Notice:
     """Return the notice that the kernel lacks the knob's file, or its whole feature."""
     feature = knob.feature
     if feature and not any(each.startswith(feature.folder) for each in topology.kernel_values):
@@ -214,7 +214,7 @@ def _lacking(topology: MachineShape, knob: Knob) -> Notice:
 
 
 def _sysctls(
-    topology: MachineShape, wish: Tuning, of_sets: Mapping[str, str], notices: list[Notice]
+    topology: NodeTopology, wish: Tuning, of_sets: Mapping[str, str], notices: list[Notice]
 ) -> dict[str, str]:
     asked = {**of_sets, **wish.sysctls}
     asked |= {name: knob.text(knob.path, word) for name, (knob, word) in sysctl_knobs(wish).items()}
@@ -234,7 +234,7 @@ def _sysctls(
     return {name: asked[name] for name in sorted(asked) if name not in missing}
 
 
-def _meant(name: str, topology: MachineShape) -> str:
+def _meant(name: str, topology: NodeTopology) -> str:
     """Return a hint at the kernel's nearest sysctl for one that it lacks; "" where none is near."""
     nearest = get_close_matches(name, topology.sysctls, n=1, cutoff=0.85)
     return f"; did you mean {nearest[0]}?" if nearest else ""

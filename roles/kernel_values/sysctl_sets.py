@@ -16,7 +16,7 @@ from numaforge.reasons import Notice
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 CONGESTION_CONTROLS = "net.ipv4.tcp_available_congestion_control"
 QDISC = "net.core.default_qdisc"
@@ -146,7 +146,7 @@ def names(sets: Iterable[str]) -> Iterator[str]:
 
 
 def rows_for(
-    topology: MachineShape, held: Mapping[str, str], sets: Iterable[str], notices: list[Notice]
+    topology: NodeTopology, held: Mapping[str, str], sets: Iterable[str], notices: list[Notice]
 ) -> dict[str, tuple[str, Row]]:
     """Return the sets' rows that apply to this machine, by sysctl, each with the name of its set.
 
@@ -165,7 +165,7 @@ def rows_for(
     return chosen
 
 
-def value_for(topology: MachineShape, held: str, row: Row) -> str:
+def value_for(topology: NodeTopology, held: str, row: Row) -> str:
     """Return a row's value on this machine; one capped by memory is rounded down to a power of two.
 
     `held` is the value that the kernel has now. Of several numbers, such as the minimum, default and maximum
@@ -186,7 +186,7 @@ def value_for(topology: MachineShape, held: str, row: Row) -> str:
     return row.value if most >= int(row.value) else str(1 << max(0, most.bit_length() - 1))
 
 
-def _has_rails(topology: MachineShape, rails: int) -> bool:
+def _has_rails(topology: NodeTopology, rails: int) -> bool:
     ethernet = [
         device
         for device in topology.rdma_devices
@@ -195,6 +195,6 @@ def _has_rails(topology: MachineShape, rails: int) -> bool:
     return len(ethernet) >= rails
 
 
-def _has_module(topology: MachineShape, held: Mapping[str, str], row: Row) -> bool:
+def _has_module(topology: NodeTopology, held: Mapping[str, str], row: Row) -> bool:
     known = held.get(CONGESTION_CONTROLS if row.value == "bbr" else row.name, "").split()
     return row.value in known or row.module in topology.loadable_modules

@@ -18,7 +18,7 @@ from numaforge.roles.kubelet.existing import (
     flatten_settings,
     merged_by_us,
 )
-from numaforge.topology.model import KubeletInstallShape, MachineShape
+from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.kubelet.minors.versions import KubeletVersion
@@ -60,7 +60,7 @@ _FIRST_MINOR_WITH_CONFIG_DIR = 30
 
 
 def plan_delivery(
-    topology: MachineShape,
+    topology: NodeTopology,
     version: KubeletVersion,
     profile: NodeProfile,
     existing: ExistingSettings,
@@ -72,7 +72,7 @@ def plan_delivery(
 
     Raises PlanError where no file can reach the kubelet.
     """
-    install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
+    install = topology.kubelet or KubeletInstall(None, None, None, None, ())
     common = _common(version, install)
     earlier = previous.kubelet if previous else None
     if version.minor < _FIRST_MINOR_WITH_CONFIG_DIR:
@@ -105,13 +105,13 @@ def plan_delivery(
 
 
 def hand_back(
-    topology: MachineShape, version: KubeletVersion, previous: NodePlan | None, notices: list[Notice]
+    topology: NodeTopology, version: KubeletVersion, previous: NodePlan | None, notices: list[Notice]
 ) -> KubeletPlan:
     """Return the plan under which the kubelet runs as it would without numaforge.
 
     The flag --config-dir stays where its folder has drop-ins of others; a notice then names them.
     """
-    install = topology.kubelet or KubeletInstallShape(None, None, None, None, ())
+    install = topology.kubelet or KubeletInstall(None, None, None, None, ())
     earlier = previous.kubelet if previous else None
     config_dir = install.config_dir or DROP_IN_DIR
     drop_in = str(PurePosixPath(config_dir) / DROP_IN_NAME)
@@ -137,7 +137,7 @@ def hand_back(
     )
 
 
-def _common(version: KubeletVersion, install: KubeletInstallShape) -> dict[str, Any]:
+def _common(version: KubeletVersion, install: KubeletInstall) -> dict[str, Any]:
     return {
         "version": str(version),
         "unit": install.unit or "kubelet.service",
@@ -147,7 +147,7 @@ def _common(version: KubeletVersion, install: KubeletInstallShape) -> dict[str, 
 
 
 def _exec_start(
-    install: KubeletInstallShape | None, config_dir: str, earlier: KubeletPlan | None, notices: list[Notice]
+    install: KubeletInstall | None, config_dir: str, earlier: KubeletPlan | None, notices: list[Notice]
 ) -> str | None:
     """Return the unit's ExecStart with --config-dir, or None where the admin has set the flag."""
     if install is None:

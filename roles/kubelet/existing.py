@@ -16,7 +16,7 @@ from numaforge.kubelet.values.goyaml import YamlError, read
 if TYPE_CHECKING:
     from numaforge.kubelet.minors.versions import KubeletVersion
     from numaforge.roles.kubelet.plan import KubeletPlan
-    from numaforge.topology.model import KubeletInstallShape
+    from numaforge.topology.model import KubeletInstall
 
 DROP_IN_NAME = "90-numaforge.conf"
 
@@ -114,7 +114,7 @@ class ExistingSettings:
 
 
 def read_existing(
-    install: KubeletInstallShape | None, previous: KubeletPlan | None, version: KubeletVersion
+    install: KubeletInstall | None, previous: KubeletPlan | None, version: KubeletVersion
 ) -> ExistingSettings:
     """Return the kubelet's settings, as it loads them from its main file, its drop-ins and its flags.
 

@@ -46,7 +46,7 @@ from numaforge.roles.kubelet.section import read_taint
 from numaforge.roles.largest_pods.plan import admits_all_devices
 from numaforge.roles.memory.plan import holds_reservation
 from numaforge.topology.links import nodes_of_gpus
-from numaforge.topology.model import KubeletInstallShape, MachineShape, why_no_version
+from numaforge.topology.model import KubeletInstall, NodeTopology, why_no_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from numaforge.roles.memory.plan import MemoryDecision
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import KubeletInstall, NodeTopology
 
 
 # The profile field of each policy and scope.
@@ -74,7 +73,7 @@ Options = dict[str, str]
 
 
 def kubelet_version(
-    topology: MachineShape, profile: NodeProfile, asked: str | None, previous: NodePlan | None
+    topology: NodeTopology, profile: NodeProfile, asked: str | None, previous: NodePlan | None
 ) -> Reasoned[KubeletVersion | None]:
     """Return the version to plan for: the one asked for, else the host's, else the profile's, else None.
 
@@ -121,7 +120,7 @@ def kubelet_version(
     return Reasoned(version, notices=notices)
 
 
-def _is_there(kubelet: KubeletInstallShape | None, previous: NodePlan | None) -> bool:
+def _is_there(kubelet: KubeletInstall | None, previous: NodePlan | None) -> bool:
     """Whether there is a kubelet to configure: its program, or a unit that an earlier plan is for."""
     if kubelet is None:
         return False
@@ -133,7 +132,7 @@ def _is_there(kubelet: KubeletInstallShape | None, previous: NodePlan | None) ->
 class _Chooser:
     """Takes the decisions in order; each can use the earlier ones."""
 
-    topology: MachineShape
+    topology: NodeTopology
     profile: NodeProfile
     version: KubeletVersion
     existing: ExistingSettings

@@ -16,7 +16,7 @@ from numaforge.reasons import Notice
 from numaforge.roles.host.plan import UNIFIED
 from numaforge.roles.hugepages.plan import with_pools
 from numaforge.roles.kubelet.delivery import KIND, merge, without
-from numaforge.topology.model import KubeletInstallShape, MachineShape
+from numaforge.topology.model import KubeletInstall, NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -52,7 +52,7 @@ _IN_A_PROFILE = {
 
 
 def judge_startup(
-    topology: MachineShape,
+    topology: NodeTopology,
     kubelet: KubeletPlan,
     hugepages: WantedPages,
     said: Collection[str],
@@ -86,7 +86,7 @@ def judge_startup(
     )
 
 
-def _report(machine: MachineShape, kubelet: KubeletPlan, install: KubeletInstallShape | None) -> Report:
+def _report(machine: NodeTopology, kubelet: KubeletPlan, install: KubeletInstall | None) -> Report:
     flags = install.flags if install else ()
     if kubelet.config_dir is not None and flag_value(flags, "config-dir") is None:
         flags = (*flags, f"--config-dir={kubelet.config_dir}")

@@ -15,7 +15,7 @@ from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import with_pools
-from numaforge.topology.model import MachineShape
+from numaforge.topology.model import NodeTopology
 
 if TYPE_CHECKING:
     from numaforge.kubelet.admission.device_manager import Inventory
@@ -44,7 +44,7 @@ _LEAST_MEMORY = 2**30  # bytes for a pod with all GPUs; it also gets one core
 
 
 def plan_largest_pods(
-    machine: MachineShape,
+    machine: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
     kubelet: KubeletPlan | None,
@@ -81,7 +81,7 @@ def plan_largest_pods(
     return Reasoned(tuple(rows), notices=tuple(notices))
 
 
-def admits_all_devices(topology: MachineShape, config: Mapping[str, Any], devices: Inventory) -> bool:
+def admits_all_devices(topology: NodeTopology, config: Mapping[str, Any], devices: Inventory) -> bool:
     """Return whether a pod with one core and 1Gi may have all devices under a kubelet's configuration."""
     node = Node(topology, config, devices)
     return all(admits_all(EmptyNode(node, resource)) for resource in devices)

@@ -12,7 +12,7 @@ from numaforge.topology.links import nodes_of_gpus
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numaforge.topology.model import MachineShape, NumaNodeShape
+    from numaforge.topology.model import NodeTopology, NumaNode
 
 # The kernel and the firmware take some of each package's memory, in unequal amounts.
 _EVEN_PART = 16
@@ -21,13 +21,13 @@ _EVEN_PART = 16
 _ALIKE_PART = 16
 
 
-def gpu_memory_bytes(topology: MachineShape) -> int:
+def gpu_memory_bytes(topology: NodeTopology) -> int:
     """Return how many bytes of the machine's memory are known to be GPU memory (Grace without CDMM)."""
     nodes = nodes_of_gpus(topology)
     return sum(node.memory_bytes or 0 for node in topology.numa_nodes if node.id in nodes)
 
 
-def numa_notices(topology: MachineShape) -> tuple[Notice, ...]:
+def numa_notices(topology: NodeTopology) -> tuple[Notice, ...]:
     """Return a notice for each kind of unusual NUMA node or package; unknown memory causes none."""
     return (
         *_without_memory(topology),
@@ -37,7 +37,7 @@ def numa_notices(topology: MachineShape) -> tuple[Notice, ...]:
     )
 
 
-def disagreeing_totals(topology: MachineShape) -> str | None:
+def disagreeing_totals(topology: NodeTopology) -> str | None:
     """Return how the kubelet's two memory totals disagree, as with hot-plugged memory; else None."""
     sizes = [node.memory_bytes for node in topology.numa_nodes]
     total, known = topology.memory_bytes, [size for size in sizes if size is not None]
@@ -46,7 +46,7 @@ def disagreeing_totals(topology: MachineShape) -> str | None:
     return f"MemTotal is {format_bytes(total)}, and the NUMA nodes have {format_bytes(sum(known))}"
 
 
-def _two_totals(topology: MachineShape) -> Iterator[Notice]:
+def _two_totals(topology: NodeTopology) -> Iterator[Notice]:
     if (disagree := disagreeing_totals(topology)) is not None:
         yield Notice(
             "memory-differs",
@@ -55,7 +55,7 @@ def _two_totals(topology: MachineShape) -> Iterator[Notice]:
         )
 
 
-def _without_memory(topology: MachineShape) -> Iterator[Notice]:
+def _without_memory(topology: NodeTopology) -> Iterator[Notice]:
     bare = [node for node in topology.numa_nodes if node.cpus and node.memory_bytes == 0]
     if bare:
         yield Notice(
@@ -65,7 +65,7 @@ def _without_memory(topology: MachineShape) -> Iterator[Notice]:
         )
 
 
-def _without_cpus(topology: MachineShape) -> Iterator[Notice]:
+def _without_cpus(topology: NodeTopology) -> Iterator[Notice]:
     nodes = [node for node in topology.numa_nodes if not node.cpus and node.memory_bytes]
     if not nodes:
         return
@@ -87,7 +87,7 @@ def _without_cpus(topology: MachineShape) -> Iterator[Notice]:
     )
 
 
-def _uneven_packages(topology: MachineShape) -> Iterator[Notice]:
+def _uneven_packages(topology: NodeTopology) -> Iterator[Notice]:
     if len(topology.packages) < 2:
         return
     cpus = [len(package.cpus) for package in topology.packages]
@@ -119,9 +119,9 @@ def _range(ends: Iterable[str]) -> str:
     return " to ".join(ends)
 
 
-def _named(nodes: list[NumaNodeShape]) -> str:
+def _named(nodes: list[NumaNode]) -> str:
     return f"NUMA nodes {format_cpulist({node.id for node in nodes})}"
 
 
-def _bytes(nodes: list[NumaNodeShape]) -> str:
+def _bytes(nodes: list[NumaNode]) -> str:
     return format_bytes(sum(node.memory_bytes or 0 for node in nodes))

@@ -10,10 +10,10 @@ from numaforge.reasons import Notice
 from numaforge.roles.machine.numa_notices import numa_notices
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
-def _unread(topology: MachineShape) -> tuple[Notice, ...]:
+def _unread(topology: NodeTopology) -> tuple[Notice, ...]:
     install = topology.kubelet
     if install is None:
         return ()
@@ -38,7 +38,7 @@ def _is_below(file: str, folder: str | None) -> bool:
     return folder is not None and PurePosixPath(file).is_relative_to(folder)
 
 
-def _lost_gpus(topology: MachineShape) -> tuple[Notice, ...]:
+def _lost_gpus(topology: NodeTopology) -> tuple[Notice, ...]:
     gpus = ", ".join(f"{gpu.pci_address} ({gpu.unanswered})" for gpu in lost(topology))
     if not gpus:
         return ()
@@ -51,6 +51,6 @@ def _lost_gpus(topology: MachineShape) -> tuple[Notice, ...]:
     )
 
 
-def machine_notices(machine: MachineShape) -> tuple[Notice, ...]:
+def machine_notices(machine: NodeTopology) -> tuple[Notice, ...]:
     """Return notices about this kind of machine; there is nothing to decide."""
     return (*numa_notices(machine), *_unread(machine), *_lost_gpus(machine))

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
-def kind_notices(topology: MachineShape, profile: NodeProfile) -> tuple[Notice, ...]:
+def kind_notices(topology: NodeTopology, profile: NodeProfile) -> tuple[Notice, ...]:
     """Return a notice for a machine of another kind; unknown properties count as matching."""
     differences = [*_gpus(topology, profile), *_numa_nodes(topology, profile), *_caches(topology, profile)]
     if not differences:
@@ -28,7 +28,7 @@ def kind_notices(topology: MachineShape, profile: NodeProfile) -> tuple[Notice, 
     )
 
 
-def _gpus(topology: MachineShape, profile: NodeProfile) -> Iterator[str]:
+def _gpus(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
     wanted = profile.made_for.gpus
     if wanted is None:
         return
@@ -38,7 +38,7 @@ def _gpus(topology: MachineShape, profile: NodeProfile) -> Iterator[str]:
         yield f"GPUs {', '.join(strange) or 'none'} instead of {', '.join(wanted) or 'none'}"
 
 
-def _numa_nodes(topology: MachineShape, profile: NodeProfile) -> Iterator[str]:
+def _numa_nodes(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
     wanted = profile.made_for.numa_nodes_per_package
     nodes: dict[int, set[int | None]] = defaultdict(set)
     for core in topology.cores:
@@ -50,7 +50,7 @@ def _numa_nodes(topology: MachineShape, profile: NodeProfile) -> Iterator[str]:
         yield f"{_numbers(found)} NUMA nodes with CPUs in a package instead of {_numbers(wanted)}"
 
 
-def _caches(topology: MachineShape, profile: NodeProfile) -> Iterator[str]:
+def _caches(topology: NodeTopology, profile: NodeProfile) -> Iterator[str]:
     wanted = profile.made_for.l3_per_numa_node
     nodes = [node for node in topology.numa_nodes if node.cpus]
     if wanted is None or not nodes or not topology.l3_caches:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numaforge.roles.memory.section import Memory
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Room:
 
 
 def _reservations(
-    topology: MachineShape,
+    topology: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
     pools: WantedPages,
@@ -172,7 +172,7 @@ def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
     return Reasoned(Reservations(MemoryPlan(0, 0, 0, 0), {}), notices=(notice,))
 
 
-def holds_reservation(topology: MachineShape) -> bool:
+def holds_reservation(topology: NodeTopology) -> bool:
     """Whether any NUMA node is known to have both CPUs and memory."""
     return any(node.cpus and node.memory_bytes for node in topology.numa_nodes)
 
@@ -219,7 +219,7 @@ def split_reservation(total: int, rooms: Sequence[Room], mode: str) -> dict[int,
 
 
 def _numa_nodes(
-    topology: MachineShape,
+    topology: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
     hugepages: WantedPages,
@@ -314,7 +314,7 @@ def _steadily(earlier: int, now: int) -> int:
     return earlier if _near(earlier, now) else now
 
 
-def _ordinary_bytes(topology: MachineShape, hugepages: WantedPages) -> int:
+def _ordinary_bytes(topology: NodeTopology, hugepages: WantedPages) -> int:
     """Return the bytes that huge pages leave on NUMA nodes with CPUs, or on a machine without such nodes."""
     if not holds_reservation(topology):
         pools = pool_bytes(
@@ -484,7 +484,7 @@ def _existing_shares(held: Setting, rooms: Sequence[Room], total: int) -> dict[i
 
 
 def _too_little_room(
-    topology: MachineShape,
+    topology: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
     hugepages: WantedPages,
@@ -530,7 +530,7 @@ def _too_little_room(
 
 
 def _refuse_no_memory_left(
-    topology: MachineShape, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
+    topology: NodeTopology, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
 ) -> None:
     """Refuse huge pages and reservations that use up a machine whose kernel shows no NUMA nodes."""
     (machine,) = pool_places(topology).values()
@@ -593,7 +593,7 @@ class MemoryDecision:
 
 
 def plan_memory(
-    machine: MachineShape,
+    machine: NodeTopology,
     profile: NodeProfile,
     existing: ExistingSettings,
     cpus: CpuPlan,

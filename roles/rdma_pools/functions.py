@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numaforge.ordering import grouped, natural
-from numaforge.topology.model import MachineShape, Nic, RdmaDevice
+from numaforge.topology.model import Nic, NodeTopology, RdmaDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class PluginFunction:
         return tuple(device.name for device in self.devices)
 
 
-def plugin_functions(topology: MachineShape, *, software_devices: bool = False) -> dict[str, PluginFunction]:
+def plugin_functions(topology: NodeTopology, *, software_devices: bool = False) -> dict[str, PluginFunction]:
     """Return the functions that the plugin can offer, by address.
 
     With `software_devices`, an rxe or siw device belongs to the function of its interface.
@@ -66,7 +66,7 @@ def address_of(device: RdmaDevice, nics: Iterable[Nic]) -> str | None:
     return next((nic.pci_address for nic in nics if nic.interface == device.interface), None)
 
 
-def lacking(device: RdmaDevice, topology: MachineShape) -> tuple[str, ...]:
+def lacking(device: RdmaDevice, topology: NodeTopology) -> tuple[str, ...]:
     """Return the kinds that a device lacks for good: other devices have them, or its driver never does."""
     missing = set(REQUIRED) - _kinds(device)
     shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
@@ -74,7 +74,7 @@ def lacking(device: RdmaDevice, topology: MachineShape) -> tuple[str, ...]:
     return tuple(sorted(missing & (shown | never)))
 
 
-def not_loaded(topology: MachineShape) -> tuple[str, ...]:
+def not_loaded(topology: NodeTopology) -> tuple[str, ...]:
     """Return the kinds of character devices that no RDMA device has, where other kinds exist."""
     shown = {kind for each in topology.rdma_devices for kind in _kinds(each)}
     return tuple(kind for kind in REQUIRED if shown and kind not in shown)

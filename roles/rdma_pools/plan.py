@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import MachineShape, RdmaDevice
+    from numaforge.topology.model import NodeTopology, RdmaDevice
 
 _WHERE = "rdma.device_plugin"
 
 
-def plan_pools(topology: MachineShape, profile: NodeProfile) -> Reasoned[tuple[RdmaPool, ...]]:
+def plan_pools(topology: NodeTopology, profile: NodeProfile) -> Reasoned[tuple[RdmaPool, ...]]:
     """Return the pools that a profile asks for; none on a machine without devices to offer.
 
     Raises PlanError where the plugin cannot distinguish the devices of two pools, and where the profile gives
@@ -70,7 +70,7 @@ def plan_pools(topology: MachineShape, profile: NodeProfile) -> Reasoned[tuple[R
     return Reasoned(pools, tuple(_decisions(pools, profile)), notices)
 
 
-def _why_not(device: RdmaDevice, topology: MachineShape, wish: SharedDevicePlugin) -> str | None:
+def _why_not(device: RdmaDevice, topology: NodeTopology, wish: SharedDevicePlugin) -> str | None:
     """Return why a device is not offered: "" where the profile leaves it out, None where it is offered."""
     if device.management:
         return "it manages NVSwitches and carries no traffic of pods"
@@ -115,7 +115,7 @@ def _fits(device: RdmaDevice, wanted: RdmaSelection) -> bool:
 
 def _devices_by_resource(
     offered: Sequence[RdmaDevice],
-    topology: MachineShape,
+    topology: NodeTopology,
     wish: SharedDevicePlugin,
     found: Sequence[Rail],
 ) -> dict[str, list[RdmaDevice]]:
@@ -135,14 +135,14 @@ def _devices_by_resource(
     return {_name(wish, value): keyed[value] for value in order}
 
 
-def _rail_numbers(topology: MachineShape, found: Sequence[Rail]) -> dict[str, int]:
+def _rail_numbers(topology: NodeTopology, found: Sequence[Rail]) -> dict[str, int]:
     """Return the rail number of each physical device, also of those that are left out."""
     numbers = {rail.device.name: rail.number for rail in found}
     rest = sorted({device.name for device in topology.rdma_devices} - numbers.keys(), key=natural)
     return numbers | {name: len(numbers) + index for index, name in enumerate(rest)}
 
 
-def _numa_node(device: RdmaDevice, topology: MachineShape) -> int:
+def _numa_node(device: RdmaDevice, topology: NodeTopology) -> int:
     if device.numa_node is not None:
         return device.numa_node
     if len(topology.numa_nodes) == 1:
@@ -154,7 +154,7 @@ def _numa_node(device: RdmaDevice, topology: MachineShape) -> int:
     )
 
 
-def _physical_alone(topology: MachineShape, wish: SharedDevicePlugin) -> MachineShape:
+def _physical_alone(topology: NodeTopology, wish: SharedDevicePlugin) -> NodeTopology:
     """Return a machine without its virtual functions, which belong to the rails of their physical ones.
 
     Port states are removed, too: resource names must not depend on a cable.
@@ -168,7 +168,7 @@ def _physical_alone(topology: MachineShape, wish: SharedDevicePlugin) -> Machine
     return replace(topology, rdma_devices=kept)
 
 
-def _physical(device: RdmaDevice, topology: MachineShape) -> RdmaDevice:
+def _physical(device: RdmaDevice, topology: NodeTopology) -> RdmaDevice:
     """Return the physical device of a virtual function, where it is present; else the device itself."""
     if device.physical_function is None:
         return device
@@ -193,7 +193,7 @@ def _pool(
     devices: Sequence[RdmaDevice],
     functions: Mapping[str, PluginFunction],
     near: Mapping[str, tuple[str, ...]],
-    topology: MachineShape,
+    topology: NodeTopology,
     wish: SharedDevicePlugin,
 ) -> RdmaPool:
     addresses = sorted({address for device in devices if (address := address_of(device, topology.nics))})
@@ -249,7 +249,7 @@ def _refuse_shared_functions(pools: Sequence[RdmaPool], wish: SharedDevicePlugin
                 )
 
 
-def _selection_notices(topology: MachineShape, wish: SharedDevicePlugin) -> Iterator[Notice]:
+def _selection_notices(topology: NodeTopology, wish: SharedDevicePlugin) -> Iterator[Notice]:
     for key in ("include", "exclude"):
         for number, selection in enumerate(getattr(wish, key)):
             if topology.rdma_devices and not any(_fits(each, selection) for each in topology.rdma_devices):
@@ -259,7 +259,7 @@ def _selection_notices(topology: MachineShape, wish: SharedDevicePlugin) -> Iter
 
 
 def _host_notices(
-    topology: MachineShape, offered: Sequence[RdmaDevice], netns: str | None
+    topology: NodeTopology, offered: Sequence[RdmaDevice], netns: str | None
 ) -> Iterator[Notice]:
     if topology.rdma_netns == "exclusive" and netns is None:
         yield Notice(
@@ -275,7 +275,7 @@ def _host_notices(
         )
 
 
-def _no_device(topology: MachineShape) -> Notice:
+def _no_device(topology: NodeTopology) -> Notice:
     what = "no RDMA device that can be offered" if topology.rdma_devices else "no RDMA device"
     return Notice(
         "rdma-no-device", f"this machine has {what}: the shared device plugin has nothing to do here"

@@ -14,7 +14,7 @@ from numaforge.roles.interrupts.plan import refuse_without_reserved
 if TYPE_CHECKING:
     from numaforge.roles.kubelet.existing import ExistingSettings
     from numaforge.roles.profile import NodeProfile
-    from numaforge.topology.model import MachineShape
+    from numaforge.topology.model import NodeTopology
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ _FIELD = "system.daemons"
 
 
 def plan_slices(
-    machine: MachineShape, profile: NodeProfile, existing: ExistingSettings, reserved: CpuSet
+    machine: NodeTopology, profile: NodeProfile, existing: ExistingSettings, reserved: CpuSet
 ) -> Reasoned[SystemPlan]:
     """Return the CPUs of each slice.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyinfra import host
 
 from numaforge.errors import NumaforgeError, ProfileError
 from numaforge.hosts import datum, fault, remember, show_notices
-from numaforge.memoize import once_per_value
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.imex.tray import planned_tray
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GPU_MEMORY_CHANGED = "gpu-memory-changed"
 """The notice that GPU memory has become the node's, or no longer is, since the host's earlier plan."""
 
-_load_profile = once_per_value(load_profile)
+_load_profile = cache(load_profile)
 _NOTHING: dict[str, Any] = {"name": "nothing", "kubelet": {"state": "absent"}}
 
 
@@ -48,7 +48,7 @@ def remember_removal(snapshot: Snapshot) -> None:
     wish = datum(host, "numaforge_profile")
     allowed = _load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
     machine = read_topology(snapshot)
-    plan = plan_node(machine, _load_profile({**_NOTHING, "maintenance": allowed}))
+    plan = plan_node(machine, load_profile({**_NOTHING, "maintenance": allowed}))
     unit = [file for file in plan.files if file.role == "kubelet"]
     notices = (*plan.notices, *left_in_cluster(machine))
     _remember(machine, replace(plan, files=tuple(unit), notices=notices))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from numaforge.cpulist import CPULIST_PATTERN, format_cpulist, parse_cpulist
 from numaforge.errors import NumaforgeError
@@ -124,31 +124,6 @@ def newer(error: type[NumaforgeError], name: str, found: int, known: int) -> Num
         where=name,
         remedy="upgrade numaforge, as it was installed: pip install --upgrade numaforge",
     )
-
-
-@dataclass(frozen=True)
-class After:
-    """The field of a document before a field that a subclass adds (see `InPlace`)."""
-
-    field: str
-
-
-class InPlace:
-    """A dataclass whose document has the subclass's fields among the inherited ones."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler(source)
-        whole: Any = handler.resolve_ref_schema(schema)
-        names = [each["name"] for each in whole["schema"]["fields"]]
-        for name, hint in get_type_hints(cls, include_extras=True).items():
-            for place in get_args(hint)[1:] if get_origin(hint) is Annotated else ():
-                if isinstance(place, After):
-                    names.remove(name)
-                    names.insert(names.index(place.field) + 1, name)
-        whole["fields"] = names
-        whole["schema"]["fields"].sort(key=lambda each: names.index(each["name"]))
-        return schema
 
 
 class _Cpulist:

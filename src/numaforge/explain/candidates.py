@@ -23,13 +23,13 @@ from numaforge.kubelet.admission import Admission, Node, Pod
 from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
 from numaforge.kubelet.admission.predicates import PODS, request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import is_counted
 from numaforge.kubelet.values.pages import in_pages
-from numaforge.topology.shape import shape_of
 
 _NUMBERS = count()
 _HOSTNAME = "kubernetes.io/hostname"
@@ -537,7 +537,7 @@ def kind_of(scenario: Scenario) -> bytes:
     """Return a key that is equal for nodes whose kubelets answer alike while they run no pods."""
     machine = scenario.topology
     return _digest(
-        shape_of(machine),
+        MachineInfo.from_topology(machine),
         machine.claim_drivers,
         dict(scenario.config),
         _anonymous(scenario.devices),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from numaforge.findings.engine import Applicability, Scope, Seen, applies
-from numaforge.topology.model import Gpu, GpuShape, MachineShape, NodeTopology, NvidiaInstall
+from numaforge.topology.model import Gpu, NodeTopology, NvidiaInstall
 from numaforge.topology.vendors import NVIDIA
 
 Pick = Callable[[Gpu], bool]
@@ -32,7 +32,7 @@ def has_driver(gpu: Gpu) -> bool:
     return gpu.driver == "nvidia" or gpu.uuid is not None or gpu.index is not None
 
 
-def lost(machine: MachineShape) -> list[GpuShape]:
+def lost(machine: NodeTopology) -> list[Gpu]:
     """Return the GPUs that NVIDIA's driver has and NVML cannot reach; none where NVML does not start."""
     if machine.nvidia is None or machine.nvidia.error is not None:
         return []
@@ -50,7 +50,7 @@ def nvidia_install(machine: NodeTopology) -> NvidiaInstall:
     return machine.nvidia_install or NvidiaInstall()
 
 
-def _is_own(gpu: GpuShape) -> bool:
+def _is_own(gpu: Gpu) -> bool:
     return gpu.vendor == NVIDIA and gpu.driver != "vfio-pci"
 
 

@@ -17,7 +17,7 @@ from numaforge.topology.pcie_lanes import lanes
 from numaforge.topology.slices import partitions_of
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import Accelerator, Gpu, MachineShape, Nic, NodeTopology, PciLink
+    from numaforge.topology.model import Accelerator, Gpu, Nic, NodeTopology, PciLink
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _MOST = 2**63  # the bound of a Kubernetes quantity
@@ -89,7 +89,7 @@ def memory_and_devices(topology: NodeTopology) -> tuple[str, ...]:
     )
 
 
-def empty_numa_nodes(ids: Iterable[int], topology: MachineShape | None) -> list[str]:
+def empty_numa_nodes(ids: Iterable[int], topology: NodeTopology | None) -> list[str]:
     """Return NUMA nodes without CPUs and memory in words, those of GPUs apart from others.
 
     `28 NUMA nodes of GPUs without memory: 3-9,11-17,19-25,27-33`.

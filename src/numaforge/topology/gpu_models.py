@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from numaforge.topology.vendors import NVIDIA
 
 if TYPE_CHECKING:
-    from numaforge.topology.model import GpuShape
+    from numaforge.topology.model import Gpu
 
 # pci.ids (github.com/pciutils/pciids), in the words of the drivers where these are known.
 MODELS: Mapping[str, str] = {
@@ -85,12 +85,12 @@ GRACE = RACK | {"2342", "2348"}  # GH200 with 96 and 144 GB
 """GPUs on one board with a Grace or Vera CPU, which reaches their memory coherently over NVLink-C2C."""
 
 
-def is_coherent(gpu: GpuShape) -> bool:
+def is_coherent(gpu: Gpu) -> bool:
     """Say whether a GPU is on one board with a CPU that reaches its memory coherently."""
     return gpu.vendor == NVIDIA and gpu.device in GRACE
 
 
-def model_of(gpu: GpuShape) -> str:
+def model_of(gpu: Gpu) -> str:
     """Return the driver's name of a GPU, else the model by its PCI ids, else these ids: `10de:2330`."""
     ids = f"{gpu.vendor}:{gpu.device}"
     return gpu.name or MODELS.get(ids, ids)

@@ -7,20 +7,10 @@ from dataclasses import dataclass
 
 from numaforge.ordering import natural
 from numaforge.topology.gpu_models import is_coherent, model_of
-from numaforge.topology.model import (
-    Accelerator,
-    CpuSet,
-    Gpu,
-    GpuShape,
-    MachineShape,
-    Nic,
-    NodeTopology,
-    NvlinkDomain,
-    RdmaDevice,
-)
+from numaforge.topology.model import Accelerator, CpuSet, Gpu, Nic, NodeTopology, NvlinkDomain, RdmaDevice
 
 Device = Gpu | Accelerator | Nic
-Function = GpuShape | Device | RdmaDevice
+Function = Gpu | Device | RdmaDevice
 
 SELF = "X"
 
@@ -86,7 +76,7 @@ def link_matrix(topology: NodeTopology) -> LinkMatrix:
     return LinkMatrix(devices, links, nvlink_domains(topology.gpus))
 
 
-def link_between(one: Device, other: Device, topology: MachineShape) -> str | None:
+def link_between(one: Device, other: Device, topology: NodeTopology) -> str | None:
     """Return `X`, `NV18`, `XGMI`, or the distance over PCIe; None where that is not known."""
     if one is other:
         return SELF
@@ -105,12 +95,12 @@ def nvlinks_between(one: Gpu, other: Gpu) -> int:
     return direct_nvlinks(one, other) or (switched if one.fabric == other.fabric else 0)
 
 
-def direct_nvlinks(one: GpuShape, other: GpuShape) -> int:
+def direct_nvlinks(one: Gpu, other: Gpu) -> int:
     """Return how many NVLinks lead from one GPU to the other; either side may tell it, 0 is none."""
     return max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0))
 
 
-def pci_distance(one: Function, other: Function, topology: MachineShape) -> str | None:
+def pci_distance(one: Function, other: Function, topology: NodeTopology) -> str | None:
     """Return PIX, PXB, PHB, NODE or SYS for two functions, None where the firmware does not tell it.
 
     NCCL calls NODE PHB, and functions of one card without a switch PHB instead of PIX.
@@ -140,7 +130,7 @@ def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(path[2:-1:2])
 
 
-def nearest_numa_node(device: Function, topology: MachineShape) -> int | None:
+def nearest_numa_node(device: Function, topology: NodeTopology) -> int | None:
     """Return the NUMA node with CPUs that a device is near to; None where that is not known.
 
     Where the kernel does not say, it is the only one that has CPUs; where it names one without CPUs, as the
@@ -159,7 +149,7 @@ def nearest_numa_node(device: Function, topology: MachineShape) -> int | None:
     return nearest[0] if len(nearest) == 1 else None
 
 
-def only_numa_node(topology: MachineShape) -> int | None:
+def only_numa_node(topology: NodeTopology) -> int | None:
     """Return the NUMA node that every device is near to, as it alone has CPUs; None where several have."""
     with_cpus = [node.id for node in topology.numa_nodes if node.cpus]
     return with_cpus[0] if len(with_cpus) == 1 else None
@@ -200,7 +190,7 @@ def _reached(start: object, neighbours: Mapping[object, set[object]], seen: set[
     return group
 
 
-def gpu_memory_nodes(topology: MachineShape) -> dict[int, str]:
+def gpu_memory_nodes(topology: NodeTopology) -> dict[int, str]:
     """Return the NUMA nodes without CPUs that are a GPU's memory, each with the GPU's PCI address.
 
     There are none where the driver manages that memory itself (CDMM, from R580: the NUMA nodes stay, without
@@ -214,7 +204,7 @@ def gpu_memory_nodes(topology: MachineShape) -> dict[int, str]:
     }
 
 
-def nodes_of_gpus(topology: MachineShape) -> frozenset[int]:
+def nodes_of_gpus(topology: NodeTopology) -> frozenset[int]:
     """Return the NUMA nodes without CPUs that are there for GPUs, with memory or without.
 
     On bare metal with Grace firmware lists 8 for each GPU, as generic initiators, whatever the driver does
@@ -231,7 +221,7 @@ def nodes_of_gpus(topology: MachineShape) -> frozenset[int]:
     }
 
 
-def gpu_names(gpus: Iterable[GpuShape]) -> dict[str, str]:
+def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
     """Return the name of each GPU by PCI address: GPU0, with NVML's index.
 
     Where no GPU has an index they are counted by PCI address, as NVML does. Otherwise a GPU without an index
@@ -263,5 +253,5 @@ def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:
     return sorted(rdma.items(), key=lambda named: natural(named[0]))
 
 
-def _cpus_of(numa_node: int | None, topology: MachineShape) -> CpuSet | None:
+def _cpus_of(numa_node: int | None, topology: NodeTopology) -> CpuSet | None:
     return next((node.cpus for node in topology.numa_nodes if node.id == numa_node), None)

@@ -10,7 +10,7 @@ from numaforge.given import digits
 from numaforge.quantity import format_bytes
 from numaforge.topology.gpu_models import is_coherent
 from numaforge.topology.links import nodes_of_gpus
-from numaforge.topology.model import MachineShape, NodeTopology
+from numaforge.topology.model import NodeTopology
 
 OPTION = "NVreg_CoherentGPUMemoryMode"
 """The option of nvidia.ko, for the whole machine; it takes a reload of the module or a reboot."""
@@ -56,7 +56,7 @@ def gpu_memory_mode(machine: NodeTopology) -> GpuMemoryMode | None:
     return GpuMemoryMode(None, f"{OPTION} was not captured" if said is None else f"{OPTION} is not set")
 
 
-def memory_of_gpus(machine: MachineShape) -> dict[int, int]:
+def memory_of_gpus(machine: NodeTopology) -> dict[int, int]:
     """Return the memory in bytes of each NUMA node that is a GPU's, of the size of HBM."""
     nodes, beside = nodes_of_gpus(machine), any(map(is_coherent, machine.gpus))
     return {

@@ -1,18 +1,12 @@
-"""The model: one machine as frozen data, with everything unknown kept as None.
-from numaforge.unfinished import Unfinished
-
-A class whose name ends in Shape holds what machines of one kind have in common. Its subclass adds the state:
-what differs between machines, or changes at runtime. Planning for a kind takes shapes, so that a decision
-which reads state is a type error.
-"""
+"""The model: one machine as frozen data, with everything unknown kept as None."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Self
+from typing import Self
 
-from numaforge.codec import NOTHING_ELSE, After, ByCpu, CpuSet, InPlace
+from numaforge.codec import NOTHING_ELSE, ByCpu, CpuSet
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.unfinished import Unfinished
 
@@ -26,20 +20,10 @@ class Package:
 
 
 @dataclass(frozen=True)
-class HugepagePoolShape:
-    """The size of a `HugepagePool`."""
-
-    total: int
-
-    def of(self, total: int) -> Self:
-        """Return such a pool with other pages, all of them free."""
-        return replace(self, total=total)
-
-
-@dataclass(frozen=True)
-class HugepagePool(HugepagePoolShape):
+class HugepagePool:
     """Pages of one size on one NUMA node, in pages."""
 
+    total: int
     free: int
 
     def of(self, total: int) -> Self:
@@ -48,26 +32,19 @@ class HugepagePool(HugepagePoolShape):
 
 
 @dataclass(frozen=True)
-class NumaNodeShape:
-    """A `NumaNode` without its counts of free pages."""
-
-    id: int
-    cpus: CpuSet
-    memory_bytes: int | None
-    distances: Mapping[int, int]
-    hugepages: Mapping[str, HugepagePoolShape]  # by Kubernetes' size suffix: "2Mi", "1Gi", "64Ki"
-    generic_initiator: bool | None = None
-
-
-@dataclass(frozen=True)
-class NumaNode(NumaNodeShape):
+class NumaNode:
     """One NUMA node; `cpus` holds online CPUs only and is empty for a memory-only node.
 
     `generic_initiator`: firmware reserves it for a device that accesses memory by itself, as the GPUs of
     Grace do (ACPI SRAT, Generic Initiator Affinity); None where the kernel is older than 5.10.
     """
 
-    hugepages: Mapping[str, HugepagePool]
+    id: int
+    cpus: CpuSet
+    memory_bytes: int | None
+    distances: Mapping[int, int]
+    hugepages: Mapping[str, HugepagePool]  # by Kubernetes' size suffix: "2Mi", "1Gi", "64Ki"
+    generic_initiator: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -166,39 +143,26 @@ class GpuPartition:
 
 
 @dataclass(frozen=True)
-class ComputeInstanceShape:
-    """The size of a `ComputeInstance`."""
-
-    id: int
-    slices: int | None
-
-
-@dataclass(frozen=True)
-class ComputeInstance(ComputeInstanceShape):
+class ComputeInstance:
     """A compute instance of a GPU instance; `uuid` is the UUID of its MIG device ("MIG-...")."""
 
     __pydantic_config__ = NOTHING_ELSE
 
+    id: int
+    slices: int | None
     uuid: str | None = None
 
 
 @dataclass(frozen=True)
-class GpuInstanceShape:
-    """The placement and compute instances of a `GpuInstance`."""
+class GpuInstance:
+    """A GPU instance that exists: NVML's ids, where it lies in memory slices, and the processes in it."""
+
+    __pydantic_config__ = NOTHING_ELSE
 
     id: int
     profile_id: int  # as `nvidia-smi mig -lgip` shows it: 19, not NVML's enumeration
     start: int
     size: int
-    compute_instances: tuple[ComputeInstanceShape, ...] = ()
-
-
-@dataclass(frozen=True)
-class GpuInstance(GpuInstanceShape):
-    """A GPU instance that exists: NVML's ids, where it lies in memory slices, and the processes in it."""
-
-    __pydantic_config__ = NOTHING_ELSE
-
     compute_instances: tuple[ComputeInstance, ...] = ()
     pids: tuple[int, ...] = ()
 
@@ -279,39 +243,7 @@ class FabricState:
 
 
 @dataclass(frozen=True)
-class GpuShape:
-    """The model, place, MIG mode and instance placements of a `Gpu`."""
-
-    pci_address: str
-    vendor: str
-    device: str
-    numa_node: int | None
-    name: str | None = None
-    memory_bytes: int | None = None
-    mig_capable: bool | None = None
-    mig_mode: str | None = None  # "enabled", "disabled"
-    nvlinks: int | None = None  # active links
-    driver: str | None = None  # the kernel driver bound to it: "nvidia", "vfio-pci"
-    partition: GpuPartition | None = None  # AMD's
-    index: int | None = None
-    mig_pending: str | None = None  # `mig_mode` after a reset or a reboot
-    gpu_instances: tuple[GpuInstanceShape, ...] | None = None
-    mig_profiles: tuple[MigProfileOffer, ...] = ()
-    # Active links by the PCI address of the GPU at the other end, or "switch", "npu", "unknown".
-    nvlink_peers: Mapping[str, int] = field(default_factory=dict)
-    memory_numa_node: int | None = None  # where its own memory is a NUMA node (Grace)
-    virtualization: str | None = None  # "none", "passthrough", "vgpu", "host-vgpu", "host-vsga"
-    unanswered: str | None = None  # why NVML gave no answer: "GPU is lost"
-    subsystem: str | None = None  # vendor and device of the board, "10de:16c1"
-    architecture: str | None = None  # "ampere", "hopper"
-    compute_capability: str | None = None  # "9.0"
-    addressing_mode: str | None = None  # "none", "hmm", "ats"
-    gsp_firmware: str | None = None
-    max_mig_devices: int | None = None
-
-
-@dataclass(frozen=True)
-class Gpu(InPlace, GpuShape):
+class Gpu:
     """A GPU by PCI address; what only NVML knows is None without it. `vendor` and `device` are hex digits.
 
     `index` is NVML's (PCI order), `minor` that of /dev/nvidiaN: they may differ. `gpu_instances` is None
@@ -320,22 +252,47 @@ class Gpu(InPlace, GpuShape):
 
     __pydantic_config__ = NOTHING_ELSE
 
+    pci_address: str
+    vendor: str
+    device: str
+    numa_node: int | None
+    uuid: str | None = None
+    name: str | None = None
+    memory_bytes: int | None = None
+    mig_capable: bool | None = None
+    mig_mode: str | None = None  # "enabled", "disabled"
+    link: PciLink | None = None  # a GPU at rest lowers it by itself
+    nvlinks: int | None = None  # active links
+    fabric: str | None = None  # "<cluster uuid>.<clique id>"
+    driver: str | None = None  # the kernel driver bound to it: "nvidia", "vfio-pci"
+    partition: GpuPartition | None = None  # AMD's
+    xgmi_hive: str | None = None  # AMD's name for the GPUs that XGMI joins
+    index: int | None = None
+    minor: int | None = None  # follows the order of an earlier probe
+    mig_pending: str | None = None  # `mig_mode` after a reset or a reboot
     gpu_instances: tuple[GpuInstance, ...] | None = None
-    uuid: Annotated[str | None, After("numa_node")] = None
-    link: Annotated[PciLink | None, After("mig_mode")] = None  # a GPU at rest lowers it by itself
-    fabric: Annotated[str | None, After("nvlinks")] = None  # "<cluster uuid>.<clique id>"
-    xgmi_hive: Annotated[str | None, After("partition")] = None  # AMD's name for the GPUs that XGMI joins
-    minor: Annotated[int | None, After("index")] = None  # follows the order of an earlier probe
+    mig_profiles: tuple[MigProfileOffer, ...] = ()
     # processes that use it, including those in its GPU instances
-    pids: Annotated[tuple[int, ...], After("mig_profiles")] = ()
-    persistence: Annotated[bool | None, After("compute_capability")] = None
-    ecc: Annotated[Ecc | None, After("persistence")] = None
-    remapped_rows: Annotated[RemappedRows | None, After("ecc")] = None
+    pids: tuple[int, ...] = ()
+    # Active links by the PCI address of the GPU at the other end, or "switch", "npu", "unknown".
+    nvlink_peers: Mapping[str, int] = field(default_factory=dict)
+    memory_numa_node: int | None = None  # where its own memory is a NUMA node (Grace)
+    virtualization: str | None = None  # "none", "passthrough", "vgpu", "host-vgpu", "host-vsga"
+    unanswered: str | None = None  # why NVML gave no answer: "GPU is lost"
+    subsystem: str | None = None  # vendor and device of the board, "10de:16c1"
+    architecture: str | None = None  # "ampere", "hopper"
+    compute_capability: str | None = None  # "9.0"
+    persistence: bool | None = None
+    ecc: Ecc | None = None
+    remapped_rows: RemappedRows | None = None
     # what the driver asks for: "none", "reset", "reboot", "drain-and-reset"
-    recovery_action: Annotated[str | None, After("remapped_rows")] = None
-    fabric_state: Annotated[FabricState | None, After("recovery_action")] = None
+    recovery_action: str | None = None
+    fabric_state: FabricState | None = None
     # as NVML sees it: the maximum is what GPU and slot reach together
-    driver_link: Annotated[PciLink | None, After("fabric_state")] = None
+    driver_link: PciLink | None = None
+    addressing_mode: str | None = None  # "none", "hmm", "ats"
+    gsp_firmware: str | None = None
+    max_mig_devices: int | None = None
     bar1_bytes: int | None = None  # the window through which PCIe peers reach its memory
     mig_devices: tuple[MigDevice, ...] = ()  # in NVML's order, without its holes
     vbios: str | None = None  # version of the board's firmware: "96.00.5E.00.01"
@@ -609,8 +566,15 @@ class DeviceHolder:
 
 
 @dataclass(frozen=True)
-class KubeletInstallShape:
-    """The configuration of a `KubeletInstall`."""
+class KubeletInstall:
+    """The kubelet as it is set up on the host; texts are exactly what the files hold.
+
+    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's
+    last ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below
+    --config-dir.
+    """
+
+    __pydantic_config__ = NOTHING_ELSE
 
     version: str | None  # "1.36.3"
     unit: str | None  # "kubelet.service"
@@ -621,32 +585,18 @@ class KubeletInstallShape:
     config_text: str | None = None
     drop_ins: Mapping[str, str] = field(default_factory=dict)
     root_dir: str = ROOT_DIR
+    state_files: Mapping[str, str] = field(default_factory=dict)  # "cpu_manager_state" -> text
     running: bool = False  # `flags` come from the running process, not from the unit
+    # "INODE SIZE MTIME PATH" of the program; differs after every upgrade
+    binary: str | None = None
     problem: str | None = None  # why the version of an installed kubelet is unknown
     distribution: str | None = None  # "k3s", "RKE2" or "MicroK8s", where one of them runs the kubelet
     login: str | None = None  # path of the kubeconfig that the kubelet was given, or got when it joined
-
-
-@dataclass(frozen=True)
-class KubeletInstall(InPlace, KubeletInstallShape):
-    """The kubelet as it is set up on the host; texts are exactly what the files hold.
-
-    `flags` are the arguments after the program's name, environment files resolved. `exec_start` is the unit's
-    last ExecStart as written. `config_text` is the file of --config, `drop_ins` the *.conf files below
-    --config-dir.
-    """
-
-    __pydantic_config__ = NOTHING_ELSE
-
-    # "cpu_manager_state" -> text
-    state_files: Annotated[Mapping[str, str], After("root_dir")] = field(default_factory=dict)
-    # "INODE SIZE MTIME PATH" of the program; differs after every upgrade
-    binary: Annotated[str | None, After("running")] = None
     # extended resources with devices from device plugins, from its checkpoint; None: not known
     plugin_resources: tuple[str, ...] | None = None
 
 
-def why_no_version(kubelet: KubeletInstallShape | None) -> str:
+def why_no_version(kubelet: KubeletInstall | None) -> str:
     """Return why a kubelet's version is unknown, in the words of tables and plans; "" where it is known."""
     if kubelet is None:
         return "no kubelet is installed"
@@ -729,11 +679,8 @@ class Userland:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineShape:
-    """What machines of one kind have in common, and what plans are made of.
-
-    Sizes in bytes; CPU sets hold online CPUs unless the field says otherwise.
-    """
+class NodeTopology:
+    """One machine. Sizes in bytes; CPU sets hold online CPUs unless the field says otherwise."""
 
     architecture: str | None
     kernel: str | None
@@ -744,7 +691,7 @@ class MachineShape:
     offline: CpuSet
     isolated: CpuSet
     packages: tuple[Package, ...]
-    numa_nodes: tuple[NumaNodeShape, ...]
+    numa_nodes: tuple[NumaNode, ...]
     cores: tuple[Core, ...]
     l3_caches: tuple[L3Cache, ...]
     kubelet_cores: tuple[Core, ...] | None = None  # as the kubelet counts cores, by ids; None: as `cores`
@@ -752,17 +699,17 @@ class MachineShape:
     kubelet_packages: tuple[Package, ...] | None = None
     cpu_vendor: str | None = None  # x86's: "GenuineIntel", "AuthenticAMD"
     os_release: Mapping[str, str] = field(default_factory=dict)
-    kubelet: KubeletInstallShape | None = None
+    kubelet: KubeletInstall | None = None
     smt: str | None = None  # the kernel's SMT control: "on", "off", "forceoff", "notsupported"
     nohz_full: CpuSet | None = None  # None: the kernel does not support it
     # machine-wide, over all NUMA nodes
-    hugepages: Mapping[str, HugepagePoolShape] = field(default_factory=dict)
+    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
     cpufreq: Cpufreq | None = None
     idle_states: tuple[IdleState, ...] | None = None  # None: the kernel manages none, as in most guests
-    kernel_values: Collection[str] = ()  # the files of KNOBS that exist, by path
-    sysctls: Collection[str] = ()  # names of the existing ones: "kernel.numa_balancing"
+    kernel_values: Mapping[str, str] = field(default_factory=dict)  # the effective word, by path
+    sysctls: Mapping[str, str] = field(default_factory=dict)  # "kernel.numa_balancing" -> "1"
     loadable_modules: tuple[str, ...] = ()  # for the running kernel: those that sysctls may load
-    gpus: tuple[GpuShape, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     nvidia: NvidiaDriver | None = None
     nvswitches: tuple[str, ...] = ()  # PCI addresses; fourth-generation ones are no PCI functions
     accelerators: tuple[Accelerator, ...] = ()
@@ -772,23 +719,11 @@ class MachineShape:
     nvmes: tuple[Nvme, ...] = ()
     pci_paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()  # files that the capturing user was not allowed to read
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeTopology(MachineShape):
-    """One machine: its shape, and its state."""
-
     hostname: str | None
     kernel_cmdline: str | None
-    numa_nodes: tuple[NumaNode, ...]
     product: str | None = None  # what the maker calls the machine: "NVIDIA DGXH100"
     firmware: str | None = None  # version of the machine's firmware (BIOS)
-    kubelet: KubeletInstall | None = None
     switchable: CpuSet | None = None  # CPUs, offline ones too, that can be taken offline; None: not known
-    hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
-    kernel_values: Mapping[str, str] = field(default_factory=dict)  # the effective word, by path
-    sysctls: Mapping[str, str] = field(default_factory=dict)  # "kernel.numa_balancing" -> "1"
-    gpus: tuple[Gpu, ...] = ()
     nvidia_install: NvidiaInstall | None = None
     gpu_processes: Mapping[int, GpuProcess] = field(default_factory=dict)  # by process id
     # None: neither the kubelet nor its checkpoint says

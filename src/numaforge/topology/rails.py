@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from numaforge.topology.links import pci_distance
-from numaforge.topology.model import GpuShape, MachineShape, RdmaDevice
+from numaforge.topology.model import Gpu, NodeTopology, RdmaDevice
 
 # Nearest first; an unknown distance is farther than any known one.
 _DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS", None)
@@ -28,7 +28,7 @@ class Rail:
     distance: str | None
 
 
-def rails(topology: MachineShape) -> tuple[Rail, ...]:
+def rails(topology: NodeTopology) -> tuple[Rail, ...]:
     """Return the rails of a machine, those with GPUs first; management functions are none.
 
     Of devices that are equally near to a GPU those with a port that is not DOWN come first, and of these the
@@ -69,7 +69,7 @@ def rails(topology: MachineShape) -> tuple[Rail, ...]:
     )
 
 
-def best_devices(topology: MachineShape) -> dict[str, RdmaDevice]:
+def best_devices(topology: NodeTopology) -> dict[str, RdmaDevice]:
     """Return for each GPU that is on a rail, by PCI address, the one device that it should use.
 
     It is one of the nearest. GPUs to which several devices are equally near share them evenly: no device gets
@@ -91,7 +91,7 @@ def best_devices(topology: MachineShape) -> dict[str, RdmaDevice]:
     return dict(sorted(chosen.items()))
 
 
-def distance_to_device(gpu: GpuShape, device: RdmaDevice, topology: MachineShape) -> str | None:
+def distance_to_device(gpu: Gpu, device: RdmaDevice, topology: NodeTopology) -> str | None:
     """Return PIX, PXB, PHB, NODE or SYS between a GPU and an RDMA device, None where that is not known.
 
     A device with a second way into GPUs' memory is as near as the nearer of both, as NCCL and UCX take it.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from numaforge.topology.gpu_models import COMPUTE_DIES
-from numaforge.topology.model import ComputeInstanceShape, GpuShape
+from numaforge.topology.model import ComputeInstance, Gpu
 
 # The partitions of a mode; CPX has one per compute die.
 PARTITIONS = {"SPX": 1, "DPX": 2, "TPX": 3, "QPX": 4}
 
 
-def partitions_of(gpu: GpuShape) -> int | None:
+def partitions_of(gpu: Gpu) -> int | None:
     """Return how many partitions one of AMD's GPUs has; None where that is not known."""
     if gpu.partition is None:
         return None
@@ -23,7 +23,7 @@ def partitions_in(mode: str | None, device: str) -> int | None:
     return COMPUTE_DIES.get(device.lower()) if mode == "CPX" else PARTITIONS.get(mode or "")
 
 
-def countable_gpus(gpus: Sequence[GpuShape]) -> list[GpuShape]:
+def countable_gpus(gpus: Sequence[Gpu]) -> list[Gpu]:
     """Return the GPUs whose number of devices in their vendor's plugin is known.
 
     Where the modes of one of AMD's are not known, or the number of its partitions, none of AMD's is counted:
@@ -35,7 +35,7 @@ def countable_gpus(gpus: Sequence[GpuShape]) -> list[GpuShape]:
     return [gpu for gpu in gpus if gpu.vendor not in unknown]
 
 
-def mig_devices(gpu: GpuShape) -> Iterator[tuple[str | None, ComputeInstanceShape]]:
+def mig_devices(gpu: Gpu) -> Iterator[tuple[str | None, ComputeInstance]]:
     """Yield each MIG device, which is a compute instance, with its profile's name.
 
     One that is smaller than its GPU instance says so in its name: "1c.3g.40gb". None is what is not known.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from numaforge.kubelet.admission.device_manager import Device
-from numaforge.topology.model import GpuShape
+from numaforge.topology.model import Gpu
 from numaforge.topology.slices import partitions_of
 from numaforge.topology.vendors import AMD
 
@@ -47,18 +47,18 @@ class AmdPlugin:
 AMD_PLUGIN = AmdPlugin()
 
 
-def kind_of(gpu: GpuShape) -> str | None:
+def kind_of(gpu: Gpu) -> str | None:
     """Return the modes of a GPU in the plugin's notation, "cpx_nps4"; None where it cannot be partitioned."""
     cut = gpu.partition
     return f"{cut.compute}_{cut.memory}".lower() if cut and cut.compute and cut.memory else None
 
 
-def kinds_of(gpus: Sequence[GpuShape]) -> Counter[str]:
+def kinds_of(gpus: Sequence[Gpu]) -> Counter[str]:
     """Return the number of AMD's GPUs by modes."""
     return Counter(kind for gpu in gpus if gpu.vendor == AMD and (kind := kind_of(gpu)))
 
 
-def amd_devices(gpus: Sequence[GpuShape], plugin: AmdPlugin) -> Iterator[tuple[str, GpuShape, Device]]:
+def amd_devices(gpus: Sequence[Gpu], plugin: AmdPlugin) -> Iterator[tuple[str, Gpu, Device]]:
     """Yield each device of AMD's GPUs with its resource; none where the plugin exits.
 
     With the strategy `single` everything is amd.com/gpu, and the plugin exits on GPUs of different modes.
@@ -77,7 +77,7 @@ def amd_devices(gpus: Sequence[GpuShape], plugin: AmdPlugin) -> Iterator[tuple[s
             yield resource, gpu, device
 
 
-def _parts(gpu: GpuShape, plugin: AmdPlugin) -> Iterator[Device]:
+def _parts(gpu: Gpu, plugin: AmdPlugin) -> Iterator[Device]:
     """Yield a GPU, or each of its partitions that the plugin finds.
 
     A partition of a GPU without a NUMA node is left out, but for the first one.

@@ -17,7 +17,7 @@ from math import prod
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.pages import pages_of
 from numaforge.topology.links import nodes_of_gpus
-from numaforge.topology.model import MachineShape
+from numaforge.topology.model import NodeTopology
 
 CPU_MANAGER = "the CPU manager"
 DEVICE_MANAGER = "the device manager"
@@ -99,7 +99,7 @@ class HintWork:
 
     def remedies(
         self,
-        topology: MachineShape,
+        topology: NodeTopology,
         memory_field: str = "memoryManagerPolicy",
         no_alignment: str = "set topologyManagerPolicy: none",
     ) -> str:
@@ -119,7 +119,7 @@ class HintWork:
         ]
         return "; or ".join(" and ".join(way) for way in ways if way)
 
-    def ways_to_align(self, topology: MachineShape) -> str:
+    def ways_to_align(self, topology: NodeTopology) -> str:
         """Return the changes that would let the kubelet align pods here."""
         newer = [NEWER_KUBELET] if self.walks_all_for_devices and CPU_MANAGER not in self.endless else []
         return "; or ".join([*fewer_numa_nodes(topology), *newer])
@@ -140,7 +140,7 @@ class HintWork:
         )
 
 
-def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policies) -> HintWork:
+def hint_work(topology: NodeTopology, version: KubeletVersion, policies: Policies) -> HintWork:
     """Return the work on one machine; empty where its NUMA nodes are unknown."""
     every = len(topology.numa_nodes)
     with_cpus = sum(bool(node.cpus) for node in topology.numa_nodes)
@@ -173,7 +173,7 @@ def hint_work(topology: MachineShape, version: KubeletVersion, policies: Policie
     return HintWork(numa_nodes, hints, not narrow and numa_nodes.get(DEVICE_MANAGER, 0) >= _SLOW_NUMA_NODES)
 
 
-def fewer_numa_nodes(topology: MachineShape) -> list[str]:
+def fewer_numa_nodes(topology: NodeTopology) -> list[str]:
     """Return the ways to show fewer NUMA nodes on this machine; empty where there are none.
 
     The NUMA nodes of GPUs beside Grace remain in every memory mode: they come from the firmware's SRAT, and

@@ -14,14 +14,7 @@ from numaforge.kubelet.admission.amd_resources import AMD_PLUGIN, AmdPlugin, amd
 from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
 from numaforge.ordering import grouped
-from numaforge.topology.model import (
-    ComputeInstance,
-    ComputeInstanceShape,
-    Gpu,
-    GpuShape,
-    MachineShape,
-    NodeTopology,
-)
+from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.slices import countable_gpus, mig_devices
 from numaforge.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvml
 
@@ -54,17 +47,17 @@ NOT_SHARED = Shared()
 
 
 def inventory_of(
-    topology: MachineShape,
+    topology: NodeTopology,
     mig_strategy: str = "mixed",
     shared: Shared = NOT_SHARED,
     amd: AmdPlugin = AMD_PLUGIN,
 ) -> dict[str, tuple[Device, ...]]:
     """Return a machine's GPUs as their vendor's device plugin advertises them, by UUID or index.
 
-    AMD's are named by PCI address. A shape has no UUIDs. GPUs passed through to virtual machines are left
-    out, and so are MIG devices whose profile has no known name.
+    AMD's are named by PCI address. GPUs passed through to virtual machines are left out, and so are MIG
+    devices whose profile has no known name.
     """
-    found: dict[str, list[tuple[GpuShape, Device]]] = {}
+    found: dict[str, list[tuple[Gpu, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
         resource = _RESOURCES.get(gpu.vendor)
         if resource is None or not _of_the_host(gpu):
@@ -74,7 +67,7 @@ def inventory_of(
                 found.setdefault(resource if mig_strategy == "single" else name, []).append((gpu, device))
             continue
         listed = found.setdefault(resource, [])
-        listed.append((gpu, Device(_uuid(gpu) or str(len(listed)), _nodes(gpu))))
+        listed.append((gpu, Device(gpu.uuid or str(len(listed)), _nodes(gpu))))
     of_amd = [gpu for gpu in countable_gpus(topology.gpus) if gpu.vendor == AMD and _of_the_host(gpu)]
     for name, gpu, device in amd_devices(of_amd, amd):
         found.setdefault(name, []).append((gpu, device))
@@ -95,7 +88,7 @@ def inventory_as_it_is(machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
     }
 
 
-def _accelerators(topology: MachineShape) -> dict[str, tuple[Device, ...]]:
+def _accelerators(topology: NodeTopology) -> dict[str, tuple[Device, ...]]:
     """Return the accelerators of the table that are not passed through, by resource."""
     found = grouped(
         (ACCELERATORS[one.vendor], Device(one.pci_address, None))
@@ -129,28 +122,24 @@ def counts_of(inventory: Inventory) -> dict[str, int]:
     return {resource: len(devices) for resource, devices in sorted(inventory.items())}
 
 
-def _slices(gpu: GpuShape) -> Iterator[tuple[str, Device]]:
+def _slices(gpu: Gpu) -> Iterator[tuple[str, Device]]:
     """Yield each MIG device with its resource under the strategy `mixed`."""
     for number, (profile, instance) in enumerate(mig_devices(gpu)):
         if profile is not None:
-            name = _uuid(instance) or f"{gpu.pci_address}/{number}"
+            name = instance.uuid or f"{gpu.pci_address}/{number}"
             yield mig_resource(profile), Device(name, _nodes(gpu), part_of=gpu.pci_address)
 
 
-def _uuid(device: GpuShape | ComputeInstanceShape) -> str | None:
-    return device.uuid if isinstance(device, Gpu | ComputeInstance) else None
-
-
-def _of_the_host(gpu: GpuShape) -> bool:
+def _of_the_host(gpu: Gpu) -> bool:
     return listed_by_nvml(gpu) if gpu.vendor == NVIDIA else gpu.driver != "vfio-pci"
 
 
-def _nodes(gpu: GpuShape) -> frozenset[int] | None:
+def _nodes(gpu: Gpu) -> frozenset[int] | None:
     return None if gpu.numa_node is None else frozenset({gpu.numa_node})
 
 
 def _advertised(
-    resource: str, devices: Sequence[tuple[GpuShape, Device]], shared: Shared
+    resource: str, devices: Sequence[tuple[Gpu, Device]], shared: Shared
 ) -> tuple[str, tuple[Device, ...]]:
     """Return a resource's name and devices once they are shared.
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from numaforge.errors import TopologyError
 from numaforge.kubelet.admission.masks import mask_of
 from numaforge.kubelet.values.pages import pages_of
-from numaforge.topology.model import Core, CpuSet, L3Cache, MachineShape, Package
+from numaforge.topology.model import Core, CpuSet, L3Cache, NodeTopology, Package
 
 _L2 = 2  # cache level
 
@@ -163,8 +163,8 @@ class MachineInfo:
         return all(ids <= node.distances.keys() for node in self.nodes)
 
     @classmethod
-    def from_topology(cls, topology: MachineShape) -> MachineInfo:
-        """Return the MachineInfo of a MachineShape, as cAdvisor reads the machine.
+    def from_topology(cls, topology: NodeTopology) -> MachineInfo:
+        """Return the MachineInfo of a NodeTopology, as cAdvisor reads the machine.
 
         cadvisor utils/sysinfo/sysinfo.go: cores are grouped below their NUMA node; an L3 cache counts as an
         uncore cache only where it does not cover its whole NUMA node; without NUMA nodes each socket stands
@@ -194,7 +194,7 @@ class MachineInfo:
         )
 
 
-def cores_seen(topology: MachineShape) -> tuple[Core, ...]:
+def cores_seen(topology: NodeTopology) -> tuple[Core, ...]:
     """Return the cores that the kubelet finds: below their NUMA nodes, where the kernel shows any.
 
     The kubelet identifies them by the kernel's ids, which may disagree with the sibling masks. cadvisor
@@ -207,12 +207,12 @@ def cores_seen(topology: MachineShape) -> tuple[Core, ...]:
     return tuple(core for core in topology.cores if core.numa_node is not None)
 
 
-def cpus_seen(topology: MachineShape) -> CpuSet:
+def cpus_seen(topology: NodeTopology) -> CpuSet:
     """Return the CPUs of the cores that the kubelet finds."""
     return frozenset[int]().union(*(core.cpus for core in cores_seen(topology)))
 
 
-def packages_counted(topology: MachineShape) -> tuple[Package, ...]:
+def packages_counted(topology: NodeTopology) -> tuple[Package, ...]:
     """Return the packages that the kubelet counts as sockets, including those without a NUMA node.
 
     pkg/kubelet/cm/cpumanager/topology/topology.go, Discover: NumSockets is machineInfo.NumSockets, which
@@ -221,7 +221,7 @@ def packages_counted(topology: MachineShape) -> tuple[Package, ...]:
     return topology.packages if topology.kubelet_packages is None else topology.kubelet_packages
 
 
-def whole_cores(topology: MachineShape) -> tuple[Core, ...]:
+def whole_cores(topology: NodeTopology) -> tuple[Core, ...]:
     """Return the smallest sets of CPUs that are whole cores by the sibling masks and to the kubelet.
 
     Reserving such sets splits no core. Each has the package of its lowest CPU.
@@ -241,7 +241,7 @@ def whole_cores(topology: MachineShape) -> tuple[Core, ...]:
     )
 
 
-def cpu_capacity(topology: MachineShape) -> int:
+def cpu_capacity(topology: NodeTopology) -> int:
     """Return how many CPUs the kubelet reports as the node's capacity.
 
     cadvisor utils/sysinfo/sysinfo.go: without NUMA nodes getCPUTopology counts the CPU directories, including
@@ -260,7 +260,7 @@ def _page_bytes(size: str) -> int:
     return int(number) * units[unit]
 
 
-def _places(topology: MachineShape) -> dict[int, CpuPlace]:
+def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
     cores_of_node: dict[int, int] = {}
     seen = cores_seen(topology)
     for core in seen:

@@ -33,7 +33,7 @@ from numaforge.kubelet.checkpoints import (
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet_paths import ROOT_DIR
 from numaforge.topology.device_checkpoint import DEVICE_STATE, read_device_state
-from numaforge.topology.model import CpuSet, MachineShape
+from numaforge.topology.model import CpuSet, NodeTopology
 
 State = TypeVar("State")
 
@@ -103,7 +103,7 @@ class Free:
 class Node:
     """The admission of one node: machine, kubelet configuration, devices, and the pods admitted so far.
 
-    `topology` is a MachineShape (or a MachineInfo), `config` an effective KubeletConfiguration as a mapping,
+    `topology` is a NodeTopology (or a MachineInfo), `config` an effective KubeletConfiguration as a mapping,
     `devices` an inventory or input of `read_inventory`; without it the machine's GPUs are offered as their
     vendor's plugin does. `state` maps state file names to their texts and starts the node from them: pods
     in them are known by UID, count with what they hold, and can be removed. `running`: the files are those of
@@ -118,7 +118,7 @@ class Node:
 
     def __init__(
         self,
-        topology: MachineShape | MachineInfo,
+        topology: NodeTopology | MachineInfo,
         config: Mapping[str, Any],
         devices: Mapping[str, Any] | None = None,
         *,
@@ -395,8 +395,8 @@ class Node:
 
 
 def _inventory(
-    topology: MachineShape | MachineInfo, devices: Mapping[str, Any] | None
+    topology: NodeTopology | MachineInfo, devices: Mapping[str, Any] | None
 ) -> dict[str, tuple[Device, ...]]:
     if devices is not None:
         return read_inventory(devices)
-    return inventory_of(topology) if isinstance(topology, MachineShape) else {}
+    return inventory_of(topology) if isinstance(topology, NodeTopology) else {}

@@ -35,8 +35,7 @@ from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.goyaml import Document, YamlError
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
 from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR
-from numaforge.memoize import once_per_value
-from numaforge.topology.model import KubeletInstallShape
+from numaforge.topology.model import KubeletInstall
 
 EMPTY_CONFIG = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 """Stands in for the main file of a kubelet without one."""
@@ -153,7 +152,7 @@ class StartError(Exception):
         self.readable = readable
 
 
-def load_installed(install: KubeletInstallShape, version: KubeletVersion) -> Configuration:
+def load_installed(install: KubeletInstall, version: KubeletVersion) -> Configuration:
     """Load what an installed kubelet reads: its main file, its drop-ins, its flags.
 
     Assumes that the environment of a 1.28 or 1.29 enables drop-ins. Raises KubeletConfigError with the
@@ -202,7 +201,6 @@ def _config_error(error: StartError) -> KubeletConfigError:
     )
 
 
-@once_per_value
 def load(
     config_text: str,
     drop_ins: Mapping[str, str],

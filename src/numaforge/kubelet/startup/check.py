@@ -8,7 +8,7 @@ reaches its API server and its container runtime.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -67,10 +67,8 @@ from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.kubelet.values.numbers import NumberError, parse_int
 from numaforge.kubelet_paths import CONFIG_PATH, DROP_IN_DIR, ROOT_DIR
-from numaforge.memoize import once_per_value
 from numaforge.quantity import Quantity, QuantityError
-from numaforge.topology.model import MachineShape
-from numaforge.topology.shape import shape_of
+from numaforge.topology.model import NodeTopology
 
 _LAST_MINOR_OF_CPU_OPTIONS_GATE = 32
 _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
@@ -93,7 +91,7 @@ class _Managers:
 def check(
     config_text: str,
     *,
-    topology: MachineShape,
+    topology: NodeTopology,
     version: KubeletVersion | str,
     drop_ins: Mapping[str, str] | None = None,
     flags: Sequence[str] = (),
@@ -109,38 +107,7 @@ def check(
     maps names below `root_dir` (`cpu_manager_state`) to texts. The three paths only appear in the kubelet's
     messages. Raises KubeletConfigError for an invalid version, or one older than the oldest known.
     """
-    return _check(
-        config_text,
-        _as_kubelets_see_it(topology),
-        version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version),
-        drop_ins or {},
-        tuple(flags),
-        state_files or {},
-        environment or {},
-        config_path,
-        drop_in_dir,
-        root_dir,
-    )
-
-
-def _as_kubelets_see_it(topology: MachineShape) -> MachineShape:
-    """Return the machine without the parts that a starting kubelet does not read."""
-    return replace(shape_of(topology), kubelet=None, sysctls=())
-
-
-@once_per_value
-def _check(
-    config_text: str,
-    topology: MachineShape,
-    kubelet: KubeletVersion,
-    drop_ins: Mapping[str, str],
-    flags: tuple[str, ...],
-    state_files: Mapping[str, str],
-    environment: Mapping[str, str],
-    config_path: str,
-    drop_in_dir: str,
-    root_dir: str,
-) -> Report:
+    kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
     findings: list[Finding] = []
     if kubelet.notice:
         findings.append(found("NF601", kubelet.notice, "check again with a newer numaforge"))
@@ -149,13 +116,13 @@ def _check(
     error, readable = None, True
     try:
         configuration, notes = load(
-            config_text, drop_ins, flags, kubelet, environment, config_path, drop_in_dir
+            config_text, drop_ins or {}, tuple(flags), kubelet, environment or {}, config_path, drop_in_dir
         )
         findings += notes
         machine = MachineInfo.from_topology(topology)
         _validate(configuration, kubelet, topology)
         _run(configuration, kubelet, topology, machine, managers)
-        _start(configuration, kubelet, machine, managers, state_files, root_dir)
+        _start(configuration, kubelet, machine, managers, state_files or {}, root_dir)
     except StartError as refusal:
         error, readable = refusal.error, refusal.readable
         findings += refusal.findings
@@ -176,7 +143,7 @@ def _check(
     )
 
 
-def _validate(configuration: Configuration, version: KubeletVersion, topology: MachineShape) -> None:
+def _validate(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
     settings, gates = configuration.settings, configuration.gates
     refused = validate_logging(settings, version, gates)
     if refused:
@@ -223,7 +190,7 @@ def _refusal_findings(refusals: Sequence[InvalidSetting], places: Places) -> lis
 def _run(
     configuration: Configuration,
     version: KubeletVersion,
-    topology: MachineShape,
+    topology: NodeTopology,
     machine: MachineInfo,
     managers: _Managers,
 ) -> None:
@@ -375,7 +342,7 @@ def _require_option_gates(configuration: Configuration, version: KubeletVersion)
         raise _refusal(configuration, "NF207", "topologyManagerPolicyOptions", text, remedy)
 
 
-def _require_swap(configuration: Configuration, version: KubeletVersion, topology: MachineShape) -> None:
+def _require_swap(configuration: Configuration, version: KubeletVersion, topology: NodeTopology) -> None:
     settings = configuration.settings
     limited = (settings.get("memorySwap") or {}).get("swapBehavior") == "LimitedSwap"
     on_cgroup_v1 = topology.cgroup_version == 1

@@ -30,7 +30,7 @@ from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.ordering import first_of
 from numaforge.quantity import Quantity
-from numaforge.topology.model import Core, CpuSet, MachineShape
+from numaforge.topology.model import Core, CpuSet, NodeTopology
 
 _Findings = Iterator[Finding]
 
@@ -59,7 +59,7 @@ def unread_fields(configuration: Configuration, version: KubeletVersion) -> tupl
 
 def find_traps(
     configuration: Configuration,
-    topology: MachineShape,
+    topology: NodeTopology,
     version: KubeletVersion,
     cpu: CpuManagerSetup | None,
     memory: MemoryManagerSetup | None,
@@ -211,7 +211,7 @@ def _unlimited_events(configuration: Configuration, version: KubeletVersion) -> 
 
 
 def _held_halves(
-    configuration: Configuration, topology: MachineShape, version: KubeletVersion, state: CpuState
+    configuration: Configuration, topology: NodeTopology, version: KubeletVersion, state: CpuState
 ) -> _Findings:
     """Yield a finding for containers that hold parts of cores, allocated before full-pcpus-only was set."""
     cores = cores_seen(topology)
@@ -329,7 +329,7 @@ def _options_without_policy(configuration: Configuration) -> _Findings:
         )
 
 
-def _cpu_traps(configuration: Configuration, topology: MachineShape, cpu: CpuManagerSetup) -> list[Finding]:
+def _cpu_traps(configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup) -> list[Finding]:
     path = "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "kubeReserved.cpu"
     free = topology.online - cpu.reserved
     if not free:
@@ -349,7 +349,7 @@ def _cpu_traps(configuration: Configuration, topology: MachineShape, cpu: CpuMan
 
 
 def _uneven_threads(
-    configuration: Configuration, topology: MachineShape, cpu: CpuManagerSetup, path: str
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
 ) -> _Findings:
     # kubernetes/kubernetes#124066 and #140495: CPUs per core is rounded down, so a half-reserved core looks
     # free.
@@ -369,7 +369,7 @@ def _uneven_threads(
 
 
 def _partial_cores(
-    configuration: Configuration, topology: MachineShape, cpu: CpuManagerSetup, path: str
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup, path: str
 ) -> _Findings:
     partial = _in_part(whole_cores(topology), cpu.reserved)
     if not partial:
@@ -395,7 +395,7 @@ def _in_part(cores: Iterable[Core], reserved: CpuSet) -> list[Core]:
     return [core for core in cores if core.cpus & reserved and not core.cpus <= reserved]
 
 
-def _starved_gpus(configuration: Configuration, topology: MachineShape, free: CpuSet, path: str) -> _Findings:
+def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: CpuSet, path: str) -> _Findings:
     threads = max((len(core.cpus) for core in topology.cores), default=1)
     for node in topology.numa_nodes:
         gpus = sum(gpu.numa_node == node.id for gpu in topology.gpus)
@@ -427,7 +427,7 @@ def _oversized_reservations(configuration: Configuration, memory: MemoryManagerS
 
 
 def _single_numa_node(
-    configuration: Configuration, topology: MachineShape, cpu: CpuManagerSetup | None
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup | None
 ) -> _Findings:
     nodes = [node for node in topology.numa_nodes if node.cpus]
     if configuration.settings["topologyManagerPolicy"] != "single-numa-node" or len(nodes) < 2:
@@ -448,7 +448,7 @@ def _single_numa_node(
     )
 
 
-def _many_hints(configuration: Configuration, topology: MachineShape, version: KubeletVersion) -> _Findings:
+def _many_hints(configuration: Configuration, topology: NodeTopology, version: KubeletVersion) -> _Findings:
     settings = configuration.settings
     pages = {size for node in topology.numa_nodes for size, pool in node.hugepages.items() if pool.total}
     policies = Policies(
