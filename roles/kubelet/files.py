@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 MEMORY_STATE_SCRIPT_PATH = "/usr/local/lib/numaforge/memory-state.sh"
 
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _data(text: str) -> Any:
+    return yaml.load(text, Loader=_LOADER)  # noqa: S506 (a safe one)
+
 
 def text_without_retired(plan: NodePlan, config_text: str) -> str | None:
     """Return the main config file without what an earlier plan merged into it; None where it has none."""
@@ -70,7 +76,7 @@ def _command(plan: NodePlan, _: PlannedFile) -> Mapping[str, Any]:
 
 def _drop_in(plan: NodePlan, _: PlannedFile, text: str) -> Both:
     settings = plain(plan.kubelet.settings) if plan.kubelet else {}
-    return yaml.safe_load(text), {**KIND, **settings}
+    return _data(text), {**KIND, **settings}
 
 
 def _read_unit(plan: NodePlan, _: PlannedFile, text: str) -> Both:
@@ -149,7 +155,7 @@ def text(plan: NodePlan, file: PlannedFile, config_text: str | None) -> str:
 
 def read_back(plan: NodePlan, file: PlannedFile, config_text: str | None, text: str) -> Both:
     """Return the merged file's content and the expected content."""
-    return yaml.safe_load(text), plain(_merged(plan, config_text))
+    return _data(text), plain(_merged(plan, config_text))
 
 
 def others(plan: NodePlan, config_text: str | None) -> list[FileContent]:

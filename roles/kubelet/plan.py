@@ -142,6 +142,7 @@ class _Chooser:
 
     def __post_init__(self) -> None:
         self.wish = self.profile.kubelet
+        self.seen = MachineInfo.from_topology(self.topology)
         self.override = self.wish.on_conflict == "override"
         self.decisions: list[Decision] = []
         self.notices: list[Notice] = []
@@ -304,7 +305,7 @@ class _Chooser:
             "topologyManagerPolicy": topology_policy,
             "topologyManagerPolicyOptions": {MAX_ALLOWABLE_NUMA_NODES: str(limit)},
         }
-        return admits_all_devices(self.topology, config, devices)
+        return admits_all_devices(self.seen, config, devices)
 
     def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
         if self.memory.reservations.total_bytes == 0:
@@ -448,7 +449,7 @@ class _Chooser:
                 remedy=f"set kubelet.topology_manager_policy: restricted, or leave {field}.{ALIGN_BY_SOCKET} "
                 "out",
             )
-        seen = MachineInfo.from_topology(self.topology).cpus
+        seen = self.seen.cpus
         if seen.num_sockets > seen.num_numa_nodes:
             raise PlanError(
                 f"{ALIGN_BY_SOCKET} needs a NUMA node in every package; there are "

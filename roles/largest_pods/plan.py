@@ -11,6 +11,7 @@ from numaforge.errors import KubeletConfigError
 from numaforge.kubelet.admission import Node
 from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
+from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
@@ -81,7 +82,7 @@ def plan_largest_pods(
     return Reasoned(tuple(rows), notices=tuple(notices))
 
 
-def admits_all_devices(topology: NodeTopology, config: Mapping[str, Any], devices: Inventory) -> bool:
+def admits_all_devices(topology: MachineInfo, config: Mapping[str, Any], devices: Inventory) -> bool:
     """Return whether a pod with one core and 1Gi may have all devices under a kubelet's configuration."""
     node = Node(topology, config, devices)
     return all(admits_all(EmptyNode(node, resource)) for resource in devices)

@@ -7,7 +7,6 @@ character device.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -121,4 +120,4 @@ def _function(address: str, devices: Sequence[RdmaDevice], nics: Sequence[Nic]) 
 
 
 def _kinds(device: RdmaDevice) -> set[str]:
-    return {re.sub(r"\d+$", "", name) for name in device.character_devices}
+    return {name.rstrip("0123456789") for name in device.character_devices}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _GPU_MEMORY_CHANGED = "gpu-memory-changed"
 """The notice that GPU memory has become the node's, or no longer is, since the host's earlier plan."""
 
-_load_profile = cache(load_profile)
+_load_named_profile = cache(load_profile)  # many hosts name the same one
 _NOTHING: dict[str, Any] = {"name": "nothing", "kubelet": {"state": "absent"}}
 
 
@@ -46,7 +46,7 @@ def remember_removal(snapshot: Snapshot) -> None:
     from numaforge.rollout.leftovers import left_in_cluster  # imports what reads a cluster
 
     wish = datum(host, "numaforge_profile")
-    allowed = _load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
+    allowed = load_profile(wish).maintenance.model_dump(exclude_unset=True) if wish is not None else {}
     machine = read_topology(snapshot)
     plan = plan_node(machine, load_profile({**_NOTHING, "maintenance": allowed}))
     unit = [file for file in plan.files if file.role == "kubelet"]
@@ -84,7 +84,8 @@ def _profile() -> NodeProfile:
             where="host data numaforge_profile",
             remedy="name a ready profile or a YAML file in the inventory's group_data",
         )
-    return _load_profile(wish, where="host data numaforge_profile")
+    load = _load_named_profile if isinstance(wish, str) else load_profile
+    return load(wish, where="host data numaforge_profile")
 
 
 def _remember(machine: NodeTopology, plan: NodePlan) -> None:

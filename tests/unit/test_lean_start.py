@@ -111,9 +111,9 @@ def test_it_goes_on_a_step_at_a_time(hosts: int, turn: str, done: str) -> None:
 def test_a_section_makes_no_validator_of_its_own() -> None:
     """That of a profile has theirs: one more for each section doubles what a profile costs."""
     program = (
-        "from numaforge.roles.node import NodeProfile; from numaforge.sections.section import Section; "
+        "from numaforge.roles.profile import NodeProfile; from numaforge.sections.section import Section; "
         "print(NodeProfile().name, [kind.__name__ for kind in Section.__subclasses__() "
-        "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.roles.node'])"
+        "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.roles.profile'])"
     )
     assert said(program) == "unnamed []"
 

@@ -476,6 +476,13 @@ def test_wrong_type_in_a_drop_in(version: str, field: str) -> None:
     )
 
 
+def test_merging_a_drop_in_does_not_change_its_text_for_the_next_reader() -> None:
+    kind = '"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"'
+    text = f'{{{kind}, "maxPods": 110.0}}'  # 110 where drop-ins are merged as JSON, no integer in a main file
+    run("", drop_ins={"10-a.conf": text})
+    assert "cannot unmarshal number 110.0 into" in str(check(text, topology=node(), version="1.36").error)
+
+
 def test_no_settings_where_nothing_can_be_loaded() -> None:
     with pytest.raises(KubeletConfigError, match="cannot unmarshal"):
         settings_of(f"{HEADER}maxPods: many\n")

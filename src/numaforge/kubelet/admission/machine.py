@@ -270,12 +270,12 @@ def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
     cache_of = {cpu: (number, len(cache.cpus)) for number, cache in enumerate(caches) for cpu in cache.cpus}
     places: dict[int, CpuPlace] = {}
     for core in seen:
-        node = _numa_node_of(core)
-        uncore, size = cache_of.get(min(core.cpus), (core.package, 0))
+        node, first = _numa_node_of(core), min(core.cpus)
+        uncore, size = cache_of.get(first, (core.package, 0))
         # cAdvisor counts a NUMA node's threads as if every core had as many as this one.
         covers_node = size == cores_of_node[node] * len(core.cpus)
         place = CpuPlace(
-            core=min(core.cpus),
+            core=first,
             socket=core.package,
             numa_node=node,
             uncore=core.package if covers_node else uncore,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from numaforge.kubelet.minors.fields import API_VERSION, KIND, ROOT_TYPE, types_of
@@ -89,6 +90,7 @@ def decode_config(text: str, version: KubeletVersion, document: Document | None 
     )
 
 
+@lru_cache(64)  # a fleet has few texts
 def read_document(text: str) -> Document:
     """Read the YAML or JSON of a configuration file. Raises LoadError."""
     if text.lstrip(_SPACES).startswith("{"):

@@ -164,7 +164,8 @@ def _with_plain_numbers(data: Any) -> Any:
         held = waiting.pop()
         for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
             if isinstance(value, dict | list):
-                waiting.append(value)
+                held[key] = value.copy()  # documents are shared
+                waiting.append(held[key])
             elif isinstance(value, Literal) or (type(value) is int and not -(2**63) <= value < 2**63):
                 held[key] = _plain_number(value)
     return holder[0]

@@ -59,8 +59,8 @@ def set_gates(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str,
             )
             if version.rules_minor < _FIRST_MINOR_WITH_SEVERAL_ERRORS:
                 break
-    if errors or version.rules_minor < _FIRST_MINOR_WITH_DEPENDENCIES:
-        return tuple(errors)
+    if errors or not wanted or version.rules_minor < _FIRST_MINOR_WITH_DEPENDENCIES:
+        return tuple(errors)  # the defaults meet their dependencies
     return _unmet_dependencies(version, wanted)
 
 

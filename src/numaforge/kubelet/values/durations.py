@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 _UNITS = {
     "ns": 1,
@@ -55,6 +56,7 @@ class Duration:
         return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
 
 
+@lru_cache
 def parse_duration(text: str) -> Duration:
     """Parse a duration, truncating each part to whole nanoseconds. Raises DurationError with Go's message."""
     rest = text[1:] if text.startswith(("-", "+")) else text
