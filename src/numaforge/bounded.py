@@ -11,7 +11,6 @@ import subprocess
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
@@ -22,11 +21,7 @@ from numaforge.given import MOST_MIB
 BYTES_PER_LINE = 128
 """The bytes that each line counts besides its text: Python's overhead per string."""
 
-SILENCE_SECONDS = 60
-"""How long a program that awaits a reply may be silent: it may be waiting for the end of its input."""
 _CHUNK = 2**16
-Reply = Callable[[bytearray], bytes | None]
-"""Returns a program's whole input for its output so far; None while that is not enough."""
 
 
 class TooMuchOutputError(HostError):
@@ -76,15 +71,12 @@ def run(
     command: Sequence[str] | bytes,
     *,
     stdin: IO[bytes] | int = subprocess.DEVNULL,
-    reply: Reply | None = None,
     where: str | None = None,
     timeout: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a program that asks another machine, without input or with a file's, and return both outputs.
 
-    The shell runs a text. A program that gets a reply must read all of its input before it prints more than a
-    pipe holds. After a long silence, which a buffer in between may cause, its input ends.
-    Raises TooMuchOutputError and subprocess.TimeoutExpired; the program has then ended.
+    The shell runs a text. Raises TooMuchOutputError and subprocess.TimeoutExpired; it has then ended.
     """
     allowance = Allowance(where)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -92,7 +84,7 @@ def run(
         subprocess.Popen(
             command,
             shell=isinstance(command, bytes),
-            stdin=subprocess.PIPE if reply else stdin,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process,
@@ -105,19 +97,12 @@ def run(
         try:
             while selector.get_map():
                 _wait_until(deadline, command, timeout)
-                ready = selector.select(_patience(deadline, waits=reply is not None))
-                for key, _ in ready:
+                for key, _ in selector.select(_left(deadline)):
                     if chunk := os.read(key.fd, _CHUNK):
                         said[key.fileobj] += allowance.spend(chunk)
                     else:
                         selector.unregister(key.fileobj)
-                given = reply(said[process.stdout]) if reply and ready else b""
-                if reply and given is not None:
-                    _give(process, given)
-                    reply = None
-            if reply:
-                _give(process, b"")
-            process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+            process.wait(_left(deadline))
         except BaseException:
             process.kill()
             raise
@@ -133,18 +118,8 @@ def run_script(script: str, *arguments: str, timeout: float) -> subprocess.Compl
         return run(["sh", "-s", *arguments], stdin=stdin, timeout=timeout)
 
 
-def _give(process: subprocess.Popen[bytes], data: bytes) -> None:
-    """Write a program's whole input, unless the program has ended."""
-    if process.stdin:
-        with suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(data)
-
-
-def _patience(deadline: float | None, *, waits: bool) -> float | None:
-    limits: list[float] = [SILENCE_SECONDS] if waits else []
-    if deadline is not None:
-        limits.append(deadline - time.monotonic())
-    return min(limits, default=None)
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(deadline - time.monotonic(), 0)
 
 
 def _wait_until(deadline: float | None, command: Sequence[str] | bytes, timeout: float | None) -> None:

@@ -39,11 +39,6 @@ def asking(script_text: str) -> str:
     )
 
 
-def may_have_ended(said: bytes | bytearray) -> bool:
-    """Return whether an output ends like an answer, without reading all of it as `Answer.of` does."""
-    return b" ended " in said[-64:]
-
-
 @dataclass(frozen=True)
 class Answer:
     """A complete answer: the lines of each part, "" for lines outside parts, and the script's exit status."""

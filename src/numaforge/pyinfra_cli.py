@@ -65,7 +65,7 @@ from numaforge.rollout import events
 from numaforge.rollout.names import PLACE
 from numaforge.rollout.shards import Shard, shard_here
 from numaforge.snapshot import script
-from numaforge.verification.login import CONNECTION_DATA
+from numaforge.ssh import DATA
 
 _A_DEPLOY = "'State' object has no attribute"
 """Python's error where a deploy's file is run as an inventory."""
@@ -200,7 +200,8 @@ def introduce(state: State) -> None:
     why = no_host[-1] if no_host else None
     odd = [*group_data_notices, *notices(hosts)] if events.heard() else []  # else this run says them itself
     events.record("inventory", "", hosts=found, shards=present, why=why, notices=odd)
-    events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
+    if os.environ.get(events.CONNECTIONS):
+        events.record("connections", "", hosts={host.name: _connection(host) for host in hosts})
 
 
 def _shard() -> Shard | None:
@@ -229,7 +230,7 @@ def _canaries(host: Host) -> Iterable[str]:
 
 
 def _connection(host: Host) -> dict[str, object]:
-    data = {key: host.data.get(key) for key in CONNECTION_DATA}
+    data = {key: host.data.get(key) for key in DATA}
     return {"connector": host.connector_cls.__name__, "data": data}
 
 

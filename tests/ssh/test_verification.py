@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from numaforge.file_content import PLAN_PATH
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles import document
+from numaforge.verification import suite
+from numaforge.verification.reach import reached_host, write_hosts
 from tests.fixtures import machines
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
@@ -38,32 +41,15 @@ from numaforge.hosts import reached
 from numaforge.rollout.steps import run
 from numaforge.roles.maintenance.machine import PyinfraMachine
 from numaforge.roles.maintenance.verification import verification_of
-from numaforge.verification.login import SIGNS_OF_LIFE
+from numaforge.verification import reach
 
-SIGNS_OF_LIFE["ServerAliveInterval"] = 1
+reach.SILENT_SECONDS = 1
 machine = PyinfraMachine(host, target=None, verification=verification_of(host))
 reached(host, asking("printf '%s\\n' {fates} > /run/fates"))
 try:
     logger.info("found %r", run(machine.verify()))
 except HostError as error:
     logger.info("%s: %s", type(error).__name__, error)
-"""
-_REFUSE = """
-from dataclasses import replace
-
-from pyinfra import host
-
-from numaforge.errors import HostError
-from numaforge.roles.maintenance.verification import verification_of
-
-suite = verification_of(host)
-suite.refuse_unreachable()
-print("goes through")
-try:
-    section = suite.login.section.replace("IdentityFile", "# ")
-    replace(suite, login=replace(suite.login, section=section)).refuse_unreachable()
-except HostError as error:
-    print(error)
 """
 NO_PLAN = "ssh://node: has no /etc/numaforge/plan.json"
 
@@ -96,33 +82,28 @@ def test_a_host_that_does_not_answer_the_suite_is_asked_again(
     assert found in line
 
 
-def test_a_login_that_the_suite_cannot_use_is_refused_before_anything_is_touched(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    deploy = tmp_path / "deploy.py"
-    deploy.write_text(_REFUSE)
-    said = pyinfra(tmp_path, {"node": sandbox.data()}, "-y", str(deploy)).stdout
-    assert "goes through" in said
-    assert "the verification suite cannot log in: root@127.0.0.1: Permission denied" in said
-    assert "let ssh in without a question, by a key or an agent, or go without it: verify: False" in said
-
-
-@pytest.mark.parametrize(
-    ("connection", "logins"),
-    [
-        pytest.param("ssh", 1, id="in one login"),
-        pytest.param("safe-ssh", 2, id="in two where all that a command says comes at its end"),
-    ],
-)
-def test_a_host_says_how_it_is(
-    start_sandbox: StartSandbox, tmp_path: Path, connection: str, logins: int
-) -> None:
+def test_a_host_says_how_it_is_in_one_login(start_sandbox: StartSandbox, tmp_path: Path) -> None:
     bare = replace(machines.two_cpu_vm(), kubelet=None)
     plan = plan_node(bare, load_profile({"name": "p", "tuning": {"sysctls": {"vm.swappiness": 1}}}))
     sandbox = start_sandbox({**machine(), PLAN_PATH: document.dumps(plan)})
-    sandbox.log_in_with("echo one >> /run/logins")
-    results = verified(sandbox, tmp_path, "-k", "sysctl or promises_something", connection=connection)
+    sandbox.log_in_with('echo "$SSH_CONNECTION" >> /run/logins')
+    results = verified(sandbox, tmp_path, "-k", "sysctl or promises_something")
     found = {each.name.partition("[")[0]: each for each in results}
     assert found["test_the_host_has_a_plan_that_promises_something"].outcome == "passed"
     assert found["test_sysctl"].reason == "60, planned 1"
-    assert sandbox.path("/run/logins").read_text().split() == ["one"] * logins
+    assert len({*sandbox.path("/run/logins").read_text().splitlines()}) == 1
+
+
+def test_a_host_that_refuses_the_login_is_none_that_does_not_answer(
+    start_sandbox: StartSandbox, tmp_path: Path
+) -> None:
+    sandbox = start_sandbox(machine())
+    hosts, report, key = tmp_path / "hosts", tmp_path / "report.xml", tmp_path / "id"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    write_hosts([reached_host("node", "OpenSshConnector", {**sandbox.data(), "ssh_key": str(key)})], hosts)
+    done = subprocess.run(
+        suite.command(hosts, *suite.reporting(report)), env=suite.environment(), cwd=tmp_path, check=False
+    )
+    (failed,) = suite.failures(suite.results(report))
+    assert (done.returncode, failed.unreachable) == (1, False)
+    assert "ssh://node: the login as root is refused: tried ssh-ed25519 SHA256:" in failed.reason

@@ -61,10 +61,9 @@ def test_an_error_names_host_and_limit():
         pytest.param(b"exec yes >&2", id="complaints without end"),
     ],
 )
-@pytest.mark.parametrize("reply", [None, lambda _: None], ids=["", "that is never replied to"])
-def test_a_program_that_prints_without_end_is_ended_at_the_limit(script, reply):
+def test_a_program_that_prints_without_end_is_ended_at_the_limit(script):
     with within_the_limit(), pytest.raises(TooMuchOutputError, match=f"gpu-1: {FLOOD}"):
-        run(script, where="gpu-1", reply=reply)
+        run(script, where="gpu-1")
 
 
 def test_both_outputs_and_the_status_of_a_program_are_returned():
@@ -80,33 +79,6 @@ def test_a_program_that_says_nothing_is_ended_in_time():
 def test_a_program_that_closes_its_outputs_is_ended_in_time():
     with pytest.raises(subprocess.TimeoutExpired):
         run(b"exec sleep 1000 >&- 2>&-", timeout=0.1)
-
-
-@pytest.mark.parametrize(
-    ("script", "understood", "reply", "out"),
-    [
-        pytest.param(b"echo a; cat", b"a", b"b", b"a\nb", id="once it is understood"),
-        pytest.param(
-            b"echo a; sleep 0.1; echo b; cat", b"b", b"c", b"a\nb\nc", id="which may take more of it"
-        ),
-        pytest.param(b"echo a; wc -c", b"a", b"x" * 2**20, b"a\n1048576\n", id="with much"),
-        pytest.param(b"echo a; cat", b"a", b"", b"a\n", id="or with nothing"),
-        pytest.param(b"echo a", b"b", b"x", b"a\n", id="but for one that ends before"),
-        pytest.param(b"exec 0<&-; echo a", b"a", b"x" * 2**20, b"a\n", id="and for one that does not read"),
-    ],
-)
-def test_a_program_is_replied_to(script, understood, reply, out):
-    assert run(script, reply=lambda said: reply if understood in said else None).stdout == out
-
-
-def test_one_that_says_nothing_before_its_input_ends_is_not_awaited_for_ever(monkeypatch):
-    monkeypatch.setattr(bounded, "SILENCE_SECONDS", 0.1)
-    assert run(b"cat > /dev/null; echo a", reply=lambda _: None).stdout == b"a\n"
-
-
-def test_an_error_in_a_reply_ends_the_program():
-    with pytest.raises(ZeroDivisionError):
-        run(b"echo a; exec sleep 1000", reply=lambda _: b"%d" % (1 // 0))
 
 
 @pytest.mark.parametrize("filling", [b"\0", b"\n"], ids=["zeros", "empty lines"])

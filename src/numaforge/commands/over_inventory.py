@@ -77,7 +77,7 @@ def connections(inventory: str, limits: Sequence[str]) -> Connections:
 
     Raises HostError where the inventory cannot be read, and where it names no host.
     """
-    command = Command(inventory_file(inventory), "debug-inventory", limits)
+    command = Command(inventory_file(inventory), "debug-inventory", limits, connections=True)
     with _ended(command, "reading the inventory") as run:
         run.hosts()
         found = run.said("connections")[""]["hosts"]

@@ -18,7 +18,7 @@ from numaforge.report.terminal import complain, echo, progress, screen, show_jso
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
-    from numaforge.verification.login import Login
+    from numaforge.verification.reach import ReachedHost
     from numaforge.verification.suite import CaseResult
 
 _ANSWERS = (ExitCode.YES, ExitCode.NO, ExitCode.UNREACHABLE)
@@ -81,7 +81,7 @@ def verify(
     from numaforge.commands.over_inventory import connections
     from numaforge.report import verification
     from numaforge.verification import suite
-    from numaforge.verification.login import login, ssh_config
+    from numaforge.verification.reach import reached_host, write_hosts
 
     given = [
         *([f"--kubeconfig={kubeconfig}"] if kubeconfig else []),
@@ -95,14 +95,13 @@ def verify(
         complain(f"{name}: {why}")
     if not hosts.found:
         raise HostError("no host is left to be verified", where=inventory)
-    logins = [login(name, how["connector"], how["data"]) for name, how in hosts.found.items()]
+    reached = [reached_host(name, how["connector"], how["data"]) for name, how in hosts.found.items()]
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        config = Path(folder, "ssh_config")
-        config.write_text(ssh_config(logins), encoding="utf-8")
         if arguments and output == "table":
-            code = _as_pytest_shows_it(suite.command(logins, config, *given))
+            write_hosts(reached, Path(folder, "hosts"))
+            code = _as_pytest_shows_it(suite.command(Path(folder, "hosts"), *given))
         else:
-            found = _verified(logins, config, given, Path(folder), inventory)
+            found = _verified(reached, given, Path(folder), inventory)
             code = verification.exit_code(found)
             if output == "table":
                 for line in verification.lines(found, screen()):
@@ -168,7 +167,7 @@ def _as_pytest_shows_it(command: Sequence[str]) -> int:
 
 
 def _verified(
-    logins: Sequence[Login], config: Path, given: Sequence[str], folder: Path, inventory: str
+    hosts: Sequence[ReachedHost], given: Sequence[str], folder: Path, inventory: str
 ) -> tuple[CaseResult, ...]:
     """Run the suite, for many hosts in one process per core, and return all results.
 
@@ -177,14 +176,17 @@ def _verified(
     from numaforge.report.wording import counted
     from numaforge.rollout.program import every_core
     from numaforge.verification import suite
+    from numaforge.verification.reach import write_hosts
 
-    count = max(1, min(every_core(), len(logins) // _HOSTS_OF_PROCESS))
+    count = max(1, min(every_core(), len(hosts) // _HOSTS_OF_PROCESS))
     found: list[CaseResult] = []
-    with progress(f"verifying {counted(len(logins), 'host')}"), ExitStack() as stack:
+    with progress(f"verifying {counted(len(hosts), 'host')}"), ExitStack() as stack:
         running = []
         for number in range(count):
             report, log = folder / f"report-{number}.xml", folder / f"log-{number}"
-            command = suite.command(logins[number::count], config, *given, *suite.reporting(report))
+            share = folder / f"hosts-{number}"
+            write_hosts(hosts[number::count], share)
+            command = suite.command(share, *given, *suite.reporting(report))
             out = stack.enter_context(log.open("wb"))
             process = subprocess.Popen(
                 command,

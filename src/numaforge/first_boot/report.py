@@ -22,7 +22,7 @@ from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, Sel
 from numaforge.snapshot import from_local
 from numaforge.topology import read_topology
 from numaforge.verification import suite
-from numaforge.verification.login import Login
+from numaforge.verification.reach import ReachedHost, write_hosts
 
 _JOIN_SECONDS = 600.0
 _PAUSE_SECONDS = 2.0
@@ -101,10 +101,10 @@ def _shortcomings(tell: Tell) -> str:
     Raises HostError where the suite could not run.
     """
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
-        found_in, config = Path(folder, "report.xml"), Path(folder, "ssh_config")
-        config.touch()
+        found_in, hosts = Path(folder, "report.xml"), Path(folder, "hosts")
+        write_hosts([ReachedHost("@local")], hosts)
         done = subprocess.run(
-            suite.command([Login("local://")], config, *suite.reporting(found_in)),
+            suite.command(hosts, *suite.reporting(found_in)),
             env=suite.environment(),
             cwd=folder,
             stdin=subprocess.DEVNULL,

@@ -55,17 +55,7 @@ class OpenSshConnector(SSHConnector):
 
     def new_client(self) -> SSHClient:
         """Return a connection of its own; raises HostError."""
-        data = self.data
-        login = Login(
-            key=data["ssh_key"] or "",
-            key_password=data["ssh_key_password"] or "",
-            password=data["ssh_password"] or "",
-            agent=data["ssh_allow_agent"],
-            key_files=data["ssh_look_for_keys"],
-            forward_agent=data["ssh_forward_agent"],
-            seconds=self.state.config.CONNECT_TIMEOUT or 10,
-            paramiko=data["ssh_paramiko_connect_kwargs"] or {},
-        )
+        login = Login.of(dict(self.data), self.state.config.CONNECT_TIMEOUT or 10)
         return connect(destination(self.host), login)
 
 

@@ -22,6 +22,7 @@ from numaforge.hosts.patches import fail_alone, stay_away
 from numaforge.hosts.processes import hosts_of
 from numaforge.rollout.names import ANSWER_SECONDS, PLACE, RETRY_FAILED
 from numaforge.rollout.same_machine import PIN
+from numaforge.ssh import without_openssh
 
 OURS = "numaforge_"
 """The prefix of data that only numaforge reads: any such name that is not in the table is a mistake."""
@@ -299,6 +300,9 @@ def notices(hosts: Iterable[Host]) -> list[str]:
         data = host.data.dict()  # type: ignore[no-untyped-call]
         of_connector = tuple(host.connector_cls.data_meta)
         for sentence in (*_unread(data, of_connector), *ansible.unread(data), *_turned_on(data)):
+            found.setdefault(sentence, []).append(host.name)
+        if (why := without_openssh()) and "ssh_port" in host.connector_cls.data_meta:
+            sentence = f"{why}: ssh_config is read without Include, Match and ProxyJump"
             found.setdefault(sentence, []).append(host.name)
     grouped = [*sorted(found.items()), *_at_one_address(hosts).items()]
     if not grouped:

@@ -7,7 +7,7 @@ BOOT_UNIT=/etc/systemd/system/numaforge-recover.service
 RESCUE_UNIT=/etc/systemd/system/numaforge-rescue.service
 
 LOCK_SECONDS=120 # to begin a transaction, or to decide on one, takes less
-LEFT_SECONDS=60  # processes of a transaction that were killed have ended before; less than systemd gives the boot unit
+LEFT_SECONDS=60  # killed processes of a transaction have ended before, and the boot unit waits longer
 
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
 lock() { # FD FILE SECONDS: the lock of a file that is open; sets `why`, and prints it

@@ -17,6 +17,9 @@ EVENTS = "NUMAFORGE_EVENTS"
 PROCESSES = "NUMAFORGE_PROCESSES"
 """The environment variable with the number of processes that may share a run's hosts; 1 if not set."""
 
+CONNECTIONS = "NUMAFORGE_CONNECTIONS"
+"""Set where the program that started the run has to know how hosts are reached, passwords included."""
+
 
 def heard() -> bool:
     """Whether `numaforge rollout` has started this run."""

@@ -27,7 +27,8 @@ _PYINFRAS_OWN = "pyinfra error: "
 class Command:
     """What pyinfra runs: an inventory, its hosts, a deploy or a function; `arguments` are pyinfra's.
 
-    Hosts are divided between `processes`, without the hosts of other shards than `shard`.
+    Hosts are divided between `processes`, without the hosts of other shards than `shard`. With `connections`
+    the run tells how hosts are reached, passwords included.
     """
 
     inventory: str
@@ -36,6 +37,7 @@ class Command:
     arguments: Sequence[str] = ()
     processes: int = 1
     shard: Shard | None = None
+    connections: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -149,6 +151,7 @@ def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
         events.PROCESSES: str(command.processes),
         "PYINFRA_PROGRESS": "off",
         **({SHARD: str(command.shard)} if command.shard else {}),
+        **({events.CONNECTIONS: "1"} if command.connections else {}),
     }
     try:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from numaforge.errors import HostError, HostRefusedError, HostUnreachableError
 from numaforge.ssh.hops import cut, dial
 from numaforge.ssh.identities import identities, identity
 from numaforge.ssh.known_hosts import KnownKeys
-from numaforge.ssh.openssh import Destination, defaults
+from numaforge.ssh.openssh import CHECKING, Destination, defaults
 from numaforge.ssh.transport import HostTransport
 
 _BANNER_SECONDS = 15
@@ -40,6 +40,24 @@ _NOT_OBEYED = {
 """What paramiko does not have, by ssh_config's keyword; a login that fails says so."""
 
 
+DATA = (
+    "ssh_hostname",
+    "ssh_port",
+    "ssh_user",
+    "ssh_password",
+    "ssh_key",
+    "ssh_key_password",
+    "ssh_config_file",
+    "ssh_known_hosts_file",
+    CHECKING,
+    "ssh_allow_agent",
+    "ssh_look_for_keys",
+    "ssh_forward_agent",
+    "ssh_paramiko_connect_kwargs",
+)
+"""The host data that determine how a host is reached."""
+
+
 @dataclass(frozen=True)
 class Login:
     """What host data say of a login beside ssh_config: ssh_key, ssh_password and so on."""
@@ -52,6 +70,20 @@ class Login:
     forward_agent: bool = False
     seconds: float = 10
     paramiko: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], seconds: float = 10) -> Login:
+        """Return what a host's data say; `seconds` may pass where ssh_config has no ConnectTimeout."""
+        return cls(
+            key=data.get("ssh_key") or "",
+            key_password=data.get("ssh_key_password") or "",
+            password=data.get("ssh_password") or "",
+            agent=data.get("ssh_allow_agent") is not False,
+            key_files=data.get("ssh_look_for_keys") is not False,
+            forward_agent=bool(data.get("ssh_forward_agent")),
+            seconds=seconds,
+            paramiko=data.get("ssh_paramiko_connect_kwargs") or {},
+        )
 
 
 def connect(destination: Destination, login: Login) -> SSHClient:

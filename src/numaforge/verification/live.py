@@ -1,25 +1,22 @@
-"""A host as it is now: its plan, and the state of everything in the plan, read in one login."""
+"""A host as it is now: its plan, and the state of everything in the plan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
 import pytest
 from testinfra.backend.base import CommandResult
-from testinfra.backend.local import LocalBackend
-from testinfra.backend.ssh import SshBackend
 from testinfra.host import Host
 
 from numaforge import shell
-from numaforge.bounded import Reply, TooMuchOutputError
-from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
+from numaforge.bounded import TooMuchOutputError
+from numaforge.errors import HostError, HostRefusedError, NumaforgeError
 from numaforge.file_content import PLAN_PATH
-from numaforge.framing import Answer, Output, asking, may_have_ended
+from numaforge.framing import Answer, Output, asking
 from numaforge.kernel_files import parse_values
 from numaforge.kubelet.config.flags import registered_name
 from numaforge.maintenance import bundle
@@ -36,10 +33,6 @@ _UNFINISHED = "unfinished"
 _NOT_ROOT = 77  # from as_root.sh
 NOT_INSTALLED = 127  # a shell's exit code for a missing program
 _AS_ROOT = shell.library("verification/as_root")
-_INTERACTIVE = (LocalBackend, SshBackend)
-"""The connections whose program takes input, and passes a host's output on as it comes."""
-REPLY: ContextVar[Reply | None] = ContextVar("REPLY", default=None)
-"""The reply function for the host that testinfra connects to now, as `bounded.run` takes it."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +90,6 @@ class VerifiedNode:
         self.host = host
         self.id: str = host.backend.get_pytest_id()
         self.unreachable = False
-        self._question: _Question | None = None
-        self._said = ""
 
     @cached_property
     def plan_or_reason(self) -> NodePlan | NumaforgeError:
@@ -129,38 +120,11 @@ class VerifiedNode:
         return _or_reason(self._read_live)
 
     def _read_plan(self) -> NodePlan:
-        """Read the plan; where the connection takes input, also read the host's state in the same login."""
-        ask = bundle.read_script([PLAN_PATH])
-        if type(self.host.backend) not in _INTERACTIVE:
-            return _plan(self._run(ask))
-        waiting = REPLY.set(self._reply)
-        try:
-            said = self._run(f"{ask}exec sh -s\n")
-        finally:
-            REPLY.reset(waiting)
-        if self._question is None:
-            return _plan(said)
-        self._said = said[self._question.after :]
-        return self._question.plan
-
-    def _reply(self, said: bytearray) -> bytes | None:
-        """Return the probe's script once the host's plan has arrived; empty where the plan is unusable."""
-        if not may_have_ended(said):
-            return None
-        text = _text(said)
-        try:
-            answer = Answer.of(text)
-        except HostUnreachableError:
-            return None
-        with suppress(Exception):  # the reader of the answer gets the same error
-            self._question = _Question.about(_plan(answer), after=len(text))
-        script = shell.on_stdin(self._question.script) if self._question else ""
-        return script.encode("utf-8", "surrogateescape")
+        return _plan(self._run(bundle.read_script([PLAN_PATH])))
 
     def _read_live(self) -> Live:
-        question = self._question or _Question.about(self.plan)
-        said = self._said or self._run(question.script)
-        return read_live(said, question.plan, question.known)
+        known = planned_texts(self.plan)
+        return read_live(self._run(probe(self.plan, known)), self.plan, known)
 
     def prove(self, script: str) -> str:
         """Run a long script on the host, as root, and return its output.
@@ -180,7 +144,10 @@ class VerifiedNode:
     def _run(self, script: str) -> str:
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
-        except TooMuchOutputError:
+        except (TooMuchOutputError, HostRefusedError):
+            raise
+        except NumaforgeError:
+            self.unreachable = True
             raise
         except Exception as error:
             # Every connection backend has its own exceptions; they all mean the same here.
@@ -203,24 +170,6 @@ class VerifiedNode:
         if isinstance(found, NumaforgeError):
             pytest.fail(str(found.at(self.id)), pytrace=False)
         return found
-
-
-@dataclass(frozen=True)
-class _Question:
-    """The probe of a host with a plan; the host does not send the `known` texts of files.
-
-    Its answer begins `after` this many characters of the host's output.
-    """
-
-    plan: NodePlan
-    known: Sequence[str]
-    script: str
-    after: int = 0
-
-    @classmethod
-    def about(cls, plan: NodePlan, after: int = 0) -> _Question:
-        known = planned_texts(plan)
-        return cls(plan, known, probe(plan, known), after)
 
 
 def _plan(output: Output) -> NodePlan:

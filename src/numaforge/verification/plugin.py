@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import testinfra
 from _pytest.mark import ParameterSet
 from testinfra.backend.base import BaseBackend, CommandResult
+from testinfra.host import Host
 
 from numaforge import bounded
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.verification import suite
 from numaforge.verification.cluster import ApiServer
-from numaforge.verification.live import REPLY, VerifiedNode
+from numaforge.verification.live import VerifiedNode
 from numaforge.verification.promise import entries
+from numaforge.verification.reach import read_hosts
 
 ACTIVE = ("loopback", "bandwidth")  # each includes those before it
 _ASKED_AT_ONCE = 32
@@ -24,6 +27,9 @@ _NODES = pytest.StashKey[list[VerifiedNode]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("numaforge").addoption(
+        "--reach", metavar="FILE", help="the hosts, as numaforge writes them; testinfra's --hosts, otherwise"
+    )
     parser.getgroup("numaforge").addoption(
         "--kubeconfig",
         metavar="FILE",
@@ -52,14 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "expects(name): one test for each entry that roles promise by this name"
     )
-    if config.getoption("hosts") is None:
+    if config.getoption("hosts") is None and config.getoption("reach") is None:
         raise pytest.UsageError("numaforge.verification checks real hosts: name them with --hosts=ssh://NAME")
 
 
 def _run_within_the_limit(backend: Any, command: str, *arguments: str) -> CommandResult:
     """Run a backend's program, such as ssh, in place of testinfra's call, which has no limit on output."""
     words = backend.encode(backend.quote(command, *arguments))
-    done = bounded.run(words, reply=REPLY.get())
+    done = bounded.run(words)
     return backend.result(done.returncode, words, done.stdout, done.stderr)
 
 
@@ -127,21 +133,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _nodes(config: pytest.Config) -> list[VerifiedNode]:
     """Return the hosts of --hosts, the same objects for every test, so that each is read once."""
     if _NODES not in config.stash:
-        hosts = testinfra.get_hosts(
-            config.getoption("hosts").split(","),
-            connection=config.getoption("connection"),
-            ssh_config=config.getoption("ssh_config"),
-            ssh_identity_file=config.getoption("ssh_identity_file"),
-            sudo=config.getoption("sudo"),
-            sudo_user=config.getoption("sudo_user"),
-            ansible_inventory=config.getoption("ansible_inventory"),
-            force_ansible=config.getoption("force_ansible"),
-        )
-        nodes = sorted((VerifiedNode(host) for host in hosts), key=lambda node: node.id)
+        nodes = sorted((VerifiedNode(host) for host in _hosts(config)), key=lambda node: node.id)
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
             list(pool.map(VerifiedNode.read, nodes))
         config.stash[_NODES] = nodes
     return config.stash[_NODES]
+
+
+def _hosts(config: pytest.Config) -> list[Host]:
+    if file := config.getoption("reach"):
+        return read_hosts(Path(file))
+    return testinfra.get_hosts(  # type: ignore[no-any-return]
+        config.getoption("hosts").split(","),
+        connection=config.getoption("connection"),
+        ssh_config=config.getoption("ssh_config"),
+        ssh_identity_file=config.getoption("ssh_identity_file"),
+        sudo=config.getoption("sudo"),
+        sudo_user=config.getoption("sudo_user"),
+        ansible_inventory=config.getoption("ansible_inventory"),
+        force_ansible=config.getoption("force_ansible"),
+    )
 
 
 @pytest.fixture(scope="session")

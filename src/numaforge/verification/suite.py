@@ -6,12 +6,10 @@ import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from numaforge.verification.login import Login
 
 FOLDER = Path(__file__).parent
 _LONGEST = 2000
@@ -49,16 +47,15 @@ class CaseResult:
         return f"{self.name}: {self.reason}"
 
 
-def command(logins: Iterable[Login], ssh_config: Path, *arguments: str) -> list[str]:
-    """Return the command that compares these hosts with their plans; `ssh_config` is a file.
+def command(hosts: Path, *arguments: str) -> list[str]:
+    """Return the command that compares hosts with their plans; `hosts` is a file of `reach.write_hosts`.
 
     The caller's folder stays the working folder, for relative paths, but has no other effect: `-P` excludes
     its modules, `-c` its pytest settings, `--rootdir` its conftest.py.
     """
-    hosts = ",".join(login.host for login in logins)
     return [
         *(sys.executable, "-P", "-m", "pytest", "-c", str(FOLDER / "pytest.ini"), f"--rootdir={FOLDER}"),
-        *("-q", f"--hosts={hosts}", f"--ssh-config={ssh_config}", *arguments, str(FOLDER)),
+        *("-q", f"--reach={hosts}", *arguments, str(FOLDER)),
     ]
 
 

@@ -69,9 +69,8 @@ def test_hosts_that_cannot_be_reached_are_one_line_and_told_apart(
     assert run(["verify", str(inventory)]) == ExitCode.UNREACHABLE == 6
     said = capfd.readouterr().out
     assert "30 hosts unreachable: gone-[01-30]\n" in said
-    assert len(said.splitlines()) == 4, said
-    assert "cannot be reached: ssh: connect to host 127.0.0.1 port 1: Connection refused" in said
-    assert "check its name, port, user and key" in said
+    assert len(said.splitlines()) == 3, said
+    assert "cannot connect to 127.0.0.1 port 1: Connection refused" in said
 
 
 @pytest.mark.skipif(PLAN.exists(), reason="this machine has a plan")

@@ -29,8 +29,8 @@ from numaforge.topology.model import IdleState
 from numaforge.verification import promise, suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, planned_texts, probe, read_live
-from numaforge.verification.login import Login, login, ssh_config
 from numaforge.verification.promise import all_promises, choices, entries
+from numaforge.verification.reach import ReachedHost, reached_host, read_hosts, write_hosts
 from tests.fixtures import machines
 
 PROFILE = {
@@ -320,74 +320,32 @@ def test_without_kubectl_it_says_so(monkeypatch, tmp_path):
 # ---- how a host is reached ----
 
 
-def test_what_pyinfra_knows_of_a_host_is_what_ssh_is_told():
-    data = {"ssh_hostname": "10.0.0.7", "ssh_port": 2222, "ssh_user": "ops", "ssh_key": "my keys/id"}
-    reached = login("gpu-1", "SSHConnector", {**data, "ssh_config_file": "/no/such/file"})
-    assert reached.host == "ssh://gpu-1"
-    assert [line.strip() for line in reached.section.splitlines()] == [
-        "Host gpu-1",
-        "HostName 10.0.0.7",
-        "Port 2222",
-        "User ops",
-        'IdentityFile "my keys/id"',
-        "IdentitiesOnly yes",
-        "BatchMode yes",
-        "LogLevel ERROR",
-    ]
+def test_only_what_logs_in_is_handed_to_the_suite_in_a_file_of_ours_alone(tmp_path):
+    data = {"ssh_port": 2222, "ssh_password": "secret", "numaforge_profile": "h100", "ssh_user": None}
+    host = reached_host("gpu-1", "OpenSshConnector", data)
+    write_hosts([host], tmp_path / "hosts")
+    assert host == ReachedHost("gpu-1", {"ssh_port": 2222, "ssh_password": "secret"})
+    assert (tmp_path / "hosts").stat().st_mode & 0o777 == 0o600
+    assert [found.backend.get_pytest_id() for found in read_hosts(tmp_path / "hosts")] == ["ssh://gpu-1"]
 
 
-def test_the_admins_own_ssh_config_holds_for_the_rest_and_for_jump_hosts(tmp_path):
-    own = tmp_path / "config"
-    own.touch()
-    logins = [login(name, "SSHConnector", {"ssh_config_file": str(own)}) for name in ("gpu-1", "gpu-2")]
-    lines = ssh_config(logins).splitlines()
-    assert lines[lines.index("Host *") :] == [
-        "Host *",
-        "    ConnectTimeout 30",
-        "    ServerAliveInterval 15",
-        "    ServerAliveCountMax 3",
-        f"    Include {own}",
-    ]
-    assert ssh_config(logins).count("Include") == 1
-
-
-def test_ssh_notices_within_a_minute_that_a_host_is_dead_whatever_the_admins_own_config_says(tmp_path):
-    own = tmp_path / "own"
-    own.write_text("ServerAliveInterval 0\nServerAliveCountMax 99\nHost gpu-*\n    ProxyJump jump\n")
-    config = tmp_path / "config"
-    config.write_text(ssh_config([login("gpu-1", "SSHConnector", {"ssh_config_file": str(own)})]))
-    for host in ("gpu-1", "jump"):
-        command = ["ssh", "-G", "-F", str(config), host]
-        said = dict(
-            line.split(maxsplit=1)
-            for line in subprocess.run(
-                command, capture_output=True, text=True, check=True
-            ).stdout.splitlines()
-        )
-        interval, count = int(said["serveraliveinterval"]), int(said["serveralivecountmax"])
-        assert 0 < interval * (count + 1) <= 60, host
-
-
-def test_the_machine_itself_needs_no_ssh():
-    assert ssh_config([login("@local", "LocalConnector", {})]) == ""
-
-
-def test_a_machine_without_ssh_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nosuch")
-    with pytest.raises(HostError, match="there is no program ssh on this machine"):
-        ssh_config([login("gpu-1", "SSHConnector", {})])
+def test_the_machine_itself_needs_no_login(tmp_path):
+    write_hosts([reached_host("@local", "LocalConnector", {"ssh_user": "root"})], tmp_path / "hosts")
+    assert [found.backend.get_pytest_id() for found in read_hosts(tmp_path / "hosts")] == ["local"]
 
 
 def test_another_way_to_a_host_is_refused_with_its_name():
     with pytest.raises(HostError, match=r"@docker/node: .* over DockerConnector"):
-        login("@docker/node", "DockerConnector", {})
+        reached_host("@docker/node", "DockerConnector", {})
 
 
 # ---- a run of the suite ----
 
 
 def run_suite(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = suite.command([Login("local://")], folder / "ssh_config", *arguments)
+    hosts = folder.with_name(f"{folder.name}-hosts")
+    write_hosts([ReachedHost("@local")], hosts)
+    command = suite.command(hosts, *arguments)
     return subprocess.run(
         command, cwd=folder, env=suite.environment(), capture_output=True, text=True, check=False
     )

@@ -1,0 +1,169 @@
+"""How the suite reaches hosts: over SSH as all of numaforge does, with a limit on what a host sends."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import testinfra
+from paramiko import Channel, SSHClient, SSHException
+from testinfra.backend.base import BaseBackend, CommandResult
+from testinfra.host import Host
+
+from numaforge.bounded import Allowance, TooMuchOutputError
+from numaforge.errors import HostError, HostUnreachableError
+from numaforge.ssh import DATA, Login, ask_openssh, connect, destination_of
+
+SILENT_SECONDS = 15
+"""After so long without output a host is asked for a sign of life, which may take as long again."""
+_CHUNK = 2**16
+
+
+@dataclass(frozen=True)
+class ReachedHost:
+    """A host by its name; `data` are its host data for SSH, None for this machine."""
+
+    name: str
+    data: Mapping[str, Any] | None = field(default=None)
+
+    @property
+    def id(self) -> str:
+        """Its name in the suite's report."""
+        return "local" if self.data is None else f"ssh://{self.name}"
+
+
+def reached_host(name: str, connector: str, data: Mapping[str, Any]) -> ReachedHost:
+    """Return how to reach a host, from the name of pyinfra's connector and the host's data.
+
+    Raises HostError where the suite has no way to reach it.
+    """
+    if connector == "LocalConnector":
+        return ReachedHost(name)
+    if connector != "OpenSshConnector":
+        raise HostError(
+            f"the verification suite does not know how to reach a host over {connector}",
+            where=name,
+            remedy="reach it over SSH, or go without it: verify: False in numaforge_rollout",
+        )
+    return ReachedHost(name, {key: data[key] for key in DATA if data.get(key) is not None})
+
+
+def write_hosts(hosts: Iterable[ReachedHost], file: Path) -> None:
+    """Write the file for --reach; it may hold passwords."""
+    document = {"silent_seconds": SILENT_SECONDS, "hosts": [asdict(host) for host in hosts]}
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        json.dump(document, opened, default=str)
+
+
+def read_hosts(file: Path) -> list[Host]:
+    """Return testinfra's hosts for a file of `write_hosts`."""
+    document = json.loads(file.read_text(encoding="utf-8"))
+    hosts = [ReachedHost(**host) for host in document["hosts"]]
+    ask_openssh((_dialled(host), host.data) for host in hosts if host.data is not None)
+    return [
+        testinfra.get_host("local://")
+        if host.data is None
+        else Host(_SshBackend(host, document["silent_seconds"]))
+        for host in hosts
+    ]
+
+
+def _dialled(host: ReachedHost) -> str:
+    return str((host.data or {}).get("ssh_hostname") or host.name)
+
+
+class _SshBackend(BaseBackend):  # type: ignore[misc] # testinfra has no types
+    """One connection to a host, for all of the suite's commands."""
+
+    NAME = "ssh"
+
+    def __init__(self, host: ReachedHost, silent_seconds: float) -> None:
+        super().__init__(host.name)
+        self._reached = host
+        self._silent_seconds = silent_seconds
+        self._encoding = "utf-8"  # testinfra would ask a Python on the host
+
+    @cached_property
+    def _client(self) -> SSHClient:
+        data = self._reached.data or {}
+        return connect(destination_of(_dialled(self._reached), data), Login.of(data))
+
+    def run(self, command: str, *args: str, **_: Any) -> CommandResult:
+        """Run a command; raises HostError where the host refuses, or does not answer to the end."""
+        words = self.get_command(command, *args).encode("utf-8", "surrogateescape")
+        try:
+            code, out, err = self._run(words)
+        except (SSHException, OSError, EOFError) as error:
+            raise HostUnreachableError(f"did not answer: {error}") from error
+        return self.result(code, words, out, err)
+
+    def _run(self, words: bytes) -> tuple[int, bytes, bytes]:
+        transport = self._client.get_transport()
+        if transport is None:
+            raise HostUnreachableError("the connection was cut")
+        with transport.open_session(timeout=self._silent_seconds) as channel:
+            channel.exec_command(words)
+            allowance = Allowance()
+            errors = _Reader(channel.recv_stderr, allowance)
+            output = self._read(channel, allowance)
+            code, err = channel.recv_exit_status(), errors.all()
+        if code < 0:
+            raise HostUnreachableError("the connection was cut")
+        return code, output, err
+
+    def _read(self, channel: Channel, allowance: Allowance) -> bytes:
+        channel.settimeout(self._silent_seconds)
+        parts: list[bytes] = []
+        while True:
+            try:
+                part = channel.recv(_CHUNK)
+            except TimeoutError:
+                self._see_alive(channel)
+                continue
+            if not part:
+                return b"".join(parts)
+            parts.append(allowance.spend(part))
+
+    def _see_alive(self, channel: Channel) -> None:
+        """Raise SSHException where the host opens no other channel, either."""
+        channel.get_transport().open_session(timeout=self._silent_seconds).close()
+
+
+class _Reader(threading.Thread):
+    """Reads what a command complains of while its output is read: both share SSH's window."""
+
+    def __init__(self, receive: Callable[[int], bytes], allowance: Allowance) -> None:
+        super().__init__(daemon=True)
+        self._receive = receive
+        self._allowance = allowance
+        self._read = bytearray()
+        self._refused: TooMuchOutputError | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Read to the end."""
+        try:
+            while True:
+                try:
+                    part = self._receive(_CHUNK)
+                except TimeoutError:
+                    continue
+                if not part:
+                    return
+                self._read += self._allowance.spend(part)
+        except TooMuchOutputError as error:
+            self._refused = error
+
+    def all(self) -> bytes:
+        """Return all of it; raises TooMuchOutputError."""
+        self.join()
+        if self._refused is not None:
+            raise self._refused
+        return bytes(self._read)
