@@ -34,6 +34,7 @@ _SAID_BY_PLANNING = {
     "NF508": "fewer-cpus-than-gpus",
     "NF515": "reserved-cpu-overruled",
     "NF516": "many-hints",
+    "NF523": "cpus-isolated",
 }
 
 # single-numa-node rejects what is larger than a NUMA node: the plan's largest pods give the numbers.

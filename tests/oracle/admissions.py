@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from random import Random
 from typing import Any
 
 from numaforge.kubelet.admission import Node
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, pod_limits
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.check import check
@@ -17,52 +19,42 @@ from tests.oracle.starts import MIB, resource_settings
 
 PODS = 14
 """Pods that are admitted in one sequence."""
+_RESTARTS = 0.08
+_OF_PODS = 0.1
 _MOST_COMBINATIONS = 2**16
 """More take the kubelet seconds; see numaforge.kubelet.admission.hint_work."""
 _PLUGINS = ("nvidia.com/gpu", "rdma/hca", "example.com/unplaced")
-# Where a kubelet's answers became those of the newest.
-_FIRST_MINOR_OF_SMT_TEXTS = 32  # none free: older ones say that the request is no multiple of a core
-_FIRST_MINOR_OF_PREFERRED_GROUPS = 32  # memory across groups of NUMA nodes is refused
-_FIRST_MINOR_OF_UNCORE_ROUNDING = 34  # an odd rest of CPUs is rounded up
-_FIRST_MINOR_OF_NARROW_DEVICE_HINTS = 36  # only NUMA nodes with a device of the resource are looked at
+_FIRST_MINOR_OF_POD_LEVEL_RESOURCES = 32  # a pod's own resources; older kubelets do not know the field
+_CAN_HANG = "distribute-cpus-across-numa"  # a request that never ends is found by the pods that are there
 _GUARANTEED, _BURSTABLE, _BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 
 Inventory = Mapping[str, Sequence[Sequence[int] | None]]
 """By resource, the NUMA nodes of each device; None for one without topology."""
 
 
-def sequence(random: Random, version: str) -> Case:
-    """Return a configuration, a machine with devices, and `PODS` pods to admit with removals between them."""
+def sequence(random: Random, version: str, *, restarts: bool) -> Case:
+    """Return a configuration, a machine with devices, and `PODS` pods to admit with removals between them.
+
+    With `restarts` the kubelet sometimes starts again between two pods.
+    """
     minor = KubeletVersion.parse(version).minor
     while True:
         shape = random_shape(random)
         machine = described(shape)
         case = Case({**API, **resource_settings(random, machine, faults=False)}, machine=shape)
         inventory = _inventory(random, machine)
-        if not _is_simulated(minor, case.settings, machine, inventory):
-            continue
         report = check(case.text, topology=topology(machine), version=version)
         if report.starts and _combinations(case.settings, machine, inventory) <= _MOST_COMBINATIONS:
             break
     node = Node(topology(machine), report.effective, inventory, predicates=False, version=version)
-    operations = _Pods(random, machine, inventory).operations(node)
-    return replace(case, devices=_plugged(inventory), operations=tuple(operations))
-
-
-def _is_simulated(
-    minor: int, settings: Mapping[str, Any], machine: Mapping[str, Any], inventory: Inventory
-) -> bool:
-    """Say whether the rules for such a node are those of the newest kubelet, which the simulator has."""
-    options = settings.get("cpuManagerPolicyOptions", {})
-    if minor < _FIRST_MINOR_OF_SMT_TEXTS and "full-pcpus-only" in options:
-        return False
-    if minor < _FIRST_MINOR_OF_PREFERRED_GROUPS and settings.get("memoryManagerPolicy") == "Static":
-        return False
-    if minor < _FIRST_MINOR_OF_UNCORE_ROUNDING and "prefer-align-cpus-by-uncorecache" in options:
-        return False
-    every = {node["id"] for node in machine["numa"]}
-    hosts = [{node for nodes in listed if nodes for node in nodes} for listed in inventory.values()]
-    return minor >= _FIRST_MINOR_OF_NARROW_DEVICE_HINTS or all(not nodes or nodes == every for nodes in hosts)
+    pods = _Pods(
+        random,
+        machine,
+        inventory,
+        pod_level=minor >= _FIRST_MINOR_OF_POD_LEVEL_RESOURCES,
+        restarts=restarts and _CAN_HANG not in case.settings.get("cpuManagerPolicyOptions", {}),
+    )
+    return replace(case, devices=_plugged(inventory), operations=tuple(pods.operations(node)))
 
 
 def _combinations(settings: Mapping[str, Any], machine: Mapping[str, Any], inventory: Inventory) -> int:
@@ -99,10 +91,17 @@ class _Pods:
     random: Random
     machine: Mapping[str, Any]
     inventory: Inventory
+    pod_level: bool
+    restarts: bool
 
     def operations(self, node: Node) -> Iterator[dict[str, Any]]:
-        """Yield pods and removals; `node` says which pods are there, and which requests have no answer."""
+        """Yield pods, removals and restarts.
+
+        `node` says which pods are there, and which requests have no answer.
+        """
         for number in range(PODS):
+            if self.restarts and self.random.random() < _RESTARTS:
+                yield {"restart": True}
             leaving = self.random.choice((0, 0, 0, 0, 1, 2))
             for name in self.random.sample(node.pods, k=min(len(node.pods), leaving)):
                 node.remove(name)
@@ -128,7 +127,16 @@ class _Pods:
             container = self._container(f"{kind}0", qos)
             before.append(container | ({"restartPolicy": "Always"} if kind == "s" else {}))
         self._share_devices(before, containers)
-        return {"containers": containers} | ({"initContainers": before} if before else {})
+        spec = {"containers": containers} | ({"initContainers": before} if before else {})
+        return spec | (self._of_pod(spec) if self.pod_level and random.random() < _OF_PODS else {})
+
+    def _of_pod(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """Return resources of the whole pod: no less than those of its containers."""
+        taken = pod_limits(Pod.from_manifest(spec, "p"))
+        cpu, mib = ceil(taken.get(CPU, 0)) + 2, ceil(taken.get(MEMORY, 0) / MIB) + 64
+        wanted = {"cpu": str(cpu), "memory": f"{mib}Mi"}
+        kind = self.random.choice(("limits", "limits", "requests"))
+        return {"resources": {kind: wanted}}
 
     def _container(self, name: str, qos: str) -> dict[str, Any]:
         random = self.random
@@ -140,7 +148,7 @@ class _Pods:
         )[0]
         mib = self.machine["numa"][0]["memory"] // MIB
         memory = random.choices(
-            (64, mib // 20, mib // 4, mib // 2, mib - 1000, mib + 64), (35, 30, 18, 9, 5, 3)
+            (64, mib // 20, mib // 4, mib // 2, mib - 1000, mib + 64), (33, 26, 18, 9, 6, 8)
         )[0]
         whole = {"cpu": str(cpu), "memory": f"{max(16, memory)}Mi"}
         if qos != _BEST_EFFORT and random.random() < 0.15:

@@ -10,11 +10,12 @@ import (
 	defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 )
 
-// An Operation admits a pod, or removes one.
+// An Operation admits a pod, removes one, or restarts the kubelet, which then admits its pods again.
 type Operation struct {
-	Name   string     `json:"name"`
-	Spec   v1.PodSpec `json:"spec"`
-	Remove string     `json:"remove"`
+	Name    string     `json:"name"`
+	Spec    v1.PodSpec `json:"spec"`
+	Remove  string     `json:"remove"`
+	Restart bool       `json:"restart"`
 }
 
 // An Admission is the kubelet's answer for one pod; Containers is what those of an admitted pod got.
@@ -33,14 +34,24 @@ type Share struct {
 	Devices map[string][]string `json:"devices,omitempty"`
 }
 
+// A Restart has the state files from which the kubelet starts again; Error is what it died with, empty where it did not.
+type Restart struct {
+	State map[string]string `json:"state"`
+	Error string            `json:"error,omitempty"`
+}
+
+func (n *Node) remove(name string) {
+	n.pods = slices.DeleteFunc(slices.Clone(n.pods), func(pod *v1.Pod) bool { return pod.Name == name })
+	n.show(n.pods)
+}
+
 func (n *Node) operate(operation Operation) *Admission {
-	if operation.Remove != "" {
-		n.pods = slices.DeleteFunc(slices.Clone(n.pods), func(pod *v1.Pod) bool { return pod.Name == operation.Remove })
-		n.show(n.pods)
-		return nil
-	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: operation.Name, UID: types.UID(operation.Name)}, Spec: operation.Spec}
 	defaults.SetObjectDefaults_Pod(pod)
+	return n.put(pod)
+}
+
+func (n *Node) put(pod *v1.Pod) *Admission {
 	// As in the kubelet, a pod is active while it is admitted, and no longer once it is refused.
 	n.show(append(slices.Clone(n.pods), pod))
 	result := n.admit(pod)

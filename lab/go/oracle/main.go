@@ -39,6 +39,7 @@ type Answer struct {
 	Effective   json.RawMessage   `json:"effective,omitempty"`
 	Reservation map[string]string `json:"reservation,omitempty"`
 	Admissions  []Admission       `json:"admissions,omitempty"`
+	Restarts    []Restart         `json:"restarts,omitempty"`
 	State       map[string]string `json:"state,omitempty"`
 }
 
@@ -106,17 +107,41 @@ func answer(folder string, question *Question) (result Answer) {
 		return result
 	}
 	node, err := start(config, flags, question.Machine, question.Devices)
+	defer func() {
+		if node != nil {
+			node.stop()
+		}
+	}()
 	if node != nil {
-		defer node.stop()
 		result.Reservation = node.reservation()
 	}
 	if err != nil {
 		result.Error = err.Error()
 		return result
 	}
+	node.ready.Store(true)
 	for _, operation := range question.Operations {
-		if admission := node.operate(operation); admission != nil {
-			result.Admissions = append(result.Admissions, *admission)
+		switch {
+		case operation.Remove != "":
+			node.remove(operation.Remove)
+		case operation.Restart:
+			pods := node.pods
+			node.stop()
+			restart := Restart{State: written(folder)}
+			if node, err = start(config, flags, question.Machine, question.Devices); err != nil {
+				restart.Error = err.Error()
+			}
+			result.Restarts = append(result.Restarts, restart)
+			if err != nil {
+				return result
+			}
+			for _, pod := range pods {
+				result.Admissions = append(result.Admissions, *node.put(pod))
+			}
+			// The kubelet marks a source of pods as ready once it has handled what came from it first.
+			node.ready.Store(true)
+		default:
+			result.Admissions = append(result.Admissions, *node.operate(operation))
 		}
 	}
 	if question.Written {
@@ -128,9 +153,9 @@ func answer(folder string, question *Question) (result Answer) {
 // written returns the managers' state files.
 func written(folder string) map[string]string {
 	state := map[string]string{}
-	for _, name := range []string{"cpu_manager_state", "memory_manager_state"} {
-		if text, err := os.ReadFile(filepath.Join(folder, rootFolder, name)); err == nil {
-			state[name] = string(text)
+	for _, path := range []string{"cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint"} {
+		if text, err := os.ReadFile(filepath.Join(folder, rootFolder, path)); err == nil {
+			state[filepath.Base(path)] = string(text)
 		}
 	}
 	return state

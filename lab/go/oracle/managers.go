@@ -203,7 +203,6 @@ func (n *Node) start(info *machineInfo) error {
 }
 
 func (n *Node) register(devices map[string][]Device) error {
-	n.ready.Store(true)
 	if _, err := call(n.devices.Start, n.activePods, n, containermap.NewContainerMap(), sets.New[string]()); err != nil {
 		return err
 	}

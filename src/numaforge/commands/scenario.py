@@ -17,6 +17,7 @@ from numaforge.commands.as_planned import (
 )
 from numaforge.commands.machine import machine_of
 from numaforge.commands.options import GroupedOption, offered
+from numaforge.report.terminal import remark
 
 # Imports that `--help` does not need are inside the functions that use them.
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def scenario_of(
         scenario = node.scenario(machine.hostname)
         if devices:
             scenario = replace(scenario, devices=read_devices(devices, node.machine))
-        return with_claims(scenario, node.plan, objects)
+        return with_claims(_with_notice(scenario), node.plan, objects)
     report = read_config(config, drop_in, flags, kubelet_version, machine)
     own = without_plugins(inventory_as_it_is(machine), objects)
     scenario = Scenario(
@@ -97,4 +98,13 @@ def scenario_of(
         state=state,
         version=report.version,
     )
-    return with_claims(scenario, None, objects)
+    return with_claims(_with_notice(scenario), None, objects)
+
+
+def _with_notice(scenario: Scenario) -> Scenario:
+    """Remark that a kubelet is newer than the rules that are known."""
+    from numaforge.kubelet.minors.versions import KubeletVersion
+
+    if scenario.version and (notice := KubeletVersion.parse(scenario.version).notice):
+        remark(notice)
+    return scenario

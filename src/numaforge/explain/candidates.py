@@ -448,7 +448,7 @@ def _empty(machine: GivenMachine, kubelets: dict[bytes, tuple[KnownKubelet | Non
         kubelet=kubelet,
         why_unknown=machine.why_unknown or doubt,
         scenario=machine.scenario,
-        doubts=(),
+        doubts=_notices(kubelet),
     )
 
 
@@ -485,8 +485,13 @@ def _of_cluster(
         kubelet=kubelet,
         why_unknown=why,
         scenario=machine.scenario if machine else None,
-        doubts=(doubt,) if doubt and kubelet else (),
+        doubts=(*((doubt,) if doubt and kubelet else ()), *_notices(kubelet)),
     )
+
+
+def _notices(kubelet: KnownKubelet | None) -> tuple[str, ...]:
+    notice = kubelet.node.settings.notice if kubelet else None
+    return (notice,) if notice else ()
 
 
 def _without_plugins(machine: GivenMachine, node: LiveNode, world: ClaimWorld) -> GivenMachine:

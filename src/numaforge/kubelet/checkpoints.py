@@ -38,6 +38,9 @@ _DRAIN = "please drain this node and delete the {manager} checkpoint file {path}
 _FIRST_MINOR_NEWEST_FIRST = 36
 # From this minor on the memory manager's file has formats 1 and 2, and a file without a checksum is accepted.
 _FIRST_MINOR_OF_MEMORY_FORMATS = 36
+# From this minor on only the sums over a group of NUMA nodes must match: the share of each is not recorded,
+# and differs once one of several pods has gone. Before, each NUMA node is compared.
+_FIRST_MINOR_OF_GROUP_SUMS = 32
 # From this minor on the state is a text in the file, with its own checksum.
 _FIRST_MINOR_WITH_DATA = 37
 
@@ -280,11 +283,12 @@ def check_cpu_state(
 
 
 def check_memory_state(
-    state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]], *, running: bool = False
+    state: MemoryState, machine: Mapping[int, Mapping[str, FreshTable]], minor: int, *, running: bool = False
 ) -> str | None:
     """Return the kubelet's message where the Static policy rejects a restored state, or None.
 
-    `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi"). For a
+    `machine` is what a fresh state would hold: by NUMA node and resource ("memory", "hugepages-2Mi"). `minor`
+    is that of the rules. For a
     `running` kubelet the state only needs to match this machine.
     """
     if not state.machine:
@@ -301,7 +305,8 @@ def check_memory_state(
             error = _assign(expected, blocks, f"(pod: {pod}, container: {container})")
             if error:
                 return f"[memorymanager] {error}"
-    if not _same_machine(state.machine, machine, None if running else expected):
+    by_group = minor >= _FIRST_MINOR_OF_GROUP_SUMS
+    if not _same_machine(state.machine, machine, None if running else expected, by_group=by_group):
         return "[memorymanager] the expected machine state is different from the real one"
     return None
 
@@ -682,13 +687,15 @@ def _same_machine(
     written: Mapping[int, Mapping[str, Any]],
     machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode] | None,
+    *,
+    by_group: bool,
 ) -> bool:
     # A kubelet panics on a null node or table, unless it finds another difference first.
     if set(written) != set(machine) or not all(map(_is_whole, written.values())):
         return False
     if expected is None:
         return all(_same_tables(written[node].get("memoryMap") or {}, machine[node]) for node in written)
-    return all(_same_node(node, written, machine, expected) for node in written)
+    return all(_same_node(node, written, machine, expected, by_group=by_group) for node in written)
 
 
 def _same_tables(tables: Mapping[str, Mapping[str, Any]], machine: Mapping[str, FreshTable]) -> bool:
@@ -711,6 +718,8 @@ def _same_node(
     written: Mapping[int, Mapping[str, Any]],
     machine: Mapping[int, Mapping[str, FreshTable]],
     expected: Mapping[int, _ExpectedNode],
+    *,
+    by_group: bool,
 ) -> bool:
     state = written[node]
     tables = state.get("memoryMap") or {}
@@ -728,9 +737,9 @@ def _same_node(
     for name, fresh in machine[node].items():
         if not _same_sizes(tables[name], fresh):
             return False
-        # Within a group of NUMA nodes only the sums must match: the share of each node is not recorded.
+        compared = cells if by_group else [node]
         for index, amount in enumerate(("free", "reserved")):
-            held = sum(written[cell]["memoryMap"][name].get(amount, 0) for cell in cells)
-            if held != sum(expected[cell].tables[name][index] for cell in cells):
+            held = sum(written[cell]["memoryMap"][name].get(amount, 0) for cell in compared)
+            if held != sum(expected[cell].tables[name][index] for cell in compared):
                 return False
     return True

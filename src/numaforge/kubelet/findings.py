@@ -122,8 +122,14 @@ RULES: Mapping[str, Rule] = {
         Rule("NF518", _WARNING, "memoryThrottlingFactor takes effect without naming MemoryQoS"),
         Rule("NF519", _WARNING, "eventRecordQPS: 0 means something else from 1.37 on"),
         Rule("NF520", _WARNING, "containers hold halves of cores under full-pcpus-only"),
+        Rule("NF521", _WARNING, "a restart moves pods that are managed as units"),
+        Rule("NF522", _WARNING, "the CPU manager reconciles without a pause"),
+        Rule("NF523", _WARNING, "the kernel isolates CPUs that pods share"),
+        Rule("NF524", _WARNING, "a percentage in evictionHard moves the sum of reservedMemory"),
+        Rule("NF525", _WARNING, "full-pcpus-only does not keep cores whole on uneven cores"),
         Rule("NF601", _NOTE, "the kubelet is newer than the rules"),
         Rule("NF602", _NOTE, "the configuration is part of another document"),
+        Rule("NF603", _NOTE, "a cgroup must be there before the kubelet starts"),
     )
 }
 

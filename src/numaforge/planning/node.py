@@ -111,6 +111,8 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     )
     if kubelet:
         noticed = {notice.id for notice in pods.notices}
+        if profile.kernel.isolated_cpus is not None:
+            noticed.add("cpus-isolated")  # by plan_kernel, below
         has_cgroup_v2 = brings_cgroup_v2(profile)
         pods.notices += judge_startup(
             machine, kubelet, pages.pools, noticed, swap_off=tuning.swap_off, cgroup_v2=has_cgroup_v2

@@ -115,7 +115,10 @@ def test_reserved_cpus(config: dict[str, Any], reserved: str) -> None:
             id="no reserved memory",
         ),
         pytest.param(
-            {"reservedMemory": [{"numaNode": 7, "limits": {"memory": "1Gi"}}]},
+            {
+                "memoryManagerPolicy": "Static",
+                "reservedMemory": [{"numaNode": 7, "limits": {"memory": "1Gi"}}],
+            },
             "references a NUMA node 7 that does not exist",
             id="a NUMA node that is not there",
         ),

@@ -12,6 +12,7 @@ from numaforge.kubelet.findings import RULES, Report
 from numaforge.kubelet.startup.check import check
 from numaforge.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
 from tests.fixtures.kubelet_texts import settings_of
+from tests.fixtures.machines import with_gaps
 
 GIB = 2**30
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -62,6 +63,7 @@ def finding(report: Report, rule: str) -> Any:
 
 
 STATIC = 'cpuManagerPolicy: static\nreservedSystemCPUs: "0,8"\n'
+UNITS = "featureGates: {PodLevelResourceManagers: true}\ntopologyManagerPolicy: best-effort\n"
 MEMORY = "memoryManagerPolicy: Static\nkubeReserved: {memory: 1Gi}\n"
 
 
@@ -189,6 +191,14 @@ def test_accepted_but_warned_about(body: str, rule: str) -> None:
             id="0 events a second are the client's default before 1.37",
         ),
         pytest.param("1.37", "eventRecordQPS: 5\n", "NF519", None, id="a limit to events"),
+        pytest.param(
+            "1.36",
+            f"{STATIC}{UNITS}topologyManagerScope: pod\n",
+            "NF521",
+            "other CPUs than they run on",
+            id="pods that are managed as units lose their CPUs at a restart",
+        ),
+        pytest.param("1.36", f"{STATIC}{UNITS}", "NF521", None, id="pods that are managed by container"),
     ],
 )
 def test_warns_of_what_another_minor_does(version: str, body: str, rule: str, said: str | None) -> None:
@@ -197,6 +207,105 @@ def test_warns_of_what_another_minor_does(version: str, body: str, rule: str, sa
     found = [each.evidence for each in report.findings if each.id == rule]
     assert len(found) == (said is not None)
     assert all(str(said) in message for message in found)
+
+
+@pytest.mark.parametrize(
+    ("flags", "body", "warned"),
+    [
+        pytest.param(["--cpu-manager-reconcile-period=0"], STATIC, True, id="zero by the flag"),
+        pytest.param([], f"{STATIC}cpuManagerReconcilePeriod: -1s\n", True, id="a negative period"),
+        pytest.param(
+            [], f"{STATIC}cpuManagerReconcilePeriod: 0s\n", False, id="zero in the file becomes 10s"
+        ),
+        pytest.param([], "cpuManagerReconcilePeriod: -1s\n", False, id="without the static policy"),
+    ],
+)
+def test_warns_of_a_cpu_manager_that_never_pauses(flags: list[str], body: str, *, warned: bool) -> None:
+    assert ("NF522" in ids(run(body, flags=flags))) == warned
+
+
+@pytest.mark.parametrize(
+    ("body", "shared"),
+    [
+        pytest.param(STATIC, "2-5", id="all isolated CPUs are for pods"),
+        pytest.param(STATIC.replace("0,8", "0,2-3,8"), "4-5", id="the reserved ones are not"),
+        pytest.param("", "2-5", id="without the static policy pods share every CPU"),
+        pytest.param(STATIC.replace("0,8", "0,2-5,8"), None, id="all isolated CPUs are reserved"),
+    ],
+)
+def test_warns_of_isolated_cpus_that_pods_share(body: str, shared: str | None) -> None:
+    report = run(body, topology=replace(node(), isolated=frozenset({2, 3, 4, 5})))
+    found = [each.evidence for each in report.findings if each.id == "NF523"]
+    assert len(found) == (shared is not None)
+    assert all(f"the CPUs {shared} " in message for message in found)
+
+
+def test_warns_of_a_sum_that_moves_with_the_memory_that_the_kernel_shows() -> None:
+    sums = "reservedMemory: [{{numaNode: 0, limits: {{memory: '{}'}}}}]\n"
+    report = run(f"{MEMORY}evictionHard: {{memory.available: 5%}}\n{sums.format(2791728768)}")
+    assert report.starts, report.error
+    assert "NF524" in ids(report)
+    assert "NF524" not in ids(run(MEMORY + sums.format("1124Mi")))
+
+
+SYSTEMD = "cgroupDriver: systemd\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "error"),
+    [
+        pytest.param(
+            "1.33",
+            f"{SYSTEMD}enforceNodeAllocatable: [pods, kube-reserved]\nkubeReservedCgroup: /kubelet.slice\n",
+            'Failed to enforce Kube Reserved Cgroup Limits on "/kubelet.slice": ["kubelet"] cgroup is not '
+            "configured properly",
+            id="nothing is reserved",
+        ),
+        pytest.param(
+            "1.36",
+            "enforceNodeAllocatable: [pods, system-reserved-compressible]\n"
+            "systemReservedCgroup: /system.slice/own\nkubeReserved: {cpu: 500m}\n",
+            'Failed to enforce System Reserved Cgroup Limits on "/system.slice/own": ["system.slice" "own"] '
+            "cgroup is not configured properly",
+            id="nothing is reserved on this side, cgroupfs",
+        ),
+        pytest.param(
+            "1.31",
+            f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
+            "systemReservedCgroup: /system.slice/my-runtime.service\n",
+            'Failed to enforce System Reserved Cgroup Limits on "/system.slice/my-runtime.service": could '
+            'not read controllers for cgroup ["my" "runtime.service"]: open '
+            "/sys/fs/cgroup/my.slice/my-runtime.service.slice/cgroup.controllers: no such file or directory",
+            id="a service is no slice",
+        ),
+    ],
+)
+def test_cgroups_that_no_host_has_are_refused(version: str, body: str, error: str) -> None:
+    report = run(body, version)
+    assert (report.starts, report.error) == (False, error)
+    assert "NF112" in ids(report)
+
+
+@pytest.mark.parametrize(
+    ("body", "needed"),
+    [
+        pytest.param("", None, id="none is named"),
+        pytest.param("kubeReservedCgroup: /kubelet.slice\n", None, id="one that is not enforced"),
+        pytest.param(
+            f"{SYSTEMD}enforceNodeAllocatable: [pods, system-reserved]\nsystemReserved: {{cpu: '1'}}\n"
+            "systemReservedCgroup: /own.slice/own-daemons.slice\n",
+            "/sys/fs/cgroup/own.slice/own-daemons.slice",
+            id="a slice of the administrator's own",
+        ),
+        pytest.param("cgroupRoot: /pods\n", "/sys/fs/cgroup/pods", id="the root of all pods"),
+    ],
+)
+def test_names_cgroups_that_must_be_there(body: str, needed: str | None) -> None:
+    report = run(body)
+    assert report.starts, report.error
+    found = [each.evidence for each in report.findings if each.id == "NF603"]
+    assert len(found) == (needed is not None)
+    assert all(f"{needed} " in message for message in found)
 
 
 HELD = '{"policyName":"static","defaultCpuSet":"%s","entries":{"uid":{"main":"%s"}},"checksum":0}'
@@ -272,8 +381,20 @@ def test_uneven_threads_hand_out_the_reserved_thread() -> None:
     online = whole.online - {8}
     numa = (replace(whole.numa_nodes[0], cpus=whole.numa_nodes[0].cpus - {8}), whole.numa_nodes[1])
     topology = replace(whole, cores=cores, online=online, numa_nodes=numa)
-    report = run('cpuManagerPolicy: static\nreservedSystemCPUs: "1"\n', topology=topology)
-    assert "1" in finding(report, "NF505").evidence
+    body = 'cpuManagerPolicy: static\nreservedSystemCPUs: "1"\n'
+    assert "1" in finding(run(body, topology=topology), "NF505").evidence
+    full = run(f'{body}cpuManagerPolicyOptions: {{full-pcpus-only: "true"}}\n', topology=topology)
+    assert "1 or 2 threads, and the kubelet counts 1" in finding(full, "NF525").evidence
+
+
+def test_a_kubelet_that_panics_does_not_start() -> None:
+    body = f"{STATIC}topologyManagerPolicy: %s\n"
+    body += 'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n'
+    report = run(body % "restricted", topology=with_gaps(node()))
+    assert (report.starts, report.error) == (False, "panic: runtime error: index out of range")
+    assert "(0,2)" in finding(report, "NF210").evidence
+    assert run(body % "restricted").starts
+    assert run(body % "single-numa-node", topology=with_gaps(node())).starts
 
 
 def test_numa_node_with_gpus_needs_a_core_for_each() -> None:

@@ -17,6 +17,10 @@ from numaforge.kubelet.minors.versions import LATEST_MINOR
 
 # From this minor on no NUMA node is asked for more CPUs than it has free, and align-by-socket counts here.
 _FIRST_MINOR_OF_CAPPED_SHARES = 37
+# From this minor on a part of a cache may serve an odd number of CPUs.
+_FIRST_MINOR_OF_UNCORE_ROUNDING = 34
+# From this minor on a shortage comes with its numbers.
+_FIRST_MINOR_OF_COUNTED_SHORTAGES = 29
 
 
 class AssignmentError(NumaforgeError):
@@ -24,14 +28,20 @@ class AssignmentError(NumaforgeError):
 
 
 def take_packed(
-    topology: CpuTopology, available: int, count: int, *, spread: bool = False, align_uncore: bool = False
+    topology: CpuTopology,
+    available: int,
+    count: int,
+    *,
+    spread: bool = False,
+    align_uncore: bool = False,
+    minor: int = LATEST_MINOR,
 ) -> int:
     """Return `count` of the CPUs in `available`, on as few NUMA nodes, sockets, caches and cores as possible.
 
     takeByTopologyNUMAPacked. `spread` is distribute-cpus-across-cores, `align_uncore` prefer-align-cpus-by-
     uncorecache. Raises AssignmentError where fewer are available.
     """
-    taking = _CpuAccumulator(topology, available, count)
+    taking = _CpuAccumulator(topology, available, count, minor)
     if taking.satisfied:
         return taking.result
     taking.refuse_shortage()
@@ -67,8 +77,8 @@ def take_distributed(
     Falls back to `take_packed`.
     """
     if count % group:
-        return take_packed(topology, available, count, spread=spread)
-    taking = _CpuAccumulator(topology, available, count)
+        return take_packed(topology, available, count, spread=spread, minor=minor)
+    taking = _CpuAccumulator(topology, available, count, minor)
     if taking.satisfied:
         return taking.result
     taking.refuse_shortage()
@@ -79,13 +89,14 @@ def take_distributed(
         choice = _most_balanced(taking, nodes, size, group, by_socket=by_socket and capped)
         if choice is not None:
             return _take_choice(taking, choice, group, spread=spread, capped=capped)
-    return take_packed(topology, available, count, spread=spread)
+    return take_packed(topology, available, count, spread=spread, minor=minor)
 
 
 class _CpuAccumulator:
     """One request in progress: the CPUs still free, those taken, and how many are still needed."""
 
-    def __init__(self, topology: CpuTopology, available: int, count: int) -> None:
+    def __init__(self, topology: CpuTopology, available: int, count: int, minor: int) -> None:
+        self.minor = minor
         self.topology = topology
         self.available = available
         self.free = available & topology.cpus
@@ -100,10 +111,9 @@ class _CpuAccumulator:
 
     def refuse_shortage(self) -> None:
         if self.needed > self.free.bit_count():
-            raise AssignmentError(
-                f"not enough cpus available to satisfy request: requested={self.requested}, "
-                f"available={self.available.bit_count()}"
-            )
+            counts = f": requested={self.requested}, available={self.available.bit_count()}"
+            counted = self.minor >= _FIRST_MINOR_OF_COUNTED_SHORTAGES
+            raise AssignmentError(f"not enough cpus available to satisfy request{counts if counted else ''}")
 
     def take(self, cpus: int) -> None:
         self.result |= cpus
@@ -198,10 +208,11 @@ class _CpuAccumulator:
         topology, per_core = self.topology, self.topology.cpus_per_core
         inside = self.free & topology.uncores[uncore]
         cores = [c for c in topology.inside["core", "uncore", uncore] if topology.cores[c] & inside]
+        rounded = self.minor >= _FIRST_MINOR_OF_UNCORE_ROUNDING
         cpus = 0
-        for core in sorted(cores)[: -(-self.needed // per_core)]:
+        for core in sorted(cores)[: -(-self.needed // per_core) if rounded else self.needed // per_core]:
             cpus |= topology.cores[core] & self.free
-        if self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
+        if rounded and self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
             cpus &= ~(1 << (cpus.bit_length() - 1))
         if cpus.bit_count() == self.needed:
             self.take(cpus)
@@ -389,7 +400,7 @@ def _take_choice(taking: _CpuAccumulator, choice: _Choice, group: int, *, spread
 def _take_or_nothing(taking: _CpuAccumulator, available: int, count: int, spread: bool) -> int:
     # The kubelet ignores this error, and finds the shortage in its final count.
     try:
-        return take_packed(taking.topology, available, count, spread=spread)
+        return take_packed(taking.topology, available, count, spread=spread, minor=taking.minor)
     except AssignmentError:
         return 0
 

@@ -1,6 +1,6 @@
 """The CPU manager: which containers get exclusive CPUs, and which CPUs.
 
-pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.37, and of 1.36 where it differs.
+pkg/kubelet/cm/cpumanager/policy_static.go of kubelet 1.28 to 1.37.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from numaforge.kubelet.admission.refusal import (
 from numaforge.kubelet.admission.settings import Settings
 from numaforge.kubelet.checkpoints import CpuState, check_cpu_state
 
+# From this minor on a refusal says that no core is free; before, that the request is no multiple of a core.
+_FIRST_MINOR_OF_NO_FREE_CORES = 32
 # From this minor on a container keeps the CPUs that it has, even parts of cores.
 _FIRST_MINOR_KEEPING_HALVES = 37
 
@@ -201,13 +203,14 @@ class CpuManager:
         if not self.options.full_pcpus_only:
             return
         per_core = self.topology.cpus_per_core
-        if requested % per_core:
+        free = (self.default & ~self.reserved_cores).bit_count()
+        unnamed = requested > free == 0 and self._minor < _FIRST_MINOR_OF_NO_FREE_CORES
+        if requested % per_core or unnamed:
             raise PodRejectedError(
                 SMT_ALIGNMENT,
                 f"SMT Alignment Error: requested {requested} cpus not multiple cpus per core = {per_core}",
                 CPU,
             )
-        free = (self.default & ~self.reserved_cores).bit_count()
         if requested > free:
             raise PodRejectedError(
                 SMT_ALIGNMENT,
@@ -255,7 +258,12 @@ class CpuManager:
                 minor=self._minor,
             )
         return take_packed(
-            self.topology, offered, count, spread=spread, align_uncore=self.options.prefer_align_by_uncore
+            self.topology,
+            offered,
+            count,
+            spread=spread,
+            align_uncore=self.options.prefer_align_by_uncore,
+            minor=self._minor,
         )
 
     def _hints(self, available: int, reusable: int, requested: int) -> Hints:

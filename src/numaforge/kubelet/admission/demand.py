@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, whole
+from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.values.pages import in_pages
 
 GUARANTEED = "Guaranteed"
@@ -15,12 +16,28 @@ BEST_EFFORT = "BestEffort"
 _QOS_RESOURCES = (CPU, MEMORY)
 
 
+# From this minor on the managers leave a pod with resources of its own alone.
+_FIRST_MINOR_OF_UNPINNED_PODS = 34
+# From this minor on they do so whether or not the gate PodLevelResources is on.
+_FIRST_MINOR_OF_PODS_AS_UNITS = 36
+
+
 @dataclass(frozen=True)
 class Gates:
-    """The feature gates that change admission, with their defaults in 1.36."""
+    """The feature gates that change admission, with the defaults of the newest kubelet, and its minor."""
 
     pod_level_resources: bool = True
     pod_level_resource_managers: bool = False
+    sidecars: bool = True
+    minor: int = LATEST_MINOR
+
+    def pins(self, pod: Pod) -> bool:
+        """Whether the managers look at a pod: one with pod-level resources switches them off."""
+        if not pod.has_pod_level_resources or self.minor < _FIRST_MINOR_OF_UNPINNED_PODS:
+            return True
+        if self.minor < _FIRST_MINOR_OF_PODS_AS_UNITS:
+            return not self.pod_level_resources
+        return self.pod_level_resources and self.pod_level_resource_managers
 
 
 @dataclass(frozen=True)
@@ -46,9 +63,7 @@ class Demand:
     def of(cls, pod: Pod, gates: Gates) -> Demand:
         """Return what `pod` requests from the CPU manager and the memory manager."""
         qos = qos_class(pod, gates)
-        pod_level = pod.has_pod_level_resources
-        managed = gates.pod_level_resource_managers
-        by_pod = pod_level and managed
+        by_pod = pod.has_pod_level_resources and gates.pod_level_resource_managers
         eligible = {c.name for c in pod.containers if not by_pod or _is_guaranteed(c)}
         cpus = {
             c.name: c.whole_cpus if qos == GUARANTEED and c.name in eligible else 0 for c in pod.containers
@@ -66,7 +81,7 @@ class Demand:
         return cls(
             pod=pod,
             qos=qos,
-            pinned=not pod_level or (managed and gates.pod_level_resources),
+            pinned=gates.pins(pod),
             by_pod=by_pod,
             cpus=cpus,
             pod_cpus=pod_cpus,

@@ -1,6 +1,6 @@
 """The device manager: which devices of a plugin a container gets.
 
-pkg/kubelet/cm/devicemanager of kubelet 1.36.
+pkg/kubelet/cm/devicemanager of kubelet 1.28 to 1.37.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from numaforge.errors import NumaforgeError
 from numaforge.kubelet.admission.demand import Demand
+from numaforge.kubelet.admission.hint_work import FIRST_MINOR_OF_NARROW_HINTS
 from numaforge.kubelet.admission.hints import NO_HINTS, Hint, Hints, HintsByResource
 from numaforge.kubelet.admission.masks import (
     bits,
@@ -25,6 +26,7 @@ from numaforge.kubelet.admission.masks import (
 )
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
 from numaforge.kubelet.admission.refusal import unexpected
+from numaforge.kubelet.minors.versions import LATEST_MINOR
 
 
 class DeviceError(NumaforgeError):
@@ -68,7 +70,7 @@ def read_inventory(document: Mapping[str, Any]) -> dict[str, tuple[Device, ...]]
 class _Plugin:
     """The devices of one resource as bitmasks over their positions, and the allocated ones."""
 
-    def __init__(self, devices: Sequence[Device], known_nodes: int) -> None:
+    def __init__(self, devices: Sequence[Device], known_nodes: int, minor: int) -> None:
         self.devices = tuple(devices)
         self.all = (1 << len(self.devices)) - 1
         self.healthy = mask_of(i for i, device in enumerate(self.devices) if device.healthy)
@@ -82,7 +84,8 @@ class _Plugin:
                 if node >= 0:
                     self.of_node[node] = self.of_node.get(node, 0) | 1 << index
         self.has_topology = any(device.numa_nodes for device in self.devices)
-        self.nodes = mask_of(self.of_node) & known_nodes or known_nodes
+        hosts = mask_of(self.of_node) & known_nodes
+        self.nodes = hosts if hosts and minor >= FIRST_MINOR_OF_NARROW_HINTS else known_nodes
 
     def in_nodes(self, numa: int) -> int:
         """Return the devices that are near one of the NUMA nodes."""
@@ -100,11 +103,12 @@ class DeviceManager:
     `assignments` maps pod -> container -> resource -> bitmask of positions.
     """
 
-    def __init__(self, inventory: Inventory, node_mask: int) -> None:
+    def __init__(self, inventory: Inventory, node_mask: int, minor: int = LATEST_MINOR) -> None:
         self.plugins: dict[str, _Plugin] = {}
         self.assignments: dict[str, dict[str, dict[str, int]]] = {}
         self._reusable: tuple[str, dict[str, int]] = ("", {})
         self._node_mask = node_mask
+        self._minor = minor
         self.register(inventory)
 
     def register(self, inventory: Inventory) -> None:
@@ -112,7 +116,7 @@ class DeviceManager:
         for resource, devices in inventory.items():
             if resource in self.plugins:
                 raise DeviceError("a plugin has registered this resource already", where=resource)
-            self.plugins[resource] = _Plugin(devices, self._node_mask)
+            self.plugins[resource] = _Plugin(devices, self._node_mask, self._minor)
 
     def restore(self, assignments: Mapping[str, Mapping[str, Mapping[str, Collection[str]]]]) -> None:
         """Restore pod -> container -> resource -> device ids; unknown ids are left out."""
@@ -273,10 +277,7 @@ class DeviceManager:
 
 
 def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> Hints:
-    """Return a hint for each set of NUMA nodes with enough devices (generateDeviceTopologyHints).
-
-    Since 1.36 only NUMA nodes that host a device of the resource are enumerated.
-    """
+    """Return a hint for each set of NUMA nodes with enough devices (generateDeviceTopologyHints)."""
     every = plugin.nodes
     refuse_endless(every)
     must_be_near = reusable & ~plugin.without_topology

@@ -39,7 +39,8 @@ _HOPELESS_SECONDS = 3600.0
 _FIRMWARE = {"AuthenticAMD": "NPS1, and no L3 as NUMA domain", "GenuineIntel": "SNC"}
 _ANY_FIRMWARE = "NPS on EPYC, SNC on Xeon"
 
-_FIRST_MINOR_WITH_NARROW_DEVICE_HINTS = 36
+# From this minor on hints of devices name only NUMA nodes that host one of the resource, where there are any.
+FIRST_MINOR_OF_NARROW_HINTS = 36
 NEWER_KUBELET = "use kubelet 1.36 or later, which walks only NUMA nodes with devices"
 
 
@@ -151,7 +152,7 @@ def hint_work(topology: NodeTopology, version: KubeletVersion, policies: Policie
     rdma = [nic for nic in topology.nics if nic.rdma_device]
     others = {one.numa_node for one in topology.accelerators} | {nic.numa_node for nic in rdma}
     others -= {None}
-    narrow = version.rules_minor >= _FIRST_MINOR_WITH_NARROW_DEVICE_HINTS
+    narrow = version.rules_minor >= FIRST_MINOR_OF_NARROW_HINTS
     if policies.topology != "none" and (gpus or others):
         numa_nodes[DEVICE_MANAGER] = max(len(gpus), len(others)) if narrow else every
     if policies.topology != "none" and gpus:

@@ -1,6 +1,6 @@
 """The memory manager: which NUMA nodes a container's memory and hugepages come from.
 
-pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.37, policy Static.
+pkg/kubelet/cm/memorymanager/policy_static.go of kubelet 1.28 to 1.37, policy Static.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from numaforge.kubelet.minors.versions import LATEST_MINOR
 
 # The kubelet's uint64 sizes wrap: a node with more reserved than it has appears to have endless memory.
 _UINT64 = 2**64
+# From this minor on memory across groups of NUMA nodes is refused.
+_FIRST_MINOR_OF_KEPT_GROUPS = 32
 # From this minor on a container that requests no memory is skipped first.
 _FIRST_MINOR_WITHOUT_EMPTY_BLOCKS = 37
 _NOT_WHOLE_BYTES = "[memorymanager] failed to represent quantity as int64"
@@ -135,6 +137,7 @@ class MemoryManager:
                 }
                 for number, node in self.nodes.items()
             },
+            self._minor,
             running=running,
         )
         if complaint:
@@ -410,7 +413,7 @@ class MemoryManager:
 
     def _violates_groups(self, numa: int) -> bool:
         """isAffinityViolatingNUMAAllocations."""
-        if numa.bit_count() == 1:
+        if numa.bit_count() == 1 or self._minor < _FIRST_MINOR_OF_KEPT_GROUPS:
             return False
         return any(self.nodes[n].assignments > 0 and self.nodes[n].group != numa for n in bits(numa))
 

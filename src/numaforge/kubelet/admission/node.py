@@ -19,7 +19,14 @@ from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.memory_manager import MemoryBlock, MemoryManager
 from numaforge.kubelet.admission.pod import CPU, MEMORY, UNNAMED, Pod, pod_limits
-from numaforge.kubelet.admission.predicates import PODS, NodeAllocatable, check_fit, counts, request_of
+from numaforge.kubelet.admission.predicates import (
+    PODS,
+    NodeAllocatable,
+    check_fit,
+    check_sidecars,
+    counts,
+    request_of,
+)
 from numaforge.kubelet.admission.refusal import PodRejectedError
 from numaforge.kubelet.admission.settings import STATIC, Settings
 from numaforge.kubelet.admission.topology_manager import HintProvider, Opinions, TopologyManager
@@ -112,8 +119,9 @@ class Node:
     pods' claims, which only the scheduler serves; without it the answer is unknown.
 
     As in the kubelet, admitting the next pod releases what removed or refused pods held; `settle` does it at
-    once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
-    with.
+    once. Pods that `state` holds are admitted again first, as after a restart: until then the kubelet has not
+    heard of all pods, and releases nothing. Raises KubeletConfigError for a configuration or a state that the
+    kubelet would not start with.
     """
 
     def __init__(
@@ -131,7 +139,9 @@ class Node:
         self.machine = topology if isinstance(topology, MachineInfo) else MachineInfo.from_topology(topology)
         known = KubeletVersion.parse(version) if isinstance(version, str) else version
         self.settings = Settings.from_config(config, self.machine, known)
-        self.device_manager = DeviceManager(_inventory(topology, devices), self.machine.node_mask)
+        self.device_manager = DeviceManager(
+            _inventory(topology, devices), self.machine.node_mask, self.settings.minor
+        )
         self.cpu_manager: CpuManager | None = None
         self.memory_manager: MemoryManager | None = None
         providers: list[HintProvider] = [self.device_manager]
@@ -149,6 +159,7 @@ class Node:
         self._predicates = predicates
         self._requests: dict[str, Mapping[str, int]] = {}
         self._admitted: dict[str, Pod] = {}
+        self._returning: set[str] = set()
         self._restore(state or {}, running=running)
 
     def judged_claims(self, pod: Pod) -> JudgedClaims:
@@ -184,7 +195,10 @@ class Node:
                 pod = pod.named(self._unused_name())
         elif name is not None:
             pod = pod.named(name)
-        self._collect({*self._requests})
+        if pod.name in self._returning:
+            self._returning.remove(pod.name)
+        else:
+            self._collect({*self._requests})
         demand = Demand.of(pod, self.settings.gates)
         request = self._request(pod)
         self._claims = self._claims.without(pod.name)
@@ -193,6 +207,8 @@ class Node:
         opinions: Opinions | None = {} if explained else None
         try:
             self._topology_manager.admit(demand, hints, opinions)
+            if not self.settings.gates.sidecars:
+                check_sidecars(pod)
             if self._predicates:
                 check_fit(request, others, self.allocatable)
         except PodRejectedError as refusal:
@@ -365,6 +381,7 @@ class Node:
         if DEVICE_STATE in state:
             self.device_manager.restore(read_device_state(state[DEVICE_STATE]))
         self._requests = self._held_requests()
+        self._returning = set() if running else {*self._requests}
 
     def _read(self, restore: Callable[..., State], name: str, state: Mapping[str, str], policy: str) -> State:
         """Return the state in a file, or raise KubeletConfigError with the kubelet's message."""

@@ -63,6 +63,16 @@ def request_of(pod: Pod, *, pod_level: bool) -> dict[str, int]:
     }
 
 
+def check_sidecars(pod: Pod) -> None:
+    """Raise PodRejectedError for a sidecar where the feature gate SidecarContainers is off."""
+    for container in pod.init_containers:
+        if container.restartable:
+            raise PodRejectedError(
+                "InitContainerRestartPolicyForbidden",
+                f'Init container "{container.name}" may not have a non-default restartPolicy',
+            )
+
+
 def check_fit(
     request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: NodeAllocatable
 ) -> None:

@@ -40,8 +40,8 @@ def explain(
     """
     gates = gates or Gates()
     if qos_class(pod, gates) != GUARANTEED:
-        return tuple(_not_guaranteed(pod, gates))
-    if pod.has_pod_level_resources and not gates.pod_level_resource_managers:
+        return (*_uncounted(pod, gates), *_not_guaranteed(pod, gates))
+    if not gates.pins(pod):
         return (
             Remark(
                 "resources",
@@ -53,6 +53,16 @@ def explain(
     if not cpu_manager_is_static:
         return ()
     return tuple(_without_exclusive_cpus(pod))
+
+
+def _uncounted(pod: Pod, gates: Gates) -> Iterator[Remark]:
+    if pod.has_pod_level_resources and not gates.pod_level_resources:
+        yield Remark(
+            "resources",
+            f"kubelet 1.{gates.minor} does not count pod-level resources while the feature gate "
+            "PodLevelResources is off (on from 1.34 on)",
+            "{}  (name the resources of each container instead)",
+        )
 
 
 def _not_guaranteed(pod: Pod, gates: Gates) -> Iterator[Remark]:

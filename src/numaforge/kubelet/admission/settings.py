@@ -15,6 +15,7 @@ from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of, mask_of
 from numaforge.kubelet.admission.merge import SINGLE_NUMA_NODE
 from numaforge.kubelet.config.defaults import with_eviction_defaults
+from numaforge.kubelet.config.gates import enabled
 from numaforge.kubelet.config.reservations import ReservationError, parse_thresholds
 from numaforge.kubelet.minors.options import (
     ALIGN_BY_SOCKET,
@@ -42,8 +43,12 @@ NONE = "none"
 STATIC = "static"
 NO_DISTANCES = "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
 NO_DISTANCES_REMEDY = f"remove {PREFER_CLOSEST_NUMA}: the kernel gives no distances for some NUMA node"
+CLOSEST_NUMA_PANIC = "panic: runtime error: index out of range"
+CLOSEST_NUMA_REMEDY = f"remove {PREFER_CLOSEST_NUMA}, or use topologyManagerPolicy: {SINGLE_NUMA_NODE}"
 _MEMORY_SIGNAL = "memory.available"
 _DEFAULT_MAX_PODS = 110
+# From this minor on the feature gate SidecarContainers is on, and then gone.
+_FIRST_MINOR_OF_SIDECARS = 29
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class Settings:
     max_pods: int
     gates: Gates = field(default_factory=Gates)
     minor: int = LATEST_MINOR  # whose rules apply
+    notice: str | None = None  # that the kubelet is newer than these rules
 
     @property
     def reserved_cpu_count(self) -> int:
@@ -113,8 +119,9 @@ class Settings:
             topology_scope=_one_of(config, "topologyManagerScope", "container", TOPOLOGY_MANAGER_SCOPES),
             prefer_closest_numa=_prefers_closest(config, machine),
             max_pods=_max_pods(config, machine),
-            gates=_gates(config),
+            gates=_gates(config, version or KubeletVersion(LATEST_MINOR)),
             minor=version.rules_minor if version else LATEST_MINOR,
+            notice=version.notice if version else None,
         )
         if settings.cpu_policy == STATIC and cpu_milli == 0:
             raise KubeletConfigError(
@@ -136,6 +143,19 @@ def hard_eviction_bytes(config: Mapping[str, Any], capacity: int) -> int:
         raise KubeletConfigError(str(error), where=f"evictionHard.{_MEMORY_SIGNAL}") from error
     threshold = thresholds.get(_MEMORY_SIGNAL)
     return threshold.of(Quantity(Fraction(capacity), "BinarySI")).ceiling() if threshold else 0
+
+
+def closest_numa_panic(policy: str, machine: MachineInfo) -> str | None:
+    """Return why a kubelet with prefer-closest-numa-nodes panics on a machine, None where it does not.
+
+    pkg/kubelet/cm/topologymanager/numa_info.go, CalculateAverageFor, up to 1.37: it looks up by id what
+    cAdvisor lists by position.
+    """
+    ids = sorted(node.id for node in machine.nodes)
+    if policy in (NONE, SINGLE_NUMA_NODE) or ids == list(range(len(ids))):
+        return None
+    gaps = format_cpulist(frozenset(ids))
+    return f"the ids of the NUMA nodes have gaps ({gaps}), and {PREFER_CLOSEST_NUMA} expects none"
 
 
 def _one_of(config: Mapping[str, Any], key: str, default: str, accepted: tuple[str, ...]) -> str:
@@ -226,7 +246,8 @@ def _reserved(config: Mapping[str, Any], key: str, resource: str) -> Fraction:
 def _reserved_memory(config: Mapping[str, Any], machine: MachineInfo) -> dict[int, dict[str, int]]:
     known = {node.id for node in machine.nodes}
     reserved: dict[int, dict[str, int]] = {}
-    for number, entry in enumerate(config.get("reservedMemory") or ()):
+    entries = config.get("reservedMemory") if config.get("memoryManagerPolicy") == "Static" else ()
+    for number, entry in enumerate(entries or ()):
         node = entry.get("numaNode")
         where = f"reservedMemory[{number}]"
         if node not in known:
@@ -253,6 +274,13 @@ def _prefers_closest(config: Mapping[str, Any], machine: MachineInfo) -> bool:
             where=f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}",
             remedy=NO_DISTANCES_REMEDY,
         )
+    panic = closest_numa_panic(config["topologyManagerPolicy"], machine)
+    if closest and panic:
+        raise KubeletConfigError(
+            f"{CLOSEST_NUMA_PANIC}: {panic}",
+            where=f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}",
+            remedy=CLOSEST_NUMA_REMEDY,
+        )
     limit = int(options.get(MAX_ALLOWABLE_NUMA_NODES, DEFAULT_MAX_NUMA_NODES))
     if len(machine.nodes) > limit:
         raise KubeletConfigError(
@@ -272,11 +300,13 @@ def _max_pods(config: Mapping[str, Any], machine: MachineInfo) -> int:
     return min(most, per_core * machine.cpus.num_cpus) if per_core > 0 else most
 
 
-def _gates(config: Mapping[str, Any]) -> Gates:
-    gates = config.get("featureGates") or {}
+def _gates(config: Mapping[str, Any], version: KubeletVersion) -> Gates:
+    wanted = config.get("featureGates") or {}
     return Gates(
-        pod_level_resources=bool(gates.get("PodLevelResources", True)),
-        pod_level_resource_managers=bool(gates.get("PodLevelResourceManagers", False)),
+        pod_level_resources=enabled(version, wanted, "PodLevelResources"),
+        pod_level_resource_managers=enabled(version, wanted, "PodLevelResourceManagers"),
+        sidecars=version.minor >= _FIRST_MINOR_OF_SIDECARS or enabled(version, wanted, "SidecarContainers"),
+        minor=version.rules_minor,
     )
 
 

@@ -15,6 +15,11 @@ from typing import Any
 from numaforge.cpulist import format_cpulist
 from numaforge.findings import Finding
 from numaforge.kubelet.admission.machine import MachineInfo
+from numaforge.kubelet.admission.settings import (
+    CLOSEST_NUMA_PANIC,
+    CLOSEST_NUMA_REMEDY,
+    closest_numa_panic,
+)
 from numaforge.kubelet.checkpoints import (
     CPU_STATE_FILE,
     MEMORY_STATE_FILE,
@@ -42,8 +47,9 @@ from numaforge.kubelet.config.reservations import (
     parse_thresholds,
 )
 from numaforge.kubelet.findings import Report, found
-from numaforge.kubelet.minors.options import STRICT_CPU_RESERVATION
+from numaforge.kubelet.minors.options import PREFER_CLOSEST_NUMA, STRICT_CPU_RESERVATION
 from numaforge.kubelet.minors.versions import KubeletVersion
+from numaforge.kubelet.startup.cgroups import require_enforceable_cgroups
 from numaforge.kubelet.startup.managers import (
     CpuManagerSetup,
     ManagerError,
@@ -62,6 +68,7 @@ from numaforge.kubelet.startup.validation import (
     validate,
     validate_logging,
 )
+from numaforge.kubelet.values.booleans import truth
 from numaforge.kubelet.values.cpusets import parse_cpuset
 from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gotext import quoted
@@ -470,6 +477,21 @@ def _start(
             text,
         )
         raise StartError(text, finding)
+    require_enforceable_cgroups(configuration)
+    _require_distances_by_id(configuration, machine)
+
+
+def _require_distances_by_id(configuration: Configuration, machine: MachineInfo) -> None:
+    """Refuse what makes the kubelet panic when it compares NUMA nodes for a pod."""
+    settings = configuration.settings
+    options = settings.get("topologyManagerPolicyOptions") or {}
+    text = closest_numa_panic(settings["topologyManagerPolicy"], machine)
+    if truth(options.get(PREFER_CLOSEST_NUMA)) and text:
+        path = f"topologyManagerPolicyOptions.{PREFER_CLOSEST_NUMA}"
+        message = f"the kubelet starts, and panics when it compares NUMA nodes for a pod: {text}"
+        raise StartError(
+            CLOSEST_NUMA_PANIC, configuration.places.finding("NF210", message, CLOSEST_NUMA_REMEDY, path)
+        )
 
 
 def _restored_cpus(
@@ -503,7 +525,7 @@ def _restore_memory(
         raise _unrestorable("NF302", f"start memory manager error: {error}", path) from error
     if manager.policy != "Static":
         return
-    refusal = check_memory_state(state, manager.machine)
+    refusal = check_memory_state(state, manager.machine, version.rules_minor)
     if refusal:
         raise _unrestorable("NF302", f"start memory manager error: {refusal}", path)
 

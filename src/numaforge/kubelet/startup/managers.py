@@ -362,7 +362,14 @@ def _reserve_by_count(
             )
         else:
             align = options.get(PREFER_ALIGN_BY_UNCORE_CACHE, False)
-            chosen = take_packed(machine.cpus, machine.cpus.cpus, count, spread=spread, align_uncore=align)
+            chosen = take_packed(
+                machine.cpus,
+                machine.cpus.cpus,
+                count,
+                spread=spread,
+                align_uncore=align,
+                minor=version.rules_minor,
+            )
     except AssignmentError:
         return frozenset()
     return frozenset(bits(chosen))

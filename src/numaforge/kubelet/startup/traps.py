@@ -25,7 +25,9 @@ from numaforge.kubelet.minors.history import state_at
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
 from numaforge.kubelet.minors.tables import GATES, REMOVALS
 from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
+from numaforge.kubelet.startup.cgroups import needed_cgroups
 from numaforge.kubelet.startup.managers import CpuManagerSetup, MemoryManagerSetup
+from numaforge.kubelet.values.durations import parse_duration
 from numaforge.kubelet.values.gojson import GoJsonError, Path, decode
 from numaforge.kubelet.values.gotext import quoted
 from numaforge.ordering import first_of
@@ -77,15 +79,20 @@ def find_traps(
         *_overriding_flags(configuration),
         *_overwritten_reservation(configuration),
         *_options_without_policy(configuration),
+        *_moving_sum(configuration),
+        *needed_cgroups(configuration),
     ]
     if cpu is not None and cpu.policy == "static":
         findings += _cpu_traps(configuration, topology, cpu)
+        findings += _pods_as_units(configuration, version)
+        findings += _endless_reconciling(configuration)
         if cpu_state is not None and cpu.options.get(FULL_PCPUS_ONLY):
             findings += _held_halves(configuration, topology, version, cpu_state)
     if memory is not None and memory.policy == "Static":
         findings += _oversized_reservations(configuration, memory)
     findings += _single_numa_node(configuration, topology, cpu)
     findings += _many_hints(configuration, topology, version)
+    findings += _isolated_cpus(configuration, topology, cpu)
     return tuple(findings)
 
 
@@ -238,6 +245,60 @@ def _held_halves(
     )
 
 
+def _pods_as_units(configuration: Configuration, version: KubeletVersion) -> _Findings:
+    # kubernetes/kubernetes#140989: AllocatePod of 1.36 and 1.37 does not look for what a pod has.
+    gate_on = enabled(version, configuration.gates, "PodLevelResourceManagers")
+    scope, policy = (configuration.settings[f"topologyManager{name}"] for name in ("Scope", "Policy"))
+    if gate_on and scope == "pod" and policy != "none":
+        yield configuration.places.finding(
+            "NF521",
+            "with PodLevelResourceManagers and the scope pod, a kubelet of 1.36 or 1.37 that restarts gives "
+            "pods with resources of their own other CPUs than they run on, or refuses them",
+            "switch the gate off, or drain the node before each restart of the kubelet",
+            "featureGates.PodLevelResourceManagers",
+        )
+
+
+def _endless_reconciling(configuration: Configuration) -> _Findings:
+    period = configuration.settings["cpuManagerReconcilePeriod"]
+    if parse_duration(period).nanoseconds <= 0:
+        yield configuration.places.finding(
+            "NF522",
+            f"cpuManagerReconcilePeriod is {period}: the CPU manager writes cpusets without a pause and "
+            "keeps a CPU busy (only a zero in the file becomes 10s)",
+            "leave it out (10s), or set a positive duration",
+            "cpuManagerReconcilePeriod",
+        )
+
+
+def _moving_sum(configuration: Configuration) -> _Findings:
+    settings = configuration.settings
+    threshold = (settings.get("evictionHard") or {}).get("memory.available", "")
+    if settings["memoryManagerPolicy"] == "Static" and threshold.endswith("%"):
+        yield configuration.places.finding(
+            "NF524",
+            f"memory.available is {threshold} of the memory that the kernel shows, which another boot or "
+            "kernel changes: reservedMemory then no longer adds up, and the kubelet does not start",
+            "write the threshold as a quantity, such as 1Gi",
+            'evictionHard["memory.available"]',
+        )
+
+
+def _isolated_cpus(
+    configuration: Configuration, topology: NodeTopology, cpu: CpuManagerSetup | None
+) -> _Findings:
+    # kubernetes/kubernetes#87862: the kernel balances no load on isolated CPUs.
+    shared = topology.isolated - (cpu.reserved if cpu else frozenset())
+    if shared:
+        yield configuration.places.finding(
+            "NF523",
+            f"the kernel isolates the CPUs {format_cpulist(shared)} (isolcpus, or a cpuset partition) and "
+            "moves no process between them: containers without exclusive CPUs stay where they started",
+            "take isolcpus off the kernel's command line, or run only pods with exclusive CPUs here",
+            "reservedSystemCPUs" if configuration.settings.get("reservedSystemCPUs") else "cpuManagerPolicy",
+        )
+
+
 def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersion) -> _Findings:
     written = configuration.main.settings.get("evictionHard")
     if written is None or configuration.settings.get("mergeDefaultEvictionSettings"):
@@ -356,7 +417,18 @@ def _uneven_threads(
     seen = cores_seen(topology)
     sizes = {len(core.cpus) for core in seen}
     at_risk = _in_part(seen, cpu.reserved)
-    if len(sizes) < 2 or not at_risk:
+    if len(sizes) < 2:
+        return
+    if cpu.options.get(FULL_PCPUS_ONLY):
+        per_core = sum(len(core.cpus) for core in seen) // len(seen)
+        yield configuration.places.finding(
+            "NF525",
+            f"cores have {' or '.join(map(str, sorted(sizes)))} threads, and the kubelet counts {per_core} "
+            f"for each: {FULL_PCPUS_ONLY} admits containers to parts of cores",
+            "do not rely on whole cores here: switch SMT off, or give such pods an even number of CPUs",
+            f"cpuManagerPolicyOptions.{FULL_PCPUS_ONLY}",
+        )
+    if not at_risk:
         return
     handed_out = frozenset[int]().union(*(core.cpus & cpu.reserved for core in at_risk))
     yield configuration.places.finding(

@@ -1,0 +1,174 @@
+"""What a pod gets under the rules of two neighbouring minors, on both sides of each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from numaforge.cpulist import format_cpulist
+from numaforge.errors import KubeletConfigError
+from numaforge.kubelet.admission import Node
+from numaforge.topology.model import NodeTopology
+from tests.fixtures.machines import GIB, machine, with_gaps
+
+SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
+FOUR_NODES = machine(packages=2, numa_nodes_per_package=2, cores_per_numa_node=4, numa_memory_bytes=8 * GIB)
+CACHES = machine(packages=1, cores_per_numa_node=8, cores_per_l3=4, numa_memory_bytes=16 * GIB)
+GAPS = with_gaps(SMALL)
+STATIC = {
+    "cpuManagerPolicy": "static",
+    "reservedSystemCPUs": "0,8",
+    "evictionHard": {"memory.available": "0%"},
+}
+BEST_EFFORT = {**STATIC, "topologyManagerPolicy": "best-effort"}
+MEMORY = {
+    **BEST_EFFORT,
+    "memoryManagerPolicy": "Static",
+    "systemReserved": {"memory": "2Gi"},
+    "reservedMemory": [{"numaNode": node, "limits": {"memory": "1Gi"}} for node in (0, 1)],
+}
+UNCORE = {**STATIC, "cpuManagerPolicyOptions": {"prefer-align-cpus-by-uncorecache": "true"}}
+WHOLE_CORES = {**STATIC, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+OF_POD = {"resources": {"limits": {"cpu": "2", "memory": "2Gi"}}}
+GPU_NODES = {"nvidia.com/gpu": [1, 3]}
+UNALIGNED = "Allocate failed due to not enough cpus available to satisfy request"
+
+Spec = dict[str, Any]
+
+
+def pod(cpu: int, memory: str = "1Gi", **more: str) -> Spec:
+    limits = {"cpu": str(cpu), "memory": memory, **more}
+    return {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+
+
+def with_sidecar(spec: Spec) -> Spec:
+    return spec | {"initContainers": [{"name": "side", "restartPolicy": "Always", "resources": {}}]}
+
+
+def answer(
+    topology: NodeTopology, config: Mapping[str, Any], specs: Sequence[Spec], minor: int, devices: Any = None
+) -> str:
+    """Return the last pod's CPUs, or the message of its refusal."""
+    node = Node(topology, config, devices or {}, predicates=False, version=f"1.{minor}")
+    *_, last = (node.admit(spec, f"p{number}") for number, spec in enumerate(specs))
+    return format_cpulist(last.cpus.get("main", frozenset())) if last.admitted else str(last.message)
+
+
+@pytest.mark.parametrize(
+    ("topology", "config", "specs", "since", "before", "after"),
+    [
+        pytest.param(
+            FOUR_NODES,
+            BEST_EFFORT,
+            [pod(2, **{"nvidia.com/gpu": "2"})],
+            36,
+            "1,17",
+            "4,20",
+            id="devices on one NUMA node: other NUMA nodes give hints as well, up to 1.35",
+        ),
+        pytest.param(
+            SMALL,
+            MEMORY,
+            [pod(2), pod(10, "20Gi")],
+            32,
+            "2,4-7,10,12-15",
+            "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, "
+            "which is unexpected",
+            id="memory across NUMA nodes beside that of one: admitted up to 1.31",
+        ),
+        pytest.param(
+            CACHES,
+            UNCORE,
+            [pod(4), pod(3)],
+            34,
+            "3-4,11",
+            "4-5,12",
+            id="an odd number of CPUs in a part of a cache: rounded up from 1.34 on",
+        ),
+        pytest.param(
+            SMALL,
+            WHOLE_CORES,
+            [pod(14), pod(2)],
+            32,
+            "SMT Alignment Error: requested 2 cpus not multiple cpus per core = 2",
+            "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 0, "
+            "requested CPUs = 2, CPUs per core = 2",
+            id="no core is free: said from 1.32 on",
+        ),
+        pytest.param(
+            SMALL,
+            STATIC,
+            [pod(15)],
+            29,
+            f"{UNALIGNED}, which is unexpected",
+            f"{UNALIGNED}: requested=15, available=14, which is unexpected",
+            id="a shortage of CPUs: with its numbers from 1.29 on",
+        ),
+        pytest.param(
+            SMALL,
+            STATIC,
+            [pod(2) | OF_POD],
+            34,
+            "1,9",
+            "",
+            id="a pod with resources of its own: pinned by its containers up to 1.33",
+        ),
+        pytest.param(
+            SMALL,
+            STATIC,
+            [{"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]} | OF_POD],
+            34,
+            "",
+            "",
+            id="a container without limits in a pod with resources of its own: never pinned",
+        ),
+        pytest.param(
+            SMALL,
+            STATIC,
+            [with_sidecar(pod(2))],
+            29,
+            'Init container "side" may not have a non-default restartPolicy',
+            "",
+            id="sidecars: refused by 1.28 while its gate is off",
+        ),
+    ],
+)
+def test_each_minor_has_its_own_rules(
+    topology: NodeTopology,
+    config: Mapping[str, Any],
+    specs: Sequence[Spec],
+    since: int,
+    before: str,
+    after: str,
+) -> None:
+    devices = GPU_NODES if "nvidia.com/gpu" in str(specs) else None
+    assert answer(topology, config, specs, since - 1, devices) == before
+    assert answer(topology, config, specs, since, devices) == after
+
+
+def test_a_restarted_kubelet_releases_nothing_before_it_has_heard_of_all_pods() -> None:
+    state = {
+        "cpu_manager_state": '{"policyName":"static","defaultCpuSet":"0,5-8,13-15",'
+        '"entries":{"a":{"main":"1-4,9-11"},"b":{"main":"12"}},"checksum":0}'
+    }
+    node = Node(SMALL, WHOLE_CORES, {}, state=state, predicates=False, version="1.35")
+    refused, again = node.admit(pod(7), "a"), node.admit(pod(8), "b")
+    assert (refused.admitted, again.reason) == (False, "SMTAlignmentError")
+    assert node.admit(pod(8), "new").admitted
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted"])
+def test_ids_with_gaps_and_the_closest_numa_nodes_make_a_kubelet_panic(policy: str) -> None:
+    config = {
+        "topologyManagerPolicy": policy,
+        "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
+    }
+    with pytest.raises(KubeletConfigError, match=r"the ids of the NUMA nodes have gaps \(0,2\)"):
+        Node(GAPS, config)
+
+
+def test_gaps_do_no_harm_where_numa_nodes_are_not_compared() -> None:
+    options = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}
+    assert Node(GAPS, {"topologyManagerPolicy": "single-numa-node", **options}).pods == ()
