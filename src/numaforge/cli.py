@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import click
 
-from numaforge import __version__, lean_classes, lean_process
+from numaforge import __version__
 from numaforge.commands.completion import COMPLETE, complete
 from numaforge.commands.options import LazyGroup
 from numaforge.errors import ExitCode, NumaforgeError
@@ -64,8 +64,7 @@ _FAULT = 70  # EX_SOFTWARE of sysexits.h: a bug in numaforge, never an answer
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit: 0 yes, 1 the answer is no, 2 bad input."""
-    lean_classes.begin()
-    lean_process.run(lambda: run(arguments))
+    sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

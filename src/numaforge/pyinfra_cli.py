@@ -18,11 +18,6 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from numaforge import lean_start
-
-if __name__ == "__main__" or "pyinfra_cli.cli" in sys.modules:  # it is a run, before our classes are made
-    lean_start.proceed()
-
 from pyinfra.api import Host, State
 from pyinfra.api.connect import connect_all as connect_to_all
 from pyinfra.api.exceptions import ConnectError

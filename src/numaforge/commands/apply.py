@@ -62,9 +62,9 @@ def apply(
     quiet = bool(click.get_current_context().meta.get(QUIET))
     if quiet:
         os.environ["PYINFRA_PROGRESS"] = "off"
-    from numaforge import lean_start
+    from gevent import monkey  # type: ignore[import-untyped]  # pyinfra does so when it is imported
 
-    lean_start.begin()
+    monkey.patch_all()
     from numaforge.rollout.names import RETRY_FAILED
     from numaforge.site_run import Run, prepared
 

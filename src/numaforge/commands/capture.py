@@ -159,9 +159,9 @@ def asked_of(
         if not key or not equals:
             raise click.BadParameter(f"{entry!r} is not KEY=VALUE", param_hint="--data")
         connection[key] = _checked(key, value)
-    from numaforge import lean_start  # patches this process: only once the arguments are valid
+    from gevent import monkey  # type: ignore[import-untyped]  # pyinfra does so when it is imported
 
-    lean_start.begin()  # before the spinner: gevent does not find a thread that it has not started
+    monkey.patch_all()  # before the spinner: gevent does not find a thread that it has not started
     with progress(what), _log_of_pyinfra() as log:
         try:
             return ask(name, connection)

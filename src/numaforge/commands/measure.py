@@ -143,7 +143,7 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
     from numaforge.commands.capture import asked_of
 
     def ask(name: str, how: Mapping[str, str | int]) -> Measurement | None:
-        # Imports pyinfra, which lean_start has prepared by now.
+        # Imports pyinfra, for which gevent has patched this process by now.
         from numaforge.hosts.measuring import kept_of_host, measure_host
 
         return kept_of_host(name, how) if kept else measure_host(name, how, order)

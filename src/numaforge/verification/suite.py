@@ -20,8 +20,6 @@ HOST, UNREACHABLE = "host", "unreachable"
 
 # pytest starts with the suite's own plugin and imports every module of the suite; no host is contacted.
 _TRIAL = """
-from numaforge.verification import lean
-lean.begin()
 import importlib, pkgutil, sys, pytest, testinfra.plugin, numaforge.verification as suite
 for module in pkgutil.iter_modules(suite.__path__):
     importlib.import_module(f"{suite.__name__}.{module.name}")

@@ -1,0 +1,95 @@
+"""What a command imports before it begins, and what a run imports while its hosts are waited for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from lab.paths import REPOSITORY
+
+
+def said(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
+    ).stdout.strip()
+
+
+def loaded(program: str) -> set[str]:
+    return {*said(f"{program}\nimport sys; print(*sys.modules)").split()}
+
+
+def test_a_command_waits_for_no_other_command() -> None:
+    modules = loaded("import numaforge.cli")
+    assert not modules & {"numaforge.topology.model", "numaforge.findings", "yaml", "pydantic", "rich"}
+
+
+def test_a_command_that_asks_an_inventory_has_pyinfra_in_another_process() -> None:
+    modules = loaded("from numaforge.cli import run; run(['measure', 'no/inventory.py'])")
+    assert "numaforge.rollout.program" in modules
+    assert "pyinfra" not in modules
+
+
+ROLLS_OUT = {
+    f"numaforge.rollout.{name}"
+    for name in ("budget", "configz", "drain", "fleet", "gate", "kubectl", "leftovers", "node", "record")
+}
+OF_FEW_HOSTS = {"tomllib", "xml.etree", "http.client"}
+
+
+def test_a_host_without_change_waits_for_nothing_that_only_a_change_or_few_hosts_need() -> None:
+    roles = "import numaforge.roles.topology, numaforge.roles.maintenance, numaforge.planning.node"
+    modules = loaded(f"from gevent import monkey; monkey.patch_all(); import numaforge.site_run; {roles}")
+    assert not modules & {"numaforge.measure", "numaforge.preflight.cluster", "numaforge.verification.suite"}
+    assert not modules & (ROLLS_OUT | OF_FEW_HOSTS)
+
+
+PLANS = {
+    f"numaforge.{name}"
+    for name in ("maintenance.parts", "planning.node", "render", "roles.node", "profile.load")
+}
+
+
+def test_what_plans_a_host_is_imported_while_hosts_are_waited_for() -> None:
+    program = "from gevent import monkey; monkey.patch_all(); import numaforge.site_run"
+    site = (REPOSITORY / "deploys/site.py").read_text().splitlines()
+    deploy = [line for line in site if line.startswith("from ")]
+    assert len(deploy) > 10
+    assert not loaded("\n".join([program, *deploy])) & PLANS
+    waiting = "from numaforge.hosts import meanwhile; import gevent; meanwhile.get_ready(1); gevent.wait()"
+    assert not PLANS - loaded(f"{program}; {waiting}")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "turn", "done"),
+    [
+        pytest.param(1, "sleep(0)", "False False", id="not while the one host has something to do"),
+        pytest.param(1, "idle()", "True False", id="while it has not"),
+        pytest.param(1000, "sleep(0)", "True False", id="between any two of many"),
+    ],
+)
+def test_it_goes_on_a_step_at_a_time(hosts: int, turn: str, done: str) -> None:
+    program = (
+        "from gevent import monkey; monkey.patch_all(); from numaforge.hosts import meanwhile\n"
+        "import gevent, sys\n"
+        f"meanwhile.get_ready({hosts})\n"
+        f"for _ in range(3): gevent.{turn}\n"
+        "print('pydantic_core' in sys.modules, 'numaforge.planning.node' in sys.modules)"
+    )
+    assert said(program) == done
+
+
+def test_a_section_makes_no_validator_of_its_own() -> None:
+    """That of a profile has theirs: one more for each section doubles what a profile costs."""
+    program = (
+        "from numaforge.roles.profile import NodeProfile; from numaforge.sections.section import Section; "
+        "print(NodeProfile().name, [kind.__name__ for kind in Section.__subclasses__() "
+        "if kind.__pydantic_complete__ and kind.__module__ != 'numaforge.roles.profile'])"
+    )
+    assert said(program) == "unnamed []"
+
+
+def test_a_run_that_is_forked_has_imported_what_rolls_out() -> None:
+    modules = loaded("from numaforge import pyinfra_cli; pyinfra_cli.prepare()")
+    assert not ROLLS_OUT - modules - {"numaforge.rollout.leftovers"}
