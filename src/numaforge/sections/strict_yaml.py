@@ -23,6 +23,7 @@ _FLOAT = "tag:yaml.org,2002:float"
 _TEXTS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")  # what YAML makes of 2025-02-28 and =
 _OCTAL = re.compile("[+-]?0[0-7_]+")
 _INDENTED_WITH_TAB = re.compile(" *\t")
+_TOO_DEEP = f"nested too deeply; {DEEPEST} levels are accepted"
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -148,6 +149,8 @@ def read_yaml_documents(
     except yaml.MarkedYAMLError as mistake:
         mark = mistake.problem_mark or mistake.context_mark
         said = ", ".join(filter(None, (mistake.context, mistake.problem)))
+        if "maximum nesting depth" in said:  # libyaml reads ahead, and may come to its own limit first
+            raise _located(error, _TOO_DEEP, place, mark.line + 1 if mark else None) from mistake
         if mark and any(map(_INDENTED_WITH_TAB.match, text.split("\n")[mark.line : mark.line + 1])):
             said = "indented with a tab, where YAML takes blanks"
         raise _located(error, f"not valid YAML: {said}", place, mark.line + 1 if mark else None) from mistake
@@ -186,7 +189,7 @@ def _check_shape(text: str) -> None:
                 size = sizes.get(event.anchor, 1)
             elif isinstance(event, yaml.CollectionStartEvent):
                 if len(opened) > DEEPEST:
-                    raise _NotAcceptedError(f"nested too deeply; {DEEPEST} levels are accepted", line)
+                    raise _NotAcceptedError(_TOO_DEEP, line)
                 opened.append((event.anchor, 1))
                 continue
             else:

@@ -2,7 +2,7 @@
 
 Source: sigs.k8s.io/yaml (yaml.go) on go.yaml.in/yaml/v2 (decode.go, resolve.go), which is libyaml in Go:
 PyYAML's parser gives the same events. YAML 1.1 booleans (`yes`, `on`, `y`), Go's integers, the last duplicate
-key wins. The kubelet reads 10,000 levels, so nothing here recurses.
+key wins. The kubelet reads 10,000 levels; libyaml reads 1,000, and this some fewer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numaforge.kubelet.values.gotext import quoted, shown_float, shown_float32
 from numaforge.kubelet.values.numbers import NumberError, float32, parse_int, parse_uint
 
 _FastLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_DEEPEST = 10_000
+_DEEPEST = 900
 # No kubelet setting is nested deeper; recording paths at every level costs the square of the depth.
 _DEEPEST_LINE = 12
 _STANDARD_TAGS = "tag:yaml.org,2002:"
@@ -259,17 +259,23 @@ def _node(event: Any, anchors: dict[str, _YamlNode]) -> _YamlNode:
 
 def _require_depth(depth: int, line: int) -> None:
     if depth > _DEEPEST:
-        where = f"line {line}: " if line > 1 else ""
-        raise YamlError(f"yaml: {where}exceeded max depth of {_DEEPEST}", line)
+        raise _too_deep(line)
+
+
+def _too_deep(line: int) -> YamlError:
+    where = f"line {line}: " if line > 1 else ""
+    return YamlError(f"yaml: {where}exceeded max depth of {_DEEPEST}, the most that is read here", line)
 
 
 def _yaml_error(error: yaml.YAMLError) -> YamlError:
     # A character that YAML forbids raises a ReaderError, which has a reason instead of a problem.
     problem = getattr(error, "problem", None) or getattr(error, "reason", None)
     problem = problem or "unknown problem parsing YAML content"
+    mark = getattr(error, "problem_mark", None)
+    if "maximum nesting depth" in problem:  # libyaml reads ahead, and may come to its own limit first
+        return _too_deep(mark.line + 1 if mark else 1)
     for pattern, replacement in _PROBLEMS:
         problem = pattern.sub(replacement, problem)
-    mark = getattr(error, "problem_mark", None)
     if mark is None:
         return YamlError(f"yaml: {problem}", None)
     # Go counts lines from 0, and adds one only for the scanner's errors.
