@@ -610,10 +610,11 @@ def test_a_document_on_standard_input_that_is_none_is_called_so(folder):
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [pytest.param("topology.json", "file", id="file"), pytest.param("empty", "folder", id="folder")],
+    [pytest.param("notes", "file", id="file"), pytest.param("empty", "folder", id="folder")],
 )
 @pytest.mark.parametrize("command", ["capture", "measure"])
 def test_what_is_here_is_no_host(folder, command, name, what):
+    (folder / "notes").write_text("of this week\n")
     answer = program(command, name)
     assert answer.returncode == ExitCode.UNREACHABLE
     assert f"numaforge: {name}: is a {what}, and no host of that name answers: ".encode() in answer.stderr
