@@ -2,8 +2,8 @@
 
 ssh_user = "root"
 
-# Connect through a bastion, with keys from the agent: write ProxyJump and IdentityFile for these hosts into
-# ~/.ssh/config, pyinfra reads it.
+# Hosts are reached as `ssh HOST` reaches them: for a bastion, or keys of their own, write ProxyJump and
+# IdentityFile for these hosts into ~/.ssh/config.
 
 # How long a kubelet may take to become healthy after a change, and how long it then has to stay so; a kubelet
 # that does not gets its old files back. In seconds.

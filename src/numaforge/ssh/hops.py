@@ -20,7 +20,9 @@ from numaforge.errors import HostError, HostRefusedError, HostUnreachableError
 from numaforge.ssh.openssh import Destination, Question, answer_to, run_folder
 
 _HOP = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>.+)\]|(?P<plain>[^:\[\]]+))(?::(?P<port>\d+))?")
-_NO_QUESTIONS = ("-oBatchMode=yes", "-oServerAliveInterval=15", "-oServerAliveCountMax=3")
+_NO_QUESTIONS = ("-oBatchMode=yes", "-oLogLevel=ERROR", "-oServerAliveInterval=15", "-oServerAliveCountMax=3")
+_NOTHING_ELSE = ("-oClearAllForwardings=yes", "-oPermitLocalCommand=no")  # as with `ssh -W`
+_NO_GREETING = ("No existing session", "Error reading SSH protocol banner")  # paramiko's words for it
 _IDLE_SECONDS = 15  # a connection to a jump host that nothing uses ends by itself
 _ATTEMPT_SECONDS = 1  # between two of ConnectionAttempts
 _REFUSED = ("Host key verification failed", "Permission denied", "no matching", "Bad configuration")
@@ -50,7 +52,9 @@ def cut(sock: socket.socket, where: str, error: Exception) -> HostError:
     words = sock.last_words() if isinstance(sock, Program) else ""
     if _is_refusal(words):
         return HostRefusedError(f"the way to {where} is refused: {words}", remedy=_LOG_IN)
-    return HostUnreachableError(f"{where} does not answer: {words or str(error) or 'the connection was cut'}")
+    if not words:
+        words = "it sends no greeting of SSH" if str(error) in _NO_GREETING else str(error)
+    return HostUnreachableError(f"{where} does not answer: {words or 'the connection was cut'}")
 
 
 def _straight(destination: Destination, seconds: float) -> socket.socket:
@@ -95,7 +99,7 @@ class Program(socket.socket):
     def __init__(self, command: list[str]) -> None:
         ours, theirs = socket.socketpair()
         super().__init__(ours.family, ours.type, ours.proto, fileno=ours.detach())
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the socket)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (read after the socket is closed)
         with theirs:
             self._process = subprocess.Popen(
                 command,
@@ -121,12 +125,11 @@ class Program(socket.socket):
             return socket.socket(fileno=descriptors[0])
 
     def close(self) -> None:
-        """End the program, too."""
+        """End the program, too; what it has said is kept, for paramiko closes a socket before it raises."""
         super().close()
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
-        self._errors.close()
 
 
 def _through_jump(destination: Destination, jumps: str, seconds: float) -> socket.socket:
@@ -182,7 +185,7 @@ class _Jump:
     def _open(self) -> None:
         """Log in to the jump host; `ssh` goes on in the background then."""
         Path(self._path).unlink(missing_ok=True)
-        shared = ["-N", "-M", "-S", self._path, f"-oControlPersist={_IDLE_SECONDS}"]
+        shared = ["-N", "-M", "-S", self._path, f"-oControlPersist={_IDLE_SECONDS}", *_NOTHING_ELSE]
         command = [*self._command(), *shared, "--", self._question.name]
         with tempfile.TemporaryFile() as errors:
             done = subprocess.run(

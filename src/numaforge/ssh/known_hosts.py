@@ -75,7 +75,10 @@ class KnownKeys(MissingHostKeyPolicy):
         """Return where the key is accepted."""
         plain, certificate = key.asbytes(), key.public_blob.key_blob if key.public_blob else None
         if self._is_revoked(key, certificate):
-            raise HostRefusedError(f"the host key of {self.name} is revoked: {_fingerprint(key)}")
+            raise HostRefusedError(
+                f"the host key of {self.name} is revoked: {_fingerprint(key)}",
+                remedy="another machine may have it, too: give the host new keys and make those known",
+            )
         if self._is_this_machine(client) or any(
             not known.mark and known.key == plain for known in self._known
         ):

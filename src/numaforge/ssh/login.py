@@ -98,11 +98,16 @@ def connect(destination: Destination, login: Login) -> SSHClient:
     own = list(identity(login.key, login.key_password, destination)) if login.key else None
     keys = own or identities(destination, agent=login.agent, files=login.key_files)
     strategy = _Strategy(destination, login, known, keys)
-    with ExitStack() as undo:
-        undo.callback(client.close)
-        sock = undo.enter_context(dial(destination, seconds))
-        _start(client, sock, destination, known, strategy, seconds, login)
-        undo.pop_all()
+    try:
+        with ExitStack() as undo:
+            undo.callback(client.close)
+            sock = undo.enter_context(dial(destination, seconds))
+            _start(client, sock, destination, known, strategy, seconds, login)
+            undo.pop_all()
+    except HostUnreachableError as error:
+        raise HostUnreachableError(
+            error.message, remedy=f"see what `{_trial(destination)}` says; check name, port and jump hosts"
+        ) from error
     transport = client.get_transport()
     if transport is None:
         raise HostUnreachableError("the connection was cut")
@@ -216,6 +221,9 @@ class _Strategy:
         without = f"; {', '.join(passed_over)} of ssh_config: not obeyed here" if passed_over else ""
         return HostRefusedError(
             f"the login as {destination.user} is refused: {found}{accepted}{without}",
-            remedy=f"try `ssh -o BatchMode=yes {shlex.quote(destination.name)}`; name user and key in "
-            "ssh_config, or as ssh_user and ssh_key",
+            remedy=f"try `{_trial(destination)}`; name user and key in ssh_config, or ssh_user and ssh_key",
         )
+
+
+def _trial(destination: Destination) -> str:
+    return f"ssh -o BatchMode=yes {shlex.quote(destination.name)} true"
