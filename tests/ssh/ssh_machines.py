@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,10 +75,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Controller:
-    """The machine that logs in to the others; `folder/home` is root's home there."""
+    """The machine that logs in to the others; `folder/home` is root's home there.
+
+    The path of a socket has 107 bytes, so those in `sockets` have a short one.
+    """
 
     sandbox: Sandbox
     folder: Path
+    sockets: Path
 
     @property
     def home(self) -> Path:
@@ -85,7 +90,7 @@ class Controller:
         return self.folder / "home"
 
     def run(
-        self, *words: str, seconds: float = 110, environment: Mapping[str, str] | None = None, stdin: str = ""
+        self, *words: str, seconds: float = 300, environment: Mapping[str, str] | None = None, stdin: str = ""
     ) -> Answer:
         """Run a command as root of the controller."""
         done = subprocess.run(
@@ -139,8 +144,11 @@ def running_machines(
     of its kind. What `prepare` does is done before any sshd is started.
     """
     (folder / "sandbox").mkdir()
-    with running_sandbox(folder / "sandbox", machine()) as sandbox:
-        controller = Controller(sandbox, folder)
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as sockets,
+        running_sandbox(folder / "sandbox", machine()) as sandbox,
+    ):
+        controller = Controller(sandbox, folder, Path(sockets))
         _make_controller(folder, hosts)
         for key in dict.fromkeys(key for each in machines for key in each.keys):
             make_key(controller.home / ".ssh" / key, *key_kinds.get(key, ("ed25519",)))

@@ -502,4 +502,9 @@ Host *
   IdentityFile ~/.ssh/fleet
   UpdateHostKeys no
 """
-"""The end of ~/.ssh/config, and of each row's own file."""
+"""The end of ~/.ssh/config, and of a row's own file where that says so."""
+PATIENCE = """
+Host *
+  ConnectTimeout 90
+"""
+"""The end of every configuration: all hosts log in at once, on a machine that may be busy."""

@@ -28,6 +28,7 @@ from tests.ssh.ssh_rows import (
     MACHINES,
     NAMES,
     OTHERS,
+    PATIENCE,
     REFUSED,
     ROWS,
     SECOND_NAMES,
@@ -97,7 +98,7 @@ def test_a_command_reaches_the_machine_that_ssh_reaches(controller: Controller, 
     inventory = write_inventory(controller, ROWS)
     found = COMMANDS[command](controller, inventory)
     assert differences(found, {name: row.reaches for name, row in ROWS.items()}) == []
-    if command == "apply --dry":
+    if command in ("apply --dry", "verify"):
         assert reasons_amiss(found) == []
 
 
@@ -155,7 +156,7 @@ def filled(text: str, controller: Controller) -> str:
     """Return a text of the table with its places."""
     for place, value in (
         ("{home}", str(controller.home)),
-        ("{agents}", str(controller.folder / "agents")),
+        ("{agents}", str(controller.sockets)),
         ("{others}", OTHERS),
     ):
         text = text.replace(place, value)
@@ -250,7 +251,7 @@ def verify(controller: Controller, inventory: str) -> dict[str, Outcome]:
     for test in json.loads(answer.out)["tests"]:
         name, said = test["host"].removeprefix("ssh://"), test["reason"]
         if name in ROWS and name not in found:
-            named = next((each.name for each in MACHINES if f"'{each.name}'" in said), None)
+            named = next((each.name for each in MACHINES if f"has schema '{each.name}'" in said), None)
             found[name] = Outcome(named, said, UNREACHABLE if test["unreachable"] else REFUSED)
     return {name: found.get(name, Outcome(None, answer.err)) for name in ROWS}
 
@@ -296,7 +297,6 @@ def prepare(controller: Controller) -> None:
     ssh = controller.home / ".ssh"
     for place in ("rows", "learned"):
         (ssh / place).mkdir()
-    (controller.folder / "agents").mkdir()
     for file, text in FILES.items():
         (ssh / file).parent.mkdir(exist_ok=True)
         (ssh / file).write_text(filled(text, controller))
@@ -306,10 +306,10 @@ def prepare(controller: Controller) -> None:
     for name, row in ROWS.items():
         block = f"Host {name}\n{indented(row.config)}\n" if row.config else ""
         if row.file:
-            own_file(controller, name).write_text(filled(block + row.file, controller))
+            own_file(controller, name).write_text(filled(block + row.file + PATIENCE, controller))
         else:
             config += block
-    (ssh / "config").write_text(filled(config + OTHERS, controller))
+    (ssh / "config").write_text(filled(config + OTHERS + PATIENCE, controller))
     make_keys(ssh)
     certify(controller)
     know(controller)
@@ -409,13 +409,13 @@ def keygen(*words: str) -> None:
 
 def agents_of(controller: Controller) -> dict[str, str]:
     """Return the environment that names agents."""
-    agents = controller.folder / "agents"
+    agents = controller.sockets
     return {"SSH_AUTH_SOCK": str(agents / "environment"), "OTHER_AGENT": str(agents / "other")}
 
 
 def start_agents(controller: Controller) -> list[subprocess.Popen[bytes]]:
     """Start the agents, each with its keys."""
-    ssh, agents = controller.home / ".ssh", controller.folder / "agents"
+    ssh, agents = controller.home / ".ssh", controller.sockets
     (ssh / "secret").write_text("#!/bin/sh\necho secret\n")
     (ssh / "secret").chmod(0o700)
     asks = {"SSH_ASKPASS": str(ssh / "secret"), "SSH_ASKPASS_REQUIRE": "force"}

@@ -11,7 +11,6 @@ from paramiko import SSHClient
 from pyinfra.api import Host
 from pyinfra.connectors.base import DataMeta
 from pyinfra.connectors.ssh import SSHConnector
-from pyinfra.connectors.ssh_util import _patch_paramiko_sk_key_support
 
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.hosts.connect_errors import HostConnectError
@@ -35,7 +34,6 @@ class OpenSshConnector(SSHConnector):
 
         Raises HostConnectError.
         """
-        _patch_paramiko_sk_key_support()
         retries = self.data["ssh_connect_retries"]
         while True:
             try:

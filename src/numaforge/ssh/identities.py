@@ -117,10 +117,14 @@ def _agent_keys(destination: Destination) -> tuple[AgentKey, ...]:
         connection.connect(path)
         agent = AgentSSH()
         agent._connect(connection)  # type: ignore[attr-defined] # not in its types
-        return tuple(agent.get_keys())
+        found = tuple(agent.get_keys())
     except (OSError, SSHException):
         connection.close()
         return ()
+    for key in found:
+        if getattr(key, "inner_key", None) is None:  # of a security key (paramiko/paramiko#2462)
+            key.public_blob = None  # paramiko asks each key for it
+    return found
 
 
 def _load(path: str, password: str | None) -> PKey:
