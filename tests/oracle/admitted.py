@@ -63,6 +63,7 @@ def _restarted(
     node = _started(case, report, version, restart["state"])
     for gone in {*node.pods} - {*running}:
         node.remove(gone)
+    node.restart_with(running)
     return node
 
 

@@ -38,6 +38,8 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     static = node.settings.cpu_policy == STATIC
     answers: list[JudgedAdmission] = []
     held = node.pods
+    named = {operation.name for operation in given.operations if not isinstance(operation, str)}
+    node.restart_with(named.intersection(held))
     for operation in given.operations:
         if isinstance(operation, str):
             node.remove(operation)

@@ -545,6 +545,13 @@ def test_a_gpu_of_a_library_that_does_not_start_is_not_called_lost_as_well():
     assert with_verdict(broken, Verdict.FOUND) == {"NG101"}
 
 
+def test_a_fabric_names_the_modules_that_its_registration_lacks():
+    failed = second(fabric_state=FabricState("in-progress"))(KINDS["hgx-b200"]())
+    judgement = by.judged(RULES, install(kernel_modules=("mlx5_ib", "nvidia"))(failed))["NG304"]
+    evidence = [finding.evidence for finding in judgement.findings]
+    assert evidence == ["its registration is in-progress: ib_umad is not loaded"]
+
+
 @pytest.mark.parametrize("state", [FabricState("completed", "Not Supported"), FabricState("not-started")])
 def test_a_fabric_is_sound_only_when_completed_with_success(state):
     machine = second(fabric_state=state)(KINDS["hgx-h100"]())

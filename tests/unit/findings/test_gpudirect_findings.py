@@ -129,6 +129,11 @@ BROKEN: list[tuple[str, Change, dict[str, list[str | None]]]] = [
         lambda machine: moved(machine, "pci0000:30", 0),
         {"GD101": ["GPU0 0000:1b:00.0"], "GD102": ["GPU1 0000:9d:00.0"]},
     ),
+    (
+        "hgx-h100",
+        lambda machine: peer_memory(virtual_machine=True)(moved(machine, "pci0000:30", 0)),
+        {"GD106": [None]},
+    ),
     ("hgx-h100", nics(numa_node=None), {"GD103": ["mlx5_0", "mlx5_1"]}),
     ("gb300", nics(data_direct=None), {"GD104": ["0002:03:00.0", "0012:03:00.0"]}),
     (
@@ -203,6 +208,12 @@ def test_every_rule_was_seen_to_fire() -> None:
 def test_in_a_guest_pcie_is_not_judged(tmp_path: Path, change: Change) -> None:
     machine = change(machine_of(tmp_path, hgx_h100()))
     assert {rule for rule in found(machine) if not rule.startswith(("GD103", "GD4"))} == set()
+
+
+def test_a_guest_with_a_topology_file_hides_nothing_from_nccl(tmp_path: Path) -> None:
+    guest = peer_memory(virtual_machine=True)(moved(machine_of(tmp_path, hgx_h100()), "pci0000:30", 0))
+    assert "GD106" in found(guest)
+    assert "GD106" not in found(replace(guest, nccl_conf="NCCL_TOPO_FILE=/opt/topo.xml\n"))
 
 
 def test_management_functions_are_no_nics(tmp_path: Path) -> None:

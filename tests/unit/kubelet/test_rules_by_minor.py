@@ -154,6 +154,7 @@ def test_a_restarted_kubelet_releases_nothing_before_it_has_heard_of_all_pods() 
         '"entries":{"a":{"main":"1-4,9-11"},"b":{"main":"12"}},"checksum":0}'
     }
     node = Node(SMALL, WHOLE_CORES, {}, state=state, predicates=False, version="1.35")
+    node.restart_with(["a", "b"])
     refused, again = node.admit(pod(7), "a"), node.admit(pod(8), "b")
     assert (refused.admitted, again.reason) == (False, "SMTAlignmentError")
     assert node.admit(pod(8), "new").admitted

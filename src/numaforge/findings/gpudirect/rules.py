@@ -22,6 +22,7 @@ NCCL = "NCCL, paths.cc: NCCL_NET_GDR_LEVEL is PXB by default, P2C beside Grace"
 CONFIGURATION = "PCIe configuration space"
 _NEAR = ("PIX", "PXB")
 _NCCL_CONF = "/etc/nccl.conf"
+_TOPOLOGY_FILE = re.compile(r"^[ \t]*NCCL_TOPO_FILE[ \t]*=", re.MULTILINE)
 _DATA_DIRECT_OFF = re.compile(r"^[ \t]*NCCL_IB_DATA_DIRECT[ \t]*=[ \t]*0[ \t]*$", re.MULTILINE)
 _ORDER = ("PIX", "PXB", "PHB", "NODE", "SYS")
 
@@ -69,6 +70,17 @@ def _without_numa_node(machine: NodeTopology) -> Iterator[Seen]:
     for nic in nics(machine):
         if nic.numa_node is None:
             yield Seen("the firmware does not name its NUMA node", nic.name)
+
+
+def _hidden_switches(machine: NodeTopology) -> Iterator[Seen]:
+    if _TOPOLOGY_FILE.search(machine.nccl_conf or ""):
+        return
+    best = {gpu.pci_address: _best(machine, gpu) for gpu in machine.gpus}
+    if None in best.values():
+        yield Seen(unknown="the firmware does not tell how far GPUs and NICs are apart")
+    elif not any(distance in _NEAR for distance in best.values()):
+        nearest = min((distance for distance in best.values() if distance), key=_ORDER.index)
+        yield Seen(f"no GPU has a NIC nearer than {nearest}, and NCCL leaves GPUDirect out")
 
 
 @applies("with ConnectX-8 Direct beside Grace (GB300)", within=scope.has_pairs)
@@ -282,6 +294,16 @@ RULES: tuple[MachineRule, ...] = (
         "NCCL, NCCL_IB_DATA_DIRECT",
         "take NCCL_IB_DATA_DIRECT out: over NVLink-C2C a ConnectX-8 writes at about half the speed",
         _not_taken,
+    ),
+    MachineRule(
+        "GD106",
+        Severity.WARNING,
+        "a virtual machine hides the PCIe switches between GPUs and NICs",
+        scope.in_a_guest,
+        NCCL,
+        "describe the host's switches in rdma.libraries.pcie_switches, of which a plan makes NCCL_TOPO_FILE, "
+        "or name the provider's file in rdma.libraries.topology_file",
+        _hidden_switches,
     ),
     MachineRule(
         "GD201",

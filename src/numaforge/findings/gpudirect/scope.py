@@ -70,10 +70,18 @@ def has_pairs(machine: NodeTopology) -> Applicability:
 @applies("on bare metal with GPUs and RDMA devices", within=has_pairs)
 def on_metal(machine: NodeTopology) -> Applicability | None:
     """Apply where there are pairs, and PCIe is what the machine has, not what a hypervisor shows of it."""
+    return Applicability(False, "a hypervisor shows its own PCIe") if _is_guest(machine) else None
+
+
+@applies("in a virtual machine with GPUs and RDMA devices", within=has_pairs)
+def in_a_guest(machine: NodeTopology) -> Applicability | None:
+    """Apply where there are pairs, and PCIe is what a hypervisor shows of it."""
+    return None if _is_guest(machine) else Applicability(False, "bare metal")
+
+
+def _is_guest(machine: NodeTopology) -> bool:
     told = [gpu for gpu in own_gpus(machine) if gpu.virtualization is not None]
-    if machine.peer_memory.virtual_machine or (told and not any(map(on_bare_metal, told))):
-        return Applicability(False, "a hypervisor shows its own PCIe")
-    return None
+    return machine.peer_memory.virtual_machine or bool(told and not any(map(on_bare_metal, told)))
 
 
 @applies(f"{on_metal.machines} that the host itself uses", within=on_metal)

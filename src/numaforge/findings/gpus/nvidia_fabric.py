@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from numaforge.findings import Severity, scope
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
@@ -81,9 +82,14 @@ def _subnet_modules(machine: NodeTopology) -> Iterator[Seen]:
     if modules is None:
         yield Seen(unknown="the loaded modules were not captured")
         return
+    if missing := _not_loaded(modules):
+        yield Seen(missing)
+
+
+def _not_loaded(modules: Collection[str]) -> str | None:
     missing = [name for name in ("ib_umad", "mlx5_ib") if name not in modules]
-    if missing:
-        yield Seen(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not loaded")
+    verb = "is" if len(missing) == 1 else "are"
+    return f"{' and '.join(missing)} {verb} not loaded" if missing else None
 
 
 def _fits(machine: NodeTopology, prefix: str) -> Iterator[Seen]:
@@ -128,9 +134,18 @@ def _unsound(found: FabricState) -> str | None:
     return None if status.lower() == "success" else f"its registration completed with: {status}"
 
 
-_registration = scope.each(
+_registrations = scope.each(
     _in_fabric, _registered, _unsound, unknown="the driver does not tell how the registration went"
 )
+
+
+def _registration(machine: NodeTopology) -> Iterator[Seen]:
+    """Yield registrations that failed; without the modules of the subnet manager none succeeds (NG303)."""
+    modules = scope.nvidia_install(machine).kernel_modules
+    needs = modules is not None and _needs_subnet_manager(machine).applies
+    cause = _not_loaded(modules or ()) if needs else None
+    for seen in _registrations(machine):
+        yield replace(seen, evidence=f"{seen.evidence}: {cause}") if seen.evidence and cause else seen
 
 
 def _told_faults(gpu: Gpu) -> tuple[str, ...] | None:

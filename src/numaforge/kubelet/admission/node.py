@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
@@ -119,9 +119,8 @@ class Node:
     pods' claims, which only the scheduler serves; without it the answer is unknown.
 
     As in the kubelet, admitting the next pod releases what removed or refused pods held; `settle` does it at
-    once. Pods that `state` holds are admitted again first, as after a restart: until then the kubelet has not
-    heard of all pods, and releases nothing. Raises KubeletConfigError for a configuration or a state that the
-    kubelet would not start with.
+    once. Raises KubeletConfigError for a configuration or a state that the kubelet would not start
+    with.
     """
 
     def __init__(
@@ -195,10 +194,9 @@ class Node:
                 pod = pod.named(self._unused_name())
         elif name is not None:
             pod = pod.named(name)
-        if pod.name in self._returning:
-            self._returning.remove(pod.name)
-        else:
+        if not self._returning:
             self._collect({*self._requests})
+        self._returning.discard(pod.name)
         demand = Demand.of(pod, self.settings.gates)
         request = self._request(pod)
         self._claims = self._claims.without(pod.name)
@@ -248,6 +246,13 @@ class Node:
         """
         self._requests[pod.name] = self._request(pod)
 
+    def restart_with(self, pods: Iterable[str]) -> None:
+        """Release nothing until these pods were admitted again, as a kubelet that starts with them.
+
+        pkg/kubelet/kubelet.go, syncLoopIteration: a source is ready once its first pods were handled.
+        """
+        self._returning = {*pods}
+
     def has_given(self, pod: Pod) -> bool:
         """Whether a pod has all its allocations; in state files older than the pod they are missing.
 
@@ -294,6 +299,7 @@ class Node:
                 f"no pod {name!r} is admitted on this node", remedy=f"admitted: {', '.join(self.pods)}"
             )
         del self._requests[name]
+        self._returning.discard(name)
         self._admitted.pop(name, None)
         self._claims = self._claims.without(name)
 
@@ -381,7 +387,6 @@ class Node:
         if DEVICE_STATE in state:
             self.device_manager.restore(read_device_state(state[DEVICE_STATE]))
         self._requests = self._held_requests()
-        self._returning = set() if running else {*self._requests}
 
     def _read(self, restore: Callable[..., State], name: str, state: Mapping[str, str], policy: str) -> State:
         """Return the state in a file, or raise KubeletConfigError with the kubelet's message."""
