@@ -222,6 +222,10 @@ _ELSEWHERE = {
 }
 
 
+REPEATED = frozenset({"console", "earlycon"})
+"""Parameters of which the kernel takes each: of consoles the last is /dev/console."""
+
+
 def parameter_name(parameter: str) -> str:
     """Return the name of a kernel parameter; the kernel reads "-" in a name as "_"."""
     return parameter.partition("=")[0].replace("-", "_")

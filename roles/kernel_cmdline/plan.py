@@ -11,7 +11,7 @@ from numaforge.errors import PlanError
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.gpudirect.plan import config_acs
 from numaforge.roles.kernel_cmdline.page_size import judge_page_size, refuse_other_pages
-from numaforge.roles.kernel_cmdline.parameters import parameter_name
+from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name
 from numaforge.roles.kernel_cmdline.section import ALLOCATABLE
 from numaforge.roles.kernel_values.keys import sysctl_knobs
 
@@ -83,7 +83,7 @@ def _said_once(intents: Iterable[_Intent]) -> tuple[str, ...]:
     said: dict[str, tuple[str, str]] = {}
     for intent in intents:
         for parameter in intent.parameters:
-            name = parameter_name(parameter)
+            name = parameter if parameter_name(parameter) in REPEATED else parameter_name(parameter)
             if name in said:
                 place, other = said[name]
                 raise PlanError(
@@ -274,6 +274,23 @@ def _because(profile: NodeProfile, place: str, reason: str) -> str:
     return f"{profile.choice(place)}: {reason} ({_PARAMETERS})"
 
 
+def _by_grubby(topology: NodeTopology) -> bool:
+    names = (*topology.os_release.get("ID", "").split(), *topology.os_release.get("ID_LIKE", "").split())
+    return not {"rhel", "fedora"}.isdisjoint(names)
+
+
+def _refuse_repeated(topology: NodeTopology, cmdline: tuple[str, ...]) -> None:
+    """Refuse several parameters of one name where grubby writes them: it keeps the last."""
+    names = [parameter_name(parameter) for parameter in cmdline]
+    several = [word for word, name in zip(cmdline, names, strict=True) if names.count(name) > 1]
+    if several and _by_grubby(topology):
+        raise PlanError(
+            f"{' and '.join(several)}: grubby, which writes this host's command line, keeps one of each name",
+            where="kernel.cmdline",
+            remedy="leave them out, and write them in /etc/kernel/cmdline of the host",
+        )
+
+
 def _with_pci_option(topology: NodeTopology, cmdline: tuple[str, ...], option: str) -> tuple[str, ...]:
     """Return the parameters with one `pci=`, the new option last.
 
@@ -282,12 +299,8 @@ def _with_pci_option(topology: NodeTopology, cmdline: tuple[str, ...], option: s
     """
     if not option:
         return cmdline
-    by_grubby = {"rhel", "fedora"} & {
-        *topology.os_release.get("ID", "").split(),
-        *topology.os_release.get("ID_LIKE", "").split(),
-    }
     own = [parameter for parameter in cmdline if parameter.startswith("pci=")]
-    others = own or ((topology.kernel_cmdline or "").split() if by_grubby else [])
+    others = own or ((topology.kernel_cmdline or "").split() if _by_grubby(topology) else [])
     given = [each for word in others if word.startswith("pci=") for each in word[4:].split(",")]
     name = option.partition("=")[0]
     if own and any(each.startswith(f"{name}=") for each in given):
@@ -338,6 +351,7 @@ def plan_kernel(
     notices: list[Notice] = []
     intents = tuple(_intents(machine, profile, cpus, numa_nodes, hugepages, notices))
     cmdline = _with_pci_option(machine, _said_once(intents), config_acs(acs))
+    _refuse_repeated(machine, cmdline)
     kernel = KernelPlan(cmdline, profile.maintenance.reboot, profile.kernel.next_kernel)
     decisions = (Decision(each.place, " ".join(each.parameters), each.reason) for each in intents)
     return Reasoned(

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from numaforge.cpulist import CPULIST_PATTERN, parse_cpulist
 from numaforge.errors import NumaforgeError
 from numaforge.roles.kernel_cmdline.parameters import (
+    REPEATED,
     accepted_pattern,
     doubt,
     elsewhere,
@@ -59,7 +60,7 @@ def _risk(value: object) -> str:
 def _one_value_each(parameters: tuple[str, ...]) -> tuple[str, ...]:
     by_name: dict[str, str] = {}
     for parameter in parameters:
-        name = parameter_name(parameter)
+        name = parameter if parameter_name(parameter) in REPEATED else parameter_name(parameter)
         if name in by_name:
             raise ValueError(f"says {by_name[name]} and {parameter}; say each parameter once")
         by_name[name] = parameter

@@ -33,13 +33,14 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     """
     wish = profile.mig
     if not wish.gpus and wish.mig_parted is None:
-        return Reasoned(MigPlan(strategy=wish.strategy))
+        label, notices = _label_as_it_is(topology) if wish.label else (None, ())
+        return Reasoned(MigPlan(strategy=wish.strategy, label=label), notices=notices)
     machine = plan_profile(topology, profile)
     _refuse(machine)
     machine = replace(machine, gpus=tuple(one for one in machine.gpus if one.gpu.mig_capable is not False))
     waiting = tuple(one for one in machine.gpus if one.waits)
     cut = any(one.gpu.mig_mode == "enabled" if one.waits else one.mode == "enabled" for one in machine.gpus)
-    label = ("mig-enabled" if cut else "mig-disabled") if wish.label and machine.gpus else None
+    label = _label(cut=cut) if wish.label and machine.gpus else None
     machine = replace(machine, gpus=tuple(one for one in machine.gpus if not one.waits))
     plan = MigPlan(
         tuple(_gpu(one) for one in machine.gpus),
@@ -52,6 +53,19 @@ def plan_mig(topology: NodeTopology, profile: NodeProfile) -> Reasoned[MigPlan]:
     _refuse_for_plugin(topology, plan)
     notices = (*_notices(machine, plan), *_waiting(waiting), *_dra_driver_notice(topology, plan))
     return Reasoned(plan, tuple(_decisions(machine, plan, profile)), notices)
+
+
+def _label(*, cut: bool) -> str:
+    return "mig-enabled" if cut else "mig-disabled"
+
+
+def _label_as_it_is(topology: NodeTopology) -> tuple[str | None, tuple[Notice, ...]]:
+    """Return the label of a node whose GPUs stay as they are; none where their mode is not known."""
+    able = [gpu.mig_mode for gpu in topology.gpus if gpu.mig_capable is not False]
+    if not topology.gpus or None in able:
+        notice = "mig.label sets no label: the host has no GPU, or the mode of its GPUs is not known"
+        return None, (Notice("mig-label-unknown", notice),)
+    return _label(cut="enabled" in able), ()
 
 
 def as_cut(topology: NodeTopology, plan: MigPlan) -> NodeTopology:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import tomllib
 from typing import Any
 
@@ -10,10 +11,13 @@ from numaforge.errors import NumaforgeError
 from numaforge.mistakes import shown
 from numaforge.sections.strict_yaml import read_yaml
 
+# Ansible's tags say how it treats a text: one is encrypted, the other is no template.
+_ANSIBLE_TAG = re.compile(r"(?m)(?<=[:-] )!(?:vault|unsafe)(?= |$)")
+
 
 def read_mapping(text: str, place: str) -> dict[str, Any]:
-    """Return the one mapping of a YAML file. Raises NumaforgeError for anything else."""
-    document = read_yaml(text, place)
+    """Return the one mapping of a YAML file, or of Ansible. Raises NumaforgeError for anything else."""
+    document = read_yaml(_ANSIBLE_TAG.sub("", text), place)
     if document is None:
         raise NumaforgeError("is empty", where=place, remedy="name the file to convert")
     if not isinstance(document, dict):

@@ -19,6 +19,7 @@ from numaforge.convert.kubelet_configuration import (
     SPLIT,
     place,
     reservation_rows,
+    settings_of_flags,
 )
 from numaforge.convert.rows import (
     ANY_KEY,
@@ -113,8 +114,17 @@ EKSCTL_ROWS: tuple[FieldRow, ...] = (
 def convert_node_config(draft: Draft, document: Mapping[str, Any]) -> None:
     """Convert nodeadm's NodeConfig."""
     draft.take(document, NODE_CONFIG_ROWS)
-    config = mapping(mapping(mapping(document.get("spec")).get("kubelet")).get("config"))
-    place(draft, config, lambda field: f"spec.kubelet.config.{field}")
+    kubelet = mapping(mapping(document.get("spec")).get("kubelet"))
+    said = settings_of_flags(draft, kubelet.get("flags"), "spec.kubelet.flags")
+    config = {**mapping(kubelet.get("config")), **said}
+    named = {"kubeReserved", "systemReserved"} & said.keys()
+    parts = {f"{field}.{part}" for field in named for part in ("cpu", "memory")}
+    by_flag = {*said, *parts}
+    place(
+        draft,
+        config,
+        lambda field: "spec.kubelet.flags" if field in by_flag else f"spec.kubelet.config.{field}",
+    )
 
 
 def convert_eksctl(draft: Draft, document: Mapping[str, Any], name: str | None) -> None:

@@ -23,6 +23,7 @@ _POLICIES = {
 _ENABLED = "TRANSPARENT_HUGEPAGE_ENABLED_"
 _DEFRAG = {
     "ALWAYS": "always",
+    "DEFER": "defer",
     "WITH_DEFER": "defer",
     "DEFER_WITH_MADVISE": "defer+madvise",
     "WITH_MADVISE": "madvise",

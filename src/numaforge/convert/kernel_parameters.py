@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from numaforge.convert.draft import Draft
 from numaforge.convert.rows import Fate
 from numaforge.mistakes import sentence
-from numaforge.roles.kernel_cmdline.parameters import parameter_name
+from numaforge.roles.kernel_cmdline.parameters import REPEATED, parameter_name
 from numaforge.roles.kernel_cmdline.section import Parameter
 
 _PARAMETER: TypeAdapter[str] = TypeAdapter(Parameter)
@@ -37,7 +37,7 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
 
     None is written to kernel.unsafe: accepting a risk is up to the admin.
     """
-    words = [word for parameter in parameters for word in str(parameter).split()]
+    words = with_one_pci([word for parameter in parameters for word in str(parameter).split()])
     taken: list[str] = []
     for word in words:
         name = parameter_name(word)
@@ -58,6 +58,14 @@ def add_parameters(draft: Draft, parameters: Iterable[str], field: str) -> None:
     draft.add("kernel.cmdline", taken, field)
 
 
+def with_one_pci(words: list[str]) -> list[str]:
+    """Return the words with the options of all `pci=` in the first: the kernel reads each of them."""
+    options = ",".join(word.removeprefix("pci=") for word in words if word.startswith("pci="))
+    first = next((place for place, word in enumerate(words) if word.startswith("pci=")), None)
+    kept = [word for word in words if not word.startswith("pci=")]
+    return kept if first is None else [*kept[:first], f"pci={options}", *kept[first:]]
+
+
 def _refusal(word: str) -> str | None:
     try:
         _PARAMETER.validate_python(word)
@@ -67,7 +75,9 @@ def _refusal(word: str) -> str | None:
 
 
 def _said_before(draft: Draft, taken: list[str], word: str) -> str | None:
-    """Return another value of the same parameter; a repeated word does not count."""
+    """Return another value of the same parameter; a repeated word does not count, nor a second console."""
+    if parameter_name(word) in REPEATED:
+        return None
     held = [*draft.listed("kernel.cmdline"), *taken]
     return next(
         (each for each in held if parameter_name(each) == parameter_name(word) and each != word), None

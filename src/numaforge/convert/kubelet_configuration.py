@@ -5,6 +5,7 @@ Source: k8s.io/kubelet config/v1beta1/types.go; openshift/api machineconfigurati
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import ceil
@@ -14,6 +15,8 @@ from numaforge.convert.draft import Draft
 from numaforge.convert.rows import Fate, FieldRow, Form, becomes, below, enters, not_expressed, not_ours, same
 from numaforge.errors import NumaforgeError
 from numaforge.given import mapping
+from numaforge.kubelet.config.flags import FlagError, parse_flags
+from numaforge.kubelet.minors.versions import LATEST_MINOR, KubeletVersion
 from numaforge.quantity import format_bytes, parse_quantity
 
 Name = Callable[[str], str]
@@ -158,6 +161,31 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
         return
     draft.take(document, ROWS)
     place(draft, document, lambda field: field)
+
+
+def settings_of_flags(draft: Draft, flags: Any, field: str) -> dict[str, Any]:
+    """Return what kubelet flags say of managers and reservations, by the configuration's fields.
+
+    Flags of newer and removed kubelets, and those that a template fills in, are left out.
+    """
+    words = shlex.split(flags) if isinstance(flags, str) else [str(flag) for flag in flags or ()]
+    settings: dict[str, Any] = {}
+    for word in words:
+        try:
+            said = {} if "{{" in word else parse_flags([word], KubeletVersion(LATEST_MINOR)).settings
+        except FlagError:
+            continue
+        for name, value in said.items():
+            both = isinstance(value, dict) and isinstance(settings.get(name), dict)
+            settings[name] = {**settings[name], **value} if both else value
+    known = (*_PLACED, "kubeReserved", "systemReserved", "evictionHard", "reservedMemory")
+    taken = {name: value for name, value in settings.items() if name in known}
+    if taken:
+        text = (
+            f"{', '.join(taken)} are taken from them: take these flags out, they win over a profile's files"
+        )
+        draft.note(field, Fate.DIFFERS, text)
+    return taken
 
 
 def place(draft: Draft, config: Mapping[str, Any], name: Name) -> None:

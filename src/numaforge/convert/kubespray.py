@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from numaforge.convert.draft import Draft
-from numaforge.convert.kubelet_configuration import DISK, KEEPS, KUBELET_ROWS, place
+from numaforge.convert.kubelet_configuration import DISK, KEEPS, KUBELET_ROWS, place, settings_of_flags
 from numaforge.convert.rows import Fate, FieldRow, Form, below, enters, not_expressed, not_ours
 from numaforge.given import mapping
 
@@ -27,7 +27,17 @@ _RESERVED = {
     "kubeReserved": ("kube_reserved", "kube_cpu_reserved", "100m", "kube_memory_reserved", "256Mi"),
     "systemReserved": ("system_reserved", "system_cpu_reserved", "500m", "system_memory_reserved", "512Mi"),
 }
+# Ansible's filter `bool`, with which kubespray reads its switches.
+_WORDS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
+}
+_UNREAD = {
+    "{{": "a template: write its value in the profile",
+    "$ANSIBLE_VAULT": "encrypted: say the key of the profile in the inventory's own encrypted variables",
+}
 _EXTRA = ("kubelet_config_extra_args", "kubelet_node_config_extra_args")
+_FLAGS = ("kubelet_custom_flags", "kubelet_node_custom_flags")
 _CONTROL_PLANE = "for control plane nodes alone, and a GPU server is none"
 _AMOUNTS = "counts while the switch of its group is on"
 _CLUSTER = "the cluster's own; kubespray keeps setting them"
@@ -118,10 +128,15 @@ def convert(draft: Draft, document: Mapping[str, Any]) -> None:
         if ours or nearest:
             draft.refuse(name, "unknown variable" + (f"; did you mean {nearest[0]}?" if nearest else ""))
     held = {name: value for name, value in document.items() if name in known}
-    for name in [name for name, value in held.items() if isinstance(value, str) and "{{" in value]:
-        if name not in _LEFT_ALONE:
-            draft.note(name, Fate.NOT_EXPRESSED, "a template: write its value in the profile")
-        del held[name]
+    for name in [name for name, value in held.items() if isinstance(value, str)]:
+        unread = next((why for mark, why in _UNREAD.items() if mark in str(held[name])), None)
+        if unread and name not in _LEFT_ALONE:
+            draft.note(name, Fate.NOT_EXPRESSED, unread)
+        if unread:
+            del held[name]
+    for row in ROWS:
+        if row.form is Form.SWITCH and isinstance(word := held.get(row.field), str):
+            held[row.field] = _WORDS.get(word.strip().lower(), word)
     draft.take(held, ROWS)
     if draft.mistakes:
         return
@@ -155,4 +170,8 @@ def _place_kubelet(draft: Draft, held: Mapping[str, Any]) -> None:
         for field, value in mapping(held.get(extra)).items():
             config[field] = value
             names |= {known: f"{extra}.{known}" for known in (field, f"{field}.cpu", f"{field}.memory")}
+    for flags in _FLAGS:
+        said = settings_of_flags(draft, held.get(flags), flags)
+        config |= said
+        names |= {known: flags for field in said for known in (field, f"{field}.cpu", f"{field}.memory")}
     place(draft, config, lambda field: names.get(field, field))

@@ -12,7 +12,7 @@ from typing import Any
 
 from numaforge.convert.documents import read_ini
 from numaforge.convert.draft import Draft
-from numaforge.convert.kernel_parameters import add_parameters
+from numaforge.convert.kernel_parameters import add_parameters, with_one_pci
 from numaforge.convert.kubelet_configuration import HEAD_ROWS, METADATA_ROWS
 from numaforge.convert.rows import (
     ANY_KEY,
@@ -35,6 +35,7 @@ _UNKNOWN = re.compile(r"\$\{")
 _ON = ("True", "true", "1")  # tuned/profiles/unit.py
 _GOVERNORS = ("performance", "powersave", "schedutil", "ondemand", "conservative", "userspace")
 _WORKQUEUES = ("/sys/devices/virtual/workqueue/cpumask", "/sys/bus/workqueue/devices/writeback/cpumask")
+_HASH_SIZE = "nf_conntrack_hashsize"  # a parameter of a module, in TuneD's section of NICs
 # The variable of the profiles cpu-partitioning and realtime, possibly set in another file.
 _ISOLATED = ("${isolated_cores}", "${isolated_cores_expanded}", "${isolated_cores_online_expanded}")
 _CPU_SETS = {"nohz_full": "kernel.nohz_full", "rcu_nocbs": "kernel.rcu_nocbs"}
@@ -295,14 +296,26 @@ def convert(draft: Draft, document: Mapping[str, Mapping[str, str]]) -> None:
         plugin: {name: value for name, value in options.items() if _readable(draft, plugin, name, value)}
         for plugin, options in sections.items()
     }
-    draft.take(readable, TUNED_ROWS, ini=True)
+    if size := readable.get("net", {}).pop(_HASH_SIZE, None):
+        module = readable.setdefault("modules", {})
+        module["nf_conntrack"] = " ".join(filter(None, [module.get("nf_conntrack"), f"hashsize={size}"]))
+    draft.take({plugin: options for plugin, options in readable.items() if options}, TUNED_ROWS, ini=True)
     if draft.mistakes:
         return
+    _note_governors(draft, readable.get("cpu", {}).get("governor", ""))
     _place_sysctls(draft, readable.get("sysctl", {}))
     _place_memory(draft, readable.get("vm", {}))
     _place_sysfs(draft, readable.get("sysfs", {}))
     _place_modules(draft, readable.get("modules", {}))
     _place_cmdline(draft, readable.get("bootloader", {}))
+
+
+def _note_governors(draft: Draft, value: str) -> None:
+    """Note the governors that TuneD would take in turn."""
+    first, *others = [word.strip() for word in re.split(r"[|,]", value) if word.strip() in _GOVERNORS] or [""]
+    if others:
+        text = f"{first}, the first; where the driver lacks it, TuneD takes {', then '.join(others)}"
+        draft.note("[cpu] governor", Fate.DIFFERS, text, "tuning.governor")
 
 
 def _is_for_all(draft: Draft, section: str, plugin: str, options: dict[str, str]) -> bool:
@@ -428,8 +441,9 @@ def _place_cmdline(draft: Draft, options: Mapping[str, str]) -> None:
             words = {word: field for word, field in words.items() if word not in said}
         else:
             words.update(dict.fromkeys(said, f"[bootloader] {name}"))
-    for word, field in words.items():
-        _place_parameter(draft, word, field)
+    pci = next((field for word, field in words.items() if word.startswith("pci=")), "")
+    for word in with_one_pci(list(words)):
+        _place_parameter(draft, word, words.get(word, pci))
 
 
 def _words(text: str) -> list[str]:

@@ -165,6 +165,8 @@ def _summary(hostname: str | None, judgements: Sequence[Judgement], doubt: str |
         f"{counted(rest[Verdict.PASSED], 'rule')} passed, {rest[Verdict.NOT_APPLICABLE]} do not apply, "
         f"{rest[Verdict.UNKNOWN]} unknown"
     )
+    if rest[Verdict.UNKNOWN] and not rest[Verdict.PASSED]:
+        doubt = doubt or "nothing could be judged"
     said = [*counts, doubt] if doubt else counts
     found = ", ".join(said) or "nothing found"
     colour = "red" if has_errors(all_findings(judgements)) else "yellow" if said else "green"

@@ -290,6 +290,69 @@ BECOMES = {
         "kubelet.topology_manager_policy",
         "best-effort",
     ),
+    "GKE's fifth way to defragment": (
+        "linuxConfig: {transparentHugepageDefrag: TRANSPARENT_HUGEPAGE_DEFRAG_DEFER}\n",
+        "tuning.transparent_hugepages.defrag",
+        "defer",
+    ),
+    "every console, in its order": (
+        "[bootloader]\ncmdline=console=tty0 console=ttyS0,115200n8\n",
+        "kernel.cmdline",
+        ["console=tty0", "console=ttyS0,115200n8"],
+    ),
+    "the consoles of a PerformanceProfile": (
+        performance(additionalKernelArgs=["console=tty0", "console=ttyS0,115200n8"]),
+        "kernel.cmdline",
+        ["isolcpus=managed_irq,1-111,113-223", "console=tty0", "console=ttyS0,115200n8"],
+    ),
+    "every option of pci, in one parameter": (
+        "[bootloader]\ncmdline=pci=realloc=off pci=noaer\n",
+        "kernel.cmdline",
+        ["pci=realloc=off,noaer"],
+    ),
+    "the size of conntrack's table is a parameter of its module": (
+        "[net]\nnf_conntrack_hashsize=131072\n",
+        "modules.options",
+        {"nf_conntrack": ["hashsize=131072"]},
+    ),
+    "a switch of kubespray as text": (
+        "kube_reserved: 'yes'\nkube_memory_reserved: 5Gi\n",
+        "memory.kube_reserved",
+        "5Gi",
+    ),
+    "a variable that is none of ours may be encrypted": (
+        "kube_reserved: true\nkube_memory_reserved: 5Gi\npassword: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n",
+        "memory.kube_reserved",
+        "5Gi",
+    ),
+    "a variable that is none of ours may be unsafe": (
+        "kube_reserved: true\nkube_memory_reserved: 5Gi\nmotd: !unsafe 'Hello {{ user }}'\n",
+        "memory.kube_reserved",
+        "5Gi",
+    ),
+    "a flag of kubespray's that the kubelet knows": (
+        "kubelet_custom_flags: [--cpu-manager-policy=static, '--node-ip={{ ip }}']\n",
+        "kubelet.cpu_manager_policy",
+        "static",
+    ),
+    "flags in one text": (
+        "kubelet_custom_flags: '--kube-reserved=memory=2Gi --reserved-cpus=0-3'\n",
+        "cpus.reserved.cpulist",
+        "0-3",
+    ),
+    "a flag wins over kubespray's variable": (
+        "kubelet_cpu_manager_policy: none\nkubelet_node_custom_flags: [--cpu-manager-policy=static]\n",
+        "kubelet.cpu_manager_policy",
+        "static",
+    ),
+    "a flag of nodeadm wins over its configuration": (
+        (
+            "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n"
+            "    config: {systemReserved: {memory: 1Gi}}\n    flags: [--system-reserved=memory=2Gi]\n"
+        ),
+        "memory.system_reserved",
+        "2Gi",
+    ),
 }
 
 
@@ -361,6 +424,21 @@ NOTED = {
         "kubelet_cpu_manager_policy: '{{ policy }}'\n",
         "kubelet_cpu_manager_policy",
         Fate.NOT_EXPRESSED,
+    ),
+    "an encrypted value": (
+        "kube_reserved: true\nkube_memory_reserved: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n",
+        "kube_memory_reserved",
+        Fate.NOT_EXPRESSED,
+    ),
+    "governors that TuneD would take in turn": (
+        "[cpu]\ngovernor=schedutil|ondemand|powersave\n",
+        "[cpu] governor",
+        Fate.DIFFERS,
+    ),
+    "flags that win": (
+        "kubelet_custom_flags: [--cpu-manager-policy=static]\n",
+        "kubelet_custom_flags",
+        Fate.DIFFERS,
     ),
     "version 1 of control groups": (
         "linuxConfig: {cgroupMode: CGROUP_MODE_V1}\n",

@@ -33,8 +33,8 @@ def found(machine: NodeTopology) -> set[str]:
 def test_a_sound_worker_raises_no_alarm():
     assert found(worker()) == set()
     passed = by.with_verdict(RULES, worker(), Verdict.PASSED)
-    # It was not planned yet, and has no RDMA CNI plugin beside the shared device plugin.
-    assert {rule.id for rule in RULES} - passed == {"NH203", "NH502"}
+    # It isolates no CPUs, was not planned yet, and has no RDMA CNI plugin beside the shared device plugin.
+    assert {rule.id for rule in RULES} - passed == {"NH110", "NH203", "NH502"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,9 @@ CASES = {
     "NH109": Case(
         lambda: replace(worker(), kernel_cmdline="crashkernel=1G hugepagesz=512M hugepages=4"),
         "hugepagesz=512M: this kernel has 2Mi, 1Gi",
+    ),
+    "NH110": Case(
+        lambda: replace(worker(), isolated=frozenset({4, 5})), "no process is moved between the CPUs 4-5"
     ),
     "NH301": Case(lambda: with_containerd(imports=("/etc/containerd/config.toml",)), "imports"),
     "NH302": Case(

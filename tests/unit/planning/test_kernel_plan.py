@@ -122,6 +122,12 @@ ALLOCATABLE = format_cpulist(planned().cpus.allocatable)
         pytest.param(ARM, {"max_cstate": 1}, "", id="sleep-states-of-arm-have-no-parameter"),
         pytest.param(
             INTEL,
+            {"cmdline": ["console=tty0", "console=ttyS0,115200"]},
+            "console=tty0 console=ttyS0,115200",
+            id="every-console-in-its-order",
+        ),
+        pytest.param(
+            INTEL,
             {"cmdline": ["quiet"], "skew_tick": True},
             "quiet skew_tick=1",
             id="after-what-is-said-in-full",
@@ -146,6 +152,12 @@ def test_an_intent_is_said_in_the_words_of_the_machine(
         ),
         pytest.param(
             INTEL, {"cmdline": ["skew-tick=0"], "skew_tick": True}, "skew-tick=0", id="said-twice-with-a-dash"
+        ),
+        pytest.param(
+            replace(INTEL, os_release={"ID": "rocky", "ID_LIKE": "rhel fedora"}),
+            {"cmdline": ["console=tty0", "console=ttyS0,115200"]},
+            "keeps one of each name",
+            id="grubby-keeps-one-console",
         ),
         pytest.param(ARM, {"iommu": "off"}, "Arm kernel has no parameter", id="iommu-off-on-arm"),
         pytest.param(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from numaforge.cpulist import format_cpulist
 from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Seen, applies
 from numaforge.findings.userland import scope
+from numaforge.kubelet.values.cpusets import CpuSetError, parse_cpuset
 from numaforge.quantity import parse_bytes
 from numaforge.topology.model import HostProcess, NodeTopology
 from numaforge.topology.page_size import hugepage_sizes
@@ -138,6 +140,25 @@ def _no_such_hugepages(machine: NodeTopology) -> Iterator[Seen]:
             yield Seen(f"{argument}: this kernel has {there}", "/proc/cmdline")
 
 
+@applies("with a kubelet, and CPUs that the kernel isolates", within=scope.with_kubelet)
+def _isolates(machine: NodeTopology) -> Applicability:
+    shown = format_cpulist(machine.isolated)
+    return Applicability(bool(shown), f"it isolates {shown}" if shown else "it isolates none")
+
+
+def _isolated_for_pods(machine: NodeTopology) -> Iterator[Seen]:
+    """Yield the isolated CPUs that the kubelet does not reserve: pods share them (kubernetes#87862)."""
+    settings = scope.kubelet_settings(machine)
+    try:
+        reserved = None if settings is None else parse_cpuset(str(settings.get("reservedSystemCPUs") or ""))
+    except CpuSetError:
+        reserved = None
+    if reserved is None:
+        yield Seen(unknown="the kubelet's configuration cannot be read")
+    elif shared := machine.isolated - reserved:
+        yield Seen(f"no process is moved between the CPUs {format_cpulist(shared)}", "/proc/cmdline")
+
+
 RULES: tuple[MachineRule, ...] = (
     MachineRule(
         "NH101",
@@ -221,5 +242,15 @@ RULES: tuple[MachineRule, ...] = (
         "ask for a size that is there, or boot a kernel with another page size: with pages of 64 KiB Arm has "
         "2M, 512M and 16G, with 4 KiB 64K, 2M, 32M and 1G",
         _no_such_hugepages,
+    ),
+    MachineRule(
+        "NH110",
+        Severity.WARNING,
+        "the kernel isolates CPUs that pods share",
+        _isolates,
+        "kernel.org: isolcpus, kubernetes/kubernetes#87862",
+        "take isolcpus off the kernel's command line, or run only pods with exclusive CPUs: others stay on "
+        "the CPU on which they start",
+        _isolated_for_pods,
     ),
 )

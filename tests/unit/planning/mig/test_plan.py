@@ -586,6 +586,21 @@ def test_the_label(entry, label, expected):
     assert plan_mig(machine(gpu()), wish(entry, label=label)).value.label == expected
 
 
+@pytest.mark.parametrize(
+    ("gpus", "label", "notices"),
+    [
+        pytest.param((gpu(mig_mode="disabled"),), "mig-disabled", [], id="no MIG"),
+        pytest.param((gpu(mig_mode="disabled"), gpu(mig_mode="enabled")), "mig-enabled", [], id="some MIG"),
+        pytest.param((gpu(mig_mode=None),), None, ["mig-label-unknown"], id="unknown"),
+        pytest.param((), None, ["mig-label-unknown"], id="no GPU"),
+    ],
+)
+def test_the_label_of_a_node_whose_gpus_stay_as_they_are(gpus, label, notices):
+    planned = plan_mig(machine(*gpus), load_profile({"mig": {"label": True}}))
+    assert planned.value.label == label
+    assert [notice.id for notice in planned.notices] == notices
+
+
 def test_the_dra_driver_keeps_its_gpu_instances():
     found = machine(cut("19@0!"))
     profile = wish({"mode": "enabled"}, managed_by="dra-driver")
