@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,22 @@ def program(
         timeout=timeout_s,
         check=False,
     )
+
+
+@contextmanager
+def running(*command: str) -> Iterator[None]:
+    """Run a program of this Python's environment in the repository meanwhile, and kill it then."""
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name(command[0])), *command[1:]],
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        kill_tree(process)
 
 
 def in_repository(*command: str, timeout_s: float = 900) -> str:

@@ -20,9 +20,9 @@ from tests.lab.rollouts import PROFILE, QUICK, inventory
 from tests.lab.transactions import (
     CUTS,
     PATIENCE_SECONDS,
+    end_boot,
     put_back,
     ready,
-    until,
     until_through_boots,
     upgrade_systemd,
 )
@@ -47,15 +47,16 @@ HOLD = """#!/bin/sh
 for target; do :; done
 case $target in */txn/*/state) read -r at < "$target" ;; *) exit 0 ;; esac
 [ -e "/run/hold/$at" ] || exit 0
-/bin/mv "/run/hold/$at" /run/held
-while [ -e /run/held ]; do sleep 0.2; done
+rm "/run/hold/$at"
+echo "$at" > /run/held
+read -r _ < /run/go-on
 """
 """Stands for `mv`, with which each step is recorded; it holds the change there."""
 
 
-def roll_out(lab: Lab, folder: Path, wanted: dict[str, Any]) -> rollouts.Rollout:
-    file = inventory(lab, folder, profile=wanted, **QUICK)
-    return rollouts.begin("run", file, state=folder, deploy="deploys/site.py")
+def inventory_of(lab: Lab, folder: Path, wanted: dict[str, Any]) -> list[str]:
+    """Return the words that name the node with a profile on a command line."""
+    return ["--limit", lab.nodes[0].name, str(inventory(lab, folder, profile=wanted, **QUICK))]
 
 
 def starts(node: Node) -> list[str]:
@@ -100,20 +101,21 @@ def allocatable(
         upgrade_systemd(node)
     except UnavailableError as error:
         no_soft_reboot.append(str(error))
-    first = roll_out(lab, tmp_path_factory.mktemp("first"), FIRST)
-    assert first.end() == 0, (first.events, first.errors())
+    first, second = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
+    words = ["pyinfra", "-y", *inventory_of(lab, first, FIRST), "deploys/site.py"]
+    rollouts.in_repository(*words, timeout_s=PATIENCE_SECONDS)
     promised = offered(lab, node)
     node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv", input_text=HOLD)
-    node.run("mkdir /run/hold; cd /run/hold; touch " + " ".join(f"'{event}'" for event in EVENTS))
-    second = roll_out(lab, tmp_path_factory.mktemp("second"), SECOND)
-    for event in EVENTS:
-        until(node, "[ -e /run/held ]")
-        assert node.run(f"cat {CURRENT}/state").strip() == event
-        node.pause()
-        node.save(saved_at(event))
-        node.resume()
-        node.run("rm /run/held")
-    second.kill()
+    held = " ".join(f"'/run/hold/{event}'" for event in EVENTS)
+    node.run(f"mkdir /run/hold; touch {held}; mkfifo /run/held /run/go-on")
+    words = ["pyinfra", "-y", *inventory_of(lab, second, SECOND), "deploys/site.py"]
+    with rollouts.running(*words):
+        for event in EVENTS:
+            assert node.run("cat /run/held", timeout_s=PATIENCE_SECONDS) == f"{event}\n"
+            node.pause()
+            node.save(saved_at(event))
+            node.resume()
+            node.run("echo > /run/go-on")
     yield promised
     with node.monitor() as monitor:
         for event in EVENTS:
@@ -132,7 +134,8 @@ def test_a_cut_between_two_plans_leaves_all_that_the_old_one_promises(
     node.power_off()
     node.wake(saved_at(event))
     kernel, userspace = starts(node)
-    node.try_run(f"rm -r /run/hold /usr/local/bin/mv; {CUTS[cut]}")
+    node.run("rm -r /run/hold /usr/local/bin/mv")
+    end_boot(node, cut)
     until_through_boots(node, f"[ ! -L {CURRENT} ]")
     assert node.run(f"cat {TRANSACTIONS}/last").split()[1] == "rolled-back"
     kernel_now, userspace_now = starts(node)
@@ -140,6 +143,5 @@ def test_a_cut_between_two_plans_leaves_all_that_the_old_one_promises(
     now = offered(lab, node)
     assert abs(parse_quantity(now["memory"]) - parse_quantity(allocatable["memory"])) < BOOT_BYTES
     assert now | {"memory": ""} == allocatable | {"memory": ""}
-    file = inventory(lab, tmp_path / "first", profile=FIRST, **QUICK)
-    verified = rollouts.program("numaforge", "verify", str(file), "--limit", node.name)
+    verified = rollouts.program("numaforge", "verify", *inventory_of(lab, tmp_path / "first", FIRST))
     assert verified.returncode == 0, verified.stdout

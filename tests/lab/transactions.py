@@ -96,9 +96,10 @@ def until(node: Node, condition: str, patience_s: int = 600) -> None:
 
 
 def until_through_boots(node: Node, condition: str) -> None:
-    """Wait for a node that may reboot meanwhile, and then lets nobody in."""
+    """Wait for a node that may reboot meanwhile, and then lets nobody in; a login costs more than a look."""
     login = node.ssh_arguments(*MORTAL)
-    _until(lambda: subprocess.run([*login, condition], capture_output=True, check=False).returncode == 0)
+    looks = f"for _ in $(seq 20); do if {condition}; then exit; fi; sleep 1; done; exit 1"
+    _until(lambda: subprocess.run([*login, looks], capture_output=True, check=False).returncode == 0)
 
 
 def ended(node: Node) -> Result:
@@ -141,10 +142,15 @@ CUTS = {
 """What ends a boot."""
 
 
-def reset_at(node: Node, event: str, cut: str = "power") -> None:
-    """Have a boot end, by the machine's button or as asked, when a step is recorded or a file is placed."""
-    script = RESET.replace("EVENT", event).replace("CUT", CUTS[cut])
+def reset_at(node: Node, event: str) -> None:
+    """Have the machine reset when a step is recorded or a file is placed."""
+    script = RESET.replace("EVENT", event).replace("CUT", CUTS["power"])
     node.run("cat > /usr/local/bin/mv; chmod +x /usr/local/bin/mv; sync", input_text=script)
+
+
+def end_boot(node: Node, cut: str) -> None:
+    """End the boot that a node is in, by the machine's button or as asked."""
+    _hand(node, CUTS[cut], check=False)
 
 
 def upgrade_systemd(node: Node) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from tests.ssh.kubelet_runs import PROFILE, data
 from tests.ssh.sandbox import Sandbox, pyinfra
 from tests.ssh.site_runs import plain
+from tests.ssh.transactions import when
 
 JOINED = ("--kubeconfig=/etc/kubernetes/kubelet.conf", "--hostname-override=n1")
 BIG_POOLS = {**PROFILE, "hugepages": [{"size": "2Mi", "count_per_numa_node": 16}]}
@@ -24,12 +25,12 @@ GROUPS = {
 }
 
 
-def pod(node: Sandbox, group: str = GROUPS["systemd-v2"], name: str = "sleep") -> int:
+def pod(node: Sandbox, group: str = GROUPS["systemd-v2"], name: str = "sleep", user: int = 0) -> int:
     """Start the container of a pod: a process in a control group, which no kubelet has to run for."""
     script = f"""
 mkdir -p /run/cgroups
 cp /bin/sleep /run/{name}
-setsid /run/{name} 1000 > /dev/null 2>&1 < /dev/null &
+setsid setpriv --reuid={user} --clear-groups /run/{name} 1000 > /dev/null 2>&1 < /dev/null &
 until [ "$(cat /proc/$!/comm)" = {name} ]; do sleep 0.01; done # it was setsid before
 cat > /run/cgroups/$! << 'END'
 {group}
@@ -38,6 +39,25 @@ mount --bind /run/cgroups/$! /proc/$!/cgroup
 echo $!
 """
     return int(node.run(script).stdout)
+
+
+def comes(node: Sandbox, event: str, group: str = GROUPS["systemd-v2"]) -> None:
+    """Have such a process come when a phase is recorded; it is in /run/pod."""
+    when(
+        node,
+        event,
+        f"""
+mkdir -p /run/cgroups
+setsid sleep 1000 > /dev/null 2>&1 < /dev/null 8<&- 9<&- &
+echo '{group}' > /run/cgroups/$!
+mount --bind /run/cgroups/$! /proc/$!/cgroup
+echo $! > /run/pod
+""",
+    )
+
+
+def end(node: Sandbox, pid: int) -> None:
+    node.run(f"kill -KILL {pid}; while [ -e /proc/{pid}/cgroup ]; do sleep 0.05; done")
 
 
 def alive(node: Sandbox, pid: int) -> bool:

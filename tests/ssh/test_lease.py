@@ -20,7 +20,7 @@ from numaforge.maintenance.transaction import (
     start_script,
 )
 from tests.ssh.conftest import StartSandbox
-from tests.ssh.pods import GROUPS, UID, pod
+from tests.ssh.pods import GROUPS, UID, comes, end, pod
 from tests.ssh.sandbox import Sandbox
 from tests.ssh.standin_systemd import DROP_IN
 from tests.ssh.transactions import (
@@ -61,25 +61,6 @@ def node(start_sandbox: StartSandbox, port: int) -> Sandbox:
 
 def change(port: int, wish: str = "new", **changes: object) -> Transaction:
     return replace(transaction(port, wish), **{"allowed": (ALLOWED, STATIC), **changes})  # type: ignore[arg-type]
-
-
-def end(node: Sandbox, pid: int) -> None:
-    node.run(f"kill -KILL {pid}; while [ -e /proc/{pid}/cgroup ]; do sleep 0.05; done")
-
-
-def comes(node: Sandbox, event: str, group: str = GROUPS["systemd-v2"]) -> None:
-    """Have a pod come when a phase is recorded; its process is in /run/pod."""
-    when(
-        node,
-        event,
-        f"""
-mkdir -p /run/cgroups
-setsid sleep 1000 > /dev/null 2>&1 < /dev/null 8<&- 9<&- &
-echo '{group}' > /run/cgroups/$!
-mount --bind /run/cgroups/$! /proc/$!/cgroup
-echo $! > /run/pod
-""",
-    )
 
 
 def parked(node: Sandbox, step: str) -> int:

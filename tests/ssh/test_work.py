@@ -9,16 +9,33 @@ import pytest
 
 from numaforge.maintenance.look import NodeQuery, look
 from numaforge.maintenance.part import Found
-from numaforge.maintenance.transaction import Transaction
+from numaforge.maintenance.transaction import TRANSACTIONS, Transaction, revert_script, start_script
 from numaforge.maintenance.work import KINDS
 from numaforge.roles.reboot import part as reboot
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.kubeadm import kubeadm_files, start_kubelet
 from tests.ssh.kubelet_runs import PROFILE, with_kubelet
 from tests.ssh.machine import machine, pool
-from tests.ssh.pods import BIG_POOLS, JOINED, alive, pod, site
+from tests.ssh.pods import BIG_POOLS, JOINED, alive, comes, end, pod, site
+from tests.ssh.reboots import bootable_node, change, through_boots
 from tests.ssh.sandbox import Sandbox
-from tests.ssh.transactions import run
+from tests.ssh.standin_systemd import BOOT_ID
+from tests.ssh.transactions import (
+    CUT_POWER,
+    LARGE,
+    SMALL,
+    applied,
+    ended,
+    node_with_kubelet,
+    pages,
+    process,
+    run,
+    status,
+    transaction,
+    until,
+    when,
+)
+from tests.ssh.transactions import reboot as reboot_node
 
 POOL = pool(0, 2048)
 SYSCTL = {**PROFILE, "tuning": {"sysctls": {"vm.swappiness": "10"}}}
@@ -152,3 +169,93 @@ def test_processes_that_cannot_be_read_when_it_begins_make_it_void(node: Sandbox
     result = run(node, change)
     assert result.outcome == "void"
     assert "the processes cannot be read" in result.reason
+
+
+# ---- work that comes while the change is carried out ----
+
+JOB = WORK["slurm"][0]
+
+
+@pytest.fixture
+def kubelet_node(start_sandbox: StartSandbox, port: int) -> Sandbox:
+    return node_with_kubelet(start_sandbox, port)
+
+
+def parked(node: Sandbox, step: str) -> int:
+    """Wait until that step is parked for the job that came; return the job's process."""
+    until(node, f"grep -qsx 'parked {step}' {TRANSACTIONS}/T1/state")
+    pid = int(node.path("/run/pod").read_text())
+    assert status(node).parked == f"it would end work: slurm job 77, process {pid} (sleep)"
+    assert alive(node, pid)
+    return pid
+
+
+def test_a_job_that_comes_halfway_parks_the_next_step_that_would_end_it(
+    kubelet_node: Sandbox, port: int
+) -> None:
+    comes(kubelet_node, "apply kernel_values", JOB)
+    kubelet_node.run(start_script(transaction(port, "new")))
+    pid = parked(kubelet_node, "apply hugepages")
+    assert pages(kubelet_node) == {LARGE: 1, SMALL: 512}
+    end(kubelet_node, pid)
+    assert ended(kubelet_node).outcome == "applied"
+
+
+def test_an_undo_waits_with_its_kubelet_running_for_the_job_that_came(
+    kubelet_node: Sandbox, port: int
+) -> None:
+    applied(kubelet_node, transaction(port, "new"))
+    kubelet_node.path("/run/pod").write_text(f"{pod(kubelet_node, JOB)}\n")
+    kubelet = process(kubelet_node).pid
+    kubelet_node.run(revert_script("T1", "the node is not Ready", status(kubelet_node)))
+    pid = parked(kubelet_node, "stop kubelet")
+    assert process(kubelet_node).pid == kubelet != 0
+    end(kubelet_node, pid)
+    assert ended(kubelet_node).outcome == "rolled-back"
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        pytest.param(f"0::/user.slice/user-1000.slice/x{JOB.removeprefix('0::')}", "sleep", id="a-group"),
+        pytest.param("0::/user.slice/user-1000.slice/session-1.scope", "qemu-kvm", id="a-name"),
+    ],
+)
+def test_what_a_user_makes_look_like_work_holds_up_no_undo(
+    kubelet_node: Sandbox, port: int, group: str, name: str
+) -> None:
+    applied(kubelet_node, transaction(port, "new"))
+    pod(kubelet_node, group, name, user=1000)
+    kubelet_node.run(revert_script("T1", "the node is not Ready", status(kubelet_node)))
+    assert ended(kubelet_node).outcome == "rolled-back"
+    assert not kubelet_node.path(f"{TRANSACTIONS}/T1/parked").exists()
+
+
+@pytest.mark.parametrize("event", ["apply reboot", "undo files"])
+def test_a_boot_of_its_own_waits_for_the_job_that_came(
+    start_sandbox: StartSandbox, port: int, event: str
+) -> None:
+    node = bootable_node(start_sandbox, port)
+    if event.startswith("undo"):
+        node.run(start_script(change(port)))
+        assert through_boots(node).outcome == "applied"
+        comes(node, event, JOB)
+        node.run(revert_script("T1", "the node is not Ready", status(node)))
+    else:
+        comes(node, event, JOB)
+        node.run(start_script(change(port)))
+    pid = parked(node, "reboot")
+    assert not node.path("/run/stopping").exists()
+    end(node, pid)
+    assert through_boots(node).outcome == ("rolled-back" if event.startswith("undo") else "applied")
+
+
+def test_what_a_boot_takes_back_waits_for_no_work(kubelet_node: Sandbox, port: int) -> None:
+    when(kubelet_node, "apply kubelet", CUT_POWER)
+    kubelet_node.run(start_script(transaction(port, "new")))
+    until(kubelet_node, f"grep -q second {BOOT_ID}")
+    job = pod(kubelet_node, JOB)
+    reboot_node(kubelet_node)
+    assert ended(kubelet_node).outcome == "rolled-back"
+    assert alive(kubelet_node, job)
+    assert pages(kubelet_node) == {LARGE: 1, SMALL: 512}

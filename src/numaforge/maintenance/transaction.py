@@ -151,9 +151,12 @@ class Transaction:
     @property
     def spares(self) -> tuple[str, ...]:
         """The kinds of work, other than pods, that must not be on the node while it is changed."""
-        if not any(part.drains and not part.only_pods for part in self.parts):
-            return ()
-        return tuple(kind for kind in KINDS if kind not in self.ends_work)
+        return tuple(kind for kind in KINDS if kind not in self.ends_work) if self._ending else ()
+
+    @property
+    def _ending(self) -> tuple[str, ...]:
+        """The parts that disturb work other than pods, too."""
+        return tuple(part.name for part in self.parts if part.drains and not part.only_pods)
 
     @property
     def ended_work(self) -> str:
@@ -208,6 +211,7 @@ class Transaction:
             "SPARES": " ".join(self.spares),
             "UNDONE_BY_BOOT": "yes" if self.undone_by_boot else "",
             "DISTURBING": " ".join(part.name for part in self.parts if part.drains),
+            "ENDING": " ".join(self._ending),
             **fence.settings(self.planned_on, self.good_for_seconds),
         }
         return own | {name: value for part in self.parts for name, value in part.settings.items()}

@@ -43,7 +43,7 @@ outdated() { # sets `why` where the node no longer is what the change was planne
     elif [ "$(last)" != "$PLANNED_LAST" ]; then
         why="another transaction has ended after the node was looked at ($(last))"
     else
-        edited before-stop || disturbed_pods || work_came
+        edited before-stop || disturbed
     fi
 }
 # A request to undo an applied change has the lines TOKEN, BOOT, UPTIME as its sender saw them, then whether the plan is
@@ -63,8 +63,9 @@ take_request() { # FILE
     sed 1,4d "$1" > "$FOLDER/revert.new" && sync "$FOLDER/revert.new" &&
         mv -f "$FOLDER/revert.new" "$FOLDER/revert" && sync "$FOLDER"
 }
-work_came() { # sets `why` where there is work that the change must not end, or may be
+work_came() { # [firm]: sets `why` where there is work that the change must not end, or may be
     [ -n "$SPARES" ] || return 1
+    firm=${1-}
     evidence=
     while read -r word kind what; do
         case "$word: $SPARES " in

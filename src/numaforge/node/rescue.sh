@@ -14,6 +14,7 @@ rescue() { # by systemd
     turn_back "the boot ended in emergency or rescue mode (\"$(noted state)\")"
     echo "numaforge undoes the change $ID of this node: $(noted why)"
     collect discard
+    booting=yes
     count_as_touched
     undo_all
     if [ -n "$amiss" ]; then echo "$amiss. By hand: $(by_hand "$stuck")"; fi

@@ -19,9 +19,10 @@
 #   pending NEW|OLD  whether only a boot makes it true
 #   tolerates PATH before-stop|after-stop  whether that file changes by itself
 #
-# DISTURBING are the parts that disturb pods. What they do to a node on which a pod is that the lease does not allow
-# (pods.sh) is parked, forwards and back, until that pod has left or a renewed lease allows it. A change that has not
-# begun to change anything ends instead.
+# DISTURBING are the parts that disturb pods, and ENDING those of them that end other work, too. What they do to a node
+# on which a pod is that the lease does not allow (pods.sh), or work that is spared (work.sh), is parked, forwards and
+# back, until that has left or, of a pod, a renewed lease allows it. A change that has not begun to change anything ends
+# instead.
 #
 # A verb that fails sets `why`. Forwards: keep, stop downwards, apply upwards, start and prove upwards, wait for the
 # confirmation, commit upwards. Back: stop and undo downwards, start and prove upwards.
@@ -41,13 +42,18 @@ step() { # PART VERB ARGUMENT...: journalled
     why="the step \"$2 $1\" failed"
     call "$@"
 }
-PARKED_TURNS=10 # the most pauses between two looks for pods
+PARKED_TURNS=10 # the most pauses between two looks for what is disturbed
 
 disturbed_pods() { [ -n "$DISTURBING" ] && foreign_pods; } # sets `why`
-park() { # PART STEP: while a foreign pod is there, if the part disturbs pods
-    case " $DISTURBING " in *" $1 "*) ;; *) return 0 ;; esac
+disturbed() { disturbed_pods || work_came; }               # sets `why`
+disturbed_by() {                                           # PART: sets `why`
+    case " $DISTURBING " in *" $1 "*) if foreign_pods; then return 0; fi ;; esac
+    [ -z "${booting-}" ] || return 1 # it has ended all work, and what it undoes cannot wait
+    case " $ENDING " in *" $1 "*) work_came firm ;; *) return 1 ;; esac
+}
+park() { # PART STEP: while that is there which the part must not disturb
     parked='' turns=0
-    while foreign_pods; do
+    while disturbed_by "$1"; do
         if [ "$why" != "$parked" ]; then
             parked=$why
             why="the transaction's journal could not be written"
@@ -97,7 +103,7 @@ apply() {
         refuse "$(tail -n 3 "$FOLDER/errors")"
         return 1
     fi
-    if disturbed_pods; then
+    if disturbed; then
         : > "$FOLDER/outdated"
         refuse "$why"
         return 1
@@ -119,7 +125,7 @@ keep_all() { # and reserve disk space for the undo
 change() {
     downwards stop new || return 1
     # Programs write, and kubelets start pods, until they have stopped: look again.
-    if edited after-stop || disturbed_pods; then return 1; fi
+    if edited after-stop || disturbed; then return 1; fi
     apply_all || blame
 }
 blame() { # from here on a failure is the plan's fault
@@ -227,7 +233,8 @@ undo() { # REASON
 undo_by_boot() { # REASON: UNDONE_BY_BOOT, and a kubelet may have started with the change while that waited
     [ -n "$UNDONE_BY_BOOT" ] && waited_in_this_boot || return 1
     turn_back "$1"
-    park "${DISTURBING%% *}" reboot && phase reboot && sync && systemctl reboot
+    first=${ENDING:-$DISTURBING}
+    park "${first%% *}" reboot && phase reboot && sync && systemctl reboot
 }
 count_as_touched() { # all parts, once one is: this boot has read the files that were replaced
     if ! touched; then return; fi
@@ -314,6 +321,11 @@ committing() { [ -e "$FOLDER/committing" ] && ! goes_back; }
 goes_back() { [ -e "$FOLDER/why" ] || [ -e "$FOLDER/revert" ]; }
 goes_on() { committing || { [ "$(noted state)" = booted ] && ! goes_back; }; }
 after_boot() { # once in a boot, before any stopped unit starts again
+    booting=yes
+    go_on_after_boot
+    booting=
+}
+go_on_after_boot() {
     if ended || unchanged; then return; fi
     if committing; then return; fi # committed changes need no undo
     if disturbed_pods; then # a kubelet runs already: what follows this unit parks

@@ -1,8 +1,9 @@
 # shellcheck shell=sh
 # Evidence of work that is no pod's, by its kind: batch jobs, virtual machines, containers of other engines. The control
 # group of a process says what it belongs to; its name counts only where no group would show such work. A user may forge
-# such groups and names: that refuses a change, and permits none. A host that is itself a container has its own group
-# around all of them: what is below it counts.
+# such groups and names: that refuses a change, and permits none. What has begun waits only for what is `firm`: a group
+# outside of user.slice, a name of root's. A host that is itself a container has its own group around all of them: what
+# is below it counts.
 
 WORK_SAMPLES=3 # how many of each kind to name
 WORK_GROUPS='slurm|/pbs|/lsf/|condor|machine\.slice|qemu\.slice|docker|libpod-|nerdctl-|/lxc'
@@ -63,6 +64,7 @@ note_work() { # PID: prints `kind` and `what` once, and no more than the first o
 in_work_group() { # PID: sets `kind`, `what` and `group`
     while IFS= read -r line; do
         group=${line#*:*:}
+        case ${firm-}:$group in firm:*/user.slice/*) continue ;; esac
         if work_of "${group#"$own"}"; then return 0; fi
     done < "$1/cgroup"
     return 1
@@ -101,6 +103,8 @@ is_work() { # KIND WHAT, with what follows its name
     esac
 }
 works_by_name() { # PID: slurmstepd waits for jobs under that name, too
+    # shellcheck disable=SC3067 # dash, bash and busybox know -O
+    [ -z "${firm-}" ] || [ -O "$1" ] || return 1
     name='' line='' groups=''
     IFS= read -r name < "$1/comm"
     IFS= read -r line < "$1/cmdline" # its words, of which the shell drops the NULs between
