@@ -83,7 +83,7 @@ def test_a_wait_for_a_lock_ends_and_names_who_has_it(
     done = node.run(impatient(text) if "LOCK_SECONDS" in text else text)
     assert done.returncode == 1
     assert done.stderr == (
-        f"{holder} has had the lock of {TRANSACTIONS}/{file} for 1 s: run again once that has ended\n"
+        f"{holder} has kept the lock of {TRANSACTIONS}/{file} longer than 1 s: run again once that has ended\n"
     )
     assert node.path(DROP_IN).read_text() == "old\n"
     assert leftovers(node) == []
@@ -116,6 +116,6 @@ def test_a_decision_that_cannot_be_taken_undoes_the_change_and_says_why(node: Sa
     assert result
     assert (result.outcome, result.reason.split(":")[0]) == (
         "rolled-back",
-        f"{holder} has had the lock of {TRANSACTIONS}/{DECISION} for 1 s",
+        f"{holder} has kept the lock of {TRANSACTIONS}/{DECISION} longer than 1 s",
     )
     assert node.path(DROP_IN).read_text() == "old\n"

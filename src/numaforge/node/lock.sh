@@ -12,7 +12,7 @@ LEFT_SECONDS=60  # killed processes of a transaction have ended before, and the 
 pause() { sleep 0.5 2> /dev/null || sleep 1; }
 lock() { # FD FILE SECONDS: the lock of a file that is open; sets `why`, and prints it
     flock -w "$3" "$1" && return
-    why="$(owner "$2") has had the lock of $2 for $3 s: run again once that has ended"
+    why="$(owner "$2") has kept the lock of $2 longer than $3 s: run again once that has ended"
     echo "$why" >&2
     return 1
 }
