@@ -82,9 +82,8 @@ def test_a_wait_for_a_lock_ends_and_names_who_has_it(
     text = script(port)
     done = node.run(impatient(text) if "LOCK_SECONDS" in text else text)
     assert done.returncode == 1
-    assert done.stderr == (
-        f"{holder} has kept the lock of {TRANSACTIONS}/{file} longer than 1 s: run again once that has ended\n"
-    )
+    said = f"{holder} has kept the lock of {TRANSACTIONS}/{file} longer than 1 s"
+    assert done.stderr == f"{said}: run again once that has ended\n"
     assert node.path(DROP_IN).read_text() == "old\n"
     assert leftovers(node) == []
 
