@@ -9,8 +9,9 @@ import re
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Iterable, Iterator
+from copy import copy
+from functools import cache
 from getpass import getpass
 from io import StringIO
 from pathlib import Path
@@ -47,7 +48,7 @@ def identities(destination: Destination, *, agent: bool, files: bool) -> Iterato
         if _public_half(path) in tried:
             continue
         try:
-            yield from _with_certificates(partial(_load, path, None), [*certificates, f"{path}-cert.pub"])
+            yield from _with_certificates(_load(path, None), [*certificates, f"{path}-cert.pub"])
         except _UNREADABLE:  # as OpenSSH does, a key that does not open without a question is passed over
             continue
 
@@ -74,7 +75,7 @@ def identity(path: str, password: str | None, destination: Destination) -> Itera
         password = _asked_password(path)
     certificates = [*destination.files("certificatefile"), f"{path}-cert.pub"]
     try:
-        yield from _with_certificates(partial(_load, path, password if encrypted else None), certificates)
+        yield from _with_certificates(_load(path, password if encrypted else None), certificates)
     except _UNREADABLE as error:
         if encrypted:
             raise HostError(
@@ -90,11 +91,10 @@ def _asked_password(path: str) -> str:
     return getpass(f"Passphrase of the key {path}: ")
 
 
-def _with_certificates(load: Callable[[], PKey], certificates: Iterable[str]) -> Iterator[PKey]:
+def _with_certificates(plain: PKey, certificates: Iterable[str]) -> Iterator[PKey]:
     """Yield a key with each of its certificates, and then without."""
-    plain = load()
     for path in certificates:
-        key = load()
+        key = copy(plain)
         try:
             key.load_certificate(path)
         except (OSError, ValueError, SSHException):  # it is missing, or none
@@ -128,21 +128,29 @@ def _agent_keys(destination: Destination) -> tuple[AgentKey, ...]:
 
 
 def _load(path: str, password: str | None) -> PKey:
-    """Read a private key in any of OpenSSH's formats; raises one of _UNREADABLE."""
-    text = Path(path).expanduser().read_bytes()
+    """Read a private key in any of OpenSSH's formats, again where it has changed; raises one of _UNREADABLE.
+
+    A key of RSA takes a tenth of a second, and most hosts of a fleet have the same.
+    """
+    file = Path(path).expanduser()
+    state = file.stat()
+    return _loaded(file, password, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _loaded(file: Path, password: str | None, _changed: int, _size: int) -> PKey:
+    text = file.read_bytes()
     secret = password.encode() if password is not None else None
     read = keys.load_ssh_private_key if b"BEGIN OPENSSH" in text else keys.load_pem_private_key
     key = read(text, secret)
-    kinds: tuple[tuple[type, type[RSAKey] | type[ECDSAKey] | type[Ed25519Key]], ...] = (
-        (RSAPrivateKey, RSAKey),
-        (EllipticCurvePrivateKey, ECDSAKey),
-        (Ed25519PrivateKey, Ed25519Key),
-    )
-    opened = key.private_bytes(keys.Encoding.PEM, keys.PrivateFormat.OpenSSH, keys.NoEncryption())
-    for kind, made in kinds:
-        if isinstance(key, kind):
-            return made.from_private_key(StringIO(opened.decode()))
-    raise ValueError(f"{path} is a key of a kind that paramiko does not have")
+    if isinstance(key, RSAPrivateKey):
+        return RSAKey(key=key)
+    if isinstance(key, EllipticCurvePrivateKey):
+        return ECDSAKey(vals=(key, key.public_key()))
+    if isinstance(key, Ed25519PrivateKey):
+        opened = key.private_bytes(keys.Encoding.PEM, keys.PrivateFormat.OpenSSH, keys.NoEncryption())
+        return Ed25519Key.from_private_key(StringIO(opened.decode()))
+    raise ValueError(f"{file} is a key of a kind that paramiko does not have")
 
 
 @cache
