@@ -1,7 +1,7 @@
 """What the driver's Xid codes require of an administrator: one table for findings, alerts and pages.
 
-The numbers of the fatal ones are those with which DCGM's health check fails a GPU; those of applications
-are those that NVIDIA's device plugin does not count as a fault of the GPU.
+Source: NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors), by the action that it names first:
+a reset, or a restart of the application; and nverror.h of its open kernel modules.
 """
 
 from __future__ import annotations
@@ -18,26 +18,42 @@ class Xid:
 
 
 FATAL = (
+    Xid(46, "the GPU has stopped processing"),
     Xid(48, "an uncorrectable error of memory"),
+    Xid(62, "the GPU's power controller (PMU) has halted"),
+    Xid(64, "a row of memory could not be remapped, or a page not retired"),
     Xid(74, "an error of an NVLink"),
     Xid(79, "the GPU has fallen off the bus"),
-    Xid(94, "an uncorrectable error of memory, contained in one application"),
     Xid(95, "an uncorrectable error of memory, not contained"),
+    Xid(109, "a time-out of a context switch"),
+    Xid(110, "a fault of the GPU's security"),
     Xid(119, "the GPU's system processor (GSP) does not answer"),
     Xid(120, "an error of the GPU's system processor (GSP)"),
+    Xid(136, "training an NVLink has failed"),
     Xid(140, "an uncorrectable error of memory that the driver could not recover from"),
+    Xid(143, "the GPU could not be initialised"),
+    Xid(155, "an error of an NVLink that software has found"),
+    Xid(156, "a resource of the GPU was retired"),
+    Xid(158, "a time-out that the GPU does not survive"),
 )
 """The GPU needs a reset, or more; its work is lost."""
 
 APPLICATION = (
+    Xid(8, "the GPU has stopped processing a channel"),
+    Xid(11, "an invalid stream of commands"),
     Xid(13, "an exception of the graphics engine"),
+    Xid(25, "an invalid stream of commands"),
     Xid(31, "a page fault of the GPU's memory"),
+    *(Xid(code, "an exception of a copy engine") for code in (39, 40, 41)),
     Xid(43, "the GPU has stopped processing what an application gave it"),
     Xid(45, "clean-up after an application that ended"),
     Xid(68, "an exception of the video decoder"),
-    Xid(109, "a time-out of a context switch"),
+    Xid(69, "an error of a class of the graphics engine"),
+    *(Xid(code, "an exception of a copy engine") for code in (70, 71, 72)),
+    Xid(94, "an uncorrectable error of memory, contained in one application"),
+    *(Xid(code, "an exception of a copy engine") for code in range(126, 136)),
 )
-"""The application is at fault, by this code alone; the GPU keeps working."""
+"""The application is at fault, or alone lost, by this code; the GPU keeps working."""
 
 NONE_YET = 0
 """What DCGM reports where there was no Xid since it started."""
