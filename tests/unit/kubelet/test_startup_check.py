@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from numaforge.errors import KubeletConfigError
+from numaforge.findings import Severity
 from numaforge.kubelet.findings import RULES, Report
 from numaforge.kubelet.startup.check import check
 from numaforge.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
@@ -246,6 +247,48 @@ def test_warns_of_a_sum_that_moves_with_the_memory_that_the_kernel_shows() -> No
     assert report.starts, report.error
     assert "NF524" in ids(report)
     assert "NF524" not in ids(run(MEMORY + sums.format("1124Mi")))
+
+
+def test_a_sum_comes_with_its_parts_and_a_right_share() -> None:
+    body = f"{MEMORY}systemReserved: {{memory: 512Mi}}\n"
+    body += "reservedMemory: [{numaNode: 1, limits: {memory: 1Gi}}]\n"
+    remedy = finding(run(body), "NF215").remedy
+    assert "1636Mi (kubeReserved 1Gi + systemReserved 512Mi + evictionHard 100Mi)" in remedy
+    assert remedy.endswith("for example 818Mi on each of the NUMA nodes 0-1")
+
+
+@pytest.mark.parametrize(
+    ("body", "rules"),
+    [
+        pytest.param(
+            f"{STATIC}{MEMORY}reservedMemory: []\n".replace("0,8", "0,99"),
+            ["NF201", "NF215"],
+            id="CPUs that are not there, and a sum that is wrong",
+        ),
+        pytest.param(
+            f"kubeReserved: {{memory: 1GiB}}\n{STATIC}topologyManagerPolicy: restricted\n"
+            "topologyManagerPolicyOptions: {own: 'true'}\nmemoryManagerPolicy: Static\n",
+            ["NF202", "NF206"],
+            id="a quantity: nothing is said of what rests on it",
+        ),
+        pytest.param(
+            f"{STATIC}cpuManagerPolicyOptions: {{own: 'true'}}\nmemoryManagerPolicy: Best\n"
+            "syncFrequency: -1s\n",
+            ["NF206", "NF205", "NF219"],
+            id="each manager, and what comes behind them",
+        ),
+        pytest.param(f"{STATIC}syncFrequency: -1s\n", ["NF219"], id="one mistake alone"),
+    ],
+)
+def test_what_would_come_next_is_found_as_well(body: str, rules: list[str]) -> None:
+    report = run(body)
+    errors = [each for each in report.findings if each.severity is Severity.ERROR]
+    assert [each.id for each in errors] == rules
+    assert [each.evidence.startswith("what would come next: ") for each in errors] == [
+        False,
+        *[True] * (len(rules) - 1),
+    ]
+    assert str(errors[0].text) in str(report.error)
 
 
 SYSTEMD = "cgroupDriver: systemd\n"

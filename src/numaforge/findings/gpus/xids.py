@@ -1,7 +1,7 @@
 """What the driver's Xid codes require of an administrator: one table for findings, alerts and pages.
 
-Source: NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors), by the action that it names first:
-a reset, or a restart of the application; and nverror.h of its open kernel modules.
+Source: NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors), by the action that it names
+first: a reset, or a restart of the application; and nverror.h of its open kernel modules.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ reaches its API server and its container runtime.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from numaforge.cpulist import format_cpulist
 from numaforge.findings import Finding
@@ -82,6 +82,7 @@ _LAST_MINOR_OF_MEMORY_MANAGER_GATE = 31
 _FIRST_MINOR_OF_SHORT_SWAP_TEXT = 31
 _RUN = "failed to run Kubelet: "
 _CREATE = f"{_RUN}failed to create kubelet: "
+T = TypeVar("T")
 _WATCH_STRATEGIES = ("Get", "Cache", "Watch")
 
 
@@ -194,6 +195,39 @@ def _refusal_findings(refusals: Sequence[InvalidSetting], places: Places) -> lis
     ]
 
 
+@dataclass
+class _Steps:
+    """Steps of a start, each tried although an earlier one was refused, to find what would come next."""
+
+    refusals: list[StartError] = field(default_factory=list)
+
+    def take(self, step: Callable[[], T], otherwise: T) -> T:
+        """Return what a step returns, `otherwise` where it is refused."""
+        try:
+            return step()
+        except StartError as refusal:
+            self.refusals.append(refusal)
+            return otherwise
+
+    def manager(self, places: Places, set_up: Callable[[], T]) -> T | None:
+        """Return a manager's set-up, None where it is refused."""
+        try:
+            return set_up()
+        except ManagerError as error:
+            finding = places.finding(error.rule, str(error), error.remedy, error.path, str(error))
+            self.refusals.append(StartError(f"{_RUN}{error}", finding))
+            return None
+
+    def end(self) -> None:
+        """Raise the first refusal, with the findings of those that would come next marked so."""
+        if not self.refusals:
+            return
+        first, *others = self.refusals
+        following = (finding for refusal in others for finding in refusal.findings)
+        marked = [replace(each, evidence=f"what would come next: {each.evidence}") for each in following]
+        raise StartError(first.error, *first.findings, *marked, readable=first.readable)
+
+
 def _run(
     configuration: Configuration,
     version: KubeletVersion,
@@ -202,38 +236,50 @@ def _run(
     managers: _Managers,
 ) -> None:
     settings, places = configuration.settings, configuration.places
-    _require_tls(configuration, version)
-    _require_authorization_mode(configuration)
-    reserved_cpus = _reserved_cpus(configuration, machine)
+    steps = _Steps()
+    steps.take(lambda: _require_tls(configuration, version), None)
+    steps.take(lambda: _require_authorization_mode(configuration), None)
+    reserved_cpus = steps.take(lambda: _reserved_cpus(configuration, machine), None)
     kube, system = dict(settings.get("kubeReserved") or {}), dict(settings.get("systemReserved") or {})
-    if reserved_cpus:
+    if reserved_cpus or reserved_cpus is None:
         kube.pop("cpu", None)
-        system["cpu"] = str(len(reserved_cpus))
-    kube_reserved = _parsed_reserved(kube, "kubeReserved", "--kube-reserved", places, version)
-    system_reserved = _parsed_reserved(system, "systemReserved", "--system-reserved", places, version)
-    hard = _hard_thresholds(configuration, version)
-    _require_qos_reserved(configuration)
-    _require_option_gates(configuration, version)
-    _require_swap(configuration, version, topology)
-    managers.reservation = node_reservation(kube_reserved, system_reserved, hard, _capacity(machine))
-    try:
-        set_up_topology_manager(settings, machine, version, configuration.gates)
-        managers.cpu = set_up_cpu_manager(
-            settings,
-            machine,
-            version,
-            configuration.gates,
-            reserved=reserved_cpus,
-            reservation=managers.reservation,
+        system["cpu"] = str(len(reserved_cpus or ()))
+    kube_reserved = steps.take(
+        lambda: _parsed_reserved(kube, "kubeReserved", "--kube-reserved", places, version), None
+    )
+    system_reserved = steps.take(
+        lambda: _parsed_reserved(system, "systemReserved", "--system-reserved", places, version), None
+    )
+    hard = steps.take(lambda: _hard_thresholds(configuration, version), None)
+    steps.take(lambda: _require_qos_reserved(configuration), None)
+    steps.take(lambda: _require_option_gates(configuration, version), None)
+    steps.take(lambda: _require_swap(configuration, version, topology), None)
+    gates = configuration.gates
+    steps.manager(places, lambda: set_up_topology_manager(settings, machine, version, gates))
+    if kube_reserved is not None and system_reserved is not None and hard is not None:
+        capacity = _capacity(machine)
+        reservation = node_reservation(kube_reserved, system_reserved, hard, capacity)
+        managers.reservation = reservation if reserved_cpus is not None else {}
+        managers.cpu = steps.manager(
+            places,
+            lambda: set_up_cpu_manager(
+                settings, machine, version, gates, reserved=reserved_cpus, reservation=reservation
+            ),
         )
         if _runs_memory_manager(configuration, version):
-            managers.memory = set_up_memory_manager(
-                settings, machine, version, reservation=managers.reservation
+            parts = {
+                "kubeReserved": kube_reserved.get("memory"),
+                "systemReserved": system_reserved.get("memory"),
+                "evictionHard": node_reservation({}, {}, hard, capacity).get("memory"),
+            }
+            managers.memory = steps.manager(
+                places,
+                lambda: set_up_memory_manager(
+                    settings, machine, version, reservation=reservation, parts=parts
+                ),
             )
-    except ManagerError as error:
-        finding = places.finding(error.rule, str(error), error.remedy, error.path, str(error))
-        raise StartError(f"{_RUN}{error}", finding) from error
-    _create_kubelet(configuration, version)
+    steps.take(lambda: _create_kubelet(configuration, version), None)
+    steps.end()
 
 
 def _refusal(

@@ -113,13 +113,13 @@ def set_up_cpu_manager(
     version: KubeletVersion,
     gates: Mapping[str, bool],
     *,
-    reserved: frozenset[int],
+    reserved: frozenset[int] | None,
     reservation: Mapping[str, Quantity],
 ) -> CpuManagerSetup:
     """Check the CPU manager's policy, options and reservation, and return it with its reserved CPUs.
 
-    `reserved` are reservedSystemCPUs, `reservation` is what Node Allocatable reserves. Raises
-    ManagerError.
+    `reserved` are reservedSystemCPUs, None where they were refused; `reservation` is what Node Allocatable
+    reserves. Raises ManagerError.
     """
     policy = settings["cpuManagerPolicy"]
     options = settings.get("cpuManagerPolicyOptions") or {}
@@ -139,9 +139,11 @@ def set_up_cpu_manager(
             "cpuManagerPolicy",
             f"use one of {', '.join(CPU_MANAGER_POLICIES)} (lower case)",
         )
-    count = _reserved_count(reservation, machine)
+    count = _reserved_count(reservation, machine) if reserved is not None else 0
     parsed = _static_options(options, version, gates)
     _require_compatible(parsed, settings, machine)
+    if reserved is None:
+        return CpuManagerSetup(policy, parsed)
     chosen = reserved or _reserve_by_count(machine, count, parsed, version)
     if len(chosen) != count:
         raise ManagerError(
@@ -160,8 +162,12 @@ def set_up_memory_manager(
     version: KubeletVersion,
     *,
     reservation: Mapping[str, Quantity],
+    parts: Mapping[str, Quantity | None],
 ) -> MemoryManagerSetup:
-    """Check the memory manager's policy and reservedMemory, and return it. Raises ManagerError."""
+    """Check the memory manager's policy and reservedMemory, and return it. Raises ManagerError.
+
+    `parts` are the summands of the reserved memory, by the setting that has them.
+    """
     policy = settings["memoryManagerPolicy"]
     if policy == "None":
         return MemoryManagerSetup(policy)
@@ -181,7 +187,7 @@ def set_up_memory_manager(
         )
     entries = settings.get("reservedMemory") or []
     _require_nodes(entries, machine)
-    _require_sum(entries, reservation)
+    _require_sum(entries, reservation, _shown_parts(parts), machine)
     reserved = _reserved_by_node(entries)
     if sum(limits.get("memory", 0) for limits in reserved.values()) % _UINT64 == 0:
         raise ManagerError(
@@ -389,7 +395,27 @@ def _require_nodes(entries: list[Mapping[str, Any]], machine: MachineInfo) -> No
             )
 
 
-def _require_sum(entries: list[Mapping[str, Any]], reservation: Mapping[str, Quantity]) -> None:
+def _shown_parts(parts: Mapping[str, Quantity | None]) -> str:
+    """Return the summands that are not zero: `kubeReserved 1Gi + evictionHard 100Mi`."""
+    return " + ".join(f"{name} {part}" for name, part in parts.items() if part and part.amount)
+
+
+def _shares(total: Quantity, machine: MachineInfo) -> str:
+    """Return how a sum divides over the NUMA nodes that have CPUs and memory; the first has the rest."""
+    with_memory = {node.id for node in machine.nodes if node.memory_bytes}
+    nodes = sorted(with_memory & machine.cpus.numa_nodes.keys())
+    mib = total.amount / 2**20
+    if len(nodes) < 2 or mib.denominator != 1 or mib < len(nodes):
+        return f"{total} on one NUMA node"
+    share, rest = divmod(int(mib), len(nodes))
+    if not rest:
+        return f"{share}Mi on each of the NUMA nodes {format_cpulist(nodes)}"
+    return f"{share + rest}Mi on NUMA node {nodes[0]} and {share}Mi on each of {format_cpulist(nodes[1:])}"
+
+
+def _require_sum(
+    entries: list[Mapping[str, Any]], reservation: Mapping[str, Quantity], parts: str, machine: MachineInfo
+) -> None:
     totals: dict[str, Quantity] = {}
     for entry in entries:
         for name, text in (entry.get("limits") or {}).items():
@@ -404,19 +430,18 @@ def _require_sum(entries: list[Mapping[str, Any]], reservation: Mapping[str, Qua
                 "determined by Node Allocatable feature"
             )
             rule = "NF215" if name == "memory" else "NF216"
-            raise ManagerError(text, rule, "reservedMemory", _sum_remedy(name, total, target))
+            remedy = _sum_remedy(name, total, target, parts, _shares(target, machine))
+            raise ManagerError(text, rule, "reservedMemory", remedy)
 
 
-def _sum_remedy(name: str, total: Quantity, target: Quantity) -> str:
+def _sum_remedy(name: str, total: Quantity, target: Quantity, parts: str, shares: str) -> str:
     if name != "memory":
         return f"remove {name} from reservedMemory: kubeReserved and systemReserved cannot name hugepages"
     difference = target.amount - total.amount
     change = "add" if difference > 0 else "remove"
     amount = Quantity(abs(difference), "BinarySI")
-    return (
-        f"{change} {amount} so that reservedMemory sums up to {target}: kubeReserved.memory + "
-        "systemReserved.memory + evictionHard memory.available"
-    )
+    summands = parts or "nothing is reserved"
+    return f"{change} {amount} so that reservedMemory sums up to {target} ({summands}), for example {shares}"
 
 
 def _reserved_by_node(entries: list[Mapping[str, Any]]) -> dict[int, dict[str, int]]:
