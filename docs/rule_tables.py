@@ -10,9 +10,10 @@ from docs.generated import renewed
 from numaforge.audit import drift
 from numaforge.audit.facts import PEER_RULES
 from numaforge.audit.racks import RACK_RULES
-from numaforge.findings import Rule, userland
+from numaforge.findings import Rule
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.findings.userland import table as userland
 
 _OF_PEERS = {"what siblings are expected to share": "what", "what helps": "remedy"}
 _OF_RACKS = {"what is found": "title"}

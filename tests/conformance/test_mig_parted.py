@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numaforge.convert import convert
+from numaforge.convert.forms import convert
 from numaforge.errors import PlanError
 from numaforge.profile import load_profile
 from numaforge.roles.mig.machine import MachineMigPlan, plan_machine, plan_profile

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from numaforge.findings import userland
 from numaforge.findings.engine import check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.findings.userland import table as userland
 from numaforge.framing import Answer
 from numaforge.maintenance.bundle import parse_states
 from numaforge.planning.node import plan_node

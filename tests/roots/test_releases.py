@@ -18,7 +18,7 @@ import pytest
 from lab.roots import Release, build
 from numaforge import cli, shell
 from numaforge.findings.engine import check
-from numaforge.findings.userland import RULES
+from numaforge.findings.userland.table import RULES
 from numaforge.maintenance.transaction import Transaction, start_script
 from numaforge.roles.interrupts.files import INTERRUPTS_PATH, INTERRUPTS_RULES_PATH, INTERRUPTS_SCRIPT_PATH
 from numaforge.roles.kernel_cmdline import part as kernel_cmdline

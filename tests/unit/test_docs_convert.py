@@ -9,7 +9,7 @@ import pytest
 
 from docs.convert_tables import PAGE, page
 from numaforge.cli import run
-from numaforge.convert import FORM_NAMES
+from numaforge.convert.forms import FORM_NAMES
 from numaforge.convert.rows import Fate
 
 TEXT = PAGE.read_text(encoding="utf-8")

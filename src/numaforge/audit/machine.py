@@ -9,10 +9,11 @@ from numaforge.audit import drift
 from numaforge.audit.facts import facts_of
 from numaforge.audit.makes import Make, make_of
 from numaforge.audit.readings import Values
-from numaforge.findings import Finding, userland
+from numaforge.findings import Finding
 from numaforge.findings.engine import MachineRule, Verdict, check
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.findings.userland import table as userland
 from numaforge.kubelet.startup.installed import kubelet_report
 from numaforge.topology.memory_mode import gpu_memory_mode
 from numaforge.topology.model import NodeTopology

@@ -36,7 +36,7 @@ def check(sources: tuple[str, ...], root: str | None, verbose: bool, output: str
       numaforge host check -v
       numaforge host check fleet/
     """
-    from numaforge.findings.userland import RULES
+    from numaforge.findings.userland.table import RULES
 
     return say_judgements(sources, root, RULES, verbose=verbose, output=output)
 

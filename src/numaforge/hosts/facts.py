@@ -11,7 +11,7 @@ from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer
-from numaforge.hosts import connection
+from numaforge.hosts.connection import CUT, hang_up, within
 from numaforge.hosts.host_data import datum
 from numaforge.preflight import host as preflight
 from numaforge.rollout.names import ANSWER_SECONDS
@@ -105,7 +105,7 @@ def _ask(
     """Ask a host; a connection that breaks meanwhile breaks in one of many ways."""
     how = {"as_root": True, "_sudo": False} if as_root else {}
     try:
-        with connection.within(host, seconds or datum(host, ANSWER_SECONDS)):
+        with within(host, seconds or datum(host, ANSWER_SECONDS)):
             output = host.get_fact(
                 ScriptOutput, _stdin=shell.on_stdin(script_text), _ignore_errors=True, **how
             )
@@ -115,6 +115,6 @@ def _ask(
     except TooMuchOutputError as error:
         raise error if error.where else error.at(host.name) from error
     except (SSHException, OSError, EOFError) as error:
-        connection.hang_up(host)
-        raise HostUnreachableError(f"did not answer: {str(error) or connection.CUT}") from error
+        hang_up(host)
+        raise HostUnreachableError(f"did not answer: {str(error) or CUT}") from error
     raise HostUnreachableError("did not answer", remedy=remedy)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import ExitCode, HostError, NumaforgeError
-from numaforge.hosts import facts
 from numaforge.hosts.capture import asked
+from numaforge.hosts.facts import as_root
 from numaforge.hosts.failures import fail_host, fault
 from numaforge.hosts.host_data import datum
 from numaforge.kubelet.config.flags import registered_name
@@ -115,8 +115,8 @@ def kept_of_host(name: str, data: Mapping[str, Any]) -> Measurement | None:
 
 def measured_on(host: Host, order: MeasureOrder) -> Measurement:
     """Measure a host that is connected: its snapshot, then all programs in one round trip."""
-    machine = read_topology(parse_output(facts.as_root(host, script())))
-    readiness = read_readiness(facts.as_root(host, readiness_script(pod_roots(machine))))
+    machine = read_topology(parse_output(as_root(host, script())))
+    readiness = read_readiness(as_root(host, readiness_script(pod_roots(machine))))
     if not order.in_use:
         refuse_in_use(readiness, drained=_node(machine) in order.drained)
     if "timeout" not in readiness.programs:
@@ -124,7 +124,7 @@ def measured_on(host: Host, order: MeasureOrder) -> Measurement:
     effort = Effort(order.seconds, order.runs)
     choose = alignment_tasks if order.aligned else tasks
     wanted, missing = choose(machine, split_of(machine, _reserved(machine)), readiness.programs, effort)
-    answer = facts.as_root(host, run_script(wanted, effort), longest_seconds(wanted, effort))
+    answer = as_root(host, run_script(wanted, effort), longest_seconds(wanted, effort))
     figures, refused = read_runs(answer, wanted, effort)
     found = measurement(machine, readiness, figures, refused, missing)
     return found if order.aligned else _keep(host, found)
@@ -158,10 +158,10 @@ def _reserved(machine: NodeTopology) -> str | None:
 
 
 def _keep(host: Host, found: Measurement) -> Measurement:
-    facts.as_root(host, keep_script(found))
+    as_root(host, keep_script(found))
     return found
 
 
 def kept_on(host: Host) -> Measurement | None:
     """Return the saved last measurement of a connected host; None where there is none."""
-    return read_kept(facts.as_root(host, kept_script()))
+    return read_kept(as_root(host, kept_script()))

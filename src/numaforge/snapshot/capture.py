@@ -14,12 +14,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numaforge.snapshot.catalogue as catalogue
+import numaforge.snapshot.nvml_library as nvml_library
+import numaforge.snapshot.pci_functions as pci_functions
+import numaforge.snapshot.pod_resources_probe as pod_resources_probe
+import numaforge.snapshot.redaction as redaction
 from numaforge import bounded, kubelet_paths, shell
 from numaforge.errors import SnapshotError
 from numaforge.framing import Answer, Output, asking
 from numaforge.given import NotJsonError, digits, parse_json
 from numaforge.programs import CAPTURED_WITH, missing
-from numaforge.snapshot import catalogue, nvml_library, pci_functions, pod_resources_probe, redaction
 from numaforge.snapshot.model import SCHEMA, Snapshot
 from numaforge.snapshot.root_folder import LinkLoopError, RootFolder
 

@@ -9,8 +9,8 @@ from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 
+import numaforge.snapshot.nvml_probe as nvml_probe
 from numaforge.errors import SnapshotError
-from numaforge.snapshot import nvml_probe
 
 
 def probe_source() -> str:

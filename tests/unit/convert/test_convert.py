@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from lab.paths import REPOSITORY
 from numaforge.cli import run
-from numaforge.convert import as_yaml, convert
-from numaforge.convert.forms import FORMS
+from numaforge.convert.forms import FORMS, convert
 from numaforge.convert.kubelet_configuration import KUBELET_ROWS
 from numaforge.convert.rows import Fate, FieldRow, read
+from numaforge.convert.yaml_text import as_yaml
 from numaforge.cpulist import parse_cpulist
 from numaforge.errors import NumaforgeError, PlanError
 from numaforge.json_schema import json_schema

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from numaforge.cli import run
-from numaforge.findings import userland
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.findings.userland import table as userland
 from numaforge.topology.model import NvidiaInstall
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.machines import dgx_h100

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.findings import Severity, userland
+from numaforge.findings import Severity
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies, judge
 from numaforge.findings.gpudirect import rules as gpudirect
 from numaforge.findings.gpus import rules as gpus
+from numaforge.findings.userland import table as userland
 from tests.fixtures.gpu_machines import KINDS
 from tests.fixtures.judged import judged
 from tests.fixtures.machines import lab_node

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from numaforge.findings.engine import Judgement, Verdict
-from numaforge.findings.userland import RULES
 from numaforge.findings.userland.packages import is_bounded
+from numaforge.findings.userland.table import RULES
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
