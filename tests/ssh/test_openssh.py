@@ -21,7 +21,15 @@ from numaforge.snapshot import Snapshot
 from tests.ssh import sk_agent
 from tests.ssh.sandbox import cannot_run
 from tests.ssh.site_runs import plain
-from tests.ssh.ssh_machines import Answer, Controller, host_key, make_key, running_machines, swappiness
+from tests.ssh.ssh_machines import (
+    PROGRAMS,
+    Answer,
+    Controller,
+    host_key,
+    make_key,
+    running_machines,
+    swappiness,
+)
 from tests.ssh.ssh_rows import (
     FILES,
     KEY_KINDS,
@@ -123,6 +131,21 @@ def test_a_host_that_refuses_is_none_that_does_not_answer(
     assert answer.code == code, answer.said
 
 
+def test_without_ssh_a_plain_configuration_is_read_and_any_other_refused(controller: Controller) -> None:
+    names = ("data-config-file", "jump-of-all-but-the-bastion", "match-final")
+    inventory, to = (
+        write_inventory(controller, {name: ROWS[name] for name in names}),
+        controller.folder / "plain",
+    )
+    words = ["numaforge", "capture", inventory, "--to", str(to)]
+    answer = ours(controller, "env", f"PATH={PROGRAMS}", *words)
+    assert machine_of(to / "data-config-file.snapshot.json") == "gpu-b", answer.said
+    assert answer.code == 1
+    notice = f"{','.join(names)}: there is no program ssh on this machine: ssh_config is read without Include"
+    refusal = f"{','.join(names[1:])}: there is no program ssh on this machine, and "
+    assert (notice in answer.said, refusal in answer.said) == (True, True), answer.said
+
+
 def write_inventory(controller: Controller, rows: Mapping[str, Row]) -> str:
     """Write the inventory of rows, and return its path; what earlier runs have learnt of hosts is gone."""
     learned = controller.home / ".ssh/learned"
@@ -217,10 +240,15 @@ def capture(controller: Controller, inventory: str) -> dict[str, Outcome]:
     found = {}
     for name in ROWS:
         if (file := to / f"{name}.snapshot.json").exists():
-            found[name] = Outcome(Snapshot.from_json(file.read_text()).files["/proc/sys/kernel/hostname"])
+            found[name] = Outcome(machine_of(file))
         else:
             found[name] = Outcome(None, answer.err)
     return found
+
+
+def machine_of(snapshot: Path) -> str:
+    """Return the machine of a snapshot."""
+    return Snapshot.from_json(snapshot.read_text()).files["/proc/sys/kernel/hostname"]
 
 
 def apply_dry(controller: Controller, inventory: str) -> dict[str, Outcome]:
