@@ -106,9 +106,9 @@ class Controller:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a command that goes on, such as an agent."""
+        """Start a command that goes on, such as an agent; it ends with the sandbox, whatever ends that."""
         return subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *self._command(words)],
+            ["nsenter", f"--target={self.sandbox.pid}", "--pid", *self._command(words)],
             env=self._environment({}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
