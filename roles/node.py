@@ -15,6 +15,7 @@ from numaforge.roles.crio.plan import PodTuningPlan
 from numaforge.roles.device_plugin.plan import DevicePluginPlan
 from numaforge.roles.dra.plan import DraPlan
 from numaforge.roles.gpu_memory.plan import GpuMemoryPlan
+from numaforge.roles.gpudirect.plan import AcsPlan
 from numaforge.roles.host.plan import HostPlan
 from numaforge.roles.imex.plan import ImexPlan
 from numaforge.roles.interrupts.plan import InterruptsPlan
@@ -23,7 +24,7 @@ from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.kubelet.delivery import KubeletPlan
 from numaforge.roles.largest_pods.plan import LargestPod
 from numaforge.roles.measure.plan import MeasurePlan
-from numaforge.roles.memory.plan import MemoryPlan, NumaNodePlan
+from numaforge.roles.memory.plan import MemoryPlan
 from numaforge.roles.mig.instance import MigPlan
 from numaforge.roles.modules.plan import ModulesPlan
 from numaforge.roles.rdma.planned import RdmaPlan
@@ -45,7 +46,6 @@ class NodePlan:
     gpu_memory: GpuMemoryPlan = GpuMemoryPlan()
     cpus: CpuPlan
     memory: MemoryPlan
-    numa_nodes: tuple[NumaNodePlan, ...]
     host: HostPlan = HostPlan()
     kernel: KernelPlan = KernelPlan()
     modules: ModulesPlan = ModulesPlan()
@@ -60,6 +60,7 @@ class NodePlan:
     imex: ImexPlan = ImexPlan()
     pod_tuning: PodTuningPlan = PodTuningPlan()
     device_plugin: DevicePluginPlan | None = None
+    acs: AcsPlan = AcsPlan()
     rdma: RdmaPlan = RdmaPlan()
     kubelet: KubeletPlan | None  # None where the host has none and no version was named
     dra: DraPlan | None = None

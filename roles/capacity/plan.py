@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numaforge.roles.hugepages.plan import WantedPages
     from numaforge.roles.kubelet.delivery import KubeletPlan
     from numaforge.roles.kubelet.existing import ExistingSettings
-    from numaforge.roles.memory.plan import MemoryDecision
+    from numaforge.roles.memory.plan import MemoryPlan
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
     from numaforge.topology.model import NodeTopology
@@ -56,7 +56,7 @@ def plan_capacity(
     profile: NodeProfile,
     existing: ExistingSettings,
     cpus: CpuPlan,
-    memory: MemoryDecision,
+    memory: MemoryPlan,
     pools: WantedPages,
     kubelet: KubeletPlan | None,
     gpu_memory: GpuMemoryPlan,
@@ -115,7 +115,7 @@ def _predicted(
     machine: NodeTopology,
     existing: ExistingSettings,
     cpus: CpuPlan,
-    memory: MemoryDecision,
+    memory: MemoryPlan,
     wanted: WantedPages,
 ) -> PredictedAllocatable:
     """Predict what the kubelet reports: capacity less the reservations, and huge pages out of memory.
@@ -131,7 +131,7 @@ def _predicted(
         for name in ("kubeReserved", "systemReserved")
         if (setting := existing.get(name, "cpu"))
     )
-    left = memory.memory.capacity_bytes - memory.reservations.total_bytes - sum(pools.values())
+    left = memory.capacity_bytes - memory.reserved_bytes - sum(pools.values())
     return PredictedAllocatable(
         cpu_millis=cpu_capacity(machine) * 1000 - reserved_millis,
         memory_bytes=max(0, left),

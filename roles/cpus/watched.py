@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def families(plan: NodePlan) -> tuple[Family, ...]:
     """Return the reserved CPUs, each with its NUMA node; "" where the kernel shows none."""
-    numa = {cpu: str(node.id) for node in plan.numa_nodes for cpu in node.cpus}
+    numa = {cpu: str(node.id) for node in plan.memory.numa_nodes for cpu in node.cpus}
     samples = tuple(
         Stated({"cpu": str(cpu), "numa": numa.get(cpu, "")}) for cpu in sorted(plan.cpus.reserved)
     )

@@ -23,7 +23,7 @@ def look(goal: Goal) -> Look:
 
 def need(goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
     """Return the part that proves the bridges where the kernel's command line changes."""
-    acs = goal.plan.rdma.acs
+    acs = goal.plan.acs
     changes = any(part.name == kernel_cmdline.NAME for part in below)
     return part(acs.masks, acs.bridges) if acs.masks and changes else None
 

@@ -99,7 +99,7 @@ def _plan(topology: NodeTopology, required: Required) -> AcsPlan:
 
 def _as_before(previous: NodePlan | None, unknown: str) -> Reasoned[AcsPlan]:
     """Keep what an earlier plan set while the required masks are unknown."""
-    earlier = previous.rdma.acs if previous else AcsPlan()
+    earlier = previous.acs if previous else AcsPlan()
     kept = "what the earlier plan set stays" if earlier.masks else "nothing is set"
     return Reasoned(earlier, notices=(Notice("acs-unknown", f"{_SUBJECT}: {unknown}; {kept}"),))
 

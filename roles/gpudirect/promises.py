@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 def access_control(plan: NodePlan) -> Table:
     """The ids and the mask of each PCIe bridge, where a reboot for it is allowed."""
-    acs = plan.rdma.acs
+    acs = plan.acs
     planned = plan.kernel.cmdline and plan.kernel.reboot == "allowed"
     return {address: (acs.bridges[address], mask) for address, mask in acs.masks.items() if planned}
 
 
 def _asks(plan: NodePlan) -> Iterator[str]:
     """Yield the shell call that prints the bridges."""
-    if plan.rdma.acs.masks:
-        yield shell.library("roles/gpudirect/control") + shell.call("tell_bridges", [*plan.rdma.acs.masks])
+    if plan.acs.masks:
+        yield shell.library("roles/gpudirect/control") + shell.call("tell_bridges", [*plan.acs.masks])
 
 
 def _pcie_access_control(node: VerifiedNode, name: str, expected: tuple[str, str]) -> None:

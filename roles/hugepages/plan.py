@@ -42,7 +42,7 @@ def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int,
     """
     earlier: Mapping[int, int] = previous.hugepage_memory if previous else {}
     if previous and not earlier:  # written by an earlier release
-        earlier = {node.id: node.memory_bytes for node in previous.numa_nodes}
+        earlier = {node.id: node.memory_bytes for node in previous.memory.numa_nodes}
     now = {node.id: node.memory_bytes or 0 for node in pool_places(topology).values()}
     return {
         node: kept if abs((kept := earlier.get(node, there)) - there) <= _a_boot_moves(there) else there
@@ -63,7 +63,7 @@ def pool_places(topology: NodeTopology) -> dict[int | None, NumaNode]:
 
 def pools_of(plan: NodePlan) -> WantedPages:
     """Return the pages in a plan, by NUMA node and size."""
-    return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.numa_nodes}}
+    return {None: plan.hugepages, **{node.id: node.hugepages for node in plan.memory.numa_nodes}}
 
 
 def with_pools(machine: NodeTopology, pages: WantedPages) -> NodeTopology:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from numaforge.roles.cpus.plan import CpuPlan
     from numaforge.roles.installed.plan import InstalledKubelet
     from numaforge.roles.kubelet.existing import ExistingSettings
-    from numaforge.roles.memory.plan import MemoryDecision
+    from numaforge.roles.memory.plan import MemoryPlan
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
 
@@ -137,7 +137,7 @@ class _Chooser:
     version: KubeletVersion
     existing: ExistingSettings
     cpus: CpuPlan
-    memory: MemoryDecision
+    memory: MemoryPlan
     devices: Inventory
 
     def __post_init__(self) -> None:
@@ -191,11 +191,9 @@ class _Chooser:
             "topologyManagerPolicy": topology_policy,
             "topologyManagerScope": scope,
             "topologyManagerPolicyOptions": topology_chosen,
-            "kubeReserved": self._amount(self.memory.reservations.memory.kube_reserved_bytes, "kubeReserved"),
-            "systemReserved": self._amount(
-                self.memory.reservations.memory.system_reserved_bytes, "systemReserved"
-            ),
-            "evictionHard": dict(self.memory.reservations.eviction_hard),
+            "kubeReserved": self._amount(self.memory.kube_reserved_bytes, "kubeReserved"),
+            "systemReserved": self._amount(self.memory.system_reserved_bytes, "systemReserved"),
+            "evictionHard": dict(self.memory.eviction_hard),
             "reservedMemory": self._reserved_memory(memory_policy),
             "featureGates": self._gates(cpu_chosen, topology_chosen),
             "registerWithTaints": self._taints(),
@@ -308,7 +306,7 @@ class _Chooser:
         return admits_all_devices(self.seen, config, devices)
 
     def _memory_policy_default(self, topology_policy: str) -> tuple[str, str]:
-        if self.memory.reservations.total_bytes == 0:
+        if self.memory.reserved_bytes == 0:
             return "None", "no memory is reserved, which the Static policy needs"
         if not any(node.reserved_memory_bytes for node in self.memory.numa_nodes):
             if holds_reservation(self.topology):
@@ -677,7 +675,7 @@ class _Chooser:
         ]
         if not shares:
             can_hold = bool(self.topology.memory_bytes) and holds_reservation(self.topology)
-            nothing = not self.memory.reservations.total_bytes
+            nothing = not self.memory.reserved_bytes
             raise PlanError(
                 "the Static memory manager needs reserved memory, and "
                 + ("none is reserved" if nothing else "no NUMA node is known to have room for it"),
@@ -735,7 +733,7 @@ def plan_kubelet(
     profile: NodeProfile,
     installed: InstalledKubelet,
     cpus: CpuPlan,
-    memory: MemoryDecision,
+    memory: MemoryPlan,
     devices: Inventory,
     previous: NodePlan | None,
 ) -> Reasoned[KubeletPlan | None]:

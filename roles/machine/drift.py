@@ -23,7 +23,7 @@ def _another_machine(machine: NodeTopology, plan: NodePlan) -> Iterator[Seen]:
         held, planned = format_cpulist(machine.online), format_cpulist(plan.cpus.online)
         yield Seen(f"{held} online, planned {planned}", "CPUs")
     there = {node.id: node.cpus for node in machine.numa_nodes}
-    for node in plan.numa_nodes:
+    for node in plan.memory.numa_nodes:
         if node.id not in there:
             yield Seen("is not there", f"NUMA node {node.id}")
         elif plan.cpus.online == machine.online and there[node.id] != node.cpus:

@@ -23,7 +23,7 @@ def machine(plan: NodePlan) -> Table:
                 f"/sys/devices/system/node/node{node.id}/cpulist",
                 format_cpulist(node.cpus),
             )
-            for node in plan.numa_nodes
+            for node in plan.memory.numa_nodes
         },
     }
 

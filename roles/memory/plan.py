@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +55,22 @@ class NumaNodePlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Node-wide memory in bytes; the sum of the NUMA nodes' shares equals the three reservations exactly."""
+    """Memory kept from pods, in bytes; the shares of the NUMA nodes add up to the three reservations.
+
+    `eviction_hard` is the complete map, with memory.available as an amount even where it was a percentage.
+    """
 
     capacity_bytes: int
     kube_reserved_bytes: int
     system_reserved_bytes: int
     eviction_hard_bytes: int
+    eviction_hard: ByName[str] = field(default_factory=dict)
+    numa_nodes: tuple[NumaNodePlan, ...] = ()
+
+    @property
+    def reserved_bytes(self) -> int:
+        """All that is reserved."""
+        return self.kube_reserved_bytes + self.system_reserved_bytes + self.eviction_hard_bytes
 
 
 MIB = 2**20
@@ -73,25 +83,6 @@ _MEMORY_SIGNAL = "memory.available"
 _STEADY_PART = 100
 _A_BOOT_MOVES = 128 * MIB
 """The most memory that a boot moves to another NUMA node: the kernel and its tables."""
-
-
-@dataclass(frozen=True)
-class Reservations:
-    """The three reservations, in bytes, and the complete evictionHard map that goes with them.
-
-    `eviction_hard` has memory.available as an amount even where it was given as a percentage.
-    """
-
-    memory: MemoryPlan
-    eviction_hard: Mapping[str, str]
-
-    @property
-    def total_bytes(self) -> int:
-        return (
-            self.memory.kube_reserved_bytes
-            + self.memory.system_reserved_bytes
-            + self.memory.eviction_hard_bytes
-        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ def _reservations(
     existing: ExistingSettings,
     pools: WantedPages,
     previous: NodePlan | None,
-) -> Reasoned[Reservations]:
+) -> Reasoned[MemoryPlan]:
     """Settle kubeReserved, systemReserved and the hard eviction threshold for memory.
 
     Where neither the profile nor the kubelet's own configuration names one of the first two, both grow with
@@ -132,14 +123,14 @@ def _reservations(
     defaults = _defaults(profile, existing, previous, usable)
     kube, kube_decision = _amount("kube", profile.memory.kube_reserved, profile, existing, defaults)
     system, system_decision = _amount("system", profile.memory.system_reserved, profile, existing, defaults)
-    plan = Reservations(MemoryPlan(capacity, kube, system, threshold), dict(sorted(eviction.items())))
-    if plan.total_bytes >= capacity:
+    plan = MemoryPlan(capacity, kube, system, threshold, dict(sorted(eviction.items())))
+    if plan.reserved_bytes >= capacity:
         raise PlanError(
             f"kube_reserved {format_bytes(kube)} + system_reserved {format_bytes(system)} + eviction "
-            f"threshold {format_bytes(threshold)} = {format_bytes(plan.total_bytes)}, but the machine has "
+            f"threshold {format_bytes(threshold)} = {format_bytes(plan.reserved_bytes)}, but the machine has "
             f"{format_bytes(capacity)} of memory",
             where="memory",
-            remedy=_take_back(plan.total_bytes - capacity + MIB, plan, profile),
+            remedy=_take_back(plan.reserved_bytes - capacity + MIB, plan, profile),
         )
     eviction_decision = Decision("memory.eviction_hard", format_bytes(threshold), eviction_reason)
     return Reasoned(
@@ -158,7 +149,7 @@ def _without_unit(wish: Memory) -> Iterator[Notice]:
             )
 
 
-def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
+def _nothing_known(profile: NodeProfile) -> Reasoned[MemoryPlan]:
     wish = profile.memory
     if wish.kube_reserved is not None or wish.system_reserved is not None or wish.eviction_hard:
         raise PlanError(
@@ -169,7 +160,7 @@ def _nothing_known(profile: NodeProfile) -> Reasoned[Reservations]:
     notice = Notice(
         "memory-unknown", "the snapshot does not tell how much memory the machine has: none is planned"
     )
-    return Reasoned(Reservations(MemoryPlan(0, 0, 0, 0), {}), notices=(notice,))
+    return Reasoned(MemoryPlan(0, 0, 0, 0), notices=(notice,))
 
 
 def holds_reservation(topology: NodeTopology) -> bool:
@@ -225,7 +216,7 @@ def _numa_nodes(
     hugepages: WantedPages,
     reserved: CpuSet,
     previous: NodePlan | None,
-    reservations: Reservations,
+    reservations: MemoryPlan,
 ) -> Reasoned[tuple[NumaNodePlan, ...]]:
     """Split the reservation over the NUMA nodes that have CPUs and memory, beside their huge pages.
 
@@ -241,9 +232,9 @@ def _numa_nodes(
     shares: dict[int, int] = {}
     decisions: tuple[Decision, ...] = ()
     notices: tuple[Notice, ...] = ()
-    lacking = reservations.total_bytes - sum(room.free_bytes for room in rooms)
+    lacking = reservations.reserved_bytes - sum(room.free_bytes for room in rooms)
     if rooms and lacking <= 0:
-        shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.total_bytes)
+        shares, decisions, notices = _shares(profile, existing, previous, rooms, reservations.reserved_bytes)
     elif not nodes:
         _refuse_no_memory_left(topology, profile, reservations, hugepages[None])
     elif rooms:
@@ -451,7 +442,9 @@ def _steady_shares(
     if previous is None:
         return shares
     moved = sum(shares.values()) * _A_BOOT_MOVES // sum(room.memory_bytes for room in rooms)
-    earlier = {node.id: node.reserved_memory_bytes for node in previous.numa_nodes if node.id in shares}
+    earlier = {
+        node.id: node.reserved_memory_bytes for node in previous.memory.numa_nodes if node.id in shares
+    }
     stands = (
         earlier.keys() == shares.keys()
         and sum(earlier.values()) == sum(shares.values())
@@ -489,14 +482,14 @@ def _too_little_room(
     existing: ExistingSettings,
     hugepages: WantedPages,
     rooms: Sequence[Room],
-    reservations: Reservations,
+    reservations: MemoryPlan,
 ) -> Notice:
     """Return a notice that the reservation does not fit on the NUMA nodes.
 
     Raises PlanError where the memory manager's policy is Static, the only one that reads the split, and where
     the machine as a whole has no memory left for pods.
     """
-    total = reservations.total_bytes
+    total = reservations.reserved_bytes
     free = sum(room.free_bytes for room in rooms)
     by_id = {node.id: node for node in topology.numa_nodes}
     lines = "".join(
@@ -513,7 +506,7 @@ def _too_little_room(
     pools = sum(pool_bytes(pools_after(node, hugepages[node.id])) for node in topology.numa_nodes)
     held = existing.get("memoryManagerPolicy")
     policy = profile.kubelet.memory_manager_policy or (held and held.value)
-    lacking = total + pools + MIB - reservations.memory.capacity_bytes
+    lacking = total + pools + MIB - reservations.capacity_bytes
     if policy == "Static" or lacking > 0:
         pages = any(count for wanted in hugepages.values() for count in wanted.values())
         without = ", or set kubelet.memory_manager_policy: None" if lacking <= 0 else ""
@@ -530,26 +523,26 @@ def _too_little_room(
 
 
 def _refuse_no_memory_left(
-    topology: NodeTopology, profile: NodeProfile, reservations: Reservations, wanted: PagesBySize
+    topology: NodeTopology, profile: NodeProfile, reservations: MemoryPlan, wanted: PagesBySize
 ) -> None:
     """Refuse huge pages and reservations that use up a machine whose kernel shows no NUMA nodes."""
     (machine,) = pool_places(topology).values()
     pools, memory = pool_bytes(pools_after(machine, wanted)), machine.memory_bytes
     if not pools or memory is None:
         return
-    lacking = reservations.total_bytes + pools + MIB - memory
+    lacking = reservations.reserved_bytes + pools + MIB - memory
     if lacking > 0:
         raise PlanError(
-            f"{format_bytes(reservations.total_bytes)} of memory are to be reserved beside "
+            f"{format_bytes(reservations.reserved_bytes)} of memory are to be reserved beside "
             f"{describe_pools(machine, wanted)}, but the machine has {format_bytes(memory)}",
             where="memory",
             remedy=_take_back(lacking, reservations, profile, pages=any(wanted.values())),
         )
 
 
-def _take_back(count: int, reservations: Reservations, profile: NodeProfile, *, pages: bool = False) -> str:
+def _take_back(count: int, reservations: MemoryPlan, profile: NodeProfile, *, pages: bool = False) -> str:
     """Return the remedy: the profile's fields from which at least `count` bytes can be taken."""
-    memory, wish = reservations.memory, profile.memory
+    memory, wish = reservations, profile.memory
     amounts = {
         "memory.kube_reserved": wish.kube_reserved,
         "memory.system_reserved": wish.system_reserved,
@@ -583,15 +576,6 @@ def _apportion(count: int, weights: Mapping[int, int]) -> dict[int, int]:
     return shares
 
 
-@dataclass(frozen=True)
-class MemoryDecision:
-    """Memory in a plan: the reservations, and each NUMA node."""
-
-    memory: MemoryPlan
-    numa_nodes: tuple[NumaNodePlan, ...]
-    reservations: Reservations
-
-
 def plan_memory(
     machine: NodeTopology,
     profile: NodeProfile,
@@ -599,15 +583,15 @@ def plan_memory(
     cpus: CpuPlan,
     pools: WantedPages,
     earlier: NodePlan | None,
-) -> Reasoned[MemoryDecision]:
+) -> Reasoned[MemoryPlan]:
     """Return the reservations and their split; all 0 where the kubelet is handed back."""
     if profile.kubelet.state == "absent":
-        reserved = Reasoned(Reservations(MemoryPlan(machine.memory_bytes or 0, 0, 0, 0), {}))
+        reserved = Reasoned(MemoryPlan(machine.memory_bytes or 0, 0, 0, 0))
     else:
         reserved = _reservations(machine, profile, existing, pools, earlier)
     nodes = _numa_nodes(machine, profile, existing, pools, cpus.reserved, earlier, reserved.value)
     return Reasoned(
-        MemoryDecision(reserved.value.memory, nodes.value, reserved.value),
+        replace(reserved.value, numa_nodes=nodes.value),
         (*reserved.decisions, *nodes.decisions),
         (*reserved.notices, *nodes.notices),
     )

@@ -12,7 +12,6 @@ from numaforge.roles.rdma.libraries import plan_libraries
 from numaforge.roles.rdma.planned import RdmaPlan
 
 if TYPE_CHECKING:
-    from numaforge.roles.gpudirect.plan import AcsPlan
     from numaforge.roles.nics.plan import NicSetting
     from numaforge.roles.profile import NodeProfile
     from numaforge.roles.rdma_pools.plan import RdmaPool
@@ -24,7 +23,6 @@ def plan_rdma(
     profile: NodeProfile,
     pools: tuple[RdmaPool, ...],
     nics: tuple[NicSetting, ...],
-    acs: AcsPlan,
 ) -> Reasoned[RdmaPlan]:
     """Return the pools for pods, and the settings of the host and of libraries."""
     host = plan_rdma_host(machine, profile)
@@ -34,7 +32,6 @@ def plan_rdma(
         pools_deployed=bool(pools) and profile.rdma.device_plugin.deployed,
         libraries=libraries.value,
         host=replace(host.value, nics=(*host.value.nics, *nics)),
-        acs=acs,
     )
     parts = (host, libraries)
     return Reasoned(

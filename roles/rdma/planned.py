@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from numaforge.codec import ByName
-from numaforge.roles.gpudirect.plan import AcsPlan
 from numaforge.roles.nics.plan import NicSetting
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH
 
@@ -112,5 +111,3 @@ class RdmaPlan:
     libraries: LibrariesPlan = LibrariesPlan()
 
     host: RdmaHostPlan = RdmaHostPlan()
-
-    acs: AcsPlan = AcsPlan()

@@ -76,7 +76,7 @@ def test_it_provisions_the_node_as_planned(provisioned: Node) -> None:
     assert {
         int(node): state["memoryMap"]["memory"]["systemReserved"]
         for node, state in memory_state["machineState"].items()
-    } == {node.id: node.reserved_memory_bytes for node in plan.numa_nodes}
+    } == {node.id: node.reserved_memory_bytes for node in plan.memory.numa_nodes}
     swappiness = provisioned.run("cat /proc/sys/vm/swappiness").strip()
     assert swappiness == plan.tuning.sysctls["vm.swappiness"]
 

@@ -114,7 +114,7 @@ def _planned(topology: NodeTopology, profile: str) -> Facts:
         "reserved_cpus": format_cpulist(plan.cpus.reserved),
         "reserved_memory": {
             str(node.id): format_bytes(node.reserved_memory_bytes)
-            for node in plan.numa_nodes
+            for node in plan.memory.numa_nodes
             if node.reserved_memory_bytes
         },
         "notices": sorted({notice.id for notice in plan.notices}),

@@ -60,7 +60,7 @@ def written(tmp_path: Path, content: bytes) -> str:
             b'{"schema": 1, "packages": 7}', "hostname: must be given", id="half a topology document"
         ),
         pytest.param(b'{"schema": 99, "packages": []}', "schema 99", id="a document of another schema"),
-        pytest.param(b'{"cpus": 1, "numa_nodes": 1, "decisions": 1}', "", id="half a plan"),
+        pytest.param(b'{"cpus": 1, "memory": 1, "decisions": 1}', "", id="half a plan"),
     ],
 )
 @pytest.mark.parametrize("command", ["topology", "draw"])

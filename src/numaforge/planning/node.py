@@ -128,7 +128,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
     plugin = around(plan_device_plugin(machine, profile, mig))
     watch = around(plan_watch(machine, profile))
     kernel = around(plan_kernel(machine, profile, cpus, memory.numa_nodes, pages.hugepages, acs))
-    rdma = around(plan_rdma(machine, profile, pools, nics, acs))
+    rdma = around(plan_rdma(machine, profile, pools, nics))
     dra = around(plan_dra(machine, profile, installed.version, kubelet, cpus.reserved))
     allocatable = around(plan_allocatable(capacity, devices, plugin.advertised, partitions, rdma))
     labels = around(plan_labels(machine, profile, mig, partitions, rdma, kubelet))
@@ -142,8 +142,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
             notices=(*pods.notices, *made.notices, *around.notices),
             gpu_memory=gpu_memory,
             cpus=cpus,
-            memory=memory.memory,
-            numa_nodes=memory.numa_nodes,
+            memory=memory,
             host=host,
             kernel=kernel,
             modules=modules,
@@ -158,6 +157,7 @@ def _planned(machine: NodeTopology, profile: NodeProfile, asked_version: str | N
             imex=imex,
             pod_tuning=pod_tuning,
             device_plugin=plugin.plan,
+            acs=acs,
             rdma=rdma,
             kubelet=kubelet,
             dra=dra,

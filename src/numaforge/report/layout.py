@@ -137,7 +137,7 @@ def topology_of(plan: NodePlan) -> NodeTopology:
         packages=(),
         numa_nodes=tuple(
             NumaNode(id=node.id, cpus=node.cpus, memory_bytes=node.memory_bytes, distances={}, hugepages={})
-            for node in plan.numa_nodes
+            for node in plan.memory.numa_nodes
         ),
         cores=(),
         l3_caches=(),
@@ -242,7 +242,7 @@ def _kinds(box: Box) -> frozenset[str]:
 
 def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     """Return packages and memory-only NUMA nodes in a grid, above devices without a NUMA node and links."""
-    planned = {node.id: node for node in plan.numa_nodes} if plan else {}
+    planned = {node.id: node for node in plan.memory.numa_nodes} if plan else {}
     reserved = plan.cpus.reserved if plan else None
     gpus = gpus_planned(topology, plan) if plan else {}
     nodes = _nodes_with_cpus(topology)

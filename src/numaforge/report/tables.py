@@ -81,7 +81,7 @@ def plan_tables(plan: NodePlan, machine: NodeTopology | None = None) -> Renderab
         _title(plan.hostname, joined([f"profile {plan.profile}", kubelet])),
         text_line(""),
         _planned_numa_node_table(plan),
-        *_empty_nodes(plan.numa_nodes, machine),
+        *_empty_nodes(plan.memory.numa_nodes, machine),
         text_line(""),
         _memory_sum(plan),
     ]
@@ -333,8 +333,8 @@ def _numa_node_number(numa_node: int | None) -> str:
 
 
 def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
-    grain = Grain.of(max((node.memory_bytes for node in plan.numa_nodes), default=0))
-    rows = [_memory_grains(node, grain) for node in plan.numa_nodes]
+    grain = Grain.of(max((node.memory_bytes for node in plan.memory.numa_nodes), default=0))
+    rows = [_memory_grains(node, grain) for node in plan.memory.numa_nodes]
     memory, reserved, for_pods = (grain.number(sum(row[column] for row in rows)) for column in range(3))
     table = columns(show_footer=True)
     table.add_column("NUMA", "all", justify="right")
@@ -342,11 +342,11 @@ def _planned_numa_node_table(plan: NodePlan) -> RenderableType:
         table.add_column(header, counted(len(cpus), "CPU"), no_wrap=True)
     table.add_column(f"Memory\n{grain.unit}", memory, justify="right", no_wrap=True)
     table.add_column(f"Reserved\n{grain.unit}", reserved, justify="right", no_wrap=True)
-    totals = [_total([plan.hugepages, *(node.hugepages for node in plan.numa_nodes)])]
-    totals.append(_total(node.other_hugepages for node in plan.numa_nodes))
+    totals = [_total([plan.hugepages, *(node.hugepages for node in plan.memory.numa_nodes)])]
+    totals.append(_total(node.other_hugepages for node in plan.memory.numa_nodes))
     table.add_column("Hugepages", "\n".join(_planned_pools(*totals)))
     table.add_column(f"For pods\n{grain.unit}", for_pods, justify="right", no_wrap=True)
-    for node, grains in zip(plan.numa_nodes, rows, strict=True):
+    for node, grains in zip(plan.memory.numa_nodes, rows, strict=True):
         if _is_empty(node):
             continue
         memory, reserved, for_pods = map(grain.number, grains)

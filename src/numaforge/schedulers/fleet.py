@@ -132,13 +132,13 @@ class ServedNode:
         return tuple(self._zones())
 
     def _zones(self) -> Iterator[Zone]:
-        planned = {node.id: node for node in self.plan.numa_nodes}
+        planned = {node.id: node for node in self.plan.memory.numa_nodes}
         for node in self.machine.numa_nodes:
             share = planned.get(node.id)
             if share is None:
                 raise PlanError(
                     f"says nothing of NUMA node {node.id}, which the machine {self.name} has",
-                    where="plan.numa_nodes",
+                    where="plan.memory.numa_nodes",
                     remedy="plan the host again, or give the machine that the plan was made for",
                 )
             pages = {size: int(count * parse_quantity(size)) for size, count in share.pools.items() if count}

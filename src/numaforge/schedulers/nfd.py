@@ -59,7 +59,7 @@ def _features(node: ServedNode) -> list[dict[str, Any]]:
     count = str(len(node.machine.numa_nodes))
     found = [_matching("memory.numa", node_count={"op": "In", "value": [count]})]
     totals: dict[str, int] = {}
-    for planned in node.plan.numa_nodes:
+    for planned in node.plan.memory.numa_nodes:
         for size, pages in planned.pools.items():
             totals[size] = totals.get(size, 0) + pages
     wanted = {

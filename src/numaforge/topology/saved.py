@@ -10,7 +10,7 @@ from numaforge.topology.document import from_document
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.read import read_topology
 
-_OF_PLANS = {"cpus", "numa_nodes", "decisions"}  # keys that only plans have together
+_OF_PLANS = {"cpus", "memory", "decisions"}  # keys that only plans have together
 
 
 def saved_machine(document: object) -> NodeTopology:

@@ -136,4 +136,4 @@ def count(plan: NodePlan) -> int:
 
 def at_least(plan: NodePlan) -> int:
     """Return the least number in a plan: hostname, CPUs, its own file, NUMA nodes, kubelet settings."""
-    return 3 + len(plan.numa_nodes) + (len(plan.kubelet.settings) if plan.kubelet else 0)
+    return 3 + len(plan.memory.numa_nodes) + (len(plan.kubelet.settings) if plan.kubelet else 0)

@@ -47,8 +47,8 @@ def hgx(tmp_path: Path) -> NodeTopology:
 
 def test_exactly_the_ports_between_gpus_and_nics_are_set(hgx: NodeTopology) -> None:
     plan = planned(hgx)
-    assert plan.rdma.acs.masks == dict.fromkeys(PORTS, OPEN)
-    assert plan.rdma.acs.bridges == dict.fromkeys(PORTS, "1000:c030")
+    assert plan.acs.masks == dict.fromkeys(PORTS, OPEN)
+    assert plan.acs.bridges == dict.fromkeys(PORTS, "1000:c030")
     assert plan.kernel.cmdline == (f"pci={CONFIG_ACS}",)
     assert notices(plan) == {"acs-addresses"}
     assert loads(dumps(plan)) == plan
@@ -56,7 +56,7 @@ def test_exactly_the_ports_between_gpus_and_nics_are_set(hgx: NodeTopology) -> N
 
 def test_it_is_left_alone_by_default(hgx: NodeTopology) -> None:
     plan = planned(hgx, "keep")
-    assert (plan.rdma.acs.masks, plan.kernel.cmdline, notices(plan)) == ({}, (), set())
+    assert (plan.acs.masks, plan.kernel.cmdline, notices(plan)) == ({}, (), set())
 
 
 def test_the_plan_is_the_same_after_the_boot_that_it_brings(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_plan_is_the_same_after_the_boot_that_it_brings(tmp_path: Path) -> N
 
 def test_a_machine_that_is_right_without_it_is_not_rebooted(tmp_path: Path) -> None:
     plan = planned(running(machine_of(tmp_path, hgx_h100(0))))
-    assert (plan.rdma.acs.masks, plan.kernel.cmdline) == ({}, ())
+    assert (plan.acs.masks, plan.kernel.cmdline) == ({}, ())
     assert [each.value for each in plan.decisions if each.subject == "rdma.gpudirect.acs"] == ["as it is"]
 
 
@@ -134,7 +134,7 @@ def test_a_kernel_without_the_option_is_not_given_it(
 )
 def test_what_the_machine_is_for_decides(tmp_path: Path, ats: bool, acs: str, expected: str) -> None:
     plan = planned(machine_of(tmp_path, connectx_switches(ats=ats)), acs)
-    assert plan.rdma.acs.masks["0000:17:00.0"] == expected
+    assert plan.acs.masks["0000:17:00.0"] == expected
 
 
 def test_connectx_8_direct_knows_no_such_difference(tmp_path: Path) -> None:

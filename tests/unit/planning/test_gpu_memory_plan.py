@@ -114,7 +114,7 @@ def test_a_second_plan_after_the_boot_is_the_same() -> None:
     assert (again.gpu_memory, again.allocatable, again.numa_nodes) == (
         plan.gpu_memory,
         plan.allocatable,
-        plan.numa_nodes,
+        plan.memory.numa_nodes,
     )
     assert said(again) == []
 

@@ -61,7 +61,7 @@ def test_reserved_and_allocatable_cpus_partition_the_online_ones(topology, profi
     plan = planned(topology, profile)
     assert plan.cpus.reserved | plan.cpus.allocatable == topology.online
     assert not plan.cpus.reserved & plan.cpus.allocatable
-    assert frozenset().union(*(node.reserved_cpus for node in plan.numa_nodes)) == plan.cpus.reserved
+    assert frozenset().union(*(node.reserved_cpus for node in plan.memory.numa_nodes)) == plan.cpus.reserved
 
 
 @given(machines(), profiles)
@@ -81,7 +81,7 @@ def test_the_shares_add_up_to_the_byte(topology, profile):
     plan = planned(topology, profile)
     memory = plan.memory
     total = memory.kube_reserved_bytes + memory.system_reserved_bytes + memory.eviction_hard_bytes
-    assert sum(node.reserved_memory_bytes for node in plan.numa_nodes) == total
+    assert sum(node.reserved_memory_bytes for node in plan.memory.numa_nodes) == total
 
 
 @given(machines(), profiles)

@@ -334,7 +334,7 @@ def test_the_memory_bar_is_the_plans_split_of_the_numa_node():
     node = of_kind(lay_out(topology, plan).root, "numa-node")[0]
     (bar,) = of_kind(node, "bar")
     widths = {part.kinds[1]: part.width for part in bar.children}
-    numa = plan.numa_nodes[0]
+    numa = plan.memory.numa_nodes[0]
     assert widths["memory-hugepages-2Mi"] / bar.width == pytest.approx(
         512 * 2**20 / numa.memory_bytes, rel=0.01
     )

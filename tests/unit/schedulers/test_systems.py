@@ -79,7 +79,7 @@ def test_the_zones_add_up_to_the_plan(name: str, profile: object) -> None:
     allocatable = node.plan.allocatable
     assert allocatable is not None
     assert total.pop("cpu") * 1000 == allocatable.cpu_millis
-    assert total.pop("memory") == sum(zone.allocatable_memory_bytes for zone in node.plan.numa_nodes)
+    assert total.pop("memory") == sum(zone.allocatable_memory_bytes for zone in node.plan.memory.numa_nodes)
     placed = {
         resource: sum(1 for each in listed if each.numa_nodes) for resource, listed in node.devices.items()
     }
@@ -187,7 +187,7 @@ def test_a_node_with_fewer_huge_pages_than_planned_loses_its_labels() -> None:
     )
     [rule] = only(documents(folder("nfd", planned), "NodeFeatureRule"))["spec"]["rules"]
     pages = next(each for each in rule["matchFeatures"] if each["feature"] == "memory.hugepages")
-    total = sum(each.hugepages.get("1Gi", 0) for each in planned.plan.numa_nodes)
+    total = sum(each.hugepages.get("1Gi", 0) for each in planned.plan.memory.numa_nodes)
     assert total > 0
     assert pages["matchExpressions"]["hugepages-1Gi"] == {"op": "Ge", "value": [str(total)]}
 
