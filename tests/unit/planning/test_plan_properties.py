@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,7 @@ from numaforge.roles.document import dumps, loads
 from numaforge.roles.memory.plan import Room, split_reservation
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.ready import ready_machine
 from tests.unit.planning.strategies import MIB, machines, shuffled
 
 reservations = st.sampled_from(
@@ -155,3 +158,18 @@ def test_an_even_split_differs_by_at_most_one_mib_where_there_is_room(spaces, to
     wide = [Room(room.node, room.memory_bytes, 2**40) for room in spaces]
     shares = split_reservation(total, wide, "even").values()
     assert max(shares) - min(shares) < 2 * MIB
+
+
+@pytest.mark.parametrize("profile", ["training", "inference-mig"])
+def test_the_uuids_of_gpus_decide_nothing(profile: str) -> None:
+    machine = ready_machine("dgx-h100")
+
+    def plan(numbers: range) -> str:
+        named = {gpu.pci_address: f"GPU-{number}" for gpu, number in zip(machine.gpus, numbers, strict=True)}
+        gpus = tuple(replace(gpu, uuid=named[gpu.pci_address]) for gpu in machine.gpus)
+        text = dumps(plan_node(replace(machine, gpus=gpus), load_profile(profile)))
+        for address, uuid in named.items():
+            text = text.replace(f'"{uuid}"', f'"of {address}"')
+        return text
+
+    assert plan(range(8)) == plan(range(7, -1, -1))
