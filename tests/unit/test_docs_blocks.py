@@ -141,6 +141,7 @@ def test_a_block_of_data_or_code_can_be_read(kind: str, block: str) -> None:
         "python": ast.parse,
         "console": lambda text: re.fullmatch(r"\$ [^\n]+\n.*", text, re.DOTALL),
         "text": str.strip,
+        "diff": lambda text: all(line[0] in " +-@" for line in text.splitlines()),
         "jinja": jinja2.Environment(autoescape=True).parse,
         "sh": lambda text: subprocess.run(["sh", "-n"], input=text, text=True, check=True),
     }

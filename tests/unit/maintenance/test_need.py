@@ -28,7 +28,6 @@ from numaforge.roles.hugepages.paths import hugepage_counts, hugepage_totals, po
 from numaforge.roles.kernel_cmdline.plan import KernelPlan
 from numaforge.roles.kernel_values.record import RECORD
 from numaforge.roles.rdma.paths import NCCL_CONF_PATH, RAILS_ENV_PATH
-from numaforge.roles.rdma.planned import RdmaPlan
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import KUBEADM_CONFIG, kubeadm_kubelet, lab_node
 from tests.fixtures.rdma_machines import dgx
@@ -460,7 +459,7 @@ def test_access_control_is_proved_with_the_boot_that_brings_it_and_with_no_other
     on, files = booted("root=/dev/sda iommu=pt")
     acs = AcsPlan(masks={"0000:17:00.0": "xx000x0"}, bridges={"0000:17:00.0": "1000:c030"})
     assert "pcie_acs" not in names(needed(on, files))
-    planned = replace(on.plan, rdma=RdmaPlan(acs=acs))
+    planned = replace(on.plan, acs=acs)
     on = replace(on, plan=planned)
     text = role_files(planned, "topology")[0]
     plan = {text.path: FileState(text.text, text.mode, text.owner, text.group)}

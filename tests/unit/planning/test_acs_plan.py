@@ -139,7 +139,7 @@ def test_what_the_machine_is_for_decides(tmp_path: Path, ats: bool, acs: str, ex
 
 def test_connectx_8_direct_knows_no_such_difference(tmp_path: Path) -> None:
     machine = machine_of(tmp_path, gb300())
-    assert set(planned(machine).rdma.acs.masks.values()) == {"xx110x1", "xx101x1", "xx111x0"}
+    assert set(planned(machine).acs.masks.values()) == {"xx110x1", "xx101x1", "xx111x0"}
     with pytest.raises(PlanError, match="bare-metal makes no difference"):
         planned(machine, "bare-metal")
 
@@ -168,7 +168,7 @@ def test_without_leave_to_reboot_it_waits(hgx: NodeTopology) -> None:
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
 def test_masks_that_the_kernel_sets_itself_are_not_said(tmp_path: Path, name: str) -> None:
-    assert "xx111x1" not in planned(machine_of(tmp_path, MACHINES[name]())).rdma.acs.masks.values()
+    assert "xx111x1" not in planned(machine_of(tmp_path, MACHINES[name]())).acs.masks.values()
 
 
 def test_the_part_proves_each_bridge_and_puts_the_hosts_own_options_back() -> None:

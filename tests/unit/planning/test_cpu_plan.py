@@ -81,7 +81,7 @@ def test_reserved_cpus(build, reserved, expected):
 
 def test_every_numa_node_of_a_large_machine_gives_one_core():
     chosen = plan(big_512(), cores_per_numa_node=1)
-    assert {len(node.reserved_cpus) for node in chosen.numa_nodes} == {2}
+    assert {len(node.reserved_cpus) for node in chosen.memory.numa_nodes} == {2}
 
 
 REFUSALS = {

@@ -120,7 +120,7 @@ def test_what_is_no_taint_is_refused_with_how_one_is_written(text):
 def test_memory_that_is_reserved_already_is_counted():
     chosen = plan(node("kubeReserved:\n  memory: 300Mi\n"), {"memory": {"system_reserved": "200Mi"}})
     assert chosen.memory.kube_reserved_bytes == 300 * MIB
-    assert sum(share.reserved_memory_bytes for share in chosen.numa_nodes) == 600 * MIB
+    assert sum(share.reserved_memory_bytes for share in chosen.memory.numa_nodes) == 600 * MIB
 
 
 def test_what_is_counted_is_repeated_in_the_drop_in_so_that_one_file_holds_the_whole_sum():
@@ -237,12 +237,17 @@ def test_flags_are_kept_and_counted_and_not_written_again():
 
 def test_a_reserved_memory_flag_that_adds_up_is_kept():
     chosen = plan(node(flags=("--reserved-memory=0:memory=60Mi;1:memory=40Mi",)))
-    assert [share.reserved_memory_bytes for share in chosen.numa_nodes] == [60 * MIB, 40 * MIB, 0, 0]
+    assert [share.reserved_memory_bytes for share in chosen.memory.numa_nodes] == [60 * MIB, 40 * MIB, 0, 0]
 
 
 def test_a_split_that_adds_up_is_kept_when_the_profile_is_silent():
     text = "reservedMemory:\n- numaNode: 3\n  limits:\n    memory: 100Mi\n"
-    assert [share.reserved_memory_bytes for share in plan(node(text)).numa_nodes] == [0, 0, 0, 100 * MIB]
+    assert [share.reserved_memory_bytes for share in plan(node(text)).memory.numa_nodes] == [
+        0,
+        0,
+        0,
+        100 * MIB,
+    ]
 
 
 def test_a_split_that_does_not_add_up_is_a_conflict():

@@ -79,8 +79,8 @@ def test_what_the_driver_takes_is_gone_from_the_plan(
     assert before.memory.capacity_bytes - after.memory.capacity_bytes == taken
     assert before.allocatable.memory_bytes - after.allocatable.memory_bytes >= taken - GIB
     assert (before.allocatable.gpu_memory_bytes, after.allocatable.gpu_memory_bytes) == (taken, 0)
-    assert {node.id for node in after.numa_nodes} == {node.id for node in machine.numa_nodes}
-    assert all(node.memory_bytes == 0 for node in after.numa_nodes if node.id in nodes)
+    assert {node.id for node in after.memory.numa_nodes} == {node.id for node in machine.numa_nodes}
+    assert all(node.memory_bytes == 0 for node in after.memory.numa_nodes if node.id in nodes)
     assert after.modules.options == {"nvidia": (f"{OPTION}=driver",)}
     assert (said(before), said(after)) == ([], ["gpu-memory-moves"])
 
@@ -111,7 +111,7 @@ def test_a_second_plan_after_the_boot_is_the_same() -> None:
     machine = driven(called("gb200"), "")
     plan = planned(machine, "driver")
     again = planned(booted_into(machine, plan), "driver")
-    assert (again.gpu_memory, again.allocatable, again.numa_nodes) == (
+    assert (again.gpu_memory, again.allocatable, again.memory.numa_nodes) == (
         plan.gpu_memory,
         plan.allocatable,
         plan.memory.numa_nodes,

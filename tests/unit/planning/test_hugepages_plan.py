@@ -23,7 +23,7 @@ def plan(topology: NodeTopology, *entries: dict) -> NodePlan:
 
 
 def pages(chosen: NodePlan, size: str = "2Mi") -> list[int | None]:
-    return [node.hugepages.get(size) for node in chosen.numa_nodes]
+    return [node.hugepages.get(size) for node in chosen.memory.numa_nodes]
 
 
 SPREADS = {
@@ -127,7 +127,7 @@ def test_a_pool_of_an_earlier_plan_is_released():
 def test_a_pool_that_an_earlier_plan_named_and_never_set_is_left_as_it_is():
     never = dumps(plan(with_pools(300), {"size": "2Mi", "count": 8}))
     after = plan(replace(with_pools(300), previous_plan=never))
-    assert [node.hugepages for node in after.numa_nodes] == [{}, {}, {}, {}]
+    assert [node.hugepages for node in after.memory.numa_nodes] == [{}, {}, {}, {}]
     assert [each.value for each in after.decisions if each.subject == "hugepages.2Mi"] == ["left as it is"]
 
 

@@ -134,7 +134,7 @@ def test_memory_and_huge_pages_are_those_of_the_same_numa_node() -> None:
     chosen = plan(dgx, topology_manager_policy="single-numa-node")
     pods = {pod.devices: pod for pod in chosen.largest_pods}
     assert pods[4] == LargestPod(
-        GPU, 4, 106, chosen.numa_nodes[1].allocatable_memory_bytes, {"1Gi": 16 * GIB}
+        GPU, 4, 106, chosen.memory.numa_nodes[1].allocatable_memory_bytes, {"1Gi": 16 * GIB}
     )
     assert pods[5] == LargestPod(GPU, 5, 0, 0)
 

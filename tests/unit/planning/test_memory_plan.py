@@ -26,7 +26,7 @@ def plan(topology: NodeTopology, profile: dict) -> NodePlan:
 
 
 def shares(chosen: NodePlan) -> dict[int, int]:
-    return {node.id: node.reserved_memory_bytes for node in chosen.numa_nodes}
+    return {node.id: node.reserved_memory_bytes for node in chosen.memory.numa_nodes}
 
 
 # What kubelet 1.36 computes (pkg/kubelet/eviction/helpers.go), float32 rounding included.

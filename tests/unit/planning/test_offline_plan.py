@@ -84,7 +84,10 @@ def test_without_smt_the_plan_is_of_the_first_threads():
     assert decisions(chosen)["cpus.smt"] == "off"
     assert chosen.allocatable
     assert chosen.allocatable.cpu_millis == 110_000
-    assert [node.cpus for node in chosen.numa_nodes] == [parse_cpulist("0-55"), parse_cpulist("56-111")]
+    assert [node.cpus for node in chosen.memory.numa_nodes] == [
+        parse_cpulist("0-55"),
+        parse_cpulist("56-111"),
+    ]
 
 
 def test_every_second_thread_goes_by_its_own_switch():

@@ -103,7 +103,7 @@ def test_the_rendered_reserved_memory_is_what_the_kubelet_adds_up(topology, prof
 
 @given(machines(), profiles)
 def test_a_numa_node_never_reserves_more_than_it_holds(topology, profile):
-    for node in planned(topology, profile).numa_nodes:
+    for node in planned(topology, profile).memory.numa_nodes:
         pages = sum(count * parse_bytes(size) for size, count in node.hugepages.items())
         assert node.reserved_memory_bytes + pages <= node.memory_bytes
         assert node.allocatable_memory_bytes == node.memory_bytes - node.reserved_memory_bytes - pages
@@ -111,7 +111,7 @@ def test_a_numa_node_never_reserves_more_than_it_holds(topology, profile):
 
 @given(machines(), profiles)
 def test_numa_nodes_without_cpus_reserve_nothing(topology, profile):
-    for node in planned(topology, profile).numa_nodes:
+    for node in planned(topology, profile).memory.numa_nodes:
         assert node.cpus or not node.reserved_memory_bytes
 
 

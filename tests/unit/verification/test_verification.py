@@ -140,7 +140,7 @@ def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
         plan, files=(), allocatable=None, tuning=TuningPlan(), kernel=KernelPlan(), kubelet=kubelet
     )
     nodes = tuple(replace(node, hugepages={}) for node in plan.memory.numa_nodes)
-    promised = replace(hollow, numa_nodes=nodes)
+    promised = replace(hollow, memory=replace(hollow.memory, numa_nodes=nodes))
     assert promise.count(replace(promised, kubelet=None)) < promise.at_least(promised)
 
 
