@@ -50,7 +50,7 @@ def test_a_dimm_that_is_missing_is_named_with_what_it_does_to_the_plan(saved, ca
     code, kinds = found(capsys, saved("a", lab), saved("b", other), "--profile", "best-effort-mixed")
     assert code == ExitCode.NO
     assert kinds["machine"] == {"numa_nodes[2].memory_bytes": (node.memory_bytes, less.memory_bytes)}
-    assert kinds["plan"]["numa_nodes[2].memory_bytes"] == (node.memory_bytes, less.memory_bytes)
+    assert kinds["plan"]["memory.numa_nodes[2].memory_bytes"] == (node.memory_bytes, less.memory_bytes)
 
 
 def test_two_plans_are_compared_as_they_are(tmp_path, capsys):
