@@ -133,14 +133,36 @@ class Program(socket.socket):
 
 
 def _through_jump(destination: Destination, jumps: str, seconds: float) -> socket.socket:
+    question = _last_jump(jumps, destination.question.config)
+    _refuse_circle(question)
+    return _jump(question).forward(destination.host, destination.port, seconds)
+
+
+def _last_jump(jumps: str, config: str) -> Question:
+    """Return the last of several jump hosts, which is reached through those before it."""
     before, _, last = jumps.rpartition(",")
     hop = _HOP.fullmatch(last)
     if hop is None:
         raise HostError(f"ssh_config's ProxyJump cannot be read: {last}")
     options = [*(["-l", hop["user"]] if hop["user"] else []), *(["-p", hop["port"]] if hop["port"] else [])]
     options += ["-J", before] if before else []
-    question = Question(hop["bracketed"] or hop["plain"], tuple(options), destination.question.config)
-    return _jump(question).forward(destination.host, destination.port, seconds)
+    return Question(hop["bracketed"] or hop["plain"], tuple(options), config)
+
+
+@cache
+def _refuse_circle(question: Question) -> None:
+    """Raise HostError where jump hosts lead to each other: `ssh` would start itself without end."""
+    passed: list[Question] = []
+    while question not in passed:
+        passed.append(question)
+        if not (jumps := answer_to(question).get("proxyjump")):
+            return
+        question = _last_jump(jumps, question.config)
+    names = [jump.name for jump in passed[passed.index(question) :]]
+    raise HostError(
+        f"ssh_config's ProxyJump leads in a circle: {' to '.join([*names, question.name])}",
+        remedy=f"write `ProxyJump none` for {question.name}",
+    )
 
 
 class _Jump:
@@ -159,7 +181,7 @@ class _Jump:
         """Return a socket to a host behind it."""
         if answer_to(self._question).get("controlpath"):
             return Program([*self._command(), "-W", f"[{host}]:{port}", "--", self._question.name])
-        control = self._connection(time.monotonic())
+        control = self._connection(time.monotonic(), seconds)
         try:
             return _Forward(control, host, port, seconds)
         except (OSError, EOFError, struct.error) as error:
@@ -169,7 +191,7 @@ class _Jump:
                 else f"the jump host {self._question.name} does not reach {host} port {port}"
             ) from error
 
-    def _connection(self, asked: float) -> socket.socket:
+    def _connection(self, asked: float, seconds: float) -> socket.socket:
         """Connect to OpenSSH's socket; who waits while the jump host fails, fails as well."""
         with self._lock:
             if self._failed is not None and self._failed[0] >= asked:
@@ -178,14 +200,16 @@ class _Jump:
             try:
                 control.connect(self._path)
             except OSError:
-                self._open()
+                self._open(seconds)
                 control.connect(self._path)
             return control
 
-    def _open(self) -> None:
+    def _open(self, seconds: float) -> None:
         """Log in to the jump host; `ssh` goes on in the background then."""
         Path(self._path).unlink(missing_ok=True)
         shared = ["-N", "-M", "-S", self._path, f"-oControlPersist={_IDLE_SECONDS}", *_NOTHING_ELSE]
+        limited = answer_to(self._question).get("connecttimeout")
+        shared += [] if limited else [f"-oConnectTimeout={seconds:.0f}"]
         command = [*self._command(), *shared, "--", self._question.name]
         with tempfile.TemporaryFile() as errors:
             done = subprocess.run(
