@@ -493,11 +493,14 @@ class _Chooser:
     def _add_prefer_closest(self, policy: str, chosen: Options, known: Mapping[str, OptionState]) -> None:
         several = sum(bool(node.cpus) for node in self.topology.numa_nodes) > 2
         measured = all(len(node.distances) > 1 for node in self.topology.numa_nodes)
+        ids = sorted(node.id for node in self.topology.numa_nodes)
+        gaps = ids != list(range(len(ids)))  # with which the kubelet panics when it compares NUMA nodes
         taken = self.existing.below("topologyManagerPolicyOptions")
         if (
             policy in ("best-effort", "restricted")
             and several
             and measured
+            and not gaps
             and PREFER_CLOSEST_NUMA in known
             and PREFER_CLOSEST_NUMA not in {**taken, **chosen}
             and self.existing.get("topologyManagerPolicyOptions") is None

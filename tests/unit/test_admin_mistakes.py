@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 
 import pytest
 import yaml
@@ -37,7 +36,6 @@ ADMIT = "admit FILE --topology topology.json --config config.yaml"
 FIT = "fit FILE --topology topology.json --config config.yaml"
 PLAN = "plan topology.json --profile ./FILE --kubelet-version 1.36"
 PLUGIN = "device-plugin check FILE gpus.json"
-MOST_SECONDS = 8
 STATIC_MEMORY = (
     "memoryManagerPolicy: Static\nsystemReserved: {memory: 412Mi}\n"
     "reservedMemory: [{numaNode: 0, limits: {memory: 512Mi}}]"
@@ -490,14 +488,12 @@ def test_a_mistake_is_one_clear_message(folder: Path, mistake: Mistake) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     out, err = io.StringIO(), io.StringIO()
-    begun = monotonic()
     with redirect_stdout(out), redirect_stderr(err):
         code = run(mistake.words.replace("FILE", mistake.name).split())
     said = out.getvalue() + err.getvalue()
     assert code == mistake.code, said
     assert mistake.message in said
     assert "Traceback" not in said
-    assert monotonic() - begun < MOST_SECONDS
 
 
 def test_there_are_sixty() -> None:

@@ -69,7 +69,7 @@ def test_hosts_that_cannot_be_reached_are_one_line_and_told_apart(
     assert run(["verify", str(inventory)]) == ExitCode.UNREACHABLE == 6
     said = capfd.readouterr().out
     assert "30 hosts unreachable: gone-[01-30]\n" in said
-    assert len(said.splitlines()) == 3, said
+    assert len(said.splitlines()) == 4, said
     assert "cannot connect to 127.0.0.1 port 1: Connection refused" in said
 
 
