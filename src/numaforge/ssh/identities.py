@@ -36,8 +36,9 @@ _UNREADABLE = (UnsupportedAlgorithm, SSHException, ValueError, TypeError, OSErro
 
 def identities(destination: Destination, *, agent: bool, files: bool) -> Iterator[PKey]:
     """Yield keys: those of the agent that ssh_config names, the agent's others, and those of files."""
-    paths = [path for path in destination.files("identityfile") if Path(path).is_file() or _public_half(path)]
-    named = {key for path in paths if (key := _public_half(path))}
+    paths = [path for path in destination.files("identityfile") if _exists(path) or _exists(f"{path}.pub")]
+    halves = {path: _public_half(path) for path in paths}
+    named = {*halves.values()}
     of_agent = _agent_keys(destination) if agent else ()
     yield from (key for key in of_agent if key.asbytes() in named)
     if not destination.is_on("identitiesonly"):
@@ -45,7 +46,7 @@ def identities(destination: Destination, *, agent: bool, files: bool) -> Iterato
     tried = {key.asbytes() for key in of_agent}
     certificates = destination.files("certificatefile")
     for path in paths if files else ():
-        if _public_half(path) in tried:
+        if halves[path] in tried:
             continue
         try:
             yield from _with_certificates(_load(path, None), [*certificates, f"{path}-cert.pub"])
@@ -84,6 +85,10 @@ def identity(path: str, password: str | None, destination: Destination) -> Itera
         raise HostError(
             f"the key {path} cannot be read: it is cut short, or of a kind that is not known"
         ) from error
+
+
+def _exists(path: str) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113 (for seven files of each host)
 
 
 @cache
