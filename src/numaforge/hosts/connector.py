@@ -81,4 +81,4 @@ def reach_as_openssh(hosts: Iterable[Host]) -> None:
 
 def _asked(host: Host) -> tuple[str, dict[str, Any]]:
     data = host.data.dict()  # type: ignore[no-untyped-call]
-    return str(data.get("ssh_hostname") or host.name), data
+    return host.name, data

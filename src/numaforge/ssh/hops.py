@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import struct
@@ -17,16 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from numaforge.errors import HostError, HostRefusedError, HostUnreachableError
-from numaforge.ssh.openssh import Destination, Question, answer_to, run_folder
+from numaforge.ssh.openssh import Destination, Question, answer_to, run_folder, telling_lines
 
-_HOP = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>.+)\]|(?P<plain>[^:\[\]]+))(?::(?P<port>\d+))?")
 _NO_QUESTIONS = ("-oBatchMode=yes", "-oLogLevel=ERROR", "-oServerAliveInterval=15", "-oServerAliveCountMax=3")
 _NOTHING_ELSE = ("-oClearAllForwardings=yes", "-oPermitLocalCommand=no")  # as with `ssh -W`
 _NO_GREETING = ("No existing session", "Error reading SSH protocol banner")  # paramiko's words for it
 _IDLE_SECONDS = 15  # a connection to a jump host that nothing uses ends by itself
 _ATTEMPT_SECONDS = 1  # between two of ConnectionAttempts
 _REFUSED = ("Host key verification failed", "Permission denied", "no matching", "Bad configuration")
-_NOTHING_SAID = ("UNKNOWN port 65535", ": terminating, ")
 _MOST_LINES = 3
 _LOG_IN = "log in to the jump host once with ssh: it has to let you in without a question"
 _MUX_VERSION = 4
@@ -38,8 +35,9 @@ def dial(destination: Destination, seconds: float) -> socket.socket:
 
     Raises HostError where a jump host refuses to let us in, and HostUnreachableError.
     """
-    if jumps := destination.get("proxyjump"):
-        return _through_jump(destination, jumps, seconds)
+    if jump := destination.jump:
+        _refuse_circle(jump)
+        return _jump(jump).forward(destination.host, destination.port, seconds)
     if command := destination.get("proxycommand"):
         shell = os.environ.get("SHELL") or "/bin/sh"
         program = Program([shell, "-c", f"exec {destination.filled(command)}"])
@@ -132,32 +130,15 @@ class Program(socket.socket):
                 os.killpg(self._process.pid, signal.SIGTERM)
 
 
-def _through_jump(destination: Destination, jumps: str, seconds: float) -> socket.socket:
-    question = _last_jump(jumps, destination.question.config)
-    _refuse_circle(question)
-    return _jump(question).forward(destination.host, destination.port, seconds)
-
-
-def _last_jump(jumps: str, config: str) -> Question:
-    """Return the last of several jump hosts, which is reached through those before it."""
-    before, _, last = jumps.rpartition(",")
-    hop = _HOP.fullmatch(last)
-    if hop is None:
-        raise HostError(f"ssh_config's ProxyJump cannot be read: {last}")
-    options = [*(["-l", hop["user"]] if hop["user"] else []), *(["-p", hop["port"]] if hop["port"] else [])]
-    options += ["-J", before] if before else []
-    return Question(hop["bracketed"] or hop["plain"], tuple(options), config)
-
-
 @cache
 def _refuse_circle(question: Question) -> None:
     """Raise HostError where jump hosts lead to each other: `ssh` would start itself without end."""
     passed: list[Question] = []
     while question not in passed:
         passed.append(question)
-        if not (jumps := answer_to(question).get("proxyjump")):
+        if not (jump := answer_to(question).jump):
             return
-        question = _last_jump(jumps, question.config)
+        question = jump
     names = [jump.name for jump in passed[passed.index(question) :]]
     raise HostError(
         f"ssh_config's ProxyJump leads in a circle: {' to '.join([*names, question.name])}",
@@ -243,9 +224,7 @@ def _jump_error(name: str, why: str) -> HostError:
 
 def _last_lines(errors: bytes) -> str:
     """Return what `ssh` and other programs have said last in one line, without what says nothing."""
-    lines = errors.decode("utf-8", "replace").strip().splitlines()
-    telling = [line.strip() for line in lines if not any(words in line for words in _NOTHING_SAID)]
-    return "; ".join(telling[-_MOST_LINES:])
+    return "; ".join(telling_lines(errors.decode("utf-8", "replace"))[-_MOST_LINES:])
 
 
 class _Forward(socket.socket):

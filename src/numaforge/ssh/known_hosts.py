@@ -27,6 +27,7 @@ from numaforge.ssh.openssh import CHECKING, Destination
 
 CERTIFIED = "-cert-v01@openssh.com"
 _FIELDS_OF_KEY = {"ssh-ed25519": 1, "ssh-rsa": 2}  # in a certificate; a key of ECDSA has 2
+_UNCHECKED = ("no", "off", "false")  # of StrictHostKeyChecking
 _OF_HOST = 2  # the type of a host's certificate
 _RSA = ("rsa-sha2-512", "rsa-sha2-256")
 
@@ -88,9 +89,9 @@ class KnownKeys(MissingHostKeyPolicy):
             return
         of_kind = [known for known in self._of_name if not known.mark and known.kind == key.get_name()]
         checking = self._destination.get("stricthostkeychecking")
-        if of_kind and checking not in ("no", "off", "false"):
+        if of_kind and checking not in _UNCHECKED:
             raise self._not_the_known_one(key, of_kind[0])
-        if checking in ("no", "off", "false", "accept-new"):
+        if checking in (*_UNCHECKED, "accept-new"):
             self.changed = bool(of_kind)
             if not of_kind:
                 self._store(key)

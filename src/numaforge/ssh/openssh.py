@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,8 @@ _HOSTS_OF_SHELL = 25  # starting a process from Python takes as long as two answ
 _ANSWER_SECONDS = 60
 _ANSWER = re.compile(r"(.*?)^= (\d+)\n", re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(r"%(.)|\$\{(\w+)\}")
+_HOP = re.compile(r"(?:(?P<user>.+)@)?(?:\[(?P<bracketed>.+)\]|(?P<plain>[^:\[\]]+))(?::(?P<port>\d+))?")
+_NOTHING_SAID = ("UNKNOWN port 65535", ": terminating, ")
 _PATHS = ("userknownhostsfile", "globalknownhostsfile")
 
 
@@ -83,6 +86,25 @@ class Destination:
     def user(self) -> str:
         """The user to log in as."""
         return self.get("user") or _user()
+
+    @property
+    def jump(self) -> Question | None:
+        """The last of its jump hosts, which is reached through those before it; None where there is none.
+
+        Raises HostError for what cannot be read.
+        """
+        before, _, last = self.get("proxyjump").rpartition(",")
+        if not last:
+            return None
+        hop = _HOP.fullmatch(last)
+        if hop is None:
+            raise HostError(f"ssh_config's ProxyJump cannot be read: {last}")
+        options = [
+            *(["-l", hop["user"]] if hop["user"] else []),
+            *(["-p", hop["port"]] if hop["port"] else []),
+        ]
+        options += ["-J", before] if before else []
+        return Question(hop["bracketed"] or hop["plain"], tuple(options), self.question.config)
 
     def get(self, keyword: str) -> str:
         """Return a keyword's value, "" where it has none."""
@@ -144,6 +166,7 @@ def _split_paths(line: str) -> list[str]:
     return [path for path in paths if path != "none"]
 
 
+_DEFAULTS = Question("localhost", config="/dev/null")
 _answers: dict[Question, Destination | HostError] = {}
 
 
@@ -159,23 +182,31 @@ def question_of(name: str, data: Mapping[str, Any]) -> Question:
         "StrictHostKeyChecking": data.get(CHECKING),
         "IdentityFile": _absolute(data.get("ssh_key")),
     }
-    return Question(name, tuple(options), _config(_absolute(data.get("ssh_config_file")), **first))
+    dialled = str(data.get("ssh_hostname") or name)
+    return Question(dialled, tuple(options), _config(_absolute(data.get("ssh_config_file")), **first))
 
 
 def ask_openssh(hosts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Ask OpenSSH how it would reach hosts, each its name and its host data.
+    """Ask OpenSSH how it would reach hosts, each its name and its host data, and then their jump hosts.
 
-    It takes 4 ms of CPU for each; hosts that have been asked for before are not asked for again.
+    It takes 4 ms of CPU for each; none is asked for twice, though all hosts connect at once afterwards.
     """
-    questions = [question_of(name, data) for name, data in hosts]
-    open_questions = [question for question in dict.fromkeys(questions) if question not in _answers]
-    if without_openssh() or not open_questions:
+    if without_openssh():
         return
-    shares = range(0, len(open_questions), _HOSTS_OF_SHELL)
-    with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
-        asked = [pool.submit(_ask, open_questions[start : start + _HOSTS_OF_SHELL]) for start in shares]
-        for share in asked:
-            share.result()
+    questions = {_DEFAULTS, *(question_of(name, data) for name, data in hosts)}
+    while unanswered := [question for question in questions if question not in _answers]:
+        shares = range(0, len(unanswered), _HOSTS_OF_SHELL)
+        with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
+            asked = [pool.submit(_ask, unanswered[start : start + _HOSTS_OF_SHELL]) for start in shares]
+            for share in asked:
+                share.result()
+        questions = {jump for question in unanswered if (jump := _jump_of(_answers[question]))}
+
+
+def _jump_of(answer: Destination | HostError) -> Question | None:
+    with suppress(HostError):  # the host's own line says so
+        return answer.jump if isinstance(answer, Destination) else None
+    return None
 
 
 def destination_of(name: str, data: Mapping[str, Any]) -> Destination:
@@ -183,26 +214,23 @@ def destination_of(name: str, data: Mapping[str, Any]) -> Destination:
 
     Raises HostError where it cannot use its configuration.
     """
+    ask_openssh([(name, data)])
     return answer_to(question_of(name, data))
 
 
 def answer_to(question: Question) -> Destination:
-    """Return OpenSSH's answer to a question, which is asked once; raises as `destination_of` does."""
+    """Return OpenSSH's answer to a question that has been asked; raises as `destination_of` does."""
     if without_openssh():
         return _read_by_paramiko(question)
-    if question not in _answers:
-        _ask([question])
     answer = _answers[question]
     if isinstance(answer, HostError):
         raise answer
     return answer
 
 
-@cache
 def defaults() -> Destination:
     """Return what OpenSSH would do without any configuration."""
-    nothing = Question("localhost", config="/dev/null")
-    return Destination(nothing) if without_openssh() else answer_to(nothing)
+    return Destination(_DEFAULTS) if without_openssh() else answer_to(_DEFAULTS)
 
 
 def _ask(questions: list[Question]) -> None:
@@ -230,9 +258,9 @@ def _ask(questions: list[Question]) -> None:
 
 def _read(question: Question, text: str, code: int) -> Destination | HostError:
     if code:
-        lines = [line for line in text.strip().splitlines() if ": terminating, " not in line]
+        lines = telling_lines(text)
         return HostError(
-            f"ssh cannot use its configuration: {lines[-1].strip() if lines else f'it ended with {code}'}",
+            f"ssh cannot use its configuration: {lines[-1] if lines else f'it ended with {code}'}",
             remedy=f"try it: {shlex.join(question.command)}",
         )
     settings: dict[str, list[str]] = {}
@@ -240,6 +268,12 @@ def _read(question: Question, text: str, code: int) -> Destination | HostError:
         keyword, _, value = line.partition(" ")
         settings.setdefault(keyword, []).append(value)
     return Destination(question, settings)
+
+
+def telling_lines(text: str) -> list[str]:
+    """Return the lines that a program of OpenSSH has said, without those that say nothing."""
+    lines = text.strip().splitlines()
+    return [line.strip() for line in lines if not any(words in line for words in _NOTHING_SAID)]
 
 
 @cache

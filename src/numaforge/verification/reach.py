@@ -66,17 +66,13 @@ def read_hosts(file: Path) -> list[Host]:
     """Return testinfra's hosts for a file of `write_hosts`."""
     document = json.loads(file.read_text(encoding="utf-8"))
     hosts = [ReachedHost(**host) for host in document["hosts"]]
-    ask_openssh((_dialled(host), host.data) for host in hosts if host.data is not None)
+    ask_openssh((host.name, host.data) for host in hosts if host.data is not None)
     return [
         testinfra.get_host("local://")
         if host.data is None
         else Host(_SshBackend(host, document["silent_seconds"]))
         for host in hosts
     ]
-
-
-def _dialled(host: ReachedHost) -> str:
-    return str((host.data or {}).get("ssh_hostname") or host.name)
 
 
 class _SshBackend(BaseBackend):  # type: ignore[misc] # testinfra has no types
@@ -93,7 +89,7 @@ class _SshBackend(BaseBackend):  # type: ignore[misc] # testinfra has no types
     @cached_property
     def _client(self) -> SSHClient:
         data = self._reached.data or {}
-        return connect(destination_of(_dialled(self._reached), data), Login.of(data))
+        return connect(destination_of(self._reached.name, data), Login.of(data))
 
     def run(self, command: str, *args: str, **_: Any) -> CommandResult:
         """Run a command; raises HostError where the host refuses, or does not answer to the end."""
