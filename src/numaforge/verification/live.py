@@ -14,7 +14,7 @@ from testinfra.host import Host
 
 from numaforge import shell
 from numaforge.bounded import TooMuchOutputError
-from numaforge.errors import HostError, HostRefusedError, NumaforgeError
+from numaforge.errors import HostError, HostUnreachableError, NumaforgeError
 from numaforge.file_content import PLAN_PATH
 from numaforge.framing import Answer, Output, asking
 from numaforge.kernel_files import parse_values
@@ -144,10 +144,8 @@ class VerifiedNode:
     def _run(self, script: str) -> str:
         try:
             answer = self.host.run("sh -c %s %s", _AS_ROOT, script)
-        except (TooMuchOutputError, HostRefusedError):
-            raise
-        except NumaforgeError:
-            self.unreachable = True
+        except NumaforgeError as error:
+            self.unreachable = isinstance(error, HostUnreachableError)
             raise
         except Exception as error:
             # Every connection backend has its own exceptions; they all mean the same here.

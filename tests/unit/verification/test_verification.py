@@ -28,7 +28,7 @@ from numaforge.roles.node import NodePlan
 from numaforge.topology.model import IdleState
 from numaforge.verification import promise, suite
 from numaforge.verification.cluster import ApiServer
-from numaforge.verification.live import Live, planned_texts, probe, read_live
+from numaforge.verification.live import Live, VerifiedNode, planned_texts, probe, read_live
 from numaforge.verification.promise import all_promises, choices, entries
 from numaforge.verification.reach import ReachedHost, reached_host, read_hosts, write_hosts
 from tests.fixtures import machines
@@ -327,6 +327,26 @@ def test_only_what_logs_in_is_handed_to_the_suite_in_a_file_of_ours_alone(tmp_pa
     assert host == ReachedHost("gpu-1", {"ssh_port": 2222, "ssh_password": "secret"})
     assert (tmp_path / "hosts").stat().st_mode & 0o777 == 0o600
     assert [found.backend.get_pytest_id() for found in read_hosts(tmp_path / "hosts")] == ["ssh://gpu-1"]
+
+
+@pytest.mark.parametrize(
+    ("config", "unreachable", "why"),
+    [
+        pytest.param(
+            "Prot 22\n", False, "ssh cannot use its configuration", id="what-is-wrong-here-is-no-silence"
+        ),
+        pytest.param(
+            "HostName 127.0.0.1\nPort 1\n", True, "cannot connect to", id="a-host-that-does-not-answer"
+        ),
+    ],
+)
+def test_only_a_host_that_does_not_answer_is_unreachable(tmp_path, config, unreachable, why):
+    (tmp_path / "config").write_text(config)
+    write_hosts([ReachedHost("gpu-1", {"ssh_config_file": str(tmp_path / "config")})], tmp_path / "hosts")
+    (host,) = read_hosts(tmp_path / "hosts")
+    node = VerifiedNode(host)
+    assert why in str(node.plan_or_reason)
+    assert node.unreachable is unreachable
 
 
 def test_the_machine_itself_needs_no_login(tmp_path):
