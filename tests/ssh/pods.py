@@ -49,6 +49,7 @@ def comes(node: Sandbox, event: str, group: str = GROUPS["systemd-v2"]) -> None:
         f"""
 mkdir -p /run/cgroups
 setsid sleep 1000 > /dev/null 2>&1 < /dev/null 8<&- 9<&- &
+until [ "$(cat /proc/$!/comm)" = sleep ]; do sleep 0.01; done # it was setsid before
 echo '{group}' > /run/cgroups/$!
 mount --bind /run/cgroups/$! /proc/$!/cgroup
 echo $! > /run/pod
