@@ -159,11 +159,13 @@ def fit(
 
 
 @_taking(left=(NodeTopology, NodePlan), right=(NodeTopology, NodePlan))
-def diff(left: NodeTopology | NodePlan, right: NodeTopology | NodePlan, *, own: bool = False) -> list[Unlike]:
-    """Return what differs between two machines, or between two plans; `own` adds names, UUIDs, processes."""
+def diff(
+    left: NodeTopology | NodePlan, right: NodeTopology | NodePlan, *, names_of_host: bool = False
+) -> list[Unlike]:
+    """Compare two machines, or two plans; `names_of_host` adds names, UUIDs and processes."""
     if isinstance(left, NodePlan) != isinstance(right, NodePlan):
         raise ArgumentError("a machine and a plan cannot be compared", where="diff()")
-    return differences(*map(_document, (left, right)), own=own)
+    return differences(*map(_document, (left, right)), names_of_host=names_of_host)
 
 
 def _document(one: NodeTopology | NodePlan) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def diff(
     kinds = [kind for kind in documents[0] if kind in documents[1]]
     if not kinds:
         raise click.UsageError("a plan alone and a machine without one cannot be compared: give --profile")
-    found = {kind: differences(*(each[kind] for each in documents), own=own) for kind in kinds}
+    found = {kind: differences(*(each[kind] for each in documents), names_of_host=own) for kind in kinds}
     if output == "json":
         show_json({"schema": 1, "differences": {kind: [vars(one) for one in found[kind]] for kind in kinds}})
     else:

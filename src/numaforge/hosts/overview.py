@@ -73,7 +73,7 @@ class Overview:
         """Keep what a maintenance of a host changes, beside what others change in the same stage."""
         earlier, stage = self._of(host), host.state.current_stage
         if self._stages.get(host.name) == stage:
-            found = found.after(earlier)
+            found = found.merged(earlier)
         self._stages[host.name] = stage
         self.note(host, **{name: getattr(found, name) for name in CHANGES})
 

@@ -108,8 +108,10 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
     """Return one admission as JSON data."""
     admission = answer.admission
     containers = places_document(admission)
-    for name, held in admission.devices.items():
-        containers.setdefault(name, {})["devices"] = {resource: list(ids) for resource, ids in held.items()}
+    for name, devices in admission.devices.items():
+        containers.setdefault(name, {})["devices"] = {
+            resource: list(ids) for resource, ids in devices.items()
+        }
     return {
         "name": admission.name,
         "admitted": admission.admitted,
@@ -139,7 +141,7 @@ def claims_document(claims: JudgedClaims) -> dict[str, Any] | None:
         "asked": list(claims.asked),
         "refusal": claims.refusal,
         "not_known": list(claims.unknown),
-        "devices": {name: list(map(str, each)) for name, each in devices.items()},
+        "devices": {name: list(map(str, cpus)) for name, cpus in devices.items()},
     }
 
 
@@ -153,10 +155,10 @@ def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[t
             f"{human_bytes(block.bytes)} {block.resource} on NUMA node {format_cpulist(block.numa_nodes)}"
             for block in admission.memory.get(name, ())
         ]
-        held: Mapping[str, tuple[str, ...]] = admission.devices.get(name, {})
+        devices: Mapping[str, tuple[str, ...]] = admission.devices.get(name, {})
         parts += [
             f"{resource} {', '.join(ids)}" if names_of_devices else f"{len(ids)} {resource}"
-            for resource, ids in held.items()
+            for resource, ids in devices.items()
         ]
         yield name, "; ".join(parts)
 

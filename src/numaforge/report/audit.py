@@ -35,8 +35,8 @@ def audit_lines(audit: FleetAudit, changed: Changes, screen: Screen, *, whole: b
     )
     lines = [*_head(audit, screen.width)]
     for part in parts:
-        if told := [*part]:
-            lines += ["", *told]
+        if block := [*part]:
+            lines += ["", *block]
     return [*lines, *_foot(audit, screen.width, whole=whole)]
 
 
@@ -49,9 +49,11 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
         "note": "with notes",
         "sound": "sound",
     }
-    said = [style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count]
+    counts_shown = [
+        style(f"{count} {names[state]}", fg=_COLOURS[state]) for state, count in counts.items() if count
+    ]
     total = counted(sum(counts.values()), "machine")
-    parts = [part for count in reversed(said) for part in (", ", count)]
+    parts = [part for count in reversed(counts_shown) for part in (", ", count)]
     yield line_of(style(f"{total}: ", bold=True), *parts[1:])
     for make, members in [*audit.makes.items()][:_MOST]:
         yield from wrapped(f"{in_short(members)}: {counted(len(members), 'machine')}, {make}", width, most=1)
@@ -63,26 +65,26 @@ def _head(audit: FleetAudit, width: int) -> Iterator[str]:
 
 
 def _failed_lines(audit: FleetAudit, width: int) -> Iterator[str]:
-    failed = [each for each in audit.open if each.finding.id in (UNREACHABLE.id, UNREAD.id)]
-    groups = grouped((without_name(each.finding.evidence, each.machine), each) for each in failed)
+    failed = [finding for finding in audit.open if finding.finding.id in (UNREACHABLE.id, UNREAD.id)]
+    groups = grouped((without_name(finding.finding.evidence, finding.machine), finding) for finding in failed)
     for several in sorted(groups.values(), key=len, reverse=True)[:_MOST]:
-        names = in_short(each.machine for each in several)
+        names = in_short(finding.machine for finding in several)
         reason = (
             several[0].finding.evidence
             if len(several) == 1
             else without_name(several[0].finding.evidence, several[0].machine)
         )
         line = wrapped(f"{several[0].finding.id} {names}: {reason}", width, "", most=1)
-        yield from (style(each, fg="red") for each in line)
+        yield from (style(part, fg="red") for part in line)
     if len(groups) > _MOST:
         yield f"and {counted(len(groups) - _MOST, 'more reason')}"
 
 
 def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
     """Yield how machines differ from their siblings, the gravest and the most differences first."""
-    differences = grouped((each.machine, each) for each in audit.open if each.unusual)
+    differences = grouped((finding.machine, finding) for finding in audit.open if finding.unusual)
     alike = grouped(
-        (tuple((each.finding.id, _of_one(each)) for each in several), name)
+        (tuple((finding.finding.id, _of_one(finding)) for finding in several), name)
         for name, several in differences.items()
     )
 
@@ -93,15 +95,19 @@ def _outlier_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[st
     groups = sorted(alike.items(), key=gravity)
     if groups:
         yield style("Unlike their siblings", bold=True)
-    for said, names in groups if whole else groups[:_MOST]:
-        found = differences[names[0]]
-        siblings = max(one.siblings for each in found for one in each.unusual)
+    for texts, names in groups if whole else groups[:_MOST]:
+        of_machine = differences[names[0]]
+        siblings = max(one.siblings for finding in of_machine for one in finding.unusual)
         colour = _COLOURS[
-            "error" if any(each.finding.severity is Severity.ERROR for each in found) else "warning"
+            "error"
+            if any(finding.finding.severity is Severity.ERROR for finding in of_machine)
+            else "warning"
         ]
         verb = "differs" if len(names) == 1 else "differ"
         head = f"{in_short(names)} {verb} from {counted(siblings, 'sibling')}: "
-        lines = wrapped(head + "; ".join(text for _, text in said), width, "", most=None if whole else _LINES)
+        lines = wrapped(
+            head + "; ".join(text for _, text in texts), width, "", most=None if whole else _LINES
+        )
         yield from _with_head(lines, in_short(names), colour)
     if len(groups) > _MOST and not whole:
         yield from wrapped(
@@ -117,9 +123,9 @@ def _with_head(lines: Sequence[str], head: str, colour: str) -> Iterator[str]:
             yield line
 
 
-def _of_one(each: AuditFinding) -> str:
+def _of_one(finding: AuditFinding) -> str:
     """Return what differs, in short: `NVIDIA's driver: version 570.1, not 580.2`."""
-    return f"{PEER_RULE[each.finding.id].what}: {some_of(map(_in_short, each.unusual))}"
+    return f"{PEER_RULE[finding.finding.id].what}: {some_of(map(_in_short, finding.unusual))}"
 
 
 def _in_short(one: Unusual) -> str:
@@ -135,16 +141,16 @@ def _cut(text: str, most: int = 60) -> str:
 def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
     """Yield what the rules found, the gravest first: the machines, and one piece of evidence."""
     groups = grouped(
-        (each.finding.id, each)
-        for each in audit.open
-        if not each.unusual and each.finding.id not in (UNREACHABLE.id, UNREAD.id)
+        (finding.finding.id, finding)
+        for finding in audit.open
+        if not finding.unusual and finding.finding.id not in (UNREACHABLE.id, UNREAD.id)
     )
     if groups:
         yield style("Found", bold=True)
     shown = [*groups.items()] if whole else [*groups.items()][:_MOST]
     for rule, several in shown:
         first = several[0]
-        names = [*dict.fromkeys(each.machine for each in several)]
+        names = [*dict.fromkeys(finding.machine for finding in several)]
         head = f"{first.finding.severity} {rule}"
         label = wrapped(
             f"{head}  {first.rule.title}: {in_short(names)}", width, "", most=None if whole else 2
@@ -155,20 +161,22 @@ def _found_lines(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]
         if whole:
             yield from wrapped(f"-> {first.finding.remedy}", width)
     if len(groups) > len(shown):
-        rest = [each for several in [*groups.values()][_MOST:] for each in several]
+        rest = [finding for several in [*groups.values()][_MOST:] for finding in several]
         more = counted(len(groups) - len(shown), "more rule")
-        yield from wrapped(f"and {more} on {in_short({each.machine for each in rest})}", width, "", most=1)
+        yield from wrapped(
+            f"and {more} on {in_short({finding.machine for finding in rest})}", width, "", most=1
+        )
 
 
 def _evidences(several: Sequence[AuditFinding], *, whole: bool) -> Iterator[str]:
-    told: dict[str, list[str]] = {}
-    for each in several:
-        where = f"{each.finding.where}: " if each.finding.where else ""
-        told.setdefault(f"{where}{each.finding.evidence}", []).append(each.machine)
-    several_machines = len({each.machine for each in several}) > 1
-    ordered = sorted(told.items(), key=lambda item: -len(item[1]))
+    machines_of: dict[str, list[str]] = {}
+    for finding in several:
+        where = f"{finding.finding.where}: " if finding.finding.where else ""
+        machines_of.setdefault(f"{where}{finding.finding.evidence}", []).append(finding.machine)
+    several_machines = len({finding.machine for finding in several}) > 1
+    ordered = sorted(machines_of.items(), key=lambda item: -len(item[1]))
     for text, names in ordered if whole else ordered[:1]:
-        yield f"{in_short(names)}: {text}" if several_machines and len(told) > 1 else text
+        yield f"{in_short(names)}: {text}" if several_machines and len(machines_of) > 1 else text
 
 
 def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str]:
@@ -179,8 +187,8 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
     rows += _by_text(
         changed.new, lambda each: f"new: {each.finding.id} {each.rule.title}", lambda each: each.machine
     )
-    gone = [(name, key) for name, keys in changed.gone.items() for key in keys]
-    rows += _by_text(gone, lambda each: f"gone: {each[1]}", lambda each: each[0])
+    lost = [(name, key) for name, keys in changed.gone.items() for key in keys]
+    rows += _by_text(lost, lambda each: f"gone: {each[1]}", lambda each: each[0])
     rows += [f"{in_short(changed.machines_new)}: was not audited before"] if changed.machines_new else []
     rows += [f"{in_short(changed.machines_gone)}: is not audited any more"] if changed.machines_gone else []
     rows += _by_text(
@@ -195,24 +203,24 @@ def _changed_lines(changed: Changes, width: int, *, whole: bool) -> Iterator[str
 
 
 def _by_text(several: Iterable[Told], text: Callable[[Told], str], name: Callable[[Told], str]) -> list[str]:
-    groups = grouped((text(each), name(each)) for each in several)
+    groups = grouped((text(change), name(change)) for change in several)
     ordered: Mapping[str, list[str]] = dict(sorted(groups.items(), key=lambda item: -len(item[1])))
-    return [f"{in_short(names)}: {said}" for said, names in ordered.items()]
+    return [f"{in_short(names)}: {words}" for words, names in ordered.items()]
 
 
 def _foot(audit: FleetAudit, width: int, *, whole: bool) -> Iterator[str]:
-    accepted = sum(each.accepted for each in audit.findings)
+    accepted = sum(finding.accepted for finding in audit.findings)
     unknown = {rule for machine in audit.machines.values() for rule in machine.unknown}
-    said = [f"{counted(accepted, 'finding')} accepted by the baseline"] if accepted else []
+    notes = [f"{counted(accepted, 'finding')} accepted by the baseline"] if accepted else []
     if unknown:
         machines = sum(bool(machine.unknown) for machine in audit.machines.values())
-        said.append(f"{counted(len(unknown), 'rule')} unknown on {counted(machines, 'machine')}")
+        notes.append(f"{counted(len(unknown), 'rule')} unknown on {counted(machines, 'machine')}")
     if not audit.open:
-        said.append("nothing found")
+        notes.append("nothing found")
     elif not whole:
-        said.append("-v shows all, and what helps")
+        notes.append("-v shows all, and what helps")
     yield ""
-    yield from wrapped("; ".join(said), width, "")
+    yield from wrapped("; ".join(notes), width, "")
     if len(state_of(audit)) == 1 and not audit.failed:
         yield from wrapped(
             "one machine has no siblings: name several, or a folder with their snapshots", width, ""

@@ -32,7 +32,7 @@ _REMEDY = "give what `numaforge audit -o json` has written"
 
 def audit_document(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
     """Return an audit as JSON data, schema 1."""
-    found = audit.by_machine
+    findings_of = audit.by_machine
     make_of = {name: str(make) for make, names in audit.makes.items() for name in names}
     document: dict[str, Any] = {
         "schema": 1,
@@ -45,7 +45,7 @@ def audit_document(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]
                 "name": name,
                 "make": make_of.get(name),
                 "read": name in audit.machines,
-                "findings": [_finding(each) for each in found.get(name, ())],
+                "findings": [_finding(finding) for finding in findings_of.get(name, ())],
                 "unknown": list(audit.machines[name].unknown) if name in audit.machines else [],
                 "facts": fact_texts(audit.machines[name]) if name in audit.machines else {},
             }
@@ -68,39 +68,39 @@ STATES = ("not read", "error", "warning", "note", "sound")
 def state_of(audit: FleetAudit) -> dict[str, str]:
     """Return the state of each machine."""
     worst: dict[str, str] = {}
-    for each in audit.open:  # the gravest first
-        worst.setdefault(each.machine, str(each.finding.severity))
+    for finding in audit.open:  # the gravest first
+        worst.setdefault(finding.machine, str(finding.finding.severity))
     states = {name: worst.get(name, "sound") for name in audit.machines}
     return {**states, **dict.fromkeys(audit.failed, "not read")}
 
 
-def _finding(each: AuditFinding) -> dict[str, Any]:
-    finding = each.finding
+def _finding(entry: AuditFinding) -> dict[str, Any]:
+    finding = entry.finding
     document: dict[str, Any] = {
         "id": finding.id,
         "severity": str(finding.severity),
-        "title": each.rule.title,
+        "title": entry.rule.title,
         "where": finding.where,
         "evidence": finding.evidence,
         "source": finding.source,
         "remedy": finding.remedy,
-        "accepted": each.accepted,
-        "key": each.key,
+        "accepted": entry.accepted,
+        "key": entry.key,
     }
-    if each.unusual:
-        document["unusual"] = [asdict(one) for one in each.unusual]
+    if entry.unusual:
+        document["unusual"] = [asdict(one) for one in entry.unusual]
     return document
 
 
 def _changes(changed: Changes) -> dict[str, Any]:
     return {
-        "findings_new": [{"machine": each.machine, "key": each.key} for each in changed.new],
+        "findings_new": [{"machine": entry.machine, "key": entry.key} for entry in changed.new],
         "findings_gone": [
             {"machine": name, "key": key} for name, keys in changed.gone.items() for key in keys
         ],
         "facts": [
-            {"machine": each.machine, "fact": each.what, "before": each.before, "after": each.after}
-            for each in changed.facts
+            {"machine": fact.machine, "fact": fact.what, "before": fact.before, "after": fact.after}
+            for fact in changed.facts
         ],
         "machines_new": list(changed.machines_new),
         "machines_gone": list(changed.machines_gone),
@@ -124,39 +124,39 @@ def earlier(path: str) -> Earlier:
             f"an audit of schema {shown(document.get('schema'))}, and this numaforge reads schema 1",
             where=path,
         )
-    found: dict[str, EarlierMachine] = {}
+    machines: dict[str, EarlierMachine] = {}
     for number, entry in enumerate(document["machines"]):
         names, machine = _machine(entry, f"{path}: machines[{number}]")
         for name in names:
-            there = found.get(name, EarlierMachine())
-            found[name] = EarlierMachine(
-                there.keys | machine.keys, there.rules | machine.rules, machine.facts or there.facts
+            earlier = machines.get(name, EarlierMachine())
+            machines[name] = EarlierMachine(
+                earlier.keys | machine.keys, earlier.rules | machine.rules, machine.facts or earlier.facts
             )
-    return found
+    return machines
 
 
 def _machine(entry: object, where: str) -> tuple[list[str], EarlierMachine]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise NumaforgeError(f"{shown(entry)} is no machine with a name", where=where, remedy=_REMEDY)
     findings, facts = entry.get("findings", []), entry.get("facts", {})
-    if not isinstance(findings, list) or not all(isinstance(each, Mapping) for each in findings):
+    if not isinstance(findings, list) or not all(isinstance(finding, Mapping) for finding in findings):
         raise NumaforgeError(f"{shown(findings)} is no list of findings", where=f"{where}.findings")
-    if not isinstance(facts, Mapping) or not all(_is_fact(each) for each in facts.values()):
+    if not isinstance(facts, Mapping) or not all(_is_fact(fact) for fact in facts.values()):
         raise NumaforgeError(f"{shown(facts)} are no facts by rule", where=f"{where}.facts", remedy=_REMEDY)
     try:
         names = unfolded(entry["name"])
     except ValueError as error:
         raise NumaforgeError(str(error), where=f"{where}.name") from error
     keys, rules = set(), set()
-    for number, each in enumerate(findings):
-        key, rule = each.get("key"), each.get("id")
+    for number, finding in enumerate(findings):
+        key, rule = finding.get("key"), finding.get("id")
         if isinstance(key, str):
             keys.add(key)
         elif key is None and isinstance(rule, str):
             rules.add(rule)
         else:
             raise NumaforgeError(
-                f"{shown(each)} has neither a key nor an id",
+                f"{shown(finding)} has neither a key nor an id",
                 where=f"{where}.findings[{number}]",
                 remedy='write {"id": "NH307"} for a whole rule, or keep the key of an audit',
             )
@@ -172,42 +172,46 @@ def _is_fact(values: object) -> bool:
 
 def sarif(audit: FleetAudit, changed: Changes | None) -> dict[str, Any]:
     """Return an audit as a SARIF 2.1.0 log; what a baseline accepts is suppressed."""
-    rules = {each.finding.id: each.rule for each in audit.findings}
+    rules = {entry.finding.id: entry.rule for entry in audit.findings}
     order = {rule: number for number, rule in enumerate(sorted(rules))}
     states = _baseline_states(audit, changed) if changed is not None else {}
     return sarif_log(
         "numaforge audit",
-        [(each, rules[each].title, rules[each].severity) for each in order],
-        [_result(each, order, states.get((each.machine, each.key))) for each in audit.findings],
+        [(rule_id, rules[rule_id].title, rules[rule_id].severity) for rule_id in order],
+        [_result(entry, order, states.get((entry.machine, entry.key))) for entry in audit.findings],
     )
 
 
 def _baseline_states(audit: FleetAudit, changed: Changes) -> dict[tuple[str, str], str]:
     """Return SARIF's baselineState of each finding by machine and key: new or unchanged."""
-    new = {(each.machine, each.key) for each in changed.new}
-    keys = {(each.machine, each.key) for each in audit.findings}
+    new = {(entry.machine, entry.key) for entry in changed.new}
+    keys = {(entry.machine, entry.key) for entry in audit.findings}
     return {
         (name, key): "new" if (name, key) in new or name in changed.machines_new else "unchanged"
         for name, key in keys
     }
 
 
-def _result(each: AuditFinding, order: Mapping[str, int], state: str | None) -> dict[str, Any]:
-    finding = each.finding
-    place = f"{each.machine}/{finding.where}" if finding.where else each.machine
+def _result(entry: AuditFinding, order: Mapping[str, int], state: str | None) -> dict[str, Any]:
+    finding = entry.finding
+    full_name = f"{entry.machine}/{finding.where}" if finding.where else entry.machine
     result: dict[str, Any] = {
         "ruleId": finding.id,
         "ruleIndex": order[finding.id],
         "level": str(finding.severity),
-        "message": {"text": f"{each.machine}: {finding.evidence}. Remedy: {finding.remedy}"},
+        "message": {"text": f"{entry.machine}: {finding.evidence}. Remedy: {finding.remedy}"},
         "locations": [
-            {"logicalLocations": [{"name": each.machine, "fullyQualifiedName": place, "kind": "resource"}]}
+            {
+                "logicalLocations": [
+                    {"name": entry.machine, "fullyQualifiedName": full_name, "kind": "resource"}
+                ]
+            }
         ],
-        "partialFingerprints": {"numaforgeAudit/v1": f"{each.machine} {each.key}"},
+        "partialFingerprints": {"numaforgeAudit/v1": f"{entry.machine} {entry.key}"},
     }
     if state is not None:
         result["baselineState"] = state
-    if each.accepted:
+    if entry.accepted:
         result["suppressions"] = [{"kind": "external", "justification": "the baseline has it"}]
     return result
 
@@ -224,14 +228,14 @@ def junit(audit: FleetAudit, fail_on: str) -> str:
     suites = ET.Element("testsuites", name="numaforge audit")
     for name in _names(audit):
         suite = ET.SubElement(suites, "testsuite", name=_in_one_line(name))
-        by_rule = grouped((each.finding.id, each) for each in audit.by_machine.get(name, []))
+        by_rule = grouped((entry.finding.id, entry) for entry in audit.by_machine.get(name, []))
         for several in by_rule.values():
             _add_case(suite, several, severities)
         if not by_rule:
             ET.SubElement(suite, "testcase", classname=_in_one_line(name), name="nothing found")
-    for each in (suites, *suites):
+    for suite in (suites, *suites):
         for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
-            each.set(count, str(sum(1 for _ in each.iter(tag))))
+            suite.set(count, str(sum(1 for _ in suite.iter(tag))))
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
 
@@ -244,22 +248,22 @@ def _add_case(suite: ET.Element, several: Sequence[AuditFinding], severities: Se
     first = several[0]
     title = _in_one_line(f"{first.finding.id} {first.rule.title}")
     case = ET.SubElement(suite, "testcase", classname=_in_one_line(first.machine), name=title)
-    open_ones = [each for each in several if not each.accepted]
+    open_ones = [entry for entry in several if not entry.accepted]
     if not open_ones:
         ET.SubElement(case, "skipped", message="the baseline has it")
         return
     finding = open_ones[0].finding
     if finding.severity in severities:
         message = _in_one_line(finding.evidence)
-        told = ET.SubElement(case, "failure", type=str(finding.severity), message=message)
+        output = ET.SubElement(case, "failure", type=str(finding.severity), message=message)
     else:
-        told = ET.SubElement(case, "system-out")
-    told.text = plain("\n".join(map(_told, open_ones)))
+        output = ET.SubElement(case, "system-out")
+    output.text = plain("\n".join(map(_entry_text, open_ones)))
 
 
-def _told(each: AuditFinding) -> str:
-    where = f"{each.finding.where}: " if each.finding.where else ""
-    return f"{each.finding.severity}: {where}{each.finding.evidence}\n  {each.finding.remedy}"
+def _entry_text(entry: AuditFinding) -> str:
+    where = f"{entry.finding.where}: " if entry.finding.where else ""
+    return f"{entry.finding.severity}: {where}{entry.finding.evidence}\n  {entry.finding.remedy}"
 
 
 def _in_one_line(text: str) -> str:
@@ -286,12 +290,13 @@ def _samples(audit: FleetAudit) -> Iterator[str]:
     yield "# HELP numaforge_audit_findings Findings of a rule on a machine."
     yield "# TYPE numaforge_audit_findings gauge"
     counts = Counter(
-        (each.machine, each.finding.id, str(each.finding.severity), each.accepted) for each in audit.findings
+        (entry.machine, entry.finding.id, str(entry.finding.severity), entry.accepted)
+        for entry in audit.findings
     )
     for (name, rule, severity, accepted), count in counts.items():
         labels = {"machine": name, "rule": rule, "severity": severity, "accepted": str(accepted).lower()}
-        told = ",".join(f"{label}={_label(value)}" for label, value in labels.items())
-        yield f"numaforge_audit_findings{{{told}}} {count}"
+        pairs = ",".join(f"{label}={_label(value)}" for label, value in labels.items())
+        yield f"numaforge_audit_findings{{{pairs}}} {count}"
 
 
 def _label(value: str) -> str:

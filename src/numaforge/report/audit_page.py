@@ -43,14 +43,14 @@ def audit_page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[P
     )
     environment.filters |= {"anchor": _anchor, "base64": _base64, "folded": folded, "size": _size}
     environment.filters["counted"] = counted
-    titles = {each.finding.id: each.rule.title for each in audit.findings}
+    titles = {entry.finding.id: entry.rule.title for entry in audit.findings}
     return environment.get_template("page.html.j2").render(
         title=f"Audit of {counted(len(audit.machines) + len(audit.failed), 'machine')}",
         version=__version__,
         audit=audit,
         counts=state_counts(audit),
         in_words=_IN_WORDS,
-        accepted=sum(each.accepted for each in audit.findings),
+        accepted=sum(entry.accepted for entry in audit.findings),
         changed=changed,
         choices={
             "state": [(state, state) for state in STATES],
@@ -58,39 +58,41 @@ def audit_page(audit: FleetAudit, changed: Changes | None, portraits: Sequence[P
             "rule": [(rule, f"{rule} {title}") for rule, title in sorted(titles.items())],
         },
         machines=_machines(audit, portraits),
-        by_rule=grouped((each.finding.id, each) for each in audit.findings),
+        by_rule=grouped((entry.finding.id, entry) for entry in audit.findings),
         portraits=portraits,
     )
 
 
 def _machines(audit: FleetAudit, portraits: Sequence[Portrait]) -> list[dict[str, Any]]:
     """Return the page's entry for each machine, the gravest states and the most findings first."""
-    states, found = state_of(audit), audit.by_machine
+    states, findings_of = state_of(audit), audit.by_machine
     makes = {name: number for number, names in enumerate(audit.makes.values()) for name in names}
-    looks = {name: number for number, each in enumerate(portraits) for name in each.machines}
+    looks = {name: number for number, portrait in enumerate(portraits) for name in portrait.machines}
     return [
         {
             "name": name,
             "state": states[name],
             "make": makes.get(name, ""),
-            "rules": dict.fromkeys(each.finding.id for each in found.get(name, ())),
-            "summary": _summary(found.get(name, ())),
-            "found": found.get(name, ()),
+            "rules": dict.fromkeys(entry.finding.id for entry in findings_of.get(name, ())),
+            "summary": _summary(findings_of.get(name, ())),
+            "found": findings_of.get(name, ()),
             "look": looks.get(name),
         }
-        for name in sorted(states, key=lambda name: (STATES.index(states[name]), -len(found.get(name, ()))))
+        for name in sorted(
+            states, key=lambda name: (STATES.index(states[name]), -len(findings_of.get(name, ())))
+        )
     ]
 
 
 def _summary(several: Sequence[AuditFinding]) -> str:
-    titles = dict.fromkeys(each.rule.title for each in several if not each.accepted)
+    titles = dict.fromkeys(entry.rule.title for entry in several if not entry.accepted)
     return first_of(titles, joint="; ")
 
 
 def _size(svg: str) -> str:
     """Return width and height of a picture, so that the page does not jump when it is shown."""
-    found = re.search(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"', svg)
-    return f'width="{float(found[1]):.0f}" height="{float(found[2]):.0f}"' if found else ""
+    size = re.search(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"', svg)
+    return f'width="{float(size[1]):.0f}" height="{float(size[2]):.0f}"' if size else ""
 
 
 def _base64(svg: str) -> str:

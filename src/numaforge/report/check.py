@@ -56,7 +56,7 @@ def to_sarif(report: Report) -> dict[str, Any]:
     ids = sorted({finding.id for finding in report.findings})
     return sarif_log(
         "numaforge check",
-        [(each, RULES[each].title, RULES[each].severity) for each in ids],
+        [(rule_id, RULES[rule_id].title, RULES[rule_id].severity) for rule_id in ids],
         [_sarif_result(finding, ids) for finding in report.findings],
     )
 

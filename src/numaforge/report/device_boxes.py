@@ -169,16 +169,16 @@ def _device(device: Drawn, chips: Chips, width: float) -> Box:
 def _gpu(gpu: Gpu, chips: Chips, width: float) -> Box:
     """Return the chip of a GPU, with its parts below it: as they are, and as they are planned."""
     memory = human_bytes(gpu.memory_bytes) if gpu.memory_bytes is not None else ""
-    now, planned = parts_of(gpu), chips.planned.get(gpu.pci_address)
-    then = parts_of(planned) if planned else now
-    mode = "" if now else slicing_in_force(gpu)
+    current, planned = parts_of(gpu), chips.planned.get(gpu.pci_address)
+    then = parts_of(planned) if planned else current
+    mode = "" if current else slicing_in_force(gpu)
     chip = _chip(
         "gpu",
         f"{chips.names[gpu.pci_address]} {gpu_label(gpu)}",
         [gpu.pci_address, memory, mode, pcie_link(gpu.link)],
         width,
     )
-    shown = [("", now)] if now == then else [("now ", now), ("planned ", then)]
+    shown = [("", current)] if current == then else [("now ", current), ("planned ", then)]
     boxes = [_parts(when, parts, width - 18) for when, parts in shown if parts is not None]
     if not boxes:
         return chip
@@ -226,13 +226,13 @@ def _part(kind: str, part: GpuPart, unit: float) -> Box:
 
 def _chip(kind: str, name: str, details: Sequence[str], width: float) -> Box:
     room = width - 14
-    known = [detail for detail in details if detail]
-    shorter = [joined(known[:count]) for count in range(len(known), 0, -1)]
+    shown_details = [detail for detail in details if detail]
+    shorter = [joined(shown_details[:count]) for count in range(len(shown_details), 0, -1)]
     return Box(
         ("device", kind),
         width,
         33,
-        title=joined([name, *known]),
+        title=joined([name, *shown_details]),
         texts=(
             Text(fitted([name], room, BODY, bold=True), 9, 13.5, BODY, bold=True),
             Text(fitted(shorter, room, SMALL), 9, 27, SMALL, muted=True),
@@ -264,9 +264,9 @@ def _domain(
         beyond = ["NVSwitch · also to other hosts of the fabric"] if domain.fabric else []
         parts.append(_link_bar([*beyond, "NVSwitch"], switched, names, inner, domain.fabric))
     pairs = [
-        _pair(names[one.pci_address], names[other.pci_address], count)
-        for one, other in combinations(gpus, 2)
-        if (count := direct_nvlinks(one, other))
+        _pair(names[one.pci_address], names[peer.pci_address], count)
+        for one, peer in combinations(gpus, 2)
+        if (count := direct_nvlinks(one, peer))
     ]
     if pairs:
         columns = max(1, int((inner + 4 * _GAP) // (pairs[0].width + 4 * _GAP)))
@@ -294,8 +294,8 @@ def _link_bar(
 
 
 def _bar_row(labels: Sequence[str], chips: Sequence[Box], inner: float, title: str) -> Box:
-    named = min(inner, text_width(labels[0], BODY, bold=True) + 16)
-    width = max(len(chips) * (SMALL_CHIP + _GAP) - _GAP, named)
+    inner_width = min(inner, text_width(labels[0], BODY, bold=True) + 16)
+    width = max(len(chips) * (SMALL_CHIP + _GAP) - _GAP, inner_width)
     step = (width + _GAP) / len(chips)
     first = (step - _GAP - SMALL_CHIP) / 2
     placed = [chip.at(first + number * step, _BAR + _STUB) for number, chip in enumerate(chips)]
@@ -314,11 +314,11 @@ def _links(gpu: Gpu) -> str:
     return counted(count, "link") if count else ""
 
 
-def _pair(one: str, other: str, count: int) -> Box:
+def _pair(one: str, peer: str, count: int) -> Box:
     """Return two GPUs with a line between them, labelled with the number of their NVLinks."""
     label = f"NV{count}"
     length = text_width(label, SMALL) + 10
-    chips = (small_chip(one), small_chip(other).at(SMALL_CHIP + length, 0))
+    chips = (small_chip(one), small_chip(peer).at(SMALL_CHIP + length, 0))
     height = chips[0].height
     line = Box(
         ("gpu-link",),
@@ -326,22 +326,22 @@ def _pair(one: str, other: str, count: int) -> Box:
         3,
         x=SMALL_CHIP,
         y=height / 2,
-        title=f"{one} and {other}: {counted(count, 'NVLink')}",
+        title=f"{one} and {peer}: {counted(count, 'NVLink')}",
     )
     text = Text(label, SMALL_CHIP + length / 2, height / 2 - 4, SMALL, anchor="middle")
     return Box(("group",), 2 * SMALL_CHIP + length, height, texts=(text,), children=(*chips, line))
 
 
-def small_chip(name: str, told: str = "", kind: str = "gpu", width: float = SMALL_CHIP) -> Box:
+def small_chip(name: str, note: str = "", kind: str = "gpu", width: float = SMALL_CHIP) -> Box:
     """Return a chip with a name, and a few words below it where given."""
     room, middle = width - 6, width / 2
     texts = [Text(fitted([name], room, BODY, bold=True), middle, 14.5, BODY, anchor="middle", bold=True)]
-    if told:
-        texts.append(Text(fitted([told], room, SMALL), middle, 27, SMALL, anchor="middle", muted=True))
+    if note:
+        texts.append(Text(fitted([note], room, SMALL), middle, 27, SMALL, anchor="middle", muted=True))
     return Box(
         ("device", kind),
         width,
-        33.0 if told else 22.0,
-        title=joined([name, told]),
+        33.0 if note else 22.0,
+        title=joined([name, note]),
         texts=tuple(texts),
     )

@@ -27,29 +27,31 @@ class Unlike:
     right: Any
 
 
-def differences(left: object, right: object, *, own: bool = False) -> list[Unlike]:
-    """Return what differs between two JSON documents, in the first one's order; `own` adds a host's names.
+def differences(first: object, right: object, *, names_of_host: bool = False) -> list[Unlike]:
+    """Compare two JSON documents, in the first one's order; `names_of_host` adds a host's names.
 
     Entries of a list are compared by their key (a NUMA node's id, a GPU's PCI address), else by position.
     """
-    return list(_differences("", left, right, own))
+    return list(_differences("", first, right, names_of_host))
 
 
-def _differences(path: str, left: object, right: object, own: bool) -> Iterator[Unlike]:
-    if left == right:
+def _differences(path: str, first: object, right: object, names_of_host: bool) -> Iterator[Unlike]:
+    if first == right:
         return
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        for name in {**left, **right}:
-            if own or name not in _OF_ONE_HOST:
-                ours, theirs = left.get(name, _ABSENT), right.get(name, _ABSENT)
-                yield from _differences(f"{path}.{name}" if path else str(name), ours, theirs, own)
-    elif isinstance(left, list) and isinstance(right, list) and _has_entries(left + right):
-        ours, theirs = _by_key(left, right)
-        for key in {**ours, **theirs}:
-            one, other = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
-            yield from _differences(f"{path}[{key}]", one, other, own)
+    if isinstance(first, Mapping) and isinstance(right, Mapping):
+        for name in {**first, **right}:
+            if names_of_host or name not in _OF_ONE_HOST:
+                first_items, second_items = first.get(name, _ABSENT), right.get(name, _ABSENT)
+                yield from _differences(
+                    f"{path}.{name}" if path else str(name), first_items, second_items, names_of_host
+                )
+    elif isinstance(first, list) and isinstance(right, list) and _has_entries(first + right):
+        first_items, second_items = _by_key(first, right)
+        for key in {**first_items, **second_items}:
+            one, second = first_items.get(key, _ABSENT), second_items.get(key, _ABSENT)
+            yield from _differences(f"{path}[{key}]", one, second, names_of_host)
     else:
-        yield Unlike(path, *(None if side is _ABSENT else side for side in (left, right)))
+        yield Unlike(path, *(None if side is _ABSENT else side for side in (first, right)))
 
 
 def _has_entries(values: Sequence[object]) -> bool:

@@ -15,12 +15,12 @@ _OK = "ok"
 _COLOURS = {_OK: "green", "warning": "yellow", "error": "red"}
 
 
-def doctor_lines(found: Mapping[str, Sequence[Check]], screen: Screen) -> list[str]:
+def doctor_lines(checks_of: Mapping[str, Sequence[Check]], screen: Screen) -> list[str]:
     """Return the checks of this machine, the cluster and the hosts, styled, each with its remedy below it.
 
     No word is broken: a path longer than the screen gets its own line.
     """
-    groups = grouped((tuple(where), check) for where, check in _rows(found))
+    groups = grouped((tuple(where), check) for where, check in _rows(checks_of))
     results = max(len(str(check.severity or _OK)) for checks in groups.values() for check in checks)
     names = max(len(check.name) for checks in groups.values() for check in checks)
     lines = []
@@ -37,10 +37,10 @@ def _check_lines(check: Check, results: int, names: int, width: int) -> list[str
     """Return a check: its result and name beside what was found, and the remedy below."""
     result = str(check.severity or _OK)
     indent = " " * (results + names + 6)
-    said = [*wrapped(check.found, width, indent), *wrapped(check.remedy, width, indent)]
-    first = said[0].removeprefix(indent) if said else ""
+    text_lines = [*wrapped(check.found, width, indent), *wrapped(check.remedy, width, indent)]
+    first = text_lines[0].removeprefix(indent) if text_lines else ""
     rest = f"{' ' * (results - len(result))}  {check.name:{names}}  {first}".rstrip()
-    return [line_of("  ", style(result, fg=_COLOURS.get(result)), rest), *said[1:]]
+    return [line_of("  ", style(result, fg=_COLOURS.get(result)), rest), *text_lines[1:]]
 
 
 def _places(places: Sequence[str]) -> str:
@@ -48,33 +48,33 @@ def _places(places: Sequence[str]) -> str:
     return places[0] if len(places) == 1 else folded(places)
 
 
-def doctor_document(found: Mapping[str, Sequence[Check]]) -> dict[str, Any]:
+def doctor_document(checks_of: Mapping[str, Sequence[Check]]) -> dict[str, Any]:
     """Return the checks as JSON data, schema 1."""
     return {
         "schema": 1,
-        "ready": not errors(check for checks in found.values() for check in checks),
+        "ready": not errors(check for checks in checks_of.values() for check in checks),
         "checks": [
             {
-                "where": place,
+                "where": where,
                 "check": check.name,
                 "result": str(check.severity or _OK),
                 "found": check.found,
                 "remedy": check.remedy or None,
             }
-            for place, checks in found.items()
+            for where, checks in checks_of.items()
             for check in checks
         ],
     }
 
 
-def _rows(found: Mapping[str, Sequence[Check]]) -> list[tuple[list[str], Check]]:
+def _rows(checks_of: Mapping[str, Sequence[Check]]) -> list[tuple[list[str], Check]]:
     """Return each distinct check with its places; passed ones are merged even if what was found differs."""
     rows: dict[object, tuple[list[str], Check]] = {}
-    for place, checks in found.items():
+    for where, checks in checks_of.items():
         for check in checks:
             key = check if check.severity else check.name
-            known = rows.setdefault(key, ([], check))
-            known[0].append(place)
-            if known[1].found != check.found:
-                rows[key] = (known[0], Check(check.name, "ok on all of them", check.severity, check.remedy))
+            row = rows.setdefault(key, ([], check))
+            row[0].append(where)
+            if row[1].found != check.found:
+                rows[key] = (row[0], Check(check.name, "ok on all of them", check.severity, check.remedy))
     return [*rows.values()]

@@ -52,11 +52,11 @@ def explanation_document(answer: Explanation, subject: LivePod | None) -> dict[s
         "likely": answer.likely,
         "domain": {"label": workload.domain, "value": answer.domain} if workload.domain else None,
         "status": {name: getattr(subject, name) for name in _STATUS} if subject else None,
-        "nodes": [_node_document(each) for each in answer.verdicts],
-        "disagree": [each.node for each in answer.disagreeing],
+        "nodes": [_node_document(verdict) for verdict in answer.verdicts],
+        "disagree": [verdict.node for verdict in answer.disagreeing],
         "remedies": [
-            {"of": each.of, "change": each.change, "fit": each.fit, "nodes": list(each.nodes)}
-            for each in answer.remedies
+            {"of": remedy.of, "change": remedy.change, "fit": remedy.fit, "nodes": list(remedy.nodes)}
+            for remedy in answer.remedies
         ],
         "remarks": [{"field": one.field, "reason": one.reason} for one in explain_mig(answer.about.pod)],
         "not_judged": list(_not_judged(answer)),
@@ -80,16 +80,16 @@ def explanation_lines(answer: Explanation, subject: LivePod | None) -> list[str]
         lines += wrapped(f"{remark.field}: {remark.reason}", _WIDTH, "")
     for unseen in _not_judged(answer):
         lines += wrapped(f"not judged: {unseen}", _WIDTH, "")
-    for doubt in dict.fromkeys(doubt for each in answer.verdicts for doubt in each.doubts):
-        names = folded(each.node for each in answer.verdicts if doubt in each.doubts)
+    for doubt in dict.fromkeys(doubt for verdict in answer.verdicts for doubt in verdict.doubts):
+        names = folded(verdict.node for verdict in answer.verdicts if doubt in verdict.doubts)
         lines += wrapped(f"{names}: {doubt}", _WIDTH, "")
     return lines
 
 
 def _could_be_tried(answer: Explanation) -> bool:
     """Whether changes could be tried: all pods of a gang are there, and a kubelet is known."""
-    known = any(each.judgement.kubelet for each in answer.verdicts)
-    return known and answer.workload.least <= len(answer.workload.members)
+    has_kubelet = any(verdict.judgement.kubelet for verdict in answer.verdicts)
+    return has_kubelet and answer.workload.least <= len(answer.workload.members)
 
 
 def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
@@ -97,14 +97,14 @@ def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
     many = len(workload.members)
     yield from wrapped(f"{workload.name}  {workload.kind}  {_asked_in_words(pod)}", _WIDTH, "")
     if subject is not None and subject.phase == "Failed":
-        said = f"{subject.reason}: {subject.message}" if subject.message else str(subject.reason)
-        yield from wrapped(f"failed on {subject.node or 'no node'}: {said}", _WIDTH, "")
+        reason = f"{subject.reason}: {subject.message}" if subject.message else str(subject.reason)
+        yield from wrapped(f"failed on {subject.node or 'no node'}: {reason}", _WIDTH, "")
     elif subject is not None and subject.node:
         yield f"runs on {subject.node}; judged as if it were to be placed again"
     if many == 1:
-        nodes = [each.node for each in answer.verdicts if each.judgement.fits]
-        said = f"fits on {len(nodes)} of {counted(len(answer.verdicts), 'node')}"
-        yield style(said, fg="green" if nodes else "red")
+        nodes = [verdict.node for verdict in answer.verdicts if verdict.judgement.fits]
+        reason = f"fits on {len(nodes)} of {counted(len(answer.verdicts), 'node')}"
+        yield style(reason, fg="green" if nodes else "red")
         return
     where = f", within one value of {workload.domain}" if workload.domain else ""
     where += f" ({answer.domain})" if answer.domain else ""
@@ -114,8 +114,8 @@ def _heading(answer: Explanation, subject: LivePod | None) -> Iterator[str]:
         if workload.is_gang
         else "they start one by one, and only a PodGroup would hold them together"
     )
-    said = f"{answer.fit} of {many} pods fit{where}; {together}"
-    yield from (style(line, fg=colour) for line in wrapped(said, _WIDTH, ""))
+    reason = f"{answer.fit} of {many} pods fit{where}; {together}"
+    yield from (style(line, fg=colour) for line in wrapped(reason, _WIDTH, ""))
     if answer.fit < many:
         yield from wrapped(f"the first that does not: {pod.name}; below, what is said of it then", _WIDTH, "")
 
@@ -127,8 +127,8 @@ def _table(answer: Explanation) -> Iterator[str]:
     groups = _groups(answer, by_placed=many)
     for group in groups[:_MOST_GROUPS]:
         judged = group[0].judgement
-        placed = str(sum(each.placed for each in group)) if many else ""
-        names = folded(each.node for each in group)
+        placed = str(sum(verdict.placed for verdict in group)) if many else ""
+        names = folded(verdict.node for verdict in group)
         rows.append((names, "; ".join(judged.reasons) or _SENDS, _kubelet_in_short(judged), placed))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     limits = (24, 28, 24, 4)
@@ -155,8 +155,8 @@ def _details(answer: Explanation) -> Iterator[str]:
         judged = group[0].judgement
         if judged.reasons and not judged.requests:
             continue
-        yield style(folded(each.node for each in group), bold=True)
-        for line in (*map(_request, judged.requests), *_given(group)):
+        yield style(folded(verdict.node for verdict in group), bold=True)
+        for line in (*map(_request, judged.requests), *_devices_given(group)):
             yield from wrapped(line, _WIDTH)
         if judged.reasons:
             continue
@@ -164,8 +164,8 @@ def _details(answer: Explanation) -> Iterator[str]:
             yield from wrapped(f"not known: {judged.unknown}", _WIDTH)
             continue
         for container, opinions in judged.kubelet.opinions.items():
-            said = "; ".join(f"{each.resource} {_sets(each)}" for each in opinions)
-            yield from wrapped(f"{container} wants: {said}", _WIDTH)
+            opinions_text = "; ".join(f"{opinion.resource} {_sets(opinion)}" for opinion in opinions)
+            yield from wrapped(f"{container} wants: {opinions_text}", _WIDTH)
         if judged.kubelet.admitted:
             for container, got in grants(judged.kubelet, names_of_devices=False):
                 yield from wrapped(f"{container} gets: {got}", _WIDTH)
@@ -177,26 +177,26 @@ def _details(answer: Explanation) -> Iterator[str]:
 
 def _request(request: RequestCount) -> str:
     """Return how many devices a request asks for, how many match it, and how many of these are free."""
-    asked = "all" if request.asked is None else str(request.asked)
+    count = "all" if request.asked is None else str(request.asked)
     share = " and ".join(f"{format_amount(amount)} {name}" for name, amount in request.capacity)
-    said = f"{request.claim}: {request.request} asks for {asked} of {request.device_class}"
-    said += f" with {share} each; " if share else "; "
-    said += f"{request.match} match, {request.free} of them "
-    said += "with as much left" if share else "free"
-    return f"{said}; {request.unsure} might match" if request.unsure else said
+    line = f"{request.claim}: {request.request} asks for {count} of {request.device_class}"
+    line += f" with {share} each; " if share else "; "
+    line += f"{request.match} match, {request.free} of them "
+    line += "with as much left" if share else "free"
+    return f"{line}; {request.unsure} might match" if request.unsure else line
 
 
-def _given(group: Sequence[OfNode]) -> Iterator[str]:
+def _devices_given(group: Sequence[OfNode]) -> Iterator[str]:
     """Yield what each claim gets, if it is the same on all nodes of the group."""
-    told = {tuple(_given_on(each.judgement)) for each in group}
-    if len(told) == 1:
-        yield from told.pop()
+    variants = {tuple(_given_on(verdict.judgement)) for verdict in group}
+    if len(variants) == 1:
+        yield from variants.pop()
 
 
 def _given_on(judged: SaidOfPod) -> Iterator[str]:
     for claim, devices in judged.devices:
-        said = ", ".join(f"{each.driver}/{each.name}{_near(each)}" for each in devices)
-        yield f"{claim} gets: {said or 'no devices'}"
+        names = ", ".join(f"{device.driver}/{device.name}{_near(device)}" for device in devices)
+        yield f"{claim} gets: {names or 'no devices'}"
 
 
 def _near(device: ClaimedDevice) -> str:
@@ -204,21 +204,25 @@ def _near(device: ClaimedDevice) -> str:
 
 
 def _disagreement(answer: Explanation) -> Iterator[str]:
-    names = [each.node for each in answer.disagreeing]
+    names = [verdict.node for verdict in answer.disagreeing]
     reasons = sorted(
-        {str(each.judgement.kubelet.reason) for each in answer.disagreeing if each.judgement.kubelet}
+        {str(verdict.judgement.kubelet.reason) for verdict in answer.disagreeing if verdict.judgement.kubelet}
     )
     default = answer.about.placing.by_default
-    who, does = (
+    scheduler, does = (
         ("The scheduler", "the scheduler counts") if default else ("The default filters", "they count")
     )
-    said = (
-        f"{who} may send it to {folded(names)}, where it fails with {' or '.join(reasons)}: {does} a node's "
-        f"resources, and {'sees' if default else 'see'} no NUMA nodes."
+    text = (
+        f"{scheduler} may send it to {folded(names)}, where it fails with {' or '.join(reasons)}: "
+        f"{does} a node's resources, and {'sees' if default else 'see'} no NUMA nodes."
     )
-    if default and answer.likely in names and sum(not each.judgement.reasons for each in answer.verdicts) > 1:
-        said += f" It would rather choose {answer.likely}, of which the most is free."
-    yield from wrapped(said, _WIDTH, "")
+    if (
+        default
+        and answer.likely in names
+        and sum(not verdict.judgement.reasons for verdict in answer.verdicts) > 1
+    ):
+        text += f" It would rather choose {answer.likely}, of which the most is free."
+    yield from wrapped(text, _WIDTH, "")
 
 
 def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
@@ -232,12 +236,13 @@ def _remedy(remedy: Remedy, pods: int) -> Iterator[str]:
 def _groups(answer: Explanation, *, by_placed: bool = False) -> list[list[OfNode]]:
     """Return the nodes grouped by answer, those that take the pod first."""
 
-    def said_of(judged: SaidOfPod) -> tuple[object, ...]:
+    def answer_key(judged: SaidOfPod) -> tuple[object, ...]:
         kubelet = _kubelet_in_short(judged) if judged.reasons else repr(judged.kubelet)
         return judged.reasons, judged.requests, kubelet, judged.unknown
 
     groups = grouped(
-        ((*said_of(each.judgement), by_placed and each.placed), each) for each in answer.verdicts
+        ((*answer_key(verdict.judgement), by_placed and verdict.placed), verdict)
+        for verdict in answer.verdicts
     ).values()
     return sorted(groups, key=lambda group: (bool(group[0].judgement.reasons), not group[0].judgement.fits))
 
@@ -259,7 +264,7 @@ def _sets(opinion: Opinion) -> str:
         if opinion.otherwise is None:
             return "nowhere"
         return f"only over NUMA nodes {format_cpulist(opinion.otherwise)}, which is not preferred"
-    sets = [format_cpulist(each) for each in opinion.preferred]
+    sets = [format_cpulist(cpus) for cpus in opinion.preferred]
     shown = " or ".join(sets[:_MOST_SETS])
     more = f" or {len(sets) - _MOST_SETS} others" if len(sets) > _MOST_SETS else ""
     return f"on NUMA {shown}{more}"
@@ -271,14 +276,14 @@ def _not_judged(answer: Explanation) -> Iterator[str]:
         yield f"what {about.placing.scheduler} adds to the default filters"
     yield from about.placing.unseen
     yield from answer.workload.notes
-    unseen = grouped((what, each.node) for each in answer.verdicts for what in each.not_seen)
-    for what, nodes in unseen.items():
-        yield f"{what}, which is not known of {folded(nodes)}"
+    unseen = grouped((missing, verdict.node) for verdict in answer.verdicts for missing in verdict.not_seen)
+    for missing, nodes in unseen.items():
+        yield f"{missing}, which is not known of {folded(nodes)}"
 
 
 def _asked_in_words(pod: Pod) -> str:
-    asked = (amount_in_words(name, amount) for name, amount in pod_requests(pod).items())
-    return f"{qos_class(pod)}: {', '.join(asked) or 'nothing'}"
+    amounts = (amount_in_words(name, amount) for name, amount in pod_requests(pod).items())
+    return f"{qos_class(pod)}: {', '.join(amounts) or 'nothing'}"
 
 
 def _asks(pod: Pod) -> dict[str, Any]:
@@ -301,16 +306,16 @@ def _node_document(verdict: OfNode) -> dict[str, Any]:
         "kubelet": _kubelet_document(judged.kubelet) if judged.kubelet else None,
         "claims": [
             {
-                "claim": each.claim,
-                "request": each.request,
-                "class": each.device_class,
-                "asked": each.asked,
-                "match": each.match,
-                "free": each.free,
-                "unsure": each.unsure,
-                "capacity": {name: format_amount(amount) for name, amount in each.capacity},
+                "claim": request.claim,
+                "request": request.request,
+                "class": request.device_class,
+                "asked": request.asked,
+                "match": request.match,
+                "free": request.free,
+                "unsure": request.unsure,
+                "capacity": {name: format_amount(amount) for name, amount in request.capacity},
             }
-            for each in judged.requests
+            for request in judged.requests
         ],
         "devices": {claim: list(map(str, devices)) for claim, devices in judged.devices},
         "unknown": judged.unknown or None,
@@ -322,9 +327,9 @@ def _node_document(verdict: OfNode) -> dict[str, Any]:
 def _kubelet_document(admission: Admission) -> dict[str, Any]:
     containers = places_document(admission)
     for name, opinions in admission.opinions.items():
-        containers.setdefault(name, {})["wants"] = [_opinion_document(each) for each in opinions]
-    for name, held in admission.devices.items():
-        counts: Mapping[str, int] = {resource: len(ids) for resource, ids in held.items()}
+        containers.setdefault(name, {})["wants"] = [_opinion_document(opinion) for opinion in opinions]
+    for name, devices in admission.devices.items():
+        counts: Mapping[str, int] = {resource: len(ids) for resource, ids in devices.items()}
         containers.setdefault(name, {})["devices"] = dict(counts)
     return {
         "admitted": admission.admitted,
@@ -342,6 +347,6 @@ def _opinion_document(opinion: Opinion) -> dict[str, Any]:
         "resource": opinion.resource,
         "preferred": None
         if opinion.preferred is None
-        else [format_cpulist(each) for each in opinion.preferred],
+        else [format_cpulist(cpus) for cpus in opinion.preferred],
         "otherwise": None if opinion.otherwise is None else format_cpulist(opinion.otherwise),
     }

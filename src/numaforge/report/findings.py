@@ -20,12 +20,12 @@ _OTHERS = {
 
 
 def finding_lines(
-    findings: Iterable[Finding], speaker: str, place: Callable[[Finding], str | None]
+    findings: Iterable[Finding], speaker: str, where_of: Callable[[Finding], str | None]
 ) -> list[str]:
     """Return findings, errors first, each with its place and the original message of `speaker`."""
     lines = []
     for finding in sorted(findings, key=lambda each: list(_COLOURS).index(each.severity)):
-        where = place(finding)
+        where = where_of(finding)
         lines.append(line_of(_label(finding), f"  {where}" if where else ""))
         lines.append(f"  {finding.evidence}")
         if finding.text and finding.evidence not in finding.text:
@@ -45,12 +45,12 @@ def judgement_lines(
     for severity in Severity:
         for judgement in judgements:
             if judgement.findings and judgement.rule.severity is severity:
-                lines += [*_found(judgement), ""]
+                lines += [*_finding_lines(judgement), ""]
     if verbose:
         for verdict, heading in _OTHERS.items():
-            others = [each for each in judgements if each.verdict is verdict]
-            if others:
-                lines += [style(heading, bold=True), *map(_one_line, others), ""]
+            matching = [judgement for judgement in judgements if judgement.verdict is verdict]
+            if matching:
+                lines += [style(heading, bold=True), *map(_one_line, matching), ""]
     return [*lines, _summary(hostname, judgements, doubt)]
 
 
@@ -66,13 +66,13 @@ def to_document(
         "findings": [_finding(finding) for finding in all_findings(judgements)],
         "rules": [
             {
-                "id": each.rule.id,
-                "severity": str(each.rule.severity),
-                "title": each.rule.title,
-                "verdict": str(each.verdict),
-                "reason": each.reason,
+                "id": judgement.rule.id,
+                "severity": str(judgement.rule.severity),
+                "title": judgement.rule.title,
+                "verdict": str(judgement.verdict),
+                "reason": judgement.reason,
             }
-            for each in judgements
+            for judgement in judgements
         ],
     }
 
@@ -89,8 +89,8 @@ def plugin_document(
         sound: not has_errors(findings),
         "advertised": None if advertised is None else dict(advertised),
         "findings": [
-            {key: value for key, value in asdict(each).items() if key not in ("file", "line")}
-            for each in findings
+            {key: value for key, value in asdict(finding).items() if key not in ("file", "line")}
+            for finding in findings
         ],
     }
 
@@ -122,7 +122,7 @@ def has_errors(findings: Iterable[Finding]) -> bool:
 
 def all_findings(judgements: Iterable[Judgement]) -> list[Finding]:
     """Return what all rules found, in their order."""
-    return [finding for each in judgements for finding in each.findings]
+    return [finding for judgement in judgements for finding in judgement.findings]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _label(of: Rule | Finding) -> str:
     return style(f"{of.severity} {of.id}", fg=_COLOURS[of.severity], bold=True)
 
 
-def _found(judgement: Judgement) -> Iterator[str]:
+def _finding_lines(judgement: Judgement) -> Iterator[str]:
     """Yield a rule's findings: the places of equal evidence in one line."""
     rule = judgement.rule
     yield line_of(_label(rule), f"  {rule.title}")
@@ -158,16 +158,16 @@ def _summary(hostname: str | None, judgements: Sequence[Judgement], doubt: str |
     counts = [
         counted(count, str(severity))
         for severity in Severity
-        if (count := sum(each.severity is severity for each in all_findings(judgements)))
+        if (count := sum(finding.severity is severity for finding in all_findings(judgements)))
     ]
-    rest = {verdict: sum(each.verdict is verdict for each in judgements) for verdict in Verdict}
+    rest = {verdict: sum(judgement.verdict is verdict for judgement in judgements) for verdict in Verdict}
     rules = (
         f"{counted(rest[Verdict.PASSED], 'rule')} passed, {rest[Verdict.NOT_APPLICABLE]} do not apply, "
         f"{rest[Verdict.UNKNOWN]} unknown"
     )
     if rest[Verdict.UNKNOWN] and not rest[Verdict.PASSED]:
         doubt = doubt or "nothing could be judged"
-    said = [*counts, doubt] if doubt else counts
-    found = ", ".join(said) or "nothing found"
-    colour = "red" if has_errors(all_findings(judgements)) else "yellow" if said else "green"
-    return line_of(f"{hostname or 'this machine'}: ", style(found, fg=colour, bold=True), f"; {rules}")
+    parts = [*counts, doubt] if doubt else counts
+    summary = ", ".join(parts) or "nothing found"
+    colour = "red" if has_errors(all_findings(judgements)) else "yellow" if parts else "green"
+    return line_of(f"{hostname or 'this machine'}: ", style(summary, fg=colour, bold=True), f"; {rules}")

@@ -27,14 +27,14 @@ def fit_document(report: FitReport) -> dict[str, Any]:
         "scope": report.configured.scope,
         "policies": [
             {
-                "policy": each.policy,
-                "scope": each.scope,
-                "pods": each.pods,
-                "runs_out": list(each.runs_out),
-                "reason": each.refusal.reason if each.refusal else None,
-                "error": each.error,
+                "policy": alternative.policy,
+                "scope": alternative.scope,
+                "pods": alternative.pods,
+                "runs_out": list(alternative.runs_out),
+                "reason": alternative.refusal.reason if alternative.refusal else None,
+                "error": alternative.error,
             }
-            for each in report.alternatives
+            for alternative in report.alternatives
         ],
         "left": free_document(free) if free else None,
         "advice": [asdict(advice) for advice in report.advice],
@@ -67,7 +67,7 @@ def fit_tables(
     if configured.free:
         parts += [text_line(""), text_line("Left over", "bold"), *left_on_node(configured.free)]
     if report.advice:
-        lines = [f"  {counted(each.pods, 'pod')} with {each.change}" for each in report.advice]
+        lines = [f"  {counted(hint.pods, 'pod')} with {hint.change}" for hint in report.advice]
         parts += [text_line(""), text_line("What would help", "bold"), *map(text_line, lines)]
     if report.not_tried:
         parts += [text_line(""), text_line(report.not_tried)]
@@ -103,18 +103,22 @@ def hosts_table(
             best.change if best else "",
         )
     room = sum(map(bool, together))
-    said = f"all {len(ordered)} nodes together: {sum(together)} pods of {pod}, on {room} of them"
-    return Group(text_line("Nodes compared", "bold"), table, text_line(said))
+    totals = f"all {len(ordered)} nodes together: {sum(together)} pods of {pod}, on {room} of them"
+    return Group(text_line("Nodes compared", "bold"), table, text_line(totals))
 
 
 def _policy_table(configured: Fit, alternatives: Iterable[Fit]) -> RenderableType:
     headers = ("policy", "scope", "pods", "runs out")
     table = columns(*headers, right=("pods",), wraps=headers, style="dim")
-    for each in alternatives:
-        mark = "  <- configured" if each is configured else ""
-        runs_out = each.error or in_the_way(each.runs_out)
+    for alternative in alternatives:
+        mark = "  <- configured" if alternative is configured else ""
+        runs_out = alternative.error or in_the_way(alternative.runs_out)
         add_row(
-            table, each.policy, "" if each.policy == "none" else each.scope, str(each.pods), runs_out + mark
+            table,
+            alternative.policy,
+            "" if alternative.policy == "none" else alternative.scope,
+            str(alternative.pods),
+            runs_out + mark,
         )
     return table
 
@@ -131,8 +135,8 @@ def left_on_node(free: Free) -> list[RenderableType]:
     bare = [node.id for node in free.numa_nodes if not _has_left(node)]
     if len(bare) < _NUMA_NODES_FOLDED:
         return [_left_table(free)]
-    kept = replace(free, numa_nodes=tuple(node for node in free.numa_nodes if node.id not in bare))
-    return [_left_table(kept), text_line(f"nothing on {len(bare)} NUMA nodes: {format_cpulist(bare)}")]
+    shown = replace(free, numa_nodes=tuple(node for node in free.numa_nodes if node.id not in bare))
+    return [_left_table(shown), text_line(f"nothing on {len(bare)} NUMA nodes: {format_cpulist(bare)}")]
 
 
 def _has_left(node: FreeOnNumaNode) -> bool:
@@ -173,7 +177,7 @@ def _left_by_resource(free: Free) -> RenderableType:
     for resource, count in free.devices.items():
         near = [node.devices[resource] for node in free.numa_nodes]
         anywhere = count and not any(near)  # a device that its plugin places on no NUMA node
-        add_row(table, resource, *("-" if anywhere else str(each) for each in near), str(count))
+        add_row(table, resource, *("-" if anywhere else str(amount) for amount in near), str(count))
     return table
 
 

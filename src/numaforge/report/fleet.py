@@ -75,7 +75,7 @@ class HostSummary:
     notices: tuple[tuple[str, str], ...] = ()
     seconds: float | None = None
 
-    def after(self, earlier: HostSummary) -> HostSummary:
+    def merged(self, earlier: HostSummary) -> HostSummary:
         """Return this change merged with an earlier one of the same host."""
         both: dict[str, Any] = {
             name: tuple(dict.fromkeys((*getattr(earlier, name), *getattr(self, name)))) for name in _LISTS
@@ -101,7 +101,7 @@ class HostSummary:
 
 def exit_code(hosts: Iterable[HostSummary]) -> ExitCode:
     """Return the exit code of a run: 0 when every host is, or can be, as planned, else the gravest code."""
-    states = {each.state for each in hosts}
+    states = {summary.state for summary in hosts}
     return next((code for state, code in _EXIT_CODES.items() if state in states), ExitCode.YES)
 
 
@@ -114,20 +114,20 @@ def fleet_lines(hosts: Sequence[HostSummary], screen: Screen, *, hints: Iterable
     lines = [style(line, bold=True) for line in wrapped(_counts_by_state(hosts), screen.width, "")]
     for group in groups[:_SHOWN_GROUPS]:
         lines += _group_lines(group, screen.width, whole=len(groups) == 1)
-    left = groups[_SHOWN_GROUPS:]
-    if left:
-        names = (each.host for group in left for each in group)
-        lines += wrapped(f"and {counted(len(left), 'more group')}: {folded(names)}", screen.width, "")
+    hidden = groups[_SHOWN_GROUPS:]
+    if hidden:
+        names = (summary.host for group in hidden for summary in group)
+        lines += wrapped(f"and {counted(len(hidden), 'more group')}: {folded(names)}", screen.width, "")
     return [*lines, *(line for hint in hints for line in wrapped(hint, screen.width, ""))]
 
 
 def diff_lines(hosts: Sequence[HostSummary], chosen: Collection[str]) -> list[str]:
     """Return the diffs of the chosen hosts, styled: each once, below its hosts and its file."""
     texts = grouped(
-        ((change.path, tuple(diff(change))), each.host)
-        for each in hosts
-        if each.host in chosen or EVERY_HOST in chosen
-        for change in each.changed
+        ((change.path, tuple(diff(change))), summary.host)
+        for summary in hosts
+        if summary.host in chosen or EVERY_HOST in chosen
+        for change in summary.changed
     )
     lines = []
     for (path, text), names in texts.items():
@@ -142,44 +142,44 @@ def fleet_document(hosts: Sequence[HostSummary], *, dry: bool, seconds: float) -
         "schema": 1,
         "dry": dry,
         "seconds": round(seconds, 1),
-        "counts": dict(Counter(each.state for each in hosts)),
+        "counts": dict(Counter(summary.state for summary in hosts)),
         "hosts": {
-            each.host: {
-                "state": each.state,
-                "reason": each.reason,
-                "drains": each.drains,
-                "reboots": each.reboots,
-                "does": list(each.sentences),
-                "values": list(each.moves),
-                "files": {kind: list(paths) for kind, paths in each.files.items()},
-                "pending": list(each.pending),
-                "notices": dict(each.notices),
-                "seconds": None if each.seconds is None else round(each.seconds, 1),
+            summary.host: {
+                "state": summary.state,
+                "reason": summary.reason,
+                "drains": summary.drains,
+                "reboots": summary.reboots,
+                "does": list(summary.sentences),
+                "values": list(summary.moves),
+                "files": {kind: list(paths) for kind, paths in summary.files.items()},
+                "pending": list(summary.pending),
+                "notices": dict(summary.notices),
+                "seconds": None if summary.seconds is None else round(summary.seconds, 1),
             }
-            for each in hosts
+            for summary in hosts
         },
     }
 
 
 def _counts_by_state(hosts: Sequence[HostSummary]) -> str:
-    number = Counter(each.state for each in hosts)
-    said = [f"{count} {state}" for state in reversed(STATES) if (count := number[state])]
-    drained = sum(each.drains for each in hosts if each.state in _CHANGING)
-    booted = sum(each.reboots for each in hosts if each.state in _CHANGING)
+    number = Counter(summary.state for summary in hosts)
+    counts = [f"{count} {state}" for state in reversed(STATES) if (count := number[state])]
+    drained = sum(summary.drains for summary in hosts if summary.state in _CHANGING)
+    booted = sum(summary.reboots for summary in hosts if summary.state in _CHANGING)
     more = [f"{drained} drained", f"{booted} rebooted"]
-    apart = ", ".join(words for count, words in zip((drained, booted), more, strict=True) if count)
-    return f"{counted(len(hosts), 'host')}: {', '.join(said)}{f' ({apart})' if apart else ''}"
+    disturbed = ", ".join(words for count, words in zip((drained, booted), more, strict=True) if count)
+    return f"{counted(len(hosts), 'host')}: {', '.join(counts)}{f' ({disturbed})' if disturbed else ''}"
 
 
 def _alike(hosts: Iterable[HostSummary]) -> list[list[HostSummary]]:
     """Return hosts grouped by what happens to them; the gravest groups first, then the largest."""
     groups: dict[object, list[HostSummary]] = {}
-    for each in hosts:
-        reason = alike(each.reason, each.host)
-        told = (*each.sentences, *each.pending, *(text for _, text in each.notices))
-        said = tuple(without_name(text, each.host) for text in told)
-        does = (each.state, each.drains, each.reboots, each.moves, tuple(each.files.items()))
-        groups.setdefault((does, reason, said), []).append(each)
+    for summary in hosts:
+        reason = alike(summary.reason, summary.host)
+        texts = (*summary.sentences, *summary.pending, *(text for _, text in summary.notices))
+        sentences = tuple(without_name(text, summary.host) for text in texts)
+        does = (summary.state, summary.drains, summary.reboots, summary.moves, tuple(summary.files.items()))
+        groups.setdefault((does, reason, sentences), []).append(summary)
     gravity = list(STATES)
     return sorted(groups.values(), key=lambda group: (gravity.index(group[0].state), -len(group)))
 
@@ -188,8 +188,8 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
     """Yield what happens to hosts that are alike; `whole` leaves nothing out."""
     values, files, notice = (None,) * 3 if whole else (_LINES_OF_VALUES, _LINES_OF_FILES, 1)
     first = group[0]
-    took = _took(each.seconds for each in group if each.seconds is not None)
-    names = folded(each.host for each in group)
+    took = _took(summary.seconds for summary in group if summary.seconds is not None)
+    names = folded(summary.host for summary in group)
     heading = f"{counted(len(group), 'host')} {first.state}: {names}{took}"
     for line in wrapped(heading, width, ""):
         yield style(line, fg=STATES[first.state], bold=first.state not in ("unchanged", "planned"))
@@ -208,7 +208,7 @@ def _group_lines(group: Sequence[HostSummary], width: int, *, whole: bool) -> It
 
 
 def _took(seconds: Iterable[float]) -> str:
-    taken = sorted(round(each) for each in seconds)
-    if not taken:
+    rounded = sorted(round(duration) for duration in seconds)
+    if not rounded:
         return ""
-    return f" ({taken[0]} s)" if taken[0] == taken[-1] else f" ({taken[0]} to {taken[-1]} s)"
+    return f" ({rounded[0]} s)" if rounded[0] == rounded[-1] else f" ({rounded[0]} to {rounded[-1]} s)"

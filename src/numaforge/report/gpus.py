@@ -20,8 +20,8 @@ _Say = Callable[[Gpu, NodeTopology], str]
 
 def gpu_notes(topology: NodeTopology) -> list[Text]:
     """Return a line for each note that applies to some GPUs: `In use: GPU 0: team-a/train-0`."""
-    found = ((title, "; ".join(_alike(topology, say))) for title, say in NOTES.items())
-    return [assembled((f"{title}: ", "bold"), said) for title, said in found if said]
+    notes = ((title, "; ".join(_alike(topology, note_of))) for title, note_of in NOTES.items())
+    return [assembled((f"{title}: ", "bold"), words) for title, words in notes if words]
 
 
 def driver_words(driver: NvidiaDriver | None) -> str:
@@ -42,12 +42,12 @@ def gpu_names(gpus: Sequence[Gpu]) -> str:
     return ", ".join(gpu.pci_address for gpu in gpus)
 
 
-def _alike(topology: NodeTopology, say: _Say) -> Iterator[str]:
+def _alike(topology: NodeTopology, note_of: _Say) -> Iterator[str]:
     """Yield each note once, with the GPUs that share it."""
-    said = grouped(
-        (say(gpu, topology), gpu) for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address)
+    gpus_of = grouped(
+        (note_of(gpu, topology), gpu) for gpu in sorted(topology.gpus, key=lambda gpu: gpu.pci_address)
     )
-    for words, alike in said.items():
+    for words, alike in gpus_of.items():
         if words:
             numbered = any(gpu.index is not None for gpu in alike)
             every = len(alike) == len(topology.gpus) and len(alike) > 1 and not numbered
@@ -103,16 +103,16 @@ def _faults(gpu: Gpu, _: NodeTopology) -> str:
 
 def _users(gpu: Gpu, topology: NodeTopology) -> str:
     """Return who uses a GPU: pods by name, then units, then processes."""
-    given = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
-    pods, others = set(), set()
+    reported = set(pods_on(topology.device_holders or (), uuids_of(gpu)))
+    pods, processes = set(), set()
     for pid in gpu.pids:
         process = topology.gpu_processes.get(pid)
         if process is not None and process.pod is not None:
             pods.add(process.pod)
         else:
-            others.add((process and (process.unit or process.name)) or f"process {pid}")
+            processes.add((process and (process.unit or process.name)) or f"process {pid}")
     doubt = " (may have ended)" if topology.holders_doubt else ""
-    return some_of(sorted(pods | {f"{pod}{doubt}" for pod in given - pods}) + sorted(others))
+    return some_of(sorted(pods | {f"{pod}{doubt}" for pod in reported - pods}) + sorted(processes))
 
 
 def _silence(gpu: Gpu, _: NodeTopology) -> str:

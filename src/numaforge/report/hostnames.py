@@ -37,15 +37,17 @@ def folded(names: Iterable[str]) -> str:
     `gpu-01, gpu-02, gpu-04, login` are `gpu-[01-02,04],login`. A number keeps its leading zeros.
     """
     split = [
-        found.groups() if (found := _LAST_NUMBER.fullmatch(name)) else (name, "", "")
+        match.groups() if (match := _LAST_NUMBER.fullmatch(name)) else (name, "", "")
         for name in sorted(set(names), key=natural)
     ]
-    padded = {(before, after, len(number)) for before, number, after in split if number[:-1].startswith("0")}
+    padded = {
+        (prefix, suffix, len(number)) for prefix, number, suffix in split if number[:-1].startswith("0")
+    }
     groups: dict[tuple[str, str, int | None], list[str]] = {}
-    for before, number, after in split:
-        width = len(number) if (before, after, len(number)) in padded else 0 if number else None
-        groups.setdefault((before, after, width), []).append(number)
-    return ",".join(_together(before, numbers, after) for (before, after, _), numbers in groups.items())
+    for prefix, number, suffix in split:
+        width = len(number) if (prefix, suffix, len(number)) in padded else 0 if number else None
+        groups.setdefault((prefix, suffix, width), []).append(number)
+    return ",".join(_together(prefix, numbers, suffix) for (prefix, suffix, _), numbers in groups.items())
 
 
 def unfolded(text: str) -> list[str]:
@@ -53,21 +55,21 @@ def unfolded(text: str) -> list[str]:
 
     Raises ValueError, with the reason, for a range that runs backwards and for more than 10,000 names.
     """
-    found = _RANGE.fullmatch(text)
-    if found is None:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         return [text]
-    before, ranges, after = found.groups()
-    names = [f"{before}{number}{after}" for each in ranges.split(",") for number in _numbers(each)]
-    return [name for each in names for name in unfolded(each)]
+    prefix, ranges, suffix = match.groups()
+    names = [f"{prefix}{number}{suffix}" for part in ranges.split(",") for number in _numbers(part)]
+    return [name for shorter in names for name in unfolded(shorter)]
 
 
-def _numbers(each: str) -> list[str]:
-    first, _, last = each.partition("-")
+def _numbers(part: str) -> list[str]:
+    first, _, last = part.partition("-")
     low, high = int(first), int(last or first)
     if low > high:
-        raise ValueError(f"{each} runs backwards; write {last}-{first}")
+        raise ValueError(f"{part} runs backwards; write {last}-{first}")
     if high - low >= MOST_NAMES:
-        raise ValueError(f"{each} are more than {MOST_NAMES} names")
+        raise ValueError(f"{part} are more than {MOST_NAMES} names")
     return [str(number).zfill(len(first)) for number in range(low, high + 1)]
 
 
@@ -102,9 +104,9 @@ def grouped_by_reason(reasons: Mapping[str, str]) -> list[tuple[str, list[str]]]
     return [(reasons[hosts[0]] if len(hosts) == 1 else reason, hosts) for reason, hosts in ordered]
 
 
-def _together(before: str, numbers: Sequence[str], after: str) -> str:
+def _together(prefix: str, numbers: Sequence[str], suffix: str) -> str:
     if len(numbers) == 1:
-        return f"{before}{numbers[0]}{after}"
+        return f"{prefix}{numbers[0]}{suffix}"
     runs: list[list[str]] = []
     for number in numbers:
         if runs and int(number) == int(runs[-1][-1]) + 1:
@@ -112,4 +114,4 @@ def _together(before: str, numbers: Sequence[str], after: str) -> str:
         else:
             runs.append([number])
     ranges = (run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return f"{before}[{','.join(ranges)}]{after}"
+    return f"{prefix}[{','.join(ranges)}]{suffix}"

@@ -253,8 +253,8 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     cell = _cell(topology)
     grid = _core_grid(areas.values(), cell)
     widest = max((_area_width(area, grid, cell) for area in areas.values()), default=0.0)
-    alone = len(topology.numa_nodes) <= 1
-    inner = max(widest, (_LEAST_CANVAS_WIDTH - 4 * PADDING) if alone else (_LEAST_NUMA_WIDTH - 2 * PADDING))
+    single = len(topology.numa_nodes) <= 1
+    inner = max(widest, (_LEAST_CANVAS_WIDTH - 4 * PADDING) if single else (_LEAST_NUMA_WIDTH - 2 * PADDING))
     cell = _widened(cell, grid, areas.values(), inner - widest)
     cores = {node.id: _cores(areas[node.id], node.cpus, grid, cell, reserved) for node in nodes}
     drawn = {
@@ -268,12 +268,12 @@ def _machine_box(topology: NodeTopology, plan: NodePlan | None) -> Box:
     ]
     memory_only = [drawn[node.id] for node in without_cpus if node not in empty]
     of_gpus = nodes_of_gpus(topology)
-    for what, members in (
+    for kind, members in (
         ("of GPUs, without memory", [node for node in empty if node.id in of_gpus]),
         ("no CPUs, no memory", [node for node in empty if node.id not in of_gpus]),
     ):
         if members:
-            memory_only.append(_empty_numa_nodes(members, what, inner))
+            memory_only.append(_empty_numa_nodes(members, kind, inner))
     machine = _package_grid(packages, memory_only)
     below = (
         _devices_elsewhere(topology, set(drawn), machine.width, gpus),
@@ -300,13 +300,13 @@ def _by_package(topology: NodeTopology, nodes: Sequence[NumaNode]) -> list[tuple
     for node in nodes:
         ids = {package.id for package in topology.packages if package.cpus & node.cpus}
         members = [node]
-        apart = []
+        separate = []
         for other_ids, other_members in clusters:
             if ids & other_ids:
                 ids, members = ids | other_ids, other_members + members
             else:
-                apart.append((other_ids, other_members))
-        clusters = [*apart, (ids, members)]
+                separate.append((other_ids, other_members))
+        clusters = [*separate, (ids, members)]
     return [(_package_label(ids), members) for ids, members in clusters]
 
 
@@ -324,11 +324,11 @@ def _package_grid(packages: Sequence[tuple[str, Sequence[Box]]], memory_only: Se
         [_package(label, nodes, columns) for label, nodes in packages] for columns in range(1, most + 1)
     ]
     if memory_only:
-        beside = [
+        extension = [
             _package("NUMA nodes without CPUs", memory_only, columns)
             for columns in range(1, len(memory_only) + 1)
         ]
-        arrangements = [[*drawn, without] for drawn in arrangements for without in beside]
+        arrangements = [[*drawn, without] for drawn in arrangements for without in extension]
     candidates = [
         in_grid("machine", drawn, columns, _GAP)
         for drawn in arrangements
@@ -389,17 +389,17 @@ def _numa_node(
     )
 
 
-def _empty_numa_nodes(nodes: Sequence[NumaNode], what: str, inner: float) -> Box:
+def _empty_numa_nodes(nodes: Sequence[NumaNode], kind: str, inner: float) -> Box:
     """Return one box for all empty NUMA nodes: firmware keeps 8 for each GPU beside Grace."""
     ids = format_cpulist(node.id for node in nodes)
     label = f"NUMA nodes {ids}"
-    what = what if what.startswith("no ") else f"{len(nodes)} {what}"
+    kind = kind if kind.startswith("no ") else f"{len(nodes)} {kind}"
     texts = (
         Text(fitted([label], inner, HEADING, bold=True), PADDING, PADDING + HEADING - 2, HEADING, bold=True),
-        Text(what, PADDING, PADDING + 2 * HEADING + 2, SMALL, muted=True),
+        Text(kind, PADDING, PADDING + 2 * HEADING + 2, SMALL, muted=True),
     )
     size = (inner + 2 * PADDING, 2 * HEADING + 2 * PADDING + 6)
-    title = f"{label}: {what}"
+    title = f"{label}: {kind}"
     return Box(("numa-node",), *size, title=title, texts=texts, data={"numa-node": ids})
 
 
@@ -565,7 +565,7 @@ def _core(core: Core, cell: _Cell, reserved: CpuSet | None) -> Box:
     width, height = _core_size(len(core.cpus), cell)
     columns = _thread_columns(len(core.cpus))
     threads = []
-    for place, cpu in enumerate(sorted(core.cpus)):
+    for position, cpu in enumerate(sorted(core.cpus)):
         kind = "cpu" if reserved is None else "cpu-reserved" if cpu in reserved else "cpu-allocatable"
         number = Text(
             str(cpu), cell.width / 2, cell.height / 2 + cell.font * 0.36, cell.font, anchor="middle"
@@ -575,8 +575,8 @@ def _core(core: Core, cell: _Cell, reserved: CpuSet | None) -> Box:
                 ("thread", kind),
                 cell.width,
                 cell.height,
-                x=_CORE_PADDING + (place % columns) * (cell.width + 1),
-                y=_CORE_PADDING + (place // columns) * (cell.height + 1),
+                x=_CORE_PADDING + (position % columns) * (cell.width + 1),
+                y=_CORE_PADDING + (position // columns) * (cell.height + 1),
                 title=f"CPU {cpu}{_cpu_state(cpu, reserved)}, core {format_cpulist(core.cpus)}",
                 texts=(number,) if cell.font else (),
                 data={"cpu": str(cpu)},
@@ -631,8 +631,10 @@ def _memory_parts(node: NumaNode, planned: NumaNodePlan | None, has_plan: bool) 
     if planned is not None:
         parts.append(_MemoryPart("memory-pods", "for pods", planned.allocatable_memory_bytes))
     elif node.memory_bytes:
-        left = max(0, node.memory_bytes - sum(part.size_bytes for part in parts))
-        parts.append(_MemoryPart("memory-free", "not in the plan" if has_plan else "ordinary pages", left))
+        free_bytes = max(0, node.memory_bytes - sum(part.size_bytes for part in parts))
+        parts.append(
+            _MemoryPart("memory-free", "not in the plan" if has_plan else "ordinary pages", free_bytes)
+        )
     return parts
 
 

@@ -55,7 +55,7 @@ class LiveView:
     runs: Mapping[str, HostProgress]
     as_json: bool
     clock: Clock = time.monotonic
-    _said: dict[str, _HostStatus] = field(default_factory=dict)
+    _statuses: dict[str, _HostStatus] = field(default_factory=dict)
     _since: dict[str, float] = field(default_factory=dict)
     _live: Live | None = None
 
@@ -78,34 +78,34 @@ class LiveView:
     def refresh(self) -> None:
         """Show what has changed since the last time."""
         for host, run in self.runs.items():
-            self._note(host, _said_of(run.progress, self.fleet, host))
+            self._note(host, _status_of(run.progress, self.fleet, host))
         waits = self.fleet.waits_for if self.fleet.waiting and not self.fleet.running else ""
         if waits:
             self._note("", _HostStatus("", "waits", (waits,)))
         if self._live is not None:
-            self._live.update(fleet_screen(self.fleet, self._said, self._ages(), screen()))
+            self._live.update(fleet_screen(self.fleet, self._statuses, self._ages(), screen()))
         elif not self.as_json:
-            for line in self._lines.new(self.fleet, self._said, waits):
+            for line in self._lines.new(self.fleet, self._statuses, waits):
                 echo(f"{datetime.now().astimezone():%H:%M:%S} {line}", err=True)
 
     def _ages(self) -> dict[str, float]:
-        now = self.clock()
-        return {host: now - since for host, since in self._since.items()}
+        moment = self.clock()
+        return {host: moment - since for host, since in self._since.items()}
 
-    def _note(self, host: str, said: _HostStatus) -> None:
-        before = self._said.get(host)
-        if before == said:
+    def _note(self, host: str, status: _HostStatus) -> None:
+        previous = self._statuses.get(host)
+        if previous == status:
             return
-        if before is None or before.phase != said.phase:
+        if previous is None or previous.phase != status.phase:
             self._since[host] = self.clock()
-        self._said[host] = said
+        self._statuses[host] = status
         if self.as_json:
             moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-            event = {"time": moment, "host": host, "node": said.node, "phase": said.phase}
-            show_json_line({**event, "waits_for": said.reasons})
+            event = {"time": moment, "host": host, "node": status.node, "phase": status.phase}
+            show_json_line({**event, "waits_for": status.reasons})
 
 
-def _said_of(progress: Progress, fleet: Fleet, host: str) -> _HostStatus:
+def _status_of(progress: Progress, fleet: Fleet, host: str) -> _HostStatus:
     outcome = fleet.outcomes.get(host)
     if outcome is None:
         return _HostStatus(progress.node, progress.phase, progress.waits_for)
@@ -126,7 +126,7 @@ class _Lines:
         self._told_at = self.clock()
         self._waited_at = float("-inf")
 
-    def new(self, fleet: Fleet, said: Mapping[str, _HostStatus], waits: str) -> list[str]:
+    def new(self, fleet: Fleet, statuses: Mapping[str, _HostStatus], waits: str) -> list[str]:
         """Return the lines that have not been printed yet."""
         lines = self._failures(fleet)
         size = len(fleet.outcomes) + len(fleet.running) + len(fleet.waiting)
@@ -136,7 +136,7 @@ class _Lines:
             self._waits, self._waited_at = waits, self.clock()
             lines.append(f"the fleet waits: {waits}")
         ended = len(fleet.outcomes)
-        progress = f"{fleet_counts(fleet)}{_in_progress(fleet, said)}"
+        progress = f"{fleet_counts(fleet)}{_in_progress(fleet, statuses)}"
         over = not fleet.running and (fleet.stopped is not None or not fleet.waiting)
         due = over or ended - self._ended >= step or self.clock() - self._told_at >= quiet
         if due and progress != self._progress and fleet.outcomes.keys() | fleet.running.keys():
@@ -146,16 +146,16 @@ class _Lines:
 
     def _failures(self, fleet: Fleet) -> list[str]:
         """Return the reasons that no host had before; hosts that get them later are only counted."""
-        found: dict[str, dict[str, str]] = {}
+        hosts_of: dict[str, dict[str, str]] = {}
         for host, outcome in fleet.outcomes.items():
             state = outcome.ending.replace("-", " ")
             if state not in AS_WISHED and (state, without_name(outcome.reason, host)) not in self._reasons:
-                found.setdefault(state, {})[host] = outcome.reason
-        for state, reasons in found.items():
+                hosts_of.setdefault(state, {})[host] = outcome.reason
+        for state, reasons in hosts_of.items():
             self._reasons |= {(state, without_name(reason, host)) for host, reason in reasons.items()}
         return [
             ": ".join(filter(None, (state, in_short(hosts), reason)))
-            for state, reasons in found.items()
+            for state, reasons in hosts_of.items()
             for reason, hosts in grouped_by_reason(reasons)
         ]
 
@@ -168,12 +168,12 @@ def fleet_counts(fleet: Fleet) -> str:
     return f"{ended}, {len(fleet.running)} in progress"
 
 
-def _in_progress(fleet: Fleet, said: Mapping[str, _HostStatus]) -> str:
+def _in_progress(fleet: Fleet, statuses: Mapping[str, _HostStatus]) -> str:
     """Return the most frequent phases of hosts in progress, and what they wait for."""
     phases: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for host in fleet.running:
-        now = said.get(host, _HostStatus("", "connects", ()))
-        phases.setdefault((now.phase, now.reasons), []).append(host)
+        status = statuses.get(host, _HostStatus("", "connects", ()))
+        phases.setdefault((status.phase, status.reasons), []).append(host)
     ordered = sorted(phases.items(), key=lambda item: -len(item[1]))
     parts = [
         f"; {phase}: {in_short(hosts)}" + (f" ({reasons[0]})" if reasons else "")
@@ -183,7 +183,7 @@ def _in_progress(fleet: Fleet, said: Mapping[str, _HostStatus]) -> str:
 
 
 def fleet_screen(
-    fleet: Fleet, said: Mapping[str, _HostStatus], ages: Mapping[str, float], room: Screen
+    fleet: Fleet, statuses: Mapping[str, _HostStatus], ages: Mapping[str, float], room: Screen
 ) -> RenderableType:
     """Return a fleet's progress on one screen: counts, then hosts in progress, longest in their phase first.
 
@@ -201,7 +201,7 @@ def fleet_screen(
     if hidden:
         hosts = running[: rows - 1]
     for host in hosts[:rows]:
-        state = said.get(host, _HostStatus("", "connects", ()))
+        state = statuses.get(host, _HostStatus("", "connects", ()))
         seconds = f"{ages.get(host, 0):.0f} s"
         style = STYLES.get(state.phase.replace("-", " "), "")
         table.add_row(_text(host), _text(state.phase, style), seconds, _text(" ".join(state.reasons)))

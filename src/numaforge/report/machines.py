@@ -58,18 +58,20 @@ def judgements_table(
 
 
 def _of_judgements(judgements: Sequence[Judgement]) -> tuple[object, ...]:
-    found = [
-        f"{severity} {each.rule.id}: {each.rule.title}"
+    lines = [
+        f"{severity} {judgement.rule.id}: {judgement.rule.title}"
         for severity in Severity
-        for each in judgements
-        if each.findings and each.rule.severity is severity
+        for judgement in judgements
+        if judgement.findings and judgement.rule.severity is severity
     ]
-    unknown = sum(each.verdict is Verdict.UNKNOWN for each in judgements)
-    return counted(unknown, "rule") if unknown else "none", tuple(found) or "nothing"
+    unknown = sum(judgement.verdict is Verdict.UNKNOWN for judgement in judgements)
+    return counted(unknown, "rule") if unknown else "none", tuple(lines) or "nothing"
 
 
-def _table(headers: Sequence[str], named: Iterable[tuple[str, tuple[object, ...]]]) -> list[RenderableType]:
-    rows = grouped((cells, name) for name, cells in named)
+def _table(
+    headers: Sequence[str], cells_of: Iterable[tuple[str, tuple[object, ...]]]
+) -> list[RenderableType]:
+    rows = grouped((cells, name) for name, cells in cells_of)
     if not rows:
         return []
     table = columns()

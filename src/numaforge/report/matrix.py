@@ -83,7 +83,7 @@ def _blocks(matrix: LinkMatrix, width: int) -> Iterator[list[Column]]:
     block = [names]
     for group in groups:
         together = _line_width([names, *group]) <= width
-        for columns in [group] if together else [[each] for each in group]:
+        for columns in [group] if together else [[index] for index in group]:
             if len(block) > 1 and _line_width([*block, *columns]) > width:
                 yield block
                 block = [names]
@@ -96,8 +96,8 @@ def _line_width(columns: Iterable[Column]) -> int:
 
 
 def _link_columns(matrix: LinkMatrix) -> Iterator[Column]:
-    for place, device in enumerate(matrix.devices):
-        yield [in_one_line(device.name), *(row[place] or _UNKNOWN for row in matrix.links)]
+    for column, device in enumerate(matrix.devices):
+        yield [in_one_line(device.name), *(row[column] or _UNKNOWN for row in matrix.links)]
 
 
 def _affinity_columns(devices: Sequence[LinkedDevice]) -> Iterator[Column]:

@@ -43,8 +43,7 @@ def lines(
     if len(machines) > _FEW and not aligned:
         shown += _fleet_lines(machines, least_share, screen.width)
     for reason, names in grouped_by_reason(failed):
-        said = wrapped(f"{in_short(names)}: {reason}", screen.width, "")
-        shown += [style(line, fg="red") for line in said]
+        shown += [style(line, fg="red") for line in wrapped(f"{in_short(names)}: {reason}", screen.width, "")]
     return shown
 
 
@@ -54,29 +53,29 @@ def _machine_lines(name: str, measured: Measurement, least_share: float, width: 
     yield f"  measured {measured.measured_at}, Linux {measured.kernel}, {plan}"
     for evidence in measured.in_use:
         yield from wrapped(f"meanwhile {evidence}", width)
-    slow = {each.figure.key for each in slow_of(measured, least_share)}
+    slow = {slow_figure.figure.key for slow_figure in slow_of(measured, least_share)}
     for figure in measured.figures:
         text = wrapped(_figure(figure, measured), width)
         colour = "red" if figure.key in slow else "yellow" if (figure.share or 1) < _LOW_SHARE else None
         yield from (style(line, fg=colour) if colour else line for line in text)
-    for each in measured.not_measured:
-        where = f" of {each.place}" if each.place else ""
-        title = KINDS[each.kind].title if each.kind in KINDS else each.kind
-        yield from wrapped(f"not measured: {title}{where}: {each.why}", width)
+    for gap in measured.not_measured:
+        where = f" of {gap.place}" if gap.place else ""
+        title = KINDS[gap.kind].title if gap.kind in KINDS else gap.kind
+        yield from wrapped(f"not measured: {title}{where}: {gap.why}", width)
 
 
 def _figure(figure: Figure, measured: Measurement) -> str:
     kind = KINDS.get(figure.kind)
     where = f", {figure.place}" if figure.place else ""
-    said = (
+    text = (
         f"{kind.title if kind else figure.kind}{where}: {figure.median:g} {figure.unit} "
         f"({figure.lowest:g} to {figure.highest:g} in {counted(figure.runs, 'run')} of {figure.program})"
     )
     if figure.share is not None:
-        said += f"; {figure.share:.0%} of the link's {figure.limit:g}"
+        text += f"; {figure.share:.0%} of the link's {figure.limit:g}"
     if of := measured.siblings.get(figure.key):
-        said += f"; {of.machines} siblings have {of.median:g}"
-    return said
+        text += f"; {of.machines} siblings have {of.median:g}"
+    return text
 
 
 def _slow_lines(name: str, measured: Measurement, least_share: float, width: int) -> Iterator[str]:
@@ -93,7 +92,7 @@ def _fleet_lines(machines: Mapping[str, Measurement], least_share: float, width:
         figures = grouped((figure.key, figure) for name in names for figure in machines[name].figures)
         for several in figures.values():
             yield from wrapped(_of_many(several), width)
-        reasons = {f"{each.kind}: {each.why}" for name in names for each in machines[name].not_measured}
+        reasons = {f"{gap.kind}: {gap.why}" for name in names for gap in machines[name].not_measured}
         for reason in sorted(reasons):
             yield from wrapped(f"not measured: {reason}", width)
 
@@ -111,30 +110,30 @@ def _of_many(several: Sequence[Figure]) -> str:
 
 def alignment(measured: Measurement) -> list[dict[str, Any]]:
     """Return what alignment is worth: both figures of a kind, and how many times as good the aligned is."""
-    found = []
+    losses = []
     for aligned in measured.figures:
-        others = [
-            each
-            for each in measured.figures
-            if (each.kind, each.program) == (aligned.kind, aligned.program)
-            and each.place.startswith(f"{aligned.place} to ")
+        far_figures = [
+            figure
+            for figure in measured.figures
+            if (figure.kind, figure.program) == (aligned.kind, aligned.program)
+            and figure.place.startswith(f"{aligned.place} to ")
         ]
-        for other in others:
+        for far in far_figures:
             better = KINDS[aligned.kind].more_is_better
-            above, below = (aligned, other) if better else (other, aligned)
+            above, below = (aligned, far) if better else (far, aligned)
             ratio = float(f"{above.median / below.median:.3g}") if below.median else None
-            found.append(
+            losses.append(
                 {
                     "kind": aligned.kind,
                     "unit": aligned.unit,
                     "aligned": aligned.median,
-                    "not_aligned": other.median,
-                    "places": [aligned.place, other.place],
+                    "not_aligned": far.median,
+                    "places": [aligned.place, far.place],
                     "ratio": ratio,
                     "program": aligned.program,
                 }
             )
-    return found
+    return losses
 
 
 def _aligned_lines(name: str, measured: Measurement, width: int) -> Iterator[str]:
@@ -146,8 +145,8 @@ def _aligned_lines(name: str, measured: Measurement, width: int) -> Iterator[str
             f"across ({row['places'][1]}) {row['not_aligned']:g}: aligned is {ratio} ({row['program']})"
         )
         yield from wrapped(text, width)
-    for each in measured.not_measured:
-        yield from wrapped(f"not measured: {each.why}", width)
+    for gap in measured.not_measured:
+        yield from wrapped(f"not measured: {gap.why}", width)
 
 
 def document(

@@ -144,18 +144,18 @@ def _placement(one: MigInstance) -> Document:
 
 def geometry_section(plan: MigPlan, machine: NodeTopology | None) -> RenderableType:
     """Return the planned geometry of each GPU, with the current one where it differs."""
-    there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
-    models = {one.pci_address: _model_words(one, there.get(one.pci_address)) for one in plan.gpus}
+    live_gpus = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
+    models = {one.pci_address: _model_words(one, live_gpus.get(one.pci_address)) for one in plan.gpus}
     several = len(set(models.values())) > 1
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
-        before, after = instances_in(there.get(one.pci_address)), one.instances
-        slices = max([box.start + box.size for box in (*before, *after)], default=0)
-        if one.pci_address in there and (model := known_model(there[one.pci_address])):
+        current, planned = instances_in(live_gpus.get(one.pci_address)), one.instances
+        slices = max([box.start + box.size for box in (*current, *planned)], default=0)
+        if one.pci_address in live_gpus and (model := known_model(live_gpus[one.pci_address])):
             slices = model.memory_slices
-        pictures = ["" if not boxes else picture(slices, boxes).plain for boxes in (before, after)]
-        named = f", {models[one.pci_address]}" if several and models[one.pci_address] else ""
-        title = f"MIG {one.mode}{named}"
+        pictures = ["" if not boxes else picture(slices, boxes).plain for boxes in (current, planned)]
+        model_note = f", {models[one.pci_address]}" if several and models[one.pci_address] else ""
+        title = f"MIG {one.mode}{model_note}"
         alike.setdefault((title, pictures[0], pictures[1]), []).append(one.pci_address)
     lines = (
         before_and_after(addresses, *key, nothing="no GPU instances") for key, addresses in alike.items()
@@ -268,9 +268,9 @@ def _alike(plans: Iterable[GpuMigPlan]) -> Iterator[Sequence[GpuMigPlan]]:
     groups: dict[tuple[Any, ...], list[GpuMigPlan]] = {}
     for plan in plans:
         gpu = plan.gpu
-        there = (gpu_label(gpu), gpu.mig_mode, plan.mode_changes, gpu.gpu_instances is None)
-        wanted = (plan.mode, plan.model, plan.change, plan.notices, plan.refusal, plan.collision)
-        groups.setdefault((*there, *wanted), []).append(plan)
+        state = (gpu_label(gpu), gpu.mig_mode, plan.mode_changes, gpu.gpu_instances is None)
+        change = (plan.mode, plan.model, plan.change, plan.notices, plan.refusal, plan.collision)
+        groups.setdefault((*state, *change), []).append(plan)
     yield from groups.values()
 
 
@@ -293,12 +293,12 @@ def _gpu_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
 
 def _before_and_after(plan: GpuMigPlan, model: MigModel) -> Iterator[Sequence[RenderableType]]:
     """Yield the current geometry where it differs, and the wanted one."""
-    before, after = (*plan.change.keep, *plan.change.destroy), plan.change.instances
-    if before and {one.place for one in before} != {one.place for one in after}:
-        yield text_line("before"), picture(model.memory_slices, before)
-        yield text_line("after"), picture(model.memory_slices, after)
-    elif after:
-        yield (picture(model.memory_slices, after),)
+    current, planned = (*plan.change.keep, *plan.change.destroy), plan.change.instances
+    if current and {one.place for one in current} != {one.place for one in planned}:
+        yield text_line("before"), picture(model.memory_slices, current)
+        yield text_line("after"), picture(model.memory_slices, planned)
+    elif planned:
+        yield (picture(model.memory_slices, planned),)
 
 
 def _refusal_lines(alike: Sequence[GpuMigPlan]) -> list[RenderableType]:
@@ -317,10 +317,10 @@ def _indented(lines: Iterable[RenderableType]) -> list[RenderableType]:
 
 def _change_table(plan: GpuMigPlan) -> RenderableType:
     change = plan.change
-    there = {one.place: one for one in change.keep}
-    rows = [("destroy", *_cells(gone), gone.busy) for gone in change.destroy]
+    kept_at = {one.place: one for one in change.keep}
+    rows = [("destroy", *_cells(instance), instance.busy) for instance in change.destroy]
     for one in change.instances:
-        live = there.get(one.place)
+        live = kept_at.get(one.place)
         verb = "create" if live is None else "recut" if live in change.recut else "keep"
         rows.append((verb, *_cells(one), live.busy if live else None))
     used = any(busy for *_, busy in rows)

@@ -40,8 +40,8 @@ def condensed(moves: Iterable[str]) -> list[str]:
 
 def _numbered(move: str) -> tuple[str, str, list[int]]:
     for pattern, kind in _NUMBERED:
-        if found := pattern.fullmatch(move):
-            return kind, found["rest"] + found.groupdict().get("to", ""), [int(found["number"])]
+        if match := pattern.fullmatch(move):
+            return kind, match["rest"] + match.groupdict().get("to", ""), [int(match["number"])]
     if sysctl := _SYSCTL.fullmatch(move):
         return "", sysctl["name"].replace("/", ".") + sysctl["to"], []
     return "", move, []

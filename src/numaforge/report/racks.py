@@ -7,10 +7,10 @@ from numaforge.report.wording import counted
 from numaforge.topology.trays import Disagreement
 
 
-def disagreement_text(found: Disagreement) -> str:
+def disagreement_text(disagreement: Disagreement) -> str:
     """Return what trays differ in: `NVLink clique 0011.7: list of IMEX nodes: 3f2a (18 nodes) on ...`."""
     groups = (
         f"{value} on {counted(len(hosts), 'tray')}, {in_short(hosts)}"
-        for value, hosts in found.groups.items()
+        for value, hosts in disagreement.groups.items()
     )
-    return f"the trays of {found.rack} do not agree on the {found.what}: {'; '.join(groups)}"
+    return f"the trays of {disagreement.rack} do not agree on the {disagreement.what}: {'; '.join(groups)}"

@@ -28,20 +28,20 @@ def rail_table(topology: NodeTopology) -> RenderableType:
     headers = ("Rail", "RDMA", "GPUs", "Distance", "Best of", "Ports", *(["Role"] if roles else []))
     table = columns(*headers, right=("Rail",), wraps={*headers} - {"RDMA"})
     best, listed = _best_of(topology), rails(topology)
-    others = [one for one in topology.rdma_devices if one.name not in {rail.device.name for rail in listed}]
+    unlisted = [one for one in topology.rdma_devices if one.name not in {rail.device.name for rail in listed}]
     for rail in listed:
-        own = [names[gpu] for gpu in best.get(rail.device.name, ())]
+        gpus = [names[gpu] for gpu in best.get(rail.device.name, ())]
         add_row(
             table,
             str(rail.number) if rail.gpus else "",
             rail.device.name,
             ", ".join(names[gpu] for gpu in rail.gpus) or "none",
             rail.distance or "",
-            ", ".join(own),
+            ", ".join(gpus),
             _ports(rail.device),
             *([roles.get(rail.device.name, "")] if roles else []),
         )
-    for device in others:
+    for device in unlisted:
         role = [roles.get(device.name, "")] if roles else []
         add_row(table, "", device.name, "none", "", "", _ports(device), *role)
     return table
@@ -60,8 +60,8 @@ def rails_box(topology: NodeTopology, width: float) -> Box | None:
     room = max(1, int((inner - nic_width - line_width + _GAP) // (SMALL_CHIP + _GAP)))
     rows = []
     for rail in listed:
-        told = {names[gpu]: "best" for gpu in best.get(rail.device.name, ())} if shared else {}
-        chips = [small_chip(names[gpu], told.get(names[gpu], "")) for gpu in rail.gpus]
+        notes = {names[gpu]: "best" for gpu in best.get(rail.device.name, ())} if shared else {}
+        chips = [small_chip(names[gpu], notes.get(names[gpu], "")) for gpu in rail.gpus]
         rows.append(_row(rail, in_grid("device-row", chips, room, _GAP), nic_width, line_width, names))
     across = max(1, int((inner + 4 * _GAP) // (max(row.width for row in rows) + 4 * _GAP)))
     grid = in_grid("device-row", rows, across, 4 * _GAP, stretched=False)
@@ -71,8 +71,8 @@ def rails_box(topology: NodeTopology, width: float) -> Box | None:
 def _row(rail: Rail, gpus: Box, nic_width: float, line_width: float, names: Mapping[str, str]) -> Box:
     nic = small_chip(rail.device.name, f"rail {rail.number}", "nic", nic_width)
     label = rail.distance or ""
-    told = joined([f"rail {rail.number}", rail.device.name, label, *(names[gpu] for gpu in rail.gpus)])
-    line = Box(("rail-link",), line_width, 3, x=nic_width, y=nic.height / 2, title=told)
+    title = joined([f"rail {rail.number}", rail.device.name, label, *(names[gpu] for gpu in rail.gpus)])
+    line = Box(("rail-link",), line_width, 3, x=nic_width, y=nic.height / 2, title=title)
     text = Text(label, nic_width + line_width / 2, nic.height / 2 - 4, SMALL, anchor="middle")
     placed = gpus.at(nic_width + line_width, 0)
     return Box(

@@ -50,21 +50,29 @@ def outlook_tables(
     verbose: bool = False,
 ) -> RenderableType:
     """Return what a roll-out would do, in order; without `verbose`, equal entries are merged."""
-    restarts = f"{sum(each.needs.restarts for each in ahead)} of {len(survey.needs)} kubelets have to restart"
+    restarts = (
+        f"{sum(outlook.needs.restarts for outlook in ahead)} of {len(survey.needs)} kubelets have to restart"
+    )
     budget = f"out of service together at most: {options.max_unavailable}"
     parts: list[RenderableType] = [text_line(f"{restarts}; {budget}", "bold"), text_line("")]
     parts += [_turns(ahead)] if verbose or len(ahead) <= _ROWS else _order(ahead)
     parts += _changes_of_groups(_changes_by_hosts(ahead), verbose=verbose)
     for stage in Stage:
-        parts += _stage(stage, [each for each in undrained if each.stage is stage], verbose=verbose)
+        parts += _stage(
+            stage,
+            [undrained_outlook for undrained_outlook in undrained if undrained_outlook.stage is stage],
+            verbose=verbose,
+        )
     parts += [
         text_line(f"{in_short(hosts)} refused: {why}", "yellow") for why, hosts in grouped_by_reason(refused)
     ]
-    told = [each for each in racks if each.what != NODE_LISTS or not {*each.hosts} & {*refused}]
-    parts += [text_line(disagreement_text(each), "yellow") for each in told]
+    shown_racks = [rack for rack in racks if rack.what != NODE_LISTS or not {*rack.hosts} & {*refused}]
+    parts += [text_line(disagreement_text(rack), "yellow") for rack in shown_racks]
     silent = grouped_by_reason(survey.silent)
     parts += [text_line(f"{in_short(hosts)} did not answer: {why}", "yellow") for why, hosts in silent]
-    themselves = {name: f"by profile {each.profile}: {each.verdict}" for name, each in own.items()}
+    themselves = {
+        name: f"by profile {self_plan.profile}: {self_plan.verdict}" for name, self_plan in own.items()
+    }
     alike = grouped_by_reason(themselves)
     parts += [text_line(f"Beside these plan themselves {in_short(nodes)}, {how}") for how, nodes in alike]
     return Group(*parts)
@@ -80,22 +88,22 @@ def _stage(stage: Stage, hosts: Sequence[UndrainedOutlook], *, verbose: bool) ->
     """Yield the hosts of a stage without a drain, and what changes on them."""
     if not hosts:
         return
-    boots = sum(each.needs.reboots for each in hosts)
+    boots = sum(outlook.needs.reboots for outlook in hosts)
     rebooted = f", {boots} with a reboot" if boots else ""
     yield text_line("")
     names = ", ".join if verbose else some_of
-    yield text_line(f"{_STAGES[stage]}: {names([each.needs.host for each in hosts])}{rebooted}", "bold")
-    troubles = {each.needs.host: "; ".join(each.in_the_way) for each in hosts if each.in_the_way}
+    yield text_line(f"{_STAGES[stage]}: {names([outlook.needs.host for outlook in hosts])}{rebooted}", "bold")
+    troubles = {outlook.needs.host: "; ".join(outlook.in_the_way) for outlook in hosts if outlook.in_the_way}
     yield from _in_the_way(troubles)
     yield from _changes_of_groups(
-        _hosts_by_lines({each.needs.host: each.needs.does for each in hosts}), verbose=verbose
+        _hosts_by_lines({outlook.needs.host: outlook.needs.does for outlook in hosts}), verbose=verbose
     )
 
 
 def _in_the_way(troubles: Mapping[str, str]) -> list[Text]:
     return [
-        text_line(f"In the way of {in_short(found)}: {why}", "yellow")
-        for why, found in grouped_by_reason(troubles)
+        text_line(f"In the way of {in_short(hosts)}: {why}", "yellow")
+        for why, hosts in grouped_by_reason(troubles)
     ]
 
 
@@ -103,13 +111,13 @@ def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], lis
     """Return changes and the hosts that share them; those of most hosts first."""
     return _hosts_by_lines(
         {
-            each.needs.host: [
-                *each.needs.sentences,
-                *(f"Allocatable {line}" for line in _changes(each)),
-                *_labels(each),
-                *_unpinned(each),
+            outlook.needs.host: [
+                *outlook.needs.sentences,
+                *(f"Allocatable {line}" for line in _changes(outlook)),
+                *_labels(outlook),
+                *_unpinned(outlook),
             ]
-            for each in ahead
+            for outlook in ahead
         }
     )
 
@@ -117,13 +125,13 @@ def _changes_by_hosts(ahead: Sequence[NodeOutlook]) -> list[tuple[list[str], lis
 def _hosts_by_lines(lines_of: Mapping[str, Sequence[str]]) -> list[tuple[list[str], list[str]]]:
     """Return lines and the hosts that share them; those of most hosts first."""
     groups: dict[tuple[str, ...], list[tuple[list[str], str]]] = {}
-    for host, said in lines_of.items():
-        lines = [*condensed(said)]
+    for host, sentences in lines_of.items():
+        lines = [*condensed(sentences)]
         groups.setdefault(tuple(without_name(line, host) for line in lines), []).append((lines, host))
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     return [
-        (found[0][0] if len(found) == 1 else [*shared], [host for _, host in found])
-        for shared, found in ordered
+        (members[0][0] if len(members) == 1 else [*shared], [host for _, host in members])
+        for shared, members in ordered
     ]
 
 
@@ -141,51 +149,54 @@ def _changes_of_groups(
         yield from (text_line(f"  {line}") for line in lines[:most])
         if most is not None and len(lines) > most:
             yield text_line(f"  and {counted(len(lines) - most, 'more change')}; --verbose names them")
-    if left := groups[shown:]:
-        names = folded(host for _, hosts in left for host in hosts)
-        yield text_line(f"and {counted(len(left), 'more group')}: {names}")
+    if hidden := groups[shown:]:
+        names = folded(host for _, hosts in hidden for host in hosts)
+        yield text_line(f"and {counted(len(hidden), 'more group')}: {names}")
 
 
 def _turns(ahead: Sequence[NodeOutlook]) -> Table:
     titles = ("Turn", "Node", "Domain", "Pods to evict", "In the way")
     table = columns(*titles, right=("Turn", "Pods to evict"), wraps=titles, style="table.header")
-    for turn, each in enumerate(ahead, start=1):
-        troubles = tuple(_troubles(each)) or "-"
-        add_row(table, turn, each.needs.host, each.domain or "-", each.evicted, troubles)
+    for turn, outlook in enumerate(ahead, start=1):
+        troubles = tuple(_troubles(outlook)) or "-"
+        add_row(table, turn, outlook.needs.host, outlook.domain or "-", outlook.evicted, troubles)
     return table
 
 
 def _order(ahead: Sequence[NodeOutlook]) -> list[RenderableType]:
     """Return the order in few lines: the first nodes, and what is in the way of which."""
-    hosts = some_of(each.needs.host for each in ahead)
-    pods = counted(sum(each.evicted for each in ahead), "pod")
-    troubles = {each.needs.host: "; ".join(_troubles(each)) for each in ahead if _troubles(each)}
+    hosts = some_of(outlook.needs.host for outlook in ahead)
+    pods = counted(sum(outlook.evicted for outlook in ahead), "pod")
+    troubles = {outlook.needs.host: "; ".join(_troubles(outlook)) for outlook in ahead if _troubles(outlook)}
     return [
         text_line(f"In this order: {hosts}; {pods} to evict. --verbose names them all"),
         *_in_the_way(troubles),
     ]
 
 
-def _troubles(each: NodeOutlook) -> tuple[str, ...]:
-    return (*each.in_the_way, *each.waits_for)
+def _troubles(outlook: NodeOutlook) -> tuple[str, ...]:
+    return (*outlook.in_the_way, *outlook.waits_for)
 
 
-def _changes(each: NodeOutlook) -> list[str]:
+def _changes(outlook: NodeOutlook) -> list[str]:
     return [
-        f"{name}: {now} -> {then}"
-        for name, (now, then) in each.allocatable.items()
-        if meaning(now) != meaning(then)
+        f"{name}: {current} -> {then}"
+        for name, (current, then) in outlook.allocatable.items()
+        if meaning(current) != meaning(then)
     ]
 
 
-def _labels(each: NodeOutlook) -> list[str]:
-    return [f"label {name}: {now or 'none'} -> {then or 'none'}" for name, (now, then) in each.labels.items()]
+def _labels(outlook: NodeOutlook) -> list[str]:
+    return [
+        f"label {name}: {current or 'none'} -> {then or 'none'}"
+        for name, (current, then) in outlook.labels.items()
+    ]
 
 
-def _unpinned(each: NodeOutlook) -> list[str]:
+def _unpinned(outlook: NodeOutlook) -> list[str]:
     return [
         f"{pod} loses its {counted(cpus, 'own CPU')} until it names a claim"
-        for pod, cpus in sorted(each.unpinned.items())
+        for pod, cpus in sorted(outlook.unpinned.items())
     ]
 
 
@@ -201,56 +212,60 @@ def outlook_document(
     return {
         "nodes": [
             {
-                "host": each.needs.host,
-                "node": each.needs.node,
-                "failure_domain": each.domain,
-                "pods_to_evict": each.evicted,
-                "in_the_way": list(each.in_the_way),
-                "waits_for": list(each.waits_for),
-                "changes": list(each.needs.sentences),
+                "host": outlook.needs.host,
+                "node": outlook.needs.node,
+                "failure_domain": outlook.domain,
+                "pods_to_evict": outlook.evicted,
+                "in_the_way": list(outlook.in_the_way),
+                "waits_for": list(outlook.waits_for),
+                "changes": list(outlook.needs.sentences),
                 "allocatable": {
-                    name: {"now": now, "predicted": then} for name, (now, then) in each.allocatable.items()
+                    name: {"now": current, "predicted": then}
+                    for name, (current, then) in outlook.allocatable.items()
                 },
-                "labels": {name: {"now": now, "planned": then} for name, (now, then) in each.labels.items()},
-                "unpinned": each.unpinned,
+                "labels": {
+                    name: {"now": current, "planned": then}
+                    for name, (current, then) in outlook.labels.items()
+                },
+                "unpinned": outlook.unpinned,
             }
-            for each in ahead
+            for outlook in ahead
         ],
         "undrained": [
             {
-                "host": each.needs.host,
-                "node": each.needs.node if each.stage is Stage.IN_PLACE else None,
-                "stage": each.stage,
-                "reboots": each.needs.reboots,
-                "in_the_way": list(each.in_the_way),
-                "changes": list(each.needs.does),
+                "host": outlook.needs.host,
+                "node": outlook.needs.node if outlook.stage is Stage.IN_PLACE else None,
+                "stage": outlook.stage,
+                "reboots": outlook.needs.reboots,
+                "in_the_way": list(outlook.in_the_way),
+                "changes": list(outlook.needs.does),
             }
-            for each in undrained
+            for outlook in undrained
         ],
         "refused": dict(refused),
         "racks": [
             {
-                "rack": each.rack,
-                "what": each.what,
-                "groups": [{"value": value, "hosts": list(hosts)} for value, hosts in each.groups.items()],
+                "rack": rack.rack,
+                "what": rack.what,
+                "groups": [{"value": value, "hosts": list(hosts)} for value, hosts in rack.groups.items()],
             }
-            for each in racks
+            for rack in racks
         ],
-        "plan_themselves": {name: asdict(said) for name, said in own.items()},
-        "without_restart": [each.host for each in survey.needs if not each.restarts],
+        "plan_themselves": {name: asdict(self_plan) for name, self_plan in own.items()},
+        "without_restart": [need.host for need in survey.needs if not need.restarts],
         "without_kubelet": list(survey.without_kubelet),
         "silent": dict(survey.silent),
     }
 
 
-def situation_tables(found: RolloutStatus, *, verbose: bool = False) -> RenderableType:
+def situation_tables(status: RolloutStatus, *, verbose: bool = False) -> RenderableType:
     """Return the state of roll-outs in the cluster; of many nodes, only open ones without `verbose`."""
-    parts: list[RenderableType] = [*_leads(found.rollouts, verbose), *_slots(found.slots, verbose)]
-    parts += [text_line(trouble, "yellow") for trouble in found.troubles]
-    nodes = list(found.nodes)
+    parts: list[RenderableType] = [*_leads(status.rollouts, verbose), *_slots(status.slots, verbose)]
+    parts += [text_line(trouble, "yellow") for trouble in status.troubles]
+    nodes = list(status.nodes)
     if len(nodes) > _ROWS and not verbose:
         parts.append(text_line(f"{counted(len(nodes), 'node')}: {_states(nodes)}; --verbose names them all"))
-        nodes = [each for each in nodes if _is_open(each)]
+        nodes = [node for node in nodes if _is_open(node)]
         if len(nodes) > _ROWS:
             parts.append(text_line(f"the first {_ROWS} of {len(nodes)} that are not over or not in service:"))
         nodes = nodes[:_ROWS]
@@ -263,9 +278,11 @@ def _leads(rollouts: Sequence[NamedRollout], verbose: bool) -> list[Text]:
     shown = rollouts if verbose or len(rollouts) <= _FEW else [led for led in rollouts if led.leader]
     lines = []
     for led in shown:
-        who = f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
+        leader = (
+            f"led by {led.leader}" if led.leader else f"ended, {led.state.get('ended', 'at no known time')}"
+        )
         lines.append(
-            text_line(f"Roll-out {led.name}: {who}" + (f", stopped by {led.stop}" if led.stop else ""))
+            text_line(f"Roll-out {led.name}: {leader}" + (f", stopped by {led.stop}" if led.stop else ""))
         )
     if len(shown) < len(rollouts):
         lines.append(
@@ -283,40 +300,40 @@ def _slots(slots: Sequence[Slot], verbose: bool) -> list[Text]:
 def _nodes(nodes: Sequence[NodeStatus]) -> Table:
     titles = ("Node", "State", "By", "Why")
     table = columns(*titles, folds=titles, style="table.header")
-    for each in nodes:
+    for node in nodes:
         marks = [
-            _node_state(each),
-            *(["not released"] if each.tainted else []),
-            *(["cordoned"] if each.unschedulable else []),
-            *([] if each.ready else ["not Ready"]),
+            _node_state(node),
+            *(["not released"] if node.tainted else []),
+            *(["cordoned"] if node.unschedulable else []),
+            *([] if node.ready else ["not Ready"]),
         ]
-        add_row(table, each.node, ", ".join(dict.fromkeys(marks)), _by(each), _why(each))
+        add_row(table, node.node, ", ".join(dict.fromkeys(marks)), _by(node), _why(node))
     return table
 
 
-def _node_state(each: NodeStatus) -> str:
-    if each.trouble:
+def _node_state(node: NodeStatus) -> str:
+    if node.trouble:
         return "unreadable"
-    if each.record:
-        phase = each.record.phase.value
-        return f"{phase}, interrupted" if each.left else phase
-    return each.ending or ("plans itself" if each.own else "has said nothing")
+    if node.record:
+        phase = node.record.phase.value
+        return f"{phase}, interrupted" if node.left else phase
+    return node.ending or ("plans itself" if node.own else "has said nothing")
 
 
-def _by(each: NodeStatus) -> str:
+def _by(node: NodeStatus) -> str:
     """Return who works on a node, else the profile and plan of one that plans itself."""
-    if each.left and each.runner_gone:
-        return f"{working(each)}, whose process has ended"
-    if each.left:
-        return f"{working(each)}, silent for {each.silent_seconds} s"
-    return working(each) or (f"profile {each.own.profile}, plan {each.own.plan}" if each.own else "")
+    if node.left and node.runner_gone:
+        return f"{working(node)}, whose process has ended"
+    if node.left:
+        return f"{working(node)}, silent for {node.silent_seconds} s"
+    return working(node) or (f"profile {node.own.profile}, plan {node.own.plan}" if node.own else "")
 
 
-def _why(each: NodeStatus) -> str:
+def _why(node: NodeStatus) -> str:
     return (
-        each.trouble
-        or "; ".join(filter(None, (each.reason, each.left)))
-        or (each.own.verdict if each.own else "")
+        node.trouble
+        or "; ".join(filter(None, (node.reason, node.left)))
+        or (node.own.verdict if node.own else "")
     )
 
 
@@ -324,39 +341,39 @@ def _states(nodes: Iterable[NodeStatus]) -> str:
     return ", ".join(f"{number} {state}" for state, number in Counter(map(_node_state, nodes)).most_common())
 
 
-def _is_open(each: NodeStatus) -> bool:
+def _is_open(node: NodeStatus) -> bool:
     """Whether a node is in the middle of a roll-out, out of service or not verified."""
-    wrong = each.own is not None and not each.own.verified
-    return bool(each.trouble or each.record or each.unschedulable or not each.ready or each.tainted or wrong)
+    wrong = node.own is not None and not node.own.verified
+    return bool(node.trouble or node.record or node.unschedulable or not node.ready or node.tainted or wrong)
 
 
-def situation_document(found: RolloutStatus) -> dict[str, Any]:
+def situation_document(status: RolloutStatus) -> dict[str, Any]:
     """Return the same for programs."""
     return {
         "rollouts": [
-            {**led.state, "name": led.name, "leader": led.leader, "stop": led.stop} for led in found.rollouts
+            {**led.state, "name": led.name, "leader": led.leader, "stop": led.stop} for led in status.rollouts
         ],
         "slots": [
-            {"slot": slot.lease.name, "node": slot.node, "runner": slot.runner} for slot in found.slots
+            {"slot": slot.lease.name, "node": slot.node, "runner": slot.runner} for slot in status.slots
         ],
         "nodes": [
             {
-                "node": each.node,
-                "phase": each.record.phase.value if each.record else None,
-                "runner": each.record.runner if each.record else None,
-                "runner_gone": each.runner_gone,
-                "silent_seconds": each.silent_seconds,
-                "transaction": each.record.transaction if each.record else None,
-                "ending": each.ending or None,
-                "rollout": each.record.rollout if each.record else None,
-                "reason": each.reason,
-                "trouble": each.trouble or None,
-                "planned_itself": asdict(each.own) if each.own else None,
-                "tainted": each.tainted,
-                "unschedulable": each.unschedulable,
-                "ready": each.ready,
+                "node": node.node,
+                "phase": node.record.phase.value if node.record else None,
+                "runner": node.record.runner if node.record else None,
+                "runner_gone": node.runner_gone,
+                "silent_seconds": node.silent_seconds,
+                "transaction": node.record.transaction if node.record else None,
+                "ending": node.ending or None,
+                "rollout": node.record.rollout if node.record else None,
+                "reason": node.reason,
+                "trouble": node.trouble or None,
+                "planned_itself": asdict(node.own) if node.own else None,
+                "tainted": node.tainted,
+                "unschedulable": node.unschedulable,
+                "ready": node.ready,
             }
-            for each in found.nodes
+            for node in status.nodes
         ],
-        "troubles": list(found.troubles),
+        "troubles": list(status.troubles),
     }

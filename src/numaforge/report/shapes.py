@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
     """Return the answer as JSON data."""
     return {
-        "shapes": [{"name": each.name, "count": each.count} for each in load.shapes],
+        "shapes": [{"name": shape.name, "count": shape.count} for shape in load.shapes],
         "on_every_node": len(load.everywhere) - report.on_one_node,
         "on_one_node": report.on_one_node,
         "sums": _outcome(report.sums),
         "configured": _outcome(report.configured),
-        "policies": [_outcome(each) for each in report.policies],
-        "options": [_outcome(each) for each in report.options],
+        "policies": [_outcome(outcome) for outcome in report.policies],
+        "options": [_outcome(outcome) for outcome in report.options],
         "best": _outcome(report.best),
     }
 
@@ -36,11 +36,11 @@ def shapes_document(report: ShapesReport, load: Load) -> dict[str, Any]:
 def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> RenderableType:
     """Return the settings beside each other, what each shape gets, and what is left that no shape can use."""
 
-    total = sum(each.count for each in load.shapes)
+    total = sum(shape.count for shape in load.shapes)
     shapes = counted(len(load.shapes), "shape")
-    said = f"{counted(total, 'pod')} of {shapes}, on {counted(nodes, 'node')} of {counted(kinds, 'kind')}"
+    headline = f"{counted(total, 'pod')} of {shapes}, on {counted(nodes, 'node')} of {counted(kinds, 'kind')}"
     parts: list[RenderableType] = [
-        text_line(said, "bold"),
+        text_line(headline, "bold"),
         *_of_daemonsets(len(load.everywhere) - report.on_one_node, report.on_one_node),
         text_line(""),
         _settings_table(report, total),
@@ -50,22 +50,22 @@ def shapes_tables(report: ShapesReport, load: Load, nodes: int, kinds: int) -> R
         text_line(_advice(report), "bold"),
         text_line(""),
         _shapes_table(report, load),
-        *(text_line(f"never as configured: {each}") for each in report.configured.never),
+        *(text_line(f"never as configured: {shape}") for shape in report.configured.never),
     ]
-    for each in report.best.kinds:
-        if each.free is not None and each.busy:
-            parts += [text_line(""), *_left(each, load)]
+    for kind in report.best.kinds:
+        if kind.free is not None and kind.busy:
+            parts += [text_line(""), *_free_lines(kind, load)]
     return Group(*parts)
 
 
 def _of_daemonsets(on_each: int, on_one: int) -> Iterator[Text]:
     """Yield on which nodes pods of DaemonSets are counted; nothing where there are none."""
-    alone = "the node of its claim" if on_one == 1 else "the nodes of their claims"
+    nodes_of_claim = "the node of its claim" if on_one == 1 else "the nodes of their claims"
     if on_each:
-        more = f", {on_one} on {alone} alone" if on_one else ""
+        more = f", {on_one} on {nodes_of_claim} alone" if on_one else ""
         yield text_line(f"beside {counted(on_each, 'pod')} of DaemonSets on each node{more}")
     elif on_one:
-        yield text_line(f"beside {counted(on_one, 'pod')} of DaemonSets on {alone} alone")
+        yield text_line(f"beside {counted(on_one, 'pod')} of DaemonSets on {nodes_of_claim} alone")
 
 
 def _settings_table(report: ShapesReport, total: int) -> RenderableType:
@@ -73,11 +73,11 @@ def _settings_table(report: ShapesReport, total: int) -> RenderableType:
     table = columns("policy", "scope", *numbers, "", right=numbers, wraps=(*numbers, ""), style="dim")
     add_row(table, "sums alone", "", *_numbers(report.sums, total), "")
     rows = report.policies if report.configured in report.policies else (report.configured, *report.policies)
-    for each in rows:
-        mark = "<- configured" if each is report.configured else ""
-        scope = "" if each.policy == "none" else each.scope
-        never = f"never: {len(each.never)} of the shapes" if each.never else ""
-        add_row(table, each.policy, scope, *_numbers(each, total), each.error or mark or never)
+    for outcome in rows:
+        mark = "<- configured" if outcome is report.configured else ""
+        scope = "" if outcome.policy == "none" else outcome.scope
+        never = f"never: {len(outcome.never)} of the shapes" if outcome.never else ""
+        add_row(table, outcome.policy, scope, *_numbers(outcome, total), outcome.error or mark or never)
     return table
 
 
@@ -94,14 +94,15 @@ def _served(outcome: SettingOutcome, total: int) -> str:
 
 def _options_lines(report: ShapesReport, total: int) -> list[str]:
     """Return the options and reservations that change the result of the best policy and scope."""
-    base = max((report.configured, *report.policies), key=lambda each: each.rank)
-    changed = [each for each in report.options if not each.error and each.rank[:4] != base.rank[:4]]
+    base = max((report.configured, *report.policies), key=lambda option: option.rank)
+    changed = [option for option in report.options if not option.error and option.rank[:4] != base.rank[:4]]
     if not changed:
         return ["No option and no other reservation that was tried changes that."]
     lines = ["With one more change"]
-    for each in sorted(changed, key=lambda each: each.rank, reverse=True):
-        aligned = sum(each.aligned.values())
-        lines.append(f"  {each.pods} pods, {_served(each, total)} served, {aligned} aligned: {each.change}")
+    for option in sorted(changed, key=lambda option: option.rank, reverse=True):
+        aligned = sum(option.aligned.values())
+        served = _served(option, total)
+        lines.append(f"  {option.pods} pods, {served} served, {aligned} aligned: {option.change}")
     return lines
 
 
@@ -119,26 +120,29 @@ def _shapes_table(report: ShapesReport, load: Load) -> RenderableType:
     table = columns("shape", *counts, right=counts, folds=("shape", *counts), style="dim")
     for shape in load.shapes:
         runs = [report.sums, report.configured, *(() if same else (report.best,))]
-        add_row(
-            table, shape.name, str(shape.count), *(str(each.admitted.get(shape.name, 0)) for each in runs)
-        )
+        add_row(table, shape.name, str(shape.count), *(str(run.admitted.get(shape.name, 0)) for run in runs))
     return table
 
 
-def _left(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
+def _free_lines(kind: KindOutcome, load: Load) -> Iterator[RenderableType]:
     """Yield what no shape can use of a full node of a kind: of resources that shapes ask for, and GPUs."""
 
     if kind.free is None:
         return
     busy = f"{kind.busy} of {counted(len(kind.names), 'node')} busy"
     yield text_line(f"{folded(kind.names)}: {busy}; of a full one no shape can use", "bold")
-    asked = {name for shape in load.shapes for each in shape.pod.containers for name in each.limits}
-    kept = [name for name in kind.free.devices if name in asked or is_counted(name)]
+    requested = {
+        name for shape in load.shapes for container in shape.pod.containers for name in container.limits
+    }
+    shown_devices = [name for name in kind.free.devices if name in requested or is_counted(name)]
     nodes = tuple(
-        replace(node, devices={name: node.devices[name] for name in kept}) for node in kind.free.numa_nodes
+        replace(node, devices={name: node.devices[name] for name in shown_devices})
+        for node in kind.free.numa_nodes
     )
     yield from left_on_node(
-        replace(kind.free, devices={name: kind.free.devices[name] for name in kept}, numa_nodes=nodes)
+        replace(
+            kind.free, devices={name: kind.free.devices[name] for name in shown_devices}, numa_nodes=nodes
+        )
     )
     if kind.no_more_pods:
         yield text_line("it runs as many pods as its kubelet takes (maxPods)")
@@ -159,12 +163,12 @@ def _outcome(outcome: SettingOutcome) -> dict[str, Any]:
         "error": outcome.error,
         "kinds": [
             {
-                "nodes": list(each.names),
-                "busy": each.busy,
-                "admitted": dict(each.admitted),
-                "left": free_document(each.free) if each.free else None,
-                "no_more_pods": each.no_more_pods,
+                "nodes": list(kind.names),
+                "busy": kind.busy,
+                "admitted": dict(kind.admitted),
+                "left": free_document(kind.free) if kind.free else None,
+                "no_more_pods": kind.no_more_pods,
             }
-            for each in outcome.kinds
+            for kind in outcome.kinds
         ],
     }

@@ -86,8 +86,8 @@ def instances_in(gpu: Gpu | None) -> list[MigInstance]:
         return []
     model = known_model(gpu)
     names = {profile.id: profile.name for profile in model.profiles} if model else {}
-    found = gpu.gpu_instances or ()
-    return [as_instance(one, names.get(one.profile_id, f"id {one.profile_id}")) for one in found]
+    instances = gpu.gpu_instances or ()
+    return [as_instance(one, names.get(one.profile_id, f"id {one.profile_id}")) for one in instances]
 
 
 def within(units: int, instances: Iterable[MigInstance]) -> bool:
@@ -105,8 +105,8 @@ def instance_parts(instances: Iterable[MigInstance]) -> tuple[GpuPart, ...]:
 
 def gpus_planned(machine: NodeTopology, plan: NodePlan) -> dict[str, Gpu]:
     """Return the GPUs of a machine by PCI address as they are once a plan is carried out."""
-    after = machine_as_planned(machine, plan)
-    return {gpu.pci_address: gpu for gpu in after.gpus}
+    planned = machine_as_planned(machine, plan)
+    return {gpu.pci_address: gpu for gpu in planned.gpus}
 
 
 def row_text(units: int, parts: Iterable[GpuPart], width: int) -> str:
@@ -128,16 +128,16 @@ def unit_width(rows: Iterable[Sequence[GpuPart]], least: int) -> int:
 
 
 def before_and_after(
-    addresses: Sequence[str], title: str, before: str, after: str, nothing: str
+    addresses: Sequence[str], title: str, current: str, planned: str, nothing: str
 ) -> Iterator[RenderableType]:
     """Yield what identical GPUs become: a title, and both pictures where they differ.
 
     `nothing` stands for an `after` without a picture.
     """
     yield assembled((", ".join(addresses), "bold"), f"  {title}")
-    lines = [after] if after else []
-    if before and before != after:
-        lines = ["before", before, "after", after or nothing]
+    lines = [planned] if planned else []
+    if current and current != planned:
+        lines = ["before", current, "after", planned or nothing]
     yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)
 
 
@@ -146,15 +146,15 @@ def partitions_section(plan: AmdPartitionsPlan, machine: NodeTopology | None) ->
 
     Without the machine their memory is not known.
     """
-    there = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
+    live_gpus = {gpu.pci_address: gpu for gpu in machine.gpus} if machine else {}
     planned = {gpu.pci_address: gpu for gpu in partitioned(machine, plan).gpus} if machine else {}
     alike: dict[tuple[str, str, str], list[str]] = {}
     for one in plan.gpus:
-        before = parts_of(there[one.pci_address]) if one.pci_address in there else None
-        after = parts_of(planned[one.pci_address]) if one.pci_address in planned else None
-        after = after or partition_parts(one.compute, one.memory, one.partitions, None)
-        title = f"{one.modes}: {after.words}" if after else one.modes
-        alike.setdefault((title, _rows_text(before), _rows_text(after)), []).append(one.pci_address)
+        current = parts_of(live_gpus[one.pci_address]) if one.pci_address in live_gpus else None
+        target = parts_of(planned[one.pci_address]) if one.pci_address in planned else None
+        target = target or partition_parts(one.compute, one.memory, one.partitions, None)
+        title = f"{one.modes}: {target.words}" if target else one.modes
+        alike.setdefault((title, _rows_text(current), _rows_text(target)), []).append(one.pci_address)
     lines = (before_and_after(gpus, *key, nothing="not known") for key, gpus in alike.items())
     return Group(*chain.from_iterable(lines))
 
@@ -181,14 +181,14 @@ def partition_parts(
         return None
     regions = memory_partitions(memory or "NPS1")
     units = lcm(count, regions)
-    each = _size(each_bytes or (gpu_bytes and gpu_bytes // count))
+    size = _size(each_bytes or (gpu_bytes and gpu_bytes // count))
     region = _size(gpu_bytes and gpu_bytes // regions)
-    words, short = counted(count, "partition") + (f" of {each}" if each else ""), f"{count} x {each}"
+    words, short = counted(count, "partition") + (f" of {size}" if size else ""), f"{count} x {size}"
     if count == 1:
         words = short = "whole"
     words += f", memory in {regions} parts of {region}" if regions not in (1, count) and region else ""
     rows = (
-        PartRow("compute", _even(count, units, list(map(str, range(count))), "partition", each)),
+        PartRow("compute", _even(count, units, list(map(str, range(count))), "partition", size)),
         PartRow("memory", _even(regions, units, [region] * regions, "part of the memory", region)),
     )
     return GpuParts(" ".join(filter(None, (compute, memory))), words, short, units, rows)
@@ -203,9 +203,9 @@ def _size(size_bytes: int | None) -> str:
     return human_bytes(size_bytes) if size_bytes else ""
 
 
-def _even(count: int, units: int, labels: Sequence[str], what: str, size: str) -> tuple[GpuPart, ...]:
+def _even(count: int, units: int, labels: Sequence[str], noun: str, size: str) -> tuple[GpuPart, ...]:
     share = units // count
     return tuple(
-        GpuPart(place * share, share, label, f"{what} {place}" + (f", {size}" if size else ""))
-        for place, label in enumerate(labels)
+        GpuPart(index * share, share, label, f"{noun} {index}" + (f", {size}" if size else ""))
+        for index, label in enumerate(labels)
     )

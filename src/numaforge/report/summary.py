@@ -65,20 +65,20 @@ class _Failure:
 
 def results_of(report: FleetReport) -> list[HostResult]:
     """Return the result of every host, the gravest first and then by name as the report has them."""
-    found = [
+    results = [
         HostResult(host, outcome.ending.replace("-", " "), outcome.reason, outcome.details)
         for host, outcome in report.outcomes.items()
     ]
-    others: tuple[tuple[str, Mapping[str, str]], ...] = (
+    failed: tuple[tuple[str, Mapping[str, str]], ...] = (
         ("left in progress", report.under_way),
         ("refused", report.refused),
         ("unreachable", report.unreachable),
         ("not begun", report.not_begun),
         ("unchanged", dict.fromkeys(report.as_planned, "")),
     )
-    found += [HostResult(host, state, why) for state, hosts in others for host, why in hosts.items()]
+    results += [HostResult(host, state, why) for state, hosts in failed for host, why in hosts.items()]
     gravity = list(STYLES)
-    return sorted(found, key=lambda result: gravity.index(result.state))
+    return sorted(results, key=lambda result: gravity.index(result.state))
 
 
 def counts_of(states: Iterable[str]) -> str:
@@ -156,9 +156,9 @@ def _failures_by_state(results: Iterable[HostResult]) -> list[_Failure]:
         if result.state not in AS_WISHED:
             by_state.setdefault(result.state, {})[result.host] = result
     return [
-        _Failure(state, reason, tuple(found[host] for host in hosts))
-        for state, found in by_state.items()
-        for reason, hosts in grouped_by_reason({host: result.reason for host, result in found.items()})
+        _Failure(state, reason, tuple(results[host] for host in hosts))
+        for state, results in by_state.items()
+        for reason, hosts in grouped_by_reason({host: result.reason for host, result in results.items()})
     ]
 
 
@@ -174,25 +174,25 @@ def _failures(failures: Sequence[_Failure], width: int, room: int) -> Iterator[T
             break
         room -= len(lines)
         shown[failure] = lines
-    left = len(failures) - len(shown)
-    room -= bool(left)
+    hidden = len(failures) - len(shown)
+    room -= bool(hidden)
     for failure in filter(shown.__contains__, failures):
         yield from shown[failure]
         details = _details(failure.results[0], width)
         if len(details) <= room:
             yield from details
             room -= len(details)
-    if left:
-        yield text_line(f"and {counted(left, 'more reason')}")
+    if hidden:
+        yield text_line(f"and {counted(hidden, 'more reason')}")
 
 
 def _each_state_first(failures: Iterable[_Failure]) -> list[_Failure]:
     """Return the first failure of each state before the others, so that no state is left out."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     ranks = {}
     for failure in failures:
-        ranks[failure] = seen[failure.state]
-        seen[failure.state] += 1
+        ranks[failure] = counts[failure.state]
+        counts[failure.state] += 1
     return sorted(ranks, key=lambda failure: min(ranks[failure], 1))
 
 
@@ -208,9 +208,9 @@ def _wrapped(text: str, width: int, style: str = "", most: int | None = None) ->
     """Return a text wrapped to `width`, in at most `most` lines."""
     placeholder = f" {ELLIPSIS}"
     # A count and its state stay on one line: textwrap does not break at a no-break space.
-    kept = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", in_one_line(text))
+    words = re.sub(r"(?<=\d) (?=[a-z])", "\N{NO-BREAK SPACE}", in_one_line(text))
     lines = textwrap.wrap(
-        kept,
+        words,
         width,
         subsequent_indent="  ",
         max_lines=most,

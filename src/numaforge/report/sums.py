@@ -28,7 +28,7 @@ class Grain:
         exact = [divmod(size * self.per_unit, self.unit_bytes) for size in sizes]
         missing = self.rounded(sum(sizes)) - sum(grains for grains, _ in exact)
         raised = sorted(range(len(sizes)), key=lambda place: (-exact[place][1], place))[:missing]
-        return [grains + (place in raised) for place, (grains, _) in enumerate(exact)]
+        return [grains + (index in raised) for index, (grains, _) in enumerate(exact)]
 
     def shown(self, grains: int) -> str:
         """Return a number of grains with its unit: `1007.4 GiB`, `0 GiB`."""

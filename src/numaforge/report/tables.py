@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from numaforge.cpulist import format_cpulist
+from numaforge.ordering import grouped
 from numaforge.quantity import format_bytes, parse_bytes
 from numaforge.report.columns import add_row, assembled, columns, text_line
 from numaforge.report.gpus import driver_words, gpu_notes
@@ -133,11 +134,11 @@ def _facts(topology: NodeTopology) -> list[Text]:
 
 def _gpu_memory(topology: NodeTopology) -> str:
     """Return who manages the memory of GPUs beside Grace and Vera, and how that is known."""
-    found = gpu_memory_mode(topology)
-    if found is None:
+    mode = gpu_memory_mode(topology)
+    if mode is None:
         return ""
     words = {DRIVER: "managed by the driver (CDMM)", NUMA: "the node's own"}
-    return f"{words.get(found.mode or '', 'not known whose it is')}: {found.reason}"
+    return f"{words.get(mode.mode or '', 'not known whose it is')}: {mode.reason}"
 
 
 def _frequency(topology: NodeTopology) -> str:
@@ -217,12 +218,12 @@ def _numa_node_table(topology: NodeTopology) -> RenderableType:
 def _pools(node: NumaNode) -> tuple[str, ...]:
     """Return the pools that hold pages: `512 x 2Mi`, and the free pages where some are in use."""
     pools = sorted(node.hugepages.items(), key=lambda pool: parse_bytes(pool[0]))
-    held = tuple(
+    names = tuple(
         f"{pool.total} x {size}" + (f", {pool.free} free" if pool.free != pool.total else "")
         for size, pool in pools
         if pool.total
     )
-    return held or (("none",) if pools else ())
+    return names or (("none",) if pools else ())
 
 
 def _distances(topology: NodeTopology) -> str:
@@ -236,15 +237,15 @@ def _distances(topology: NodeTopology) -> str:
     to_gpus: set[int] = set()
     of_gpus = nodes_of_gpus(topology)
     for node in topology.numa_nodes:
-        for other, distance in node.distances.items():
-            theirs = packages.get(other, set())
-            if other == node.id or {node.id, other} <= of_gpus:
+        for neighbour, distance in node.distances.items():
+            neighbour_packages = packages.get(neighbour, set())
+            if neighbour == node.id or {node.id, neighbour} <= of_gpus:
                 continue
-            if {node.id, other} & of_gpus:
+            if {node.id, neighbour} & of_gpus:
                 to_gpus.add(distance)
-            elif not packages[node.id] or not theirs:
+            elif not packages[node.id] or not neighbour_packages:
                 without.add(distance)
-            elif packages[node.id] & theirs:
+            elif packages[node.id] & neighbour_packages:
                 inside.add(distance)
             else:
                 across.add(distance)
@@ -257,10 +258,9 @@ def _distances(topology: NodeTopology) -> str:
 
 
 def _distances_from(node: NumaNode) -> str:
-    others = {other: distance for other, distance in node.distances.items() if other != node.id}
+    by_distance = ((distance, peer) for peer, distance in node.distances.items() if peer != node.id)
     return f"{node.id} is " + ", ".join(
-        f"{distance} from {format_cpulist(other for other, own in others.items() if own == distance)}"
-        for distance in sorted(set(others.values()))
+        f"{distance} from {format_cpulist(peers)}" for distance, peers in sorted(grouped(by_distance).items())
     )
 
 
@@ -294,11 +294,11 @@ def _gpu_table(gpus: Sequence[Gpu]) -> RenderableType:
         for gpu in sorted(gpus, key=lambda gpu: gpu.pci_address)
     ]
     headers = ("GPU", "PCI" if numbered else "GPU", "NUMA", "Model", "Memory", "Slices", "Link", "NVLinks")
-    shown = [place for place in range(len(headers)) if any(row[place] for row in rows)]
+    shown = [column for column in range(len(headers)) if any(row[column] for row in rows)]
     number = "GPU" if numbered else ""
-    table = columns(*(headers[place] for place in shown), right=(number, "NUMA", "Memory", "NVLinks"))
+    table = columns(*(headers[column] for column in shown), right=(number, "NUMA", "Memory", "NVLinks"))
     for row in rows:
-        add_row(table, *(row[place] for place in shown))
+        add_row(table, *(row[column] for column in shown))
     return table
 
 
@@ -372,16 +372,16 @@ def _memory_grains(node: NumaNodePlan, grain: Grain) -> tuple[int, int, int]:
 
 def _total(pools: Iterable[Mapping[str, int]]) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    for each in pools:
-        counts.update(each)
+    for pool in pools:
+        counts.update(pool)
     return dict(counts)
 
 
-def _planned_pools(wanted: Mapping[str, int], other: Mapping[str, int]) -> tuple[str, ...]:
+def _planned_pools(planned: Mapping[str, int], existing: Mapping[str, int]) -> tuple[str, ...]:
     """Return the planned pages, and the existing ones that stay, in lines."""
     ordered = sorted(
-        [(parse_bytes(size), f"{count} x {size}") for size, count in wanted.items() if count]
-        + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in other.items()]
+        [(parse_bytes(size), f"{count} x {size}") for size, count in planned.items() if count]
+        + [(parse_bytes(size), f"{count} x {size} (there)") for size, count in existing.items()]
     )
     return tuple(line for _, line in ordered)
 

@@ -80,7 +80,7 @@ def console(*, stderr: bool = False) -> Console:
     """Return the console for tables and progress, with the colours of the command line."""
     from numaforge.report.console import CleanConsole
 
-    colour = _said(COLOUR)
+    colour = _option(COLOUR)
     if colour == "always":
         return CleanConsole(stderr=stderr, highlight=False, force_terminal=True, no_color=False)
     return CleanConsole(stderr=stderr, highlight=False, color_system=None if colour == "never" else "auto")
@@ -88,7 +88,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def echo(line: str, *, err: bool = False) -> None:
     """Print one line, with the colours of the command line."""
-    colour = {"always": True, "never": False}.get(str(_said(COLOUR)))
+    colour = {"always": True, "never": False}.get(str(_option(COLOUR)))
     if colour is None and os.environ.get("NO_COLOR"):
         colour = False
     click.echo(line_of(line), color=colour, err=err)
@@ -106,8 +106,12 @@ def _width(stream: TextIO) -> int | None:
     """Return the width of a terminal in characters; None for a file or a pipe."""
     if not stream.isatty():
         return None
-    said = os.environ.get("COLUMNS", "")
-    return int(said) if said.isdecimal() and int(said) else os.get_terminal_size(stream.fileno()).columns
+    columns = os.environ.get("COLUMNS", "")
+    return (
+        int(columns)
+        if columns.isdecimal() and int(columns)
+        else os.get_terminal_size(stream.fileno()).columns
+    )
 
 
 def folded(line: str, width: int) -> list[str]:
@@ -133,7 +137,7 @@ def folded(line: str, width: int) -> list[str]:
 
 def show_json(document: object) -> None:
     """Print a document for programs: JSON, or YAML where the command line asks for it."""
-    if _said(AS_YAML):
+    if _option(AS_YAML):
         import yaml
 
         text = json.dumps(document, ensure_ascii=False)
@@ -190,14 +194,14 @@ def save(content: str | bytes, output: str | None, *, private: bool = False) -> 
 
 def remark(text: str) -> None:
     """Print on standard error what is neither the answer nor an error; -q leaves it out."""
-    if not _said(QUIET):
+    if not _option(QUIET):
         complain(text)
 
 
 def complain(text: str) -> None:
     """Print on standard error what is wrong; what a host says within it begins no line at the margin."""
-    first, *others = text.split("\n")
-    echo_lines([first, *(line if line.startswith("  ") else f"  {line}" for line in others)], err=True)
+    first, *further = text.split("\n")
+    echo_lines([first, *(line if line.startswith("  ") else f"  {line}" for line in further)], err=True)
 
 
 def _write(path: Path, content: bytes, *, private: bool) -> None:
@@ -240,8 +244,8 @@ def in_one_line(text: object) -> str:
 
 def verbosity() -> int:
     """Return the verbosity of the command line: 0, 1 for -v, 2 for -vv."""
-    said = _said(VERBOSE)
-    return said if isinstance(said, int) else 0
+    count = _option(VERBOSE)
+    return count if isinstance(count, int) else 0
 
 
 def detail(text: str) -> None:
@@ -251,33 +255,33 @@ def detail(text: str) -> None:
 
 
 @contextmanager
-def step(what: str) -> Iterator[None]:
+def step(title: str) -> Iterator[None]:
     """Time a step; -v prints how long it took."""
     began = time.monotonic()
     try:
         yield
     finally:
-        detail(f"{what}: {time.monotonic() - began:.2f} s")
+        detail(f"{title}: {time.monotonic() - began:.2f} s")
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[str], object]]:
+def progress(title: str) -> Iterator[Callable[[str], object]]:
     """Show a spinner on standard error while a command waits, where that is a terminal.
 
     Yields a function that shows the progress; -v prints how long it took.
     """
     screen = console(stderr=True)
-    with step(what):
-        if _said(QUIET) or not screen.is_terminal:
+    with step(title):
+        if _option(QUIET) or not screen.is_terminal:
             yield lambda _: None
             return
         from rich.text import Text
 
-        with screen.status(Text(what)) as status:
-            yield lambda far: status.update(Text(f"{what}: {far}" if far else what))
+        with screen.status(Text(title)) as status:
+            yield lambda far: status.update(Text(f"{title}: {far}" if far else title))
 
 
-def _said(name: str) -> object:
+def _option(name: str) -> object:
     """Return an option for printing by its name; None outside of a command."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.meta.get(name)

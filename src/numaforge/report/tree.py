@@ -54,12 +54,12 @@ def machine_tree(topology: NodeTopology, *, whole: bool = False) -> str:
         placed |= {node.id for node in nodes}
         within = [_numa_node(node, topology) for node in nodes] or _caches(package.cpus, topology)
         root.below.append(TreeLine(f"package {package.id}: CPUs {format_cpulist(package.cpus)}", within))
-    others = [node for node in topology.numa_nodes if node.id not in placed]
-    root.below += [_numa_node(node, topology) for node in others if node.memory_bytes != 0 or node.cpus]
-    empty = [node.id for node in others if node.memory_bytes == 0 and not node.cpus]
+    unplaced = [node for node in topology.numa_nodes if node.id not in placed]
+    root.below += [_numa_node(node, topology) for node in unplaced if node.memory_bytes != 0 or node.cpus]
+    empty = [node.id for node in unplaced if node.memory_bytes == 0 and not node.cpus]
     root.below += [TreeLine(line) for line in empty_numa_nodes(empty, topology)]
-    known = {node.id for node in topology.numa_nodes}
-    elsewhere = _devices(topology, lambda numa_node: numa_node not in known)
+    node_ids = {node.id for node in topology.numa_nodes}
+    elsewhere = _devices(topology, lambda numa_node: numa_node not in node_ids)
     if elsewhere:
         root.below.append(TreeLine("NUMA node not known", elsewhere))
     return "".join(f"{in_one_line(line)}\n" for line in _lines(root))
@@ -76,14 +76,14 @@ def _numa_node(node: NumaNode, topology: NodeTopology) -> TreeLine:
 
 def _caches(cpus: frozenset[int], topology: NodeTopology) -> list[TreeLine]:
     """Return the last-level caches that serve these CPUs, each with its cores."""
-    found = []
+    lines = []
     for cache in topology.l3_caches:
         if shared := cache.cpus & cpus:
             cores = sum(1 for core in topology.cores if core.cpus & shared)
             size = human_bytes(cache.size_bytes)
             text = f"L{cache.level} {size}: {counted(cores, 'core')}, CPUs {format_cpulist(shared)}"
-            found.append(TreeLine(text))
-    return found
+            lines.append(TreeLine(text))
+    return lines
 
 
 def _of_cores(caches: CoreCaches) -> str:
@@ -93,11 +93,13 @@ def _of_cores(caches: CoreCaches) -> str:
     return f"L{caches.level}{kind} {size}: {caches.count} of them, CPUs {format_cpulist(caches.cpus)}"
 
 
-def _devices(topology: NodeTopology, here: Callable[[int | None], bool]) -> list[TreeLine]:
+def _devices(topology: NodeTopology, accepts: Callable[[int | None], bool]) -> list[TreeLine]:
     """Return the devices of a NUMA node, those below one PCIe switch together."""
     only = only_numa_node(topology)
-    placed = ((address, only if node is None else node, line) for address, node, line in _named(topology))
-    leaves = {address: line for address, node, line in placed if here(node)}
+    placed = (
+        (address, only if node is None else node, line) for address, node, line in _device_lines(topology)
+    )
+    leaves = {address: line for address, node, line in placed if accepts(node)}
     tree: Steps = {}
     for address in leaves:
         level = tree
@@ -120,7 +122,7 @@ def _branches(tree: Steps, leaves: Mapping[str, TreeLine]) -> Iterator[TreeLine]
             yield TreeLine(f"{kind} {address}", within)
 
 
-def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, TreeLine]]:
+def _device_lines(topology: NodeTopology) -> Iterator[tuple[str, int | None, TreeLine]]:
     """Yield the PCI address, the NUMA node and the line of every device, with its parts below a GPU."""
     names = gpu_names(topology.gpus)
     for gpu in topology.gpus:
@@ -135,16 +137,16 @@ def _named(topology: NodeTopology) -> Iterator[tuple[str, int | None, TreeLine]]
         yield nic.pci_address, nic.numa_node, TreeLine(" ".join(filter(None, ("NIC", label, nic_speed(nic)))))
     for drive in topology.nvmes:
         yield drive.pci_address, drive.numa_node, TreeLine("NVMe")
-    for other in topology.other_devices:
-        words = f"{pci_class_name(other.pci_class)} {other.vendor}:{other.device}"
-        words += f", {other.driver}" if other.driver else ""
-        yield other.pci_address, other.numa_node, TreeLine(words)
+    for device in topology.other_devices:
+        words = f"{pci_class_name(device.pci_class)} {device.vendor}:{device.device}"
+        words += f", {device.driver}" if device.driver else ""
+        yield device.pci_address, device.numa_node, TreeLine(words)
 
 
 def _lines(branch: TreeLine) -> Iterable[str]:
     yield branch.text
-    for number, each in enumerate(branch.below, start=1):
+    for number, subtree in enumerate(branch.below, start=1):
         last = number == len(branch.below)
-        first, *rest = _lines(each)
+        first, *rest = _lines(subtree)
         yield f"{'`-' if last else '|-'} {first}"
         yield from (f"{'   ' if last else '|  '}{line}" for line in rest)

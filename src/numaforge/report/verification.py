@@ -16,26 +16,26 @@ _STATES = {"not as planned": "red", "unreachable": "yellow", "as planned": "gree
 _SHOWN_DIFFERENCES = 12
 
 
-def exit_code(found: Iterable[CaseResult]) -> ExitCode:
+def exit_code(results: Iterable[CaseResult]) -> ExitCode:
     """Return 0 when every host is as planned, 1 when one is not, else 6: one has not answered."""
-    amiss = failures([*found])
-    if any(not each.unreachable for each in amiss):
+    amiss = failures([*results])
+    if any(not result.unreachable for result in amiss):
         return ExitCode.NO
     return ExitCode.UNREACHABLE if amiss else ExitCode.YES
 
 
-def lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
+def lines(results: Sequence[CaseResult], screen: Screen) -> list[str]:
     """Return the results as styled lines: counts, then groups of identical hosts, the gravest first."""
-    groups = _alike(found)
+    groups = _alike(results)
     number = dict.fromkeys(_STATES, 0)
     for (state, _), hosts in groups:
         number[state] += len(hosts)
-    said = ", ".join(f"{count} {state}" for state, count in reversed(number.items()) if count)
+    counts = ", ".join(f"{count} {state}" for state, count in reversed(number.items()) if count)
     total = sum(number.values())
-    tests = f"{counted(sum(each.outcome == 'passed' for each in found), 'promise')} kept"
+    tests = f"{counted(sum(result.outcome == 'passed' for result in results), 'promise')} kept"
     shown = [
         style(line, bold=True)
-        for line in wrapped(f"{counted(total, 'host')}: {said} ({tests})", screen.width, "")
+        for line in wrapped(f"{counted(total, 'host')}: {counts} ({tests})", screen.width, "")
     ]
     for (state, differences), hosts in groups:
         heading = f"{counted(len(hosts), 'host')} {state}: {folded(hosts)}"
@@ -51,39 +51,39 @@ def lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
     return shown
 
 
-def image_lines(found: Sequence[CaseResult], screen: Screen) -> list[str]:
+def image_lines(results: Sequence[CaseResult], screen: Screen) -> list[str]:
     """Return the results for an image as styled lines: the rules that it breaks."""
-    broken = failures([*found])
-    kept = f"{counted(len(found) - len(broken), 'rule')} kept, {len(broken)} broken"
-    shown = [style(kept, bold=True, fg="red" if broken else "green")]
-    for each in broken:
-        shown += wrapped(each.reason, screen.width)
+    broken = failures([*results])
+    tally = f"{counted(len(results) - len(broken), 'rule')} kept, {len(broken)} broken"
+    shown = [style(tally, bold=True, fg="red" if broken else "green")]
+    for result in broken:
+        shown += wrapped(result.reason, screen.width)
     return shown
 
 
-def document(found: Sequence[CaseResult]) -> dict[str, Any]:
+def document(results: Sequence[CaseResult]) -> dict[str, Any]:
     """Return the same for programs: every test."""
-    return {"tests": [vars(result) for result in found], "failed": len(failures(found))}
+    return {"tests": [vars(result) for result in results], "failed": len(failures(results))}
 
 
-def _alike(found: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]], list[str]]]:
+def _alike(results: Sequence[CaseResult]) -> list[tuple[tuple[str, tuple[str, ...]], list[str]]]:
     """Return hosts grouped by state and differences; the gravest groups first, then the largest."""
-    of_host: dict[str, list[CaseResult]] = {each.host: [] for each in found if each.host}
-    for each in failures(found):
-        of_host.setdefault(each.host, []).append(each)
+    of_host: dict[str, list[CaseResult]] = {result.host: [] for result in results if result.host}
+    for result in failures(results):
+        of_host.setdefault(result.host, []).append(result)
     groups: dict[tuple[str, tuple[str, ...]], dict[str, tuple[str, ...]]] = {}
     for host, failed in of_host.items():
         state = (
             "as planned"
             if not failed
             else "unreachable"
-            if any(each.unreachable for each in failed)
+            if any(result.unreachable for result in failed)
             else "not as planned"
         )
-        said = tuple(dict.fromkeys(_difference(each) for each in failed))
+        differences = tuple(dict.fromkeys(_difference(result) for result in failed))
         name = _name(host)
-        shared = tuple(alike(text, name) for text in said)
-        groups.setdefault((state, shared), {})[name] = said
+        shared = tuple(alike(text, name) for text in differences)
+        groups.setdefault((state, shared), {})[name] = differences
     gravity = list(_STATES)
     ordered = sorted(groups.items(), key=lambda group: (gravity.index(group[0][0]), -len(group[1])))
     return [

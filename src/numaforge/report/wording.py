@@ -110,11 +110,11 @@ def pcie_link(link: PciLink | None) -> str:
     """
     if link is None:
         return ""
-    now = lanes(link.speed, link.width)
+    current = lanes(link.speed, link.width)
     best = lanes(link.max_speed, link.max_width)
-    if not now or not best or now == best:
-        return now or best
-    return f"{now} of {best}"
+    if not current or not best or current == best:
+        return current or best
+    return f"{current} of {best}"
 
 
 def gpu_label(gpu: Gpu) -> str:

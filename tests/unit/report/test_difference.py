@@ -47,7 +47,9 @@ def test_differences(left, right, expected):
 
 
 def test_a_hosts_own_names_are_shown_when_asked_for():
-    assert differences({"hostname": "a"}, {"hostname": "b"}, own=True) == [Unlike("hostname", "a", "b")]
+    assert differences({"hostname": "a"}, {"hostname": "b"}, names_of_host=True) == [
+        Unlike("hostname", "a", "b")
+    ]
 
 
 @given(DOCUMENTS, DOCUMENTS)

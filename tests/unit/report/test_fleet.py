@@ -164,6 +164,6 @@ def test_the_document_has_every_host_whole():
 def test_two_maintenances_of_a_host_are_told_as_one():
     first = HostSummary("a", "changed", drains=True, sentences=("one",), changed=(NEW,))
     second = HostSummary("a", "unchanged", pending=("later",))
-    both = second.after(first)
+    both = second.merged(first)
     assert (both.state, both.drains, both.sentences, both.pending) == ("changed", True, ("one",), ("later",))
-    assert change("a").after(first).state == "to change"
+    assert change("a").merged(first).state == "to change"
