@@ -118,7 +118,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 def test_the_operators_own_schema_keeps_every_field(name: str, fleet: Fleet, tmp_path: Path) -> None:
     system, nodes = FLEETS[name]
     [folder] = generate(nodes(), [system])
-    policies = [policy_of(each) for each in folder.held() if each["kind"] == "ClusterPolicy"]
+    policies = [policy_of(each) for each in folder.compared() if each["kind"] == "ClusterPolicy"]
     written = [*(each for file in folder.files for each in file.documents), *policies]
     (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": written}))
     strict = ("apply", "--server-side", "--force-conflicts", "--validate=strict")

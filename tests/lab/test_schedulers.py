@@ -105,7 +105,8 @@ def test_live_objects_are_held_to_the_plans_and_who_wrote_what_differs_is_named(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     in_repository("numaforge", "cluster", "generate", *MACHINES, "--to", str(tmp_path))
-    for system in [each.name for each in generate([served(name) for name in MACHINES[:2]]) if each.held()]:
+    folders = generate([served(name) for name in MACHINES[:2]])
+    for system in [folder.name for folder in folders if folder.compared()]:
         kustomization = tmp_path / system / "kustomization.yaml"
         if system == "kueue" or not kustomization.is_file():
             continue

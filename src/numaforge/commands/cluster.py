@@ -274,7 +274,7 @@ def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[D
 
     if folder.nothing:
         remark(f"{folder.name}: nothing to hold a cluster to: {folder.nothing}")
-    live, unserved = Kubectl(**login).live_objects(folder.held())
+    live, unserved = Kubectl(**login).live_objects(folder.compared())
     held = folder.held_where_served(unserved)
     found = [one for each in held for one in deviations(each, folder.completed(live.get(identity(each))))]
     return found, len(held), [" ".join(kind) for kind in unserved]

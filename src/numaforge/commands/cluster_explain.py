@@ -95,7 +95,7 @@ def explain(
     subject = read.pod(pod) if read and is_name else None
     workloads, world = _workloads(pod, subject, read)
     if read and saved is None and read.needs_claims(workloads):
-        world = _claims(login).beside(world)
+        world = _claims(login).merged(world)
     without = frozenset({subject.uid}) if subject else frozenset[str]()
     nodes = candidates(machines, read.nodes if read else None, without, world)
     if not nodes:
@@ -140,7 +140,7 @@ def _workloads(
     documents = read_documents(pod)
     found = workloads_of(documents, pod)
     remark_passed_over(pod, found.passed_over)
-    return found.workloads, world.beside(claim_world(documents_of(documents, pod)))
+    return found.workloads, world.merged(claim_world(documents_of(documents, pod)))
 
 
 def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
@@ -279,7 +279,7 @@ def _given(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine
 
     labels, world = as_planned(name, scenario, plan)
     held = _held(scenario.topology) if scenario.state else None
-    return GivenMachine(name, scenario, labels, held=held, world=world)
+    return GivenMachine(name, scenario, labels, given_devices=held, world=world)
 
 
 def _held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:

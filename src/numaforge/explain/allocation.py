@@ -30,17 +30,17 @@ Classes = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class RequestCount:
-    """For one request of a claim, how many devices of a node match, and how many of these are free.
+    """How many devices of a node match one request of a claim, and how many of these are free.
 
-    `claim` is the pod's own name for the claim, or the name of a claim that several pods share. `asked` is
-    None for all devices. `unsure` devices might match: a selector or an attribute is not known. `capacity` is
-    what is asked of each device, by name; a free device has that much left.
+    `claim` is the pod's own name for the claim, or the name of a shared claim. `requested` is None for all
+    devices. `unsure` devices might match: a selector or an attribute is not known. `capacity` is requested
+    of each device, by name; a free device has that much left.
     """
 
     claim: str
     request: str
     device_class: str
-    asked: int | None
+    requested: int | None
     match: int
     free: int
     unsure: int = 0
@@ -78,18 +78,20 @@ def allocate(devices: NodeDevices, specs: Sequence[ClaimSpec], classes: Classes,
     reader = _Matches(devices, classes)
     counts = tuple(reader.counts(specs))
     surely = _Search(devices, specs, reader, maybe=False)
-    found, refusal = surely.answer()
+    chosen, refusal = surely.answer()
     # A selector that is not evaluated may match, or fail.
-    if reader.doubts and (found is None or surely.met_doubts):
-        perhaps, other = (found, None) if found else _Search(devices, specs, reader, maybe=True).answer()
-        if perhaps is not None or other != refusal:
-            held = _held(specs, perhaps, holder) if perhaps else ()
-            return Allocation(None, unknown=tuple(reader.doubts), claims=held, counts=counts)
+    if reader.doubts and (chosen is None or surely.met_doubts):
+        perhaps, maybe_refusal = (
+            (chosen, None) if chosen else _Search(devices, specs, reader, maybe=True).answer()
+        )
+        if perhaps is not None or maybe_refusal != refusal:
+            claims = _held_claims(specs, perhaps, holder) if perhaps else ()
+            return Allocation(None, unknown=tuple(reader.doubts), claims=claims, counts=counts)
     if refusal == _TOO_LONG:
         return Allocation(None, unknown=(_TOO_LONG,), counts=counts)
-    if found is None:
+    if chosen is None:
         return Allocation(False, refusal, counts=counts)
-    return Allocation(True, claims=_held(specs, found, holder), counts=counts)
+    return Allocation(True, claims=_held_claims(specs, chosen, holder), counts=counts)
 
 
 def short_name(claim: str) -> str:
@@ -97,12 +99,12 @@ def short_name(claim: str) -> str:
     return claim.rpartition("/")[2]
 
 
-def _held(
-    specs: Sequence[ClaimSpec], found: Sequence[list[TakenDevice]], holder: str
+def _held_claims(
+    specs: Sequence[ClaimSpec], chosen: Sequence[list[TakenDevice]], holder: str
 ) -> tuple[HeldClaim, ...]:
     return tuple(
-        HeldClaim(spec.name, frozenset({holder}), tuple(taken))
-        for spec, taken in zip(specs, found, strict=True)
+        HeldClaim(spec.name, frozenset({holder}), tuple(devices))
+        for spec, devices in zip(specs, chosen, strict=True)
     )
 
 
@@ -119,49 +121,49 @@ class _Matches:
         """Return whether a device matches; raises AllocationEndsError where a selector fails on it."""
         key = id(wish), device.id
         if key not in self._known:
-            self._known[key] = self._found(wish, device)
+            self._known[key] = self._selects(wish, device)
         return self._known[key]
 
-    def _found(self, wish: DeviceWish, device: OfferedDevice) -> bool | None:
+    def _selects(self, wish: DeviceWish, device: OfferedDevice) -> bool | None:
         of_class = mappings(mapping(self._classes[wish.device_class].get("spec")).get("selectors"))
-        expressions = [str(mapping(each.get("cel")).get("expression")) for each in of_class]
+        expressions = [str(mapping(selector.get("cel")).get("expression")) for selector in of_class]
         unknown: list[str] = []
         for expression in (*expressions, *wish.selectors):
             try:
-                matches = selects(expression, device.seen)
+                matches = selects(expression, device.view)
             except SelectorFailsError as failure:
                 raise AllocationEndsError(f"a selector fails: {failure}") from failure
             if matches is False:
                 return False
             if matches is None:
                 unknown.append(expression)
-        doubts = [f"{_short(each)} is not evaluated" for each in unknown]
+        doubts = [f"{_short(expression)} is not evaluated" for expression in unknown]
         doubts += [f"{wish.unread} is not read"] if wish.unread else []
         self.doubts |= dict.fromkeys(doubts)
         return None if doubts else True
 
     def counts(self, specs: Sequence[ClaimSpec]) -> Iterator[RequestCount]:
         """Yield for each request how many devices match, and how many of these are free."""
-        taken = {each.device for each in self._devices.taken if each.consumed is None}
+        taken_ids = {device.device for device in self._devices.taken_devices if device.consumed is None}
         shares = _shares_of(self._devices)
         for spec in specs:
             for name, ways in spec.requests:
                 for wish in ways:
-                    said = []
+                    matches_of = []
                     for device in self._devices.devices:
                         try:
-                            said.append((self(wish, device), device))
+                            matches_of.append((self(wish, device), device))
                         except AllocationEndsError:
                             continue
-                    matching = [device for matches, device in said if matches]
+                    matching = [device for matches, device in matches_of if matches]
                     yield RequestCount(
                         short_name(spec.name),
                         name if len(ways) == 1 else f"{name}/{wish.name}",
                         wish.device_class,
                         None if wish.takes_all else wish.count,
                         len(matching),
-                        sum(_is_free(device, wish, taken, shares) for device in matching),
-                        sum(matches is None for matches, _ in said),
+                        sum(_is_free(device, wish, taken_ids, shares) for device in matching),
+                        sum(matches is None for matches, _ in matches_of),
                         tuple(sorted(wish.capacity.items())),
                     )
 
@@ -169,10 +171,10 @@ class _Matches:
 def _is_free(
     device: OfferedDevice,
     wish: DeviceWish,
-    taken: set[DeviceId],
+    taken_ids: set[DeviceId],
     shares: Mapping[DeviceId, Mapping[str, Fraction]],
 ) -> bool:
-    if device.id in taken or _is_tainted(device, wish):
+    if device.id in taken_ids or _is_tainted(device, wish):
         return False
     share = _share(device, wish)
     return share is not None and _has_left(device, share, shares.get(device.id, {}))
@@ -180,7 +182,8 @@ def _is_free(
 
 def _is_tainted(device: OfferedDevice, wish: DeviceWish) -> bool:
     return any(
-        taint.get("effect") in _TAINTS and not any(tolerates(each, taint) for each in wish.tolerations)
+        taint.get("effect") in _TAINTS
+        and not any(tolerates(toleration, taint) for toleration in wish.tolerations)
         for taint in device.taints
     )
 
@@ -197,27 +200,27 @@ class _Search:
         self._maybe = maybe
         self._trials = 0
         self.met_doubts = False
-        self._whole = {each.device for each in devices.taken if each.consumed is None}
+        self._whole = {device.device for device in devices.taken_devices if device.consumed is None}
         self._chosen_for: dict[DeviceId, set[int]] = {}
         self._shares = _shares_of(devices)
         self._counters = {key: dict(amounts) for key, amounts in devices.counters.items()}
-        seen: set[DeviceId] = set()
-        for each in devices.taken:
-            if each.device in devices.by_id and each.device not in seen:
-                seen.add(each.device)
-                self._count(devices.by_id[each.device], -1)
+        taken_ids: set[DeviceId] = set()
+        for device in devices.taken_devices:
+            if device.device in devices.by_id and device.device not in taken_ids:
+                taken_ids.add(device.device)
+                self._count(devices.by_id[device.device], -1)
         self._result: list[list[TakenDevice]] = [[] for _ in specs]
-        self._chosen: list[list[list[Any]]] = [[[] for _ in each.constraints] for each in specs]
+        self._chosen: list[list[list[Any]]] = [[[] for _ in spec.constraints] for spec in specs]
 
     def answer(self) -> tuple[list[list[TakenDevice]] | None, str | None]:
         """Return the devices of each claim, or None and the reason."""
         try:
-            found = self.run()
+            chosen = self.run()
         except _TooLongError:
             return None, _TOO_LONG
         except AllocationEndsError as failure:
             return None, str(failure)
-        return found, None if found is not None else "cannot allocate all claims"
+        return chosen, None if chosen is not None else "cannot allocate all claims"
 
     def run(self) -> list[list[TakenDevice]] | None:
         """Return the devices of each claim; None without a solution.
@@ -228,7 +231,7 @@ class _Search:
         for spec in self._specs:
             for _, ways in spec.requests:
                 for wish in ways:
-                    self._wanted(wish)
+                    self._candidates(wish)
         return self._result if self._request(0, 0) else None
 
     def _request(self, claim: int, number: int) -> bool:
@@ -239,22 +242,22 @@ class _Search:
             return self._request(claim + 1, 0)
         name, ways = spec.requests[number]
         for wish in ways:
-            own = name if len(ways) == 1 and wish.name == name else f"{name}/{wish.name}"
-            listed, count = self._wanted(wish)
-            if count and self._take(claim, number, own, wish, listed, 0, count):
+            request = name if len(ways) == 1 and wish.name == name else f"{name}/{wish.name}"
+            listed, count = self._candidates(wish)
+            if count and self._take(claim, number, request, wish, listed, 0, count):
                 return True
         return False
 
-    def _wanted(self, wish: DeviceWish) -> tuple[Sequence[OfferedDevice], int]:
+    def _candidates(self, wish: DeviceWish) -> tuple[Sequence[OfferedDevice], int]:
         """Return the devices to choose from and how many a wish needs; 0 where it cannot be served."""
         listed = self._devices.devices
         if not wish.takes_all:
             return listed, wish.count
         if self._devices.incomplete:
             raise AllocationEndsError(f"resource pool {self._devices.incomplete[0]} is being updated")
-        said = [(self._matches(wish, each), each) for each in listed]
-        sure = [each for matches, each in said if matches and _share(each, wish) is not None]
-        unsure = [each for matches, each in said if matches is None]
+        matches_of = [(self._matches(wish, device), device) for device in listed]
+        sure = [device for matches, device in matches_of if matches and _share(device, wish) is not None]
+        unsure = [device for matches, device in matches_of if matches is None]
         self.met_doubts = self.met_doubts or bool(unsure)
         if not unsure:
             return sure, len(sure)
@@ -266,28 +269,28 @@ class _Search:
         self,
         claim: int,
         number: int,
-        own: str,
+        request: str,
         wish: DeviceWish,
         listed: Sequence[OfferedDevice],
         start: int,
-        left: int,
+        missing: int,
     ) -> bool:
         """Take `left` devices, from index `start` on, then those of the following requests."""
-        if not left:
+        if not missing:
             return self._request(claim, number + 1)
-        if len(self._result[claim]) + left > MOST_DEVICES_OF_A_CLAIM:
+        if len(self._result[claim]) + missing > MOST_DEVICES_OF_A_CLAIM:
             return False
-        for place in range(start, len(listed)):
-            if len(listed) - place < left:
-                return self._none_of(claim, wish, listed[place:])
-            device = listed[place]
-            taken = None
+        for index in range(start, len(listed)):
+            if len(listed) - index < missing:
+                return self._none_of(claim, wish, listed[index:])
+            device = listed[index]
+            device_taken = None
             if not self._is_used(claim, wish, device) and self._may_be(wish, device):
-                taken = self._try(claim, own, wish, device)
-            if taken is not None:
-                if self._take(claim, number, own, wish, listed, place + 1, left - 1):
+                device_taken = self._try(claim, request, wish, device)
+            if device_taken is not None:
+                if self._take(claim, number, request, wish, listed, index + 1, missing - 1):
                     return True
-                self._undo(claim, own, device, taken)
+                self._undo(claim, request, device, device_taken)
             if wish.takes_all and self._matches(wish, device):
                 return False
         return False
@@ -313,20 +316,20 @@ class _Search:
         self.met_doubts = self.met_doubts or matches is None
         return bool(matches or (self._maybe and matches is None)) and not _is_tainted(device, wish)
 
-    def _try(self, claim: int, own: str, wish: DeviceWish, device: OfferedDevice) -> TakenDevice | None:
+    def _try(self, claim: int, request: str, wish: DeviceWish, device: OfferedDevice) -> TakenDevice | None:
         """Take a device for a request where counters, capacity and constraints allow it."""
         consumed = None
         share = _share(device, wish)
         if share is None:
             return None
-        if device.seen.several:
+        if device.view.several:
             consumed = share
             if not _has_left(device, consumed, self._shares.get(device.id, {})):
                 return None
-        counts = not (device.seen.several and device.id in self._shares)
+        counts = not (device.view.several and device.id in self._shares)
         if counts and not self._has_counters(device):
             return None
-        if not self._meets(claim, own, device):
+        if not self._meets(claim, request, device):
             if wish.takes_all and self._matches(wish, device):
                 raise AllocationEndsError("a constraint does not allow all devices")
             return None
@@ -336,19 +339,19 @@ class _Search:
             self._chosen_for.setdefault(device.id, set()).add(claim)
         if counts:
             self._count(device, -1)
-        taken = TakenDevice(device.id, consumed, wish.is_monitor)
-        self._result[claim].append(taken)
-        return taken
+        device_taken = TakenDevice(device.id, consumed, wish.is_monitor)
+        self._result[claim].append(device_taken)
+        return device_taken
 
-    def _undo(self, claim: int, own: str, device: OfferedDevice, taken: TakenDevice) -> None:
-        self._result[claim].remove(taken)
+    def _undo(self, claim: int, request: str, device: OfferedDevice, device_taken: TakenDevice) -> None:
+        self._result[claim].remove(device_taken)
         for chosen, constraint in zip(self._chosen[claim], self._specs[claim].constraints, strict=True):
-            if _binds(constraint.requests, own):
+            if _binds(constraint.requests, request):
                 chosen.pop()
         last = True
-        if taken.consumed is not None:
+        if device_taken.consumed is not None:
             shares = self._shares[device.id]
-            _add(shares, {name: -amount for name, amount in taken.consumed.items()})
+            _add(shares, {name: -amount for name, amount in device_taken.consumed.items()})
             last = not any(shares.values())
             if last:
                 del self._shares[device.id]
@@ -357,22 +360,22 @@ class _Search:
         if last:
             self._count(device, 1)
 
-    def _meets(self, claim: int, own: str, device: OfferedDevice) -> bool:
+    def _meets(self, claim: int, request: str, device: OfferedDevice) -> bool:
         """Return whether the claim's constraints allow a device, and record its values if all do."""
         values = []
         for number, constraint in enumerate(self._specs[claim].constraints):
-            if not _binds(constraint.requests, own):
+            if not _binds(constraint.requests, request):
                 continue
             value = device.attribute(constraint.attribute)
             chosen = self._chosen[claim][number]
             if value is None:
-                if device.seen.complete:
+                if device.view.complete:
                     return False
                 self._matches.doubts[f"{constraint.attribute} is not known"] = None
                 if not self._maybe:
                     return False
-            known = [each for each in chosen if each is not None]
-            same = [_is_same(each, value) for each in known] if value is not None else []
+            recorded = [chosen_value for chosen_value in chosen if chosen_value is not None]
+            same = [_is_same(chosen_value, value) for chosen_value in recorded] if value is not None else []
             if any(same) if constraint.is_distinct else not all(same):
                 return False
             values.append((number, value))
@@ -393,14 +396,17 @@ class _Search:
 
     def _count(self, device: OfferedDevice, sign: int) -> None:
         for name, amounts in device.counters:
-            left = self._counters.get((*device.id[:2], name))
-            if left is not None:
-                _add(left, {counter: sign * amount for counter, amount in amounts.items() if counter in left})
+            remaining = self._counters.get((*device.id[:2], name))
+            if remaining is not None:
+                _add(
+                    remaining,
+                    {counter: sign * amount for counter, amount in amounts.items() if counter in remaining},
+                )
 
 
-def _binds(requests: frozenset[str], own: str) -> bool:
+def _binds(requests: frozenset[str], request: str) -> bool:
     """Return whether a constraint applies to a request, by its name or by that of the chosen subrequest."""
-    return not requests or own in requests or own.partition("/")[0] in requests
+    return not requests or request in requests or request.partition("/")[0] in requests
 
 
 def _is_same(left: Any, right: Any) -> bool:
@@ -409,16 +415,16 @@ def _is_same(left: Any, right: Any) -> bool:
 
 def _shares_of(devices: NodeDevices) -> dict[DeviceId, dict[str, Fraction]]:
     """Return the capacity that claims consume of each shared device."""
-    found: dict[DeviceId, dict[str, Fraction]] = {}
-    for each in devices.taken:
-        if each.consumed is not None:
-            _add(found.setdefault(each.device, {}), each.consumed)
-    return found
+    consumed: dict[DeviceId, dict[str, Fraction]] = {}
+    for device in devices.taken_devices:
+        if device.consumed is not None:
+            _add(consumed.setdefault(device.device, {}), device.consumed)
+    return consumed
 
 
 def _has_left(device: OfferedDevice, share: Mapping[str, Fraction], used: Mapping[str, Fraction]) -> bool:
     """Return whether a device has a share left; one that cannot be shared always does."""
-    return not device.seen.several or all(
+    return not device.view.several or all(
         used.get(name, 0) + amount <= device.capacity[name].value for name, amount in share.items()
     )
 
@@ -427,13 +433,13 @@ def _share(device: OfferedDevice, wish: DeviceWish) -> dict[str, Fraction] | Non
     """Return what a wish takes of each capacity of a device; None where the device cannot provide it."""
     if any(name not in device.capacity for name in wish.capacity):
         return None
-    found: dict[str, Fraction] = {}
+    amounts: dict[str, Fraction] = {}
     for name, capacity in device.capacity.items():
         amount = capacity.consumed(wish.capacity.get(name))
         if amount is None or amount > capacity.value:
             return None
-        found[name] = amount
-    return found
+        amounts[name] = amount
+    return amounts
 
 
 def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:

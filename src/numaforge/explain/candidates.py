@@ -40,15 +40,15 @@ _STORAGE = "ephemeral-storage"
 class GivenMachine:
     """A node's machine and kubelet as given, with the state files as captured.
 
-    `held` has the devices that containers had then: pod ("namespace/name" or UID) -> container -> resource ->
-    ids; None where unknown. `world` has the claim objects of its plan.
+    `given_devices` are those of containers at the time: pod ("namespace/name" or UID) -> container ->
+    resource -> ids; None where unknown. `world` has the claim objects of its plan.
     """
 
     name: str
     scenario: Scenario | None
     labels: Labels = field(default_factory=dict)
     why_unknown: str = ""
-    held: Mapping[str, Mapping[str, Mapping[str, set[str]]]] | None = None
+    given_devices: Mapping[str, Mapping[str, Mapping[str, set[str]]]] | None = None
     world: ClaimWorld = NOTHING_KNOWN
 
 
@@ -110,22 +110,22 @@ class KnownKubelet:
 
     def answer(self, pod: Pod) -> Admission:
         """Return the kubelet's answer to a pod beside those running; raises KubeletHangError without one."""
-        found = self._ask(pod).answer
-        if isinstance(found, NumaforgeError):
-            raise found
-        return replace(found, name=pod.name)
+        trial = self._ask(pod)
+        if isinstance(trial.answer, NumaforgeError):
+            raise trial.answer
+        return replace(trial.answer, name=pod.name)
 
     def with_pod(self, pod: Pod) -> KnownKubelet:
         """Return the kubelet after it was given a pod, which then runs there if admitted."""
         shape = shape_of_pod(pod)
         if shape not in self._after:
-            asked = self._ask(pod)
+            trial = self._ask(pod)
             new = (
-                () if isinstance(asked.answer, NumaforgeError) or not asked.answer.admitted else (asked.pod,)
+                () if isinstance(trial.answer, NumaforgeError) or not trial.answer.admitted else (trial.pod,)
             )
-            asked.node.settle()
-            running = (*self.running, *(RunningPod(pod.name, each) for each in new))
-            self._after[shape] = KnownKubelet(asked.node, running)
+            trial.node.settle()
+            running = (*self.running, *(RunningPod(pod.name, new_pod) for new_pod in new))
+            self._after[shape] = KnownKubelet(trial.node, running)
         return self._after[shape]
 
     def _ask(self, pod: Pod) -> _Asked:
@@ -136,11 +136,11 @@ class KnownKubelet:
         """
         shape = shape_of_pod(pod)
         if shape not in self._asked:
-            node, named = self.node.fork(), pod.named(_unused())
+            node, named_pod = self.node.fork(), pod.named(_unused())
             try:
-                self._asked[shape] = _Asked(node.admit(named, explained=True), named, node)
+                self._asked[shape] = _Asked(node.admit(named_pod, explained=True), named_pod, node)
             except KubeletHangError as hang:
-                self._asked[shape] = _Asked(hang, named, node)
+                self._asked[shape] = _Asked(hang, named_pod, node)
         return self._asked[shape]
 
     def without(self, running: RunningPod) -> KnownKubelet:
@@ -148,7 +148,7 @@ class KnownKubelet:
         node = self.node.fork()
         node.remove(running.pod.name)
         node.settle()
-        return KnownKubelet(node, tuple(each for each in self.running if each is not running))
+        return KnownKubelet(node, tuple(pod for pod in self.running if pod is not running))
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Candidate:
     taints: tuple[Mapping[str, Any], ...]
     cordoned: bool
     allocatable: Mapping[str, int]
-    known: bool
+    is_live: bool
     most_pods: int
     used: Mapping[str, int]
     pods: int
@@ -183,41 +183,41 @@ class Candidate:
         claims = self._claims(member)
         reasons = (*self._reasons(member), *([claims.refusal] if claims.refusal else []))
         if self.kubelet is None:
-            return SaidOfPod(reasons, None, self.why_unknown, claims.counts, self._given(claims))
+            return SaidOfPod(reasons, None, self.why_unknown, claims.counts, self._claimed(claims))
         try:
             answer = self.kubelet.answer(member.pod)
-            return SaidOfPod(reasons, answer, requests=claims.counts, devices=self._given(claims))
+            return SaidOfPod(reasons, answer, requests=claims.counts, devices=self._claimed(claims))
         except KubeletHangError as hang:
-            return SaidOfPod(reasons, None, hang.message, claims.counts, self._given(claims))
+            return SaidOfPod(reasons, None, hang.message, claims.counts, self._claimed(claims))
 
     def placed(self, member: GangPod) -> Candidate:
         """Return the node after scheduler and kubelet have accepted a pod."""
         used = dict(self.used)
         for resource, amount in self._request(member.pod).items():
             used[resource] = used.get(resource, 0) + amount
-        place = self.place.with_claims(member.pod.name, member.claims, self._by_claims(member.pod))
+        with_claims = self.place.with_claims(member.pod.name, member.claims, self._by_claims(member.pod))
         return replace(
             self,
             used=used,
             pods=self.pods + 1,
             ports=self.ports | member.placing.ports,
             kubelet=self.kubelet.with_pod(member.pod) if self.kubelet else None,
-            devices=place.devices,
+            devices=with_claims.devices,
         )
 
-    def beside(self, other: Candidate, member: GangPod) -> Candidate:
+    def with_claims_of(self, chosen: Candidate, member: GangPod) -> Candidate:
         """Return the node after a pod was placed on `other`: the claims that it holds there count here."""
-        if self.devices is None or other.devices is None:
+        if self.devices is None or chosen.devices is None:
             return self
-        shared = {each.claim for each in member.claims}
+        shared = {claim.claim for claim in member.claims}
         devices = self.devices
-        for claim in other.devices.held:
-            theirs = any(each.device in self.devices.by_id for each in claim.devices)
-            if (claim.name in shared or theirs) and self.devices.claim(claim.name) is None:
+        for claim in chosen.devices.held_claims:
+            offers_device = any(device.device in self.devices.by_id for device in claim.devices)
+            if (claim.name in shared or offers_device) and self.devices.claim(claim.name) is None:
                 devices = devices.with_claim(claim)
         return self if devices is self.devices else replace(self, devices=devices)
 
-    def left(self, running: RunningPod) -> Candidate | None:
+    def without(self, running: RunningPod) -> Candidate | None:
         """Return the node after a pod has left; None where its kubelet is not known."""
         if self.kubelet is None:
             return None
@@ -235,11 +235,11 @@ class Candidate:
         """Return which of a pod's wishes cannot be judged here: labels, resources and claims."""
         read = member.placing.keys | ({member.domain} if member.domain else set())
         labels = () if self.labels_known else tuple(sorted(read - self.labels.keys()))
-        asked = self._request(member.pod)
-        resources = () if self.known else tuple(name for name in asked if self._is_unknown(name))
+        requests = self._request(member.pod)
+        resources = () if self.is_live else tuple(name for name in requests if self._is_unknown(name))
         unknown = self._claims(member).unknown
         claims = [f"whether its claims can be served ({'; '.join(unknown)})"] if unknown else []
-        return (*(f"label {each}" for each in labels), *resources, *claims)
+        return (*(f"label {label}" for label in labels), *resources, *claims)
 
     @property
     def free_share(self) -> float:
@@ -302,10 +302,10 @@ class Candidate:
             return self._allocation(member)
         if key not in self.devices.answers:
             self.devices.answers[key] = self._allocation(member)
-        found: Allocation = self.devices.answers[key]
-        return found
+        allocation: Allocation = self.devices.answers[key]
+        return allocation
 
-    def _given(self, claims: Allocation) -> tuple[tuple[str, tuple[ClaimedDevice, ...]], ...]:
+    def _claimed(self, claims: Allocation) -> tuple[tuple[str, tuple[ClaimedDevice, ...]], ...]:
         """Return the devices that each claim gets here, with their NUMA nodes."""
         if not (claims.fits and claims.claims) or self.devices is None:
             return ()
@@ -313,10 +313,10 @@ class Candidate:
         by_id = self.devices.by_id
         return tuple(
             (
-                short_name(each.name),
-                tuple(claimed_device(by_id.get(one.device) or one.device, near) for one in each.devices),
+                short_name(claim.name),
+                tuple(claimed_device(by_id.get(one.device) or one.device, near) for one in claim.devices),
             )
-            for each in claims.claims
+            for claim in claims.claims
         )
 
     @property
@@ -333,7 +333,7 @@ class Candidate:
 
     def _is_unknown(self, resource: str) -> bool:
         return (
-            not self.known
+            not self.is_live
             and is_extended(resource)
             and not is_counted(resource, self.allocatable)
             and resource not in self.allocatable
@@ -355,19 +355,25 @@ def candidates(
     `without` has the UIDs of pods that do not count: those to be placed. `world` has the known claim objects;
     where it has no slices, those of the plans are used.
     """
-    given = {machine.name: machine for machine in machines}
+    machines_by_name = {machine.name: machine for machine in machines}
     kubelets: dict[bytes, tuple[KnownKubelet | None, str]] = {}
     if live is None:
-        found = (_empty(machine, kubelets) for machine in given.values())
+        bare = (_empty(machine, kubelets) for machine in machines_by_name.values())
     else:
-        found = (
-            _of_cluster(node, given.get(name), without, kubelets, world)
+        bare = (
+            _of_cluster(node, machines_by_name.get(name), without, kubelets, world)
             for name, node in sorted(live.items())
         )
-    held = [each for each in world.held() if not each.holders or each.holders - without]
+    claims = [claim for claim in world.held_claims() if not claim.holders or claim.holders - without]
     return tuple(
-        _with_devices(each, given.get(each.name), live.get(each.name) if live else None, world, held)
-        for each in found
+        _with_devices(
+            candidate,
+            machines_by_name.get(candidate.name),
+            live.get(candidate.name) if live else None,
+            world,
+            claims,
+        )
+        for candidate in bare
     )
 
 
@@ -376,19 +382,19 @@ def _with_devices(
     machine: GivenMachine | None,
     live: LiveNode | None,
     world: ClaimWorld,
-    held: Sequence[HeldClaim],
+    claims: Sequence[HeldClaim],
 ) -> Candidate:
     """Return a node with the devices that serve claims: those of slices, else those of its plan."""
-    both = machine.world.beside(world) if machine and not world.is_whole else world
+    both = machine.world.merged(world) if machine and not world.is_whole else world
     if both.slices is None:
         return replace(candidate, world=both)
     planned = world.slices is None
-    known = replace(candidate, world=both)
-    if planned and live is not None and any(known.has_claims(each.member) for each in live.pods):
+    with_world = replace(candidate, world=both)
+    if planned and live is not None and any(with_world.has_claims(pod.member) for pod in live.pods):
         why = "which devices its pods have is not known"
-        return replace(known, world=replace(both, why_unknown=why))
-    devices = devices_on(candidate.name, candidate.labels, both.slices, held, both.rules, planned=planned)
-    return replace(known, devices=devices)
+        return replace(with_world, world=replace(both, why_unknown=why))
+    devices = devices_on(candidate.name, candidate.labels, both.slices, claims, both.rules, planned=planned)
+    return replace(with_world, devices=devices)
 
 
 def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate | None:
@@ -400,8 +406,8 @@ def reconfigured(candidate: Candidate, settings: Mapping[str, Any]) -> Candidate
         return None
     changed = replace(candidate.scenario, config={**candidate.scenario.config, **settings}, state=None)
     node = changed.node()
-    for each in candidate.kubelet.running:
-        if not node.admit(each.pod).admitted:
+    for running_pod in candidate.kubelet.running:
+        if not node.admit(running_pod.pod).admitted:
             return None
     kubelet = KnownKubelet(node, candidate.kubelet.running)
     amounts = dict(candidate.allocatable)
@@ -440,7 +446,7 @@ def _empty(machine: GivenMachine, kubelets: dict[bytes, tuple[KnownKubelet | Non
         taints=(),
         cordoned=False,
         allocatable=amounts,
-        known=False,
+        is_live=False,
         most_pods=offered.pods if offered else 0,
         used={},
         pods=0,
@@ -477,7 +483,7 @@ def _of_cluster(
         taints=node.taints,
         cordoned=node.cordoned,
         allocatable=node.allocatable,
-        known=True,
+        is_live=True,
         most_pods=node.allocatable.get(PODS, 0),
         used=used,
         pods=len(pods),
@@ -510,15 +516,15 @@ def _without_plugins(machine: GivenMachine, node: LiveNode, world: ClaimWorld) -
 
 
 def _kubelet(
-    machine: GivenMachine, pods: Sequence[LivePod], known: dict[bytes, tuple[KnownKubelet | None, str]]
+    machine: GivenMachine, pods: Sequence[LivePod], kubelets: dict[bytes, tuple[KnownKubelet | None, str]]
 ) -> tuple[KnownKubelet | None, str]:
     """Return the kubelet with its pods, and what its answers rest on; else None and the reason."""
     if machine.scenario is None:
         return None, machine.why_unknown
     kind = _kind(machine, machine.scenario, pods)
-    if kind not in known:
-        known[kind] = _started_if_it_does(machine, machine.scenario, pods)
-    kubelet, doubt = known[kind]
+    if kind not in kubelets:
+        kubelets[kind] = _started_if_it_does(machine, machine.scenario, pods)
+    kubelet, doubt = kubelets[kind]
     return kubelet, doubt
 
 
@@ -534,7 +540,7 @@ def _started_if_it_does(
         if not scenario.state:
             return None, str(error)
         bare = replace(scenario, state=None)
-        kubelet, _ = _started_if_it_does(replace(machine, scenario=bare, held=None), bare, pods)
+        kubelet, _ = _started_if_it_does(replace(machine, scenario=bare, given_devices=None), bare, pods)
         return kubelet, f"its state files are not taken, and its pods placed anew: {error.message}"
 
 
@@ -555,15 +561,15 @@ def _kind(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod]) ->
     return _digest(
         kind_of(scenario),
         sorted((scenario.state or {}).items()),
-        machine.held,
+        machine.given_devices,
         [(pod.name, pod.uid) if scenario.state else None for pod in pods],
         [pod.decided for pod in pods],
         [shape_of_pod(pod.member.pod) for pod in pods],
     )
 
 
-def _digest(*told: object) -> bytes:
-    return blake2b(pickle.dumps(told, pickle.HIGHEST_PROTOCOL), digest_size=32).digest()
+def _digest(*values: object) -> bytes:
+    return blake2b(pickle.dumps(values, pickle.HIGHEST_PROTOCOL), digest_size=32).digest()
 
 
 def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, ...]]]] | None:
@@ -576,12 +582,12 @@ def _anonymous(devices: Inventory | None) -> list[tuple[str, list[tuple[object, 
             resource,
             [
                 (
-                    None if each.numa_nodes is None else sorted(each.numa_nodes),
-                    each.healthy,
-                    each.part_of if each.part_of is None else gpus.setdefault(each.part_of, len(gpus)),
-                    each.one_per_request,
+                    None if device.numa_nodes is None else sorted(device.numa_nodes),
+                    device.healthy,
+                    device.part_of if device.part_of is None else gpus.setdefault(device.part_of, len(gpus)),
+                    device.one_per_request,
                 )
-                for each in listed
+                for device in listed
             ],
         )
         for resource, listed in sorted(devices.items())
@@ -594,25 +600,31 @@ def _started(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod])
     A running kubelet may have files with which it would not restart (kubernetes/kubernetes#141196).
     """
     node = replace(scenario, running=True).node()
-    if machine.held is not None:
+    if machine.given_devices is not None:
         uids = {pod.name: pod.uid for pod in pods}
-        node.device_manager.restore({uids.get(pod, pod): held for pod, held in machine.held.items()})
-    here = [(pod, pod.member.pod.named(pod.uid)) for pod in pods]
-    taken = {pod.uid for pod in pods if pod.decided}
-    for name in [name for name in node.pods if name not in taken]:
+        node.device_manager.restore(
+            {uids.get(pod, pod): devices for pod, devices in machine.given_devices.items()}
+        )
+    named_pods = [(pod, pod.member.pod.named(pod.uid)) for pod in pods]
+    decided = {pod.uid for pod in pods if pod.decided}
+    for name in [name for name in node.pods if name not in decided]:
         node.remove(name)
-    held = {pod.uid for pod, named in here if scenario.state and pod.decided and node.has_given(named)}
-    for pod, named in here:
-        if pod.uid in held:
-            node.hold(named)
+    restored = {
+        pod.uid
+        for pod, named_pod in named_pods
+        if scenario.state and pod.decided and node.has_given(named_pod)
+    }
+    for pod, named_pod in named_pods:
+        if pod.uid in restored:
+            node.hold(named_pod)
     running, refused = [], []
-    for pod, named in here:
-        if pod.uid not in held and not node.admit(named).admitted:
+    for pod, named_pod in named_pods:
+        if pod.uid not in restored and not node.admit(named_pod).admitted:
             if not pod.decided:
                 continue
-            node.hold(named)
+            node.hold(named_pod)
             refused.append(pod.name)
-        running.append(RunningPod(pod.name, named))
+        running.append(RunningPod(pod.name, named_pod))
     node.settle()
     return KnownKubelet(node, tuple(running)), _doubt(scenario, pods, refused)
 

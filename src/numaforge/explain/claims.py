@@ -44,13 +44,15 @@ class PodClaim(ClaimRef):
         counts = dict(self.counts)
 
         def changed(request: str, wish: DeviceWish) -> DeviceWish:
-            of_device = {name: amount for own, name, amount in self.capacity if own == request}
+            of_device = {name: amount for of_request, name, amount in self.capacity if of_request == request}
             count = counts.get(request, wish.count)
             return replace(wish, count=count, capacity={**wish.capacity, **of_device})
 
         requests = tuple((name, tuple(changed(name, wish) for wish in ways)) for name, ways in spec.requests)
-        kept = tuple(each for each in spec.constraints if each.attribute not in self.without)
-        return replace(spec, requests=requests, constraints=kept)
+        constraints = tuple(
+            constraint for constraint in spec.constraints if constraint.attribute not in self.without
+        )
+        return replace(spec, requests=requests, constraints=constraints)
 
 
 @dataclass(frozen=True)
@@ -111,28 +113,28 @@ class ClaimWorld:
             name = resource.removeprefix(_IMPLICIT)
             return name if name in self.classes else None
         serving = [
-            (str(mapping(each.get("metadata")).get("creationTimestamp") or ""), name)
-            for name, each in self.classes.items()
-            if mapping(each.get("spec")).get("extendedResourceName") == resource
+            (str(mapping(device_class.get("metadata")).get("creationTimestamp") or ""), name)
+            for name, device_class in self.classes.items()
+            if mapping(device_class.get("spec")).get("extendedResourceName") == resource
         ]
         newest = max((created for created, _ in serving), default="")
         return min((name for created, name in serving if created == newest), default=None)
 
-    def held(self) -> tuple[HeldClaim, ...]:
+    def held_claims(self) -> tuple[HeldClaim, ...]:
         """Return the claims that are allocated."""
         return tuple(held_claims(self.claims.values()))
 
-    def beside(self, other: ClaimWorld) -> ClaimWorld:
+    def merged(self, added: ClaimWorld) -> ClaimWorld:
         """Return the objects of both; where both have one, that of `other`."""
         return replace(
-            other,
-            classes={**self.classes, **other.classes},
-            templates={**self.templates, **other.templates},
-            claims={**self.claims, **other.claims},
-            slices=self.slices if other.slices is None else other.slices,
-            rules=(*self.rules, *other.rules),
-            is_whole=self.is_whole or other.is_whole,
-            why_unknown=other.why_unknown or self.why_unknown,
+            added,
+            classes={**self.classes, **added.classes},
+            templates={**self.templates, **added.templates},
+            claims={**self.claims, **added.claims},
+            slices=self.slices if added.slices is None else added.slices,
+            rules=(*self.rules, *added.rules),
+            is_whole=self.is_whole or added.is_whole,
+            why_unknown=added.why_unknown or self.why_unknown,
         )
 
 
@@ -144,18 +146,23 @@ def claim_world(documents: Iterable[object], *, is_whole: bool = False) -> Claim
 
     Slices are known where there are any, or where the documents are the whole cluster's (`is_whole`).
     """
-    found: dict[str, list[Document]] = {kind: [] for kind in KINDS}
-    for each in documents:
-        if not isinstance(each, Mapping) or not is_of_claims(each):
+    documents_of: dict[str, list[Document]] = {kind: [] for kind in KINDS}
+    for document in documents:
+        if not isinstance(document, Mapping) or not is_of_claims(document):
             continue
-        if str(each.get("kind")) in found and isinstance(mapping(each.get("metadata")).get("name"), str):
-            found[str(each.get("kind"))].append(each)
+        if str(document.get("kind")) in documents_of and isinstance(
+            mapping(document.get("metadata")).get("name"), str
+        ):
+            documents_of[str(document.get("kind"))].append(document)
     return ClaimWorld(
-        {str(mapping(each.get("metadata")).get("name")): each for each in found["DeviceClass"]},
-        {full_name(each): each for each in found["ResourceClaimTemplate"]},
-        {full_name(each): each for each in found["ResourceClaim"]},
-        tuple(found["ResourceSlice"]) if found["ResourceSlice"] or is_whole else None,
-        tuple(found["DeviceTaintRule"]),
+        {
+            str(mapping(document.get("metadata")).get("name")): document
+            for document in documents_of["DeviceClass"]
+        },
+        {full_name(document): document for document in documents_of["ResourceClaimTemplate"]},
+        {full_name(document): document for document in documents_of["ResourceClaim"]},
+        tuple(documents_of["ResourceSlice"]) if documents_of["ResourceSlice"] or is_whole else None,
+        tuple(documents_of["DeviceTaintRule"]),
         is_whole,
     )
 
@@ -172,38 +179,40 @@ def is_of_claims(document: Document) -> bool:
 
 def pod_claims(spec: Document, status: Document, namespace: str, name: str) -> tuple[PodClaim, ...]:
     """Return a pod's claims; a claim generated from a template has its generated name."""
-    made = {
-        str(each.get("name")): str(each["resourceClaimName"])
-        for each in mappings(status.get("resourceClaimStatuses"))
-        if each.get("resourceClaimName")
+    claim_names = {
+        str(status_row.get("name")): str(status_row["resourceClaimName"])
+        for status_row in mappings(status.get("resourceClaimStatuses"))
+        if status_row.get("resourceClaimName")
     }
-    return as_pod_claims(claim_refs(spec, namespace, name, made))
+    return as_pod_claims(claim_refs(spec, namespace, name, claim_names))
 
 
 def as_pod_claims(refs: Iterable[ClaimRef]) -> tuple[PodClaim, ...]:
     """Return a pod's claims without a change to try."""
-    return tuple(PodClaim(each.name, each.claim, each.template) for each in refs)
+    return tuple(PodClaim(ref.name, ref.claim, ref.template) for ref in refs)
 
 
 def spec_of_claim(spec: Document, name: str) -> ClaimSpec:
     """Read what a claim asks for; `unread` of a wish names what is not supported."""
     devices = mapping(spec.get("devices"))
     requests = []
-    for each in mappings(devices.get("requests")):
-        own = str(each.get("name"))
-        if ways := mappings(each.get("firstAvailable")):
-            requests.append((own, tuple(_wish(way, str(way.get("name"))) for way in ways)))
+    for request in mappings(devices.get("requests")):
+        request_name = str(request.get("name"))
+        if ways := mappings(request.get("firstAvailable")):
+            requests.append((request_name, tuple(_wish(way, str(way.get("name"))) for way in ways)))
         else:
-            requests.append((own, (_wish(mapping(each.get("exactly")) or each, own),)))
+            requests.append(
+                (request_name, (_wish(mapping(request.get("exactly")) or request, request_name),))
+            )
     constraints = []
-    for each in mappings(devices.get("constraints")):
-        attribute = each.get("matchAttribute") or each.get("distinctAttribute")
-        named = each.get("requests")
+    for constraint in mappings(devices.get("constraints")):
+        attribute = constraint.get("matchAttribute") or constraint.get("distinctAttribute")
+        requests_named = constraint.get("requests")
         constraints.append(
             DeviceConstraint(
-                frozenset(map(str, named)) if isinstance(named, list) else frozenset(),
+                frozenset(map(str, requests_named)) if isinstance(requests_named, list) else frozenset(),
                 str(attribute),
-                is_distinct=not each.get("matchAttribute"),
+                is_distinct=not constraint.get("matchAttribute"),
             )
         )
     return ClaimSpec(name, tuple(requests), tuple(constraints))
@@ -220,28 +229,30 @@ def spec_of_resources(pod: str, served: Mapping[str, tuple[str, int]]) -> ClaimS
     )
 
 
-def _wish(said: Document, name: str) -> DeviceWish:
+def _wish(exact: Document, name: str) -> DeviceWish:
     selectors, unread = [], ""
-    for each in mappings(said.get("selectors")):
-        expression = mapping(each.get("cel")).get("expression")
+    for selector in mappings(exact.get("selectors")):
+        expression = mapping(selector.get("cel")).get("expression")
         if isinstance(expression, str):
             selectors.append(expression)
         else:
             unread = "a selector that is not CEL"
-    if said.get("derivedAttributes"):
+    if exact.get("derivedAttributes"):
         unread = "derived attributes"
-    mode, count = said.get("allocationMode") or EXACT_COUNT, said.get("count") or 1
+    mode, count = exact.get("allocationMode") or EXACT_COUNT, exact.get("count") or 1
     if mode not in (ALL_DEVICES, EXACT_COUNT) or type(count) is not int:
         unread = f"the allocation mode {mode}"
-    asked = mapping(mapping(said.get("capacity")).get("requests"))
+    amounts = mapping(mapping(exact.get("capacity")).get("requests"))
     return DeviceWish(
         name,
-        str(said.get("deviceClassName")),
+        str(exact.get("deviceClassName")),
         tuple(selectors),
         count if type(count) is int else 1,
         takes_all=mode == ALL_DEVICES,
-        is_monitor=bool(said.get("adminAccess")),
-        tolerations=tuple(mappings(said.get("tolerations"))),
-        capacity={str(key): found for key, text in asked.items() if (found := amount_of(text)) is not None},
+        is_monitor=bool(exact.get("adminAccess")),
+        tolerations=tuple(mappings(exact.get("tolerations"))),
+        capacity={
+            str(key): amount for key, text in amounts.items() if (amount := amount_of(text)) is not None
+        },
         unread=unread,
     )

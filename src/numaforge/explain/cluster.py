@@ -17,11 +17,11 @@ from numaforge.explain.workload import (
     GroupName,
     Unit,
     Workload,
+    declared_group,
     gang_of,
     group_name,
     group_of,
     member_of,
-    said_of,
 )
 from numaforge.given import mapping
 from numaforge.kubelet.admission.pod import CPU, pod_requests
@@ -82,25 +82,27 @@ class LiveCluster:
     """Nodes by name, and the pods that have no node or have ended; `claims` has the objects of claims."""
 
     nodes: Mapping[str, LiveNode]
-    others: tuple[LivePod, ...]
+    unplaced_pods: tuple[LivePod, ...]
     groups: Mapping[GroupName, Group] = field(default_factory=dict)
     unread: int = 0
     claims: ClaimWorld = NOTHING_KNOWN
 
     def needs_claims(self, workloads: Iterable[Workload]) -> bool:
         """Return whether pods to place claim devices, or ask for a resource that some node lacks."""
-        for member in (each for workload in workloads for each in workload.members):
-            asked = [name for name, amount in pod_requests(member.pod).items() if amount and serves(name)]
-            lacking = any(not node.allocatable.get(name) for node in self.nodes.values() for name in asked)
+        for member in (member for workload in workloads for member in workload.members):
+            resources = [name for name, amount in pod_requests(member.pod).items() if amount and serves(name)]
+            lacking = any(
+                not node.allocatable.get(name) for node in self.nodes.values() for name in resources
+            )
             if member.claims or lacking:
                 return True
         return False
 
     def pod(self, name: str) -> LivePod:
         """Return a pod by `namespace/name`; raises NumaforgeError where there is none."""
-        for each in (*self.others, *(pod for node in self.nodes.values() for pod in node.pods)):
-            if each.name == name:
-                return each
+        for pod in (*self.unplaced_pods, *(pod for node in self.nodes.values() for pod in node.pods)):
+            if pod.name == name:
+                return pod
         raise NumaforgeError("the cluster has no such pod", where=name, remedy="write it as NAMESPACE/NAME")
 
     def workload(self, pod: LivePod) -> Workload:
@@ -109,7 +111,7 @@ class LiveCluster:
         if group is None:
             return Workload("Pod", pod.name, (Unit((pod.member,), pod.member.domain),), 1)
         waiting = [
-            each.member for each in self.others if each.member.group == group and each.phase == "Pending"
+            pod.member for pod in self.unplaced_pods if pod.member.group == group and pod.phase == "Pending"
         ]
         if pod.member not in waiting:
             waiting = [pod.member, *waiting]
@@ -117,11 +119,11 @@ class LiveCluster:
 
     def _still_missing(self, group: GroupName, waiting: Sequence[GangPod]) -> Workload:
         """Return a gang's waiting pods; its running pods count toward how many start together."""
-        placed = (each.member for node in self.nodes.values() for each in node.pods)
-        running = sum(each.group == group and each not in waiting for each in placed)
-        said = said_of(group, self.groups)
-        left = replace(said, least=max(1, said.least - running)) if said else None
-        gang = gang_of(group, waiting, left)
+        placed = (pod.member for node in self.nodes.values() for pod in node.pods)
+        running = sum(pod.group == group and pod not in waiting for pod in placed)
+        declared = declared_group(group, self.groups)
+        rest = replace(declared, least=max(1, declared.least - running)) if declared else None
+        gang = gang_of(group, waiting, rest)
         notes = (*gang.notes, f"{running} of its pods run already") if running else gang.notes
         return replace(gang, notes=notes)
 
@@ -133,31 +135,31 @@ def read_cluster(documents: Iterable[object], groups: Iterable[Document] = ()) -
     """
     nodes: dict[str, LiveNode] = {}
     pods: list[LivePod] = []
-    found: dict[GroupName, Group] = {}
+    groups_by_name: dict[GroupName, Group] = {}
     claims: list[Document] = []
     unread = 0
-    for each in (*documents, *groups):
-        if not isinstance(each, Mapping):
+    for document in (*documents, *groups):
+        if not isinstance(document, Mapping):
             raise NumaforgeError("is no object of Kubernetes", remedy="give what kubectl get -o json prints")
-        kind, metadata = each.get("kind"), mapping(each.get("metadata"))
+        kind, metadata = document.get("kind"), mapping(document.get("metadata"))
         name = metadata.get("name")
         if not isinstance(name, str):
             continue
         if kind == "Node":
-            nodes[name] = _node(name, each)
+            nodes[name] = _node(name, document)
         elif kind == "Pod":
             try:
-                pods.append(_pod(each))
+                pods.append(_pod(document))
             except NumaforgeError:
                 unread += 1
         elif kind == "PodGroup":
             with suppress(NumaforgeError):
-                found[group_name(each)] = group_of(each)
-        elif is_of_claims(each):
-            claims.append(each)
-    others = tuple(pod for pod in pods if not pod.counts)
+                groups_by_name[group_name(document)] = group_of(document)
+        elif is_of_claims(document):
+            claims.append(document)
+    not_counted = tuple(pod for pod in pods if not pod.counts)
     world = claim_world(claims, is_whole=bool(claims))
-    return LiveCluster(_with_pods(nodes, pods), others, found, unread, world)
+    return LiveCluster(_with_pods(nodes, pods), not_counted, groups_by_name, unread, world)
 
 
 def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[str, LiveNode]:
@@ -171,8 +173,8 @@ def _with_pods(nodes: Mapping[str, LiveNode], pods: Iterable[LivePod]) -> dict[s
 
 def group_stubs(name: GroupName) -> list[Document]:
     """Return a stub of the PodGroup of this name in each version that its API group may be served in."""
-    namespace, _, own = name[1].partition("/")
-    metadata = {"name": own, "namespace": namespace}
+    namespace, _, short_name = name[1].partition("/")
+    metadata = {"name": short_name, "namespace": namespace}
     return [
         {"apiVersion": version, "kind": "PodGroup", "metadata": metadata}
         for version in GROUPS
@@ -186,7 +188,7 @@ def _node(name: str, document: Document) -> LiveNode:
     return LiveNode(
         name=name,
         labels={str(key): str(value) for key, value in mapping(metadata.get("labels")).items()},
-        taints=tuple(each for each in taints if isinstance(each, Mapping))
+        taints=tuple(taint for taint in taints if isinstance(taint, Mapping))
         if isinstance(taints, list)
         else (),
         cordoned=bool(spec.get("unschedulable")),

@@ -33,22 +33,22 @@ class Capacity:
     value: Fraction
     policy: Document = field(default_factory=dict)
 
-    def consumed(self, asked: Fraction | None) -> Fraction | None:
+    def consumed(self, amount: Fraction | None) -> Fraction | None:
         """Return what a share takes (calculateConsumedCapacity); None where the policy does not allow it."""
         default, span = amount_of(self.policy.get("default")), mapping(self.policy.get("validRange"))
         values = [
-            found for each in self.policy.get("validValues") or () if (found := amount_of(each)) is not None
+            valid for value in self.policy.get("validValues") or () if (valid := amount_of(value)) is not None
         ]
-        if asked is None:
+        if amount is None:
             return self.value if default is None else default
         if values:
-            return next((each for each in values if asked <= each), None)
+            return next((value for value in values if amount <= value), None)
         least, most, step = (amount_of(span.get(key)) for key in ("min", "max", "step"))
         if least is not None:
-            asked = max(asked, least)
+            amount = max(amount, least)
             if step:
-                asked = least + -(-(asked - least) // step) * step
-        return None if most is not None and asked > most else asked
+                amount = least + -(-(amount - least) // step) * step
+        return None if most is not None and amount > most else amount
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class OfferedDevice:
     """
 
     id: DeviceId
-    seen: SelectedDevice
+    view: SelectedDevice
     capacity: Mapping[str, Capacity] = field(default_factory=dict)
     taints: tuple[Document, ...] = ()
     counters: tuple[tuple[str, Mapping[str, Fraction]], ...] = ()
@@ -67,8 +67,8 @@ class OfferedDevice:
 
     def attribute(self, name: str) -> Any:
         """Return an attribute by its full name; None where the device lacks it."""
-        domain, _, own = name.rpartition("/")
-        return self.seen.attributes.get(domain or self.seen.driver, {}).get(own)
+        domain, _, short_name = name.rpartition("/")
+        return self.view.attributes.get(domain or self.view.driver, {}).get(short_name)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class HeldClaim:
 
     def is_on(self, node: str, labels: Labels) -> bool:
         """Return whether pods on a node can use it."""
-        return self.selector is None or any(term_selects(each, labels, node) for each in self.selector)
+        return self.selector is None or any(term_selects(term, labels, node) for term in self.selector)
 
 
 @dataclass(frozen=True)
@@ -107,56 +107,67 @@ class NodeDevices:
     """
 
     devices: tuple[OfferedDevice, ...]
-    held: tuple[HeldClaim, ...] = ()
+    held_claims: tuple[HeldClaim, ...] = ()
     incomplete: tuple[str, ...] = ()
     counters: Mapping[DeviceId, Mapping[str, Fraction]] = field(default_factory=dict)
     by_id: Mapping[DeviceId, OfferedDevice] = field(default_factory=dict)
     answers: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
-    def taken(self) -> Iterator[TakenDevice]:
+    def taken_devices(self) -> Iterator[TakenDevice]:
         """The devices and shares that are held."""
-        for claim in self.held:
-            yield from (each for each in claim.devices if not each.is_monitor)
+        for claim in self.held_claims:
+            yield from (device for device in claim.devices if not device.is_monitor)
 
     def claim(self, name: str) -> HeldClaim | None:
         """Return an allocated claim, by its full name."""
-        return next((each for each in self.held if each.name == name), None)
+        return next((claim for claim in self.held_claims if claim.name == name), None)
 
     def with_claim(self, claim: HeldClaim) -> NodeDevices:
         """Return the devices with one more claim, or with one more holder of an allocated one."""
-        if (there := self.claim(claim.name)) is None:
-            return replace(self, held=(*self.held, claim))
-        shared = replace(there, holders=there.holders | claim.holders)
-        return replace(self, held=tuple(shared if each is there else each for each in self.held))
+        if (existing := self.claim(claim.name)) is None:
+            return replace(self, held_claims=(*self.held_claims, claim))
+        shared = replace(existing, holders=existing.holders | claim.holders)
+        return replace(
+            self,
+            held_claims=tuple(
+                shared if held_claim is existing else held_claim for held_claim in self.held_claims
+            ),
+        )
 
     def without(self, uid: str) -> NodeDevices:
         """Return the devices after a pod has left, and with it the claims that it alone held."""
-        if not any(uid in each.holders for each in self.held):
+        if not any(uid in claim.holders for claim in self.held_claims):
             return self
-        left = (replace(each, holders=each.holders - {uid}) for each in self.held if each.holders != {uid})
-        return replace(self, held=tuple(left))
+        claims = (
+            replace(claim, holders=claim.holders - {uid})
+            for claim in self.held_claims
+            if claim.holders != {uid}
+        )
+        return replace(self, held_claims=tuple(claims))
 
     def emptied(self) -> NodeDevices:
         """Return the devices without the claims on the node's own."""
-        shared = {each.id for each in self.by_id.values() if not each.is_local}
-        held = tuple(each for each in self.held if any(one.device in shared for one in each.devices))
-        return replace(self, held=held)
+        shared = {device.id for device in self.by_id.values() if not device.is_local}
+        claims = tuple(
+            claim for claim in self.held_claims if any(one.device in shared for one in claim.devices)
+        )
+        return replace(self, held_claims=claims)
 
     def of_another(self, node: str) -> NodeDevices:
         """Return the devices of another node like this one: local devices get ids of their own."""
 
-        def own(device: OfferedDevice) -> OfferedDevice:
+        def of_node(device: OfferedDevice) -> OfferedDevice:
             driver, pool, name = device.id
             return replace(device, id=(driver, f"{pool}/{node}", name)) if device.is_local else device
 
-        pools = {each.id[:2] for each in self.devices if each.is_local}
+        pools = {device.id[:2] for device in self.devices if device.is_local}
         counters = {
             (driver, f"{pool}/{node}" if (driver, pool) in pools else pool, name): amounts
             for (driver, pool, name), amounts in self.counters.items()
         }
-        devices = tuple(own(each) for each in self.devices)
-        by_id = {each.id: each for each in (*devices, *self.by_id.values())}
+        devices = tuple(of_node(device) for device in self.devices)
+        by_id = {device.id: device for device in (*devices, *self.by_id.values())}
         return replace(self, devices=devices, counters=counters, by_id=by_id)
 
 
@@ -164,7 +175,7 @@ def devices_on(
     node: str,
     labels: Labels,
     slices: Iterable[Document],
-    held: Iterable[HeldClaim] = (),
+    claims: Iterable[HeldClaim] = (),
     rules: Iterable[Document] = (),
     *,
     planned: bool = False,
@@ -174,21 +185,23 @@ def devices_on(
     With `planned` slices, whatever they omit of a device is unknown.
     """
     pools: dict[tuple[str, str], list[Document]] = {}
-    for each in slices:
-        spec = mapping(each.get("spec"))
+    for device_slice in slices:
+        spec = mapping(device_slice.get("spec"))
         pool = mapping(spec.get("pool"))
-        pools.setdefault((str(spec.get("driver")), str(pool.get("name"))), []).append(each)
-    found: list[OfferedDevice] = []
+        pools.setdefault((str(spec.get("driver")), str(pool.get("name"))), []).append(device_slice)
+    offered_devices: list[OfferedDevice] = []
     incomplete: list[str] = []
     counters: dict[DeviceId, Mapping[str, Fraction]] = {}
     by_id: dict[DeviceId, OfferedDevice] = {}
-    taints = [*map(mapping, (each.get("spec") for each in rules))]
+    taints = [*map(mapping, (rule.get("spec") for rule in rules))]
     for (driver, name), listed in sorted(pools.items()):
-        newest = max(_generation(each) for each in listed)
-        current = sorted((each for each in listed if _generation(each) == newest), key=_name)
-        here: list[OfferedDevice] = []
-        for each in current:
-            spec = mapping(each.get("spec"))
+        newest = max(_generation(device_slice) for device_slice in listed)
+        current = sorted(
+            (device_slice for device_slice in listed if _generation(device_slice) == newest), key=_name
+        )
+        of_pool: list[OfferedDevice] = []
+        for device_slice in current:
+            spec = mapping(device_slice.get("spec"))
             for shared in mappings(spec.get("sharedCounters")):
                 counters[driver, name, str(shared.get("name"))] = _amounts(shared.get("counters"))
             for device in mappings(spec.get("devices")):
@@ -197,12 +210,14 @@ def devices_on(
                 offered = replace(offered, is_local=bool(chosen.get("nodeName")))
                 by_id[offered.id] = offered
                 if _is_for(chosen, node, labels):
-                    here.append(offered)
+                    of_pool.append(offered)
         if len(current) == mapping(mapping(current[0].get("spec")).get("pool")).get("resourceSliceCount", 1):
-            found += here
-        elif here or any(_is_for(mapping(each.get("spec")), node, labels) for each in current):
+            offered_devices += of_pool
+        elif of_pool or any(
+            _is_for(mapping(device_slice.get("spec")), node, labels) for device_slice in current
+        ):
             incomplete.append(f"{driver}/{name}")
-    return NodeDevices(tuple(found), tuple(held), tuple(incomplete), counters, by_id)
+    return NodeDevices(tuple(offered_devices), tuple(claims), tuple(incomplete), counters, by_id)
 
 
 def held_claims(claims: Iterable[Document]) -> Iterator[HeldClaim]:
@@ -216,8 +231,8 @@ def held_claims(claims: Iterable[Document]) -> Iterator[HeldClaim]:
         results = mappings(mapping(allocation.get("devices")).get("results"))
         yield HeldClaim(
             full_name(claim),
-            frozenset(str(each.get("uid")) for each in mappings(status.get("reservedFor"))),
-            tuple(map(_taken, results)),
+            frozenset(str(user.get("uid")) for user in mappings(status.get("reservedFor"))),
+            tuple(map(_taken_device, results)),
             tuple(mappings(terms)) if terms else None,
         )
 
@@ -228,7 +243,7 @@ def full_name(document: Document) -> str:
     return f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
 
 
-def _taken(result: Document) -> TakenDevice:
+def _taken_device(result: Document) -> TakenDevice:
     device = str(result.get("driver")), str(result.get("pool")), str(result.get("device"))
     is_share = bool(result.get("shareID"))
     consumed = _amounts(result.get("consumedCapacity")) if is_share else None
@@ -241,19 +256,19 @@ def _device(
     body = mapping(document.get("basic")) or document  # v1beta1
     name = str(document.get("name"))
     attributes: dict[str, dict[str, Any]] = {}
-    for key, said in mapping(body.get("attributes")).items():
-        domain, _, own = str(key).rpartition("/")
-        attributes.setdefault(domain or driver, {})[own] = _value(mapping(said))
+    for key, value in mapping(body.get("attributes")).items():
+        domain, _, attribute = str(key).rpartition("/")
+        attributes.setdefault(domain or driver, {})[attribute] = _value(mapping(value))
     capacity: dict[str, Capacity] = {}
-    for key, said in mapping(body.get("capacity")).items():
-        value = amount_of(mapping(said).get("value"))
+    for key, size in mapping(body.get("capacity")).items():
+        value = amount_of(mapping(size).get("value"))
         if value is not None:
-            capacity[str(key)] = Capacity(value, mapping(mapping(said).get("requestPolicy")))
+            capacity[str(key)] = Capacity(value, mapping(mapping(size).get("requestPolicy")))
     by_domain: dict[str, dict[str, Fraction]] = {}
     for key, size in capacity.items():
-        domain, _, own = key.rpartition("/")
-        by_domain.setdefault(domain or driver, {})[own] = size.value
-    of_rules = (mapping(each.get("taint")) for each in rules if _meets(each, driver, pool, name))
+        domain, _, attribute = key.rpartition("/")
+        by_domain.setdefault(domain or driver, {})[attribute] = size.value
+    of_rules = (mapping(rule.get("taint")) for rule in rules if _meets(rule, driver, pool, name))
     return OfferedDevice(
         (driver, pool, name),
         SelectedDevice(
@@ -262,8 +277,8 @@ def _device(
         capacity,
         (*mappings(body.get("taints")), *of_rules),
         tuple(
-            (str(each.get("counterSet")), _amounts(each.get("counters")))
-            for each in mappings(body.get("consumesCounters"))
+            (str(consumed.get("counterSet")), _amounts(consumed.get("counters")))
+            for consumed in mappings(body.get("consumesCounters"))
         ),
     )
 
@@ -273,8 +288,8 @@ def _meets(rule: Document, driver: str, pool: str, device: str) -> bool:
     selector = rule.get("deviceSelector")
     if not isinstance(selector, Mapping):
         return False
-    own = {"driver": driver, "pool": pool, "device": device}
-    return all(selector.get(key) in (None, value) for key, value in own.items())
+    ids = {"driver": driver, "pool": pool, "device": device}
+    return all(selector.get(key) in (None, value) for key, value in ids.items())
 
 
 def _is_for(spec: Document, node: str, labels: Labels) -> bool:
@@ -283,37 +298,37 @@ def _is_for(spec: Document, node: str, labels: Labels) -> bool:
     if spec.get("allNodes"):
         return True
     terms = mappings(mapping(spec.get("nodeSelector")).get("nodeSelectorTerms"))
-    return any(term_selects(each, labels, node) for each in terms)
+    return any(term_selects(term, labels, node) for term in terms)
 
 
-def _value(said: Document) -> Any:
+def _value(typed: Document) -> Any:
     """Return an attribute's value: a version as a Release, an unknown type as None."""
     for kind in _ATTRIBUTE_TYPES:
-        if kind in said:
-            found = said[kind]
+        if kind in typed:
+            value = typed[kind]
             if kind == "version":
-                return Release(str(found))
-            return [Release(str(each)) for each in found] if kind == "versions" else found
+                return Release(str(value))
+            return [Release(str(version)) for version in value] if kind == "versions" else value
     return None
 
 
-def _generation(each: Document) -> int:
-    found = mapping(mapping(each.get("spec")).get("pool")).get("generation", 0)
-    return found if type(found) is int else 0
+def _generation(device_slice: Document) -> int:
+    generation = mapping(mapping(device_slice.get("spec")).get("pool")).get("generation", 0)
+    return generation if type(generation) is int else 0
 
 
-def _name(each: Document) -> str:
-    return str(mapping(each.get("metadata")).get("name"))
+def _name(device_slice: Document) -> str:
+    return str(mapping(device_slice.get("metadata")).get("name"))
 
 
-def _amounts(said: object) -> dict[str, Fraction]:
+def _amounts(listed: object) -> dict[str, Fraction]:
     """Return amounts by name: `{name: "1Gi"}`, or `{name: {value: "1Gi"}}`."""
-    found = {}
-    for name, each in mapping(said).items():
-        amount = amount_of(each.get("value") if isinstance(each, Mapping) else each)
+    amounts = {}
+    for name, value in mapping(listed).items():
+        amount = amount_of(value.get("value") if isinstance(value, Mapping) else value)
         if amount is not None:
-            found[str(name)] = amount
-    return found
+            amounts[str(name)] = amount
+    return amounts
 
 
 def amount_of(text: object) -> Fraction | None:

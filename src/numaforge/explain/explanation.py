@@ -49,7 +49,7 @@ class Explanation:
     @property
     def disagreeing(self) -> tuple[OfNode, ...]:
         """The nodes that the scheduler accepts, but whose kubelets refuse the pod."""
-        return tuple(each for each in self.verdicts if each.judgement.disagrees)
+        return tuple(verdict for verdict in self.verdicts if verdict.judgement.disagrees)
 
 
 def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation, tuple[Candidate, ...]]:
@@ -62,34 +62,40 @@ def explain(workload: Workload, nodes: Sequence[Candidate]) -> tuple[Explanation
         raise ValueError("a workload without pods")
     placement = place(workload.units, nodes)
     fit = len(placement.where)
-    whole = fit == len(members)
-    about = members[0 if whole else fit]
-    seen = nodes if whole else placement.nodes
+    all_fit = fit == len(members)
+    about = members[0 if all_fit else fit]
+    judged_nodes = nodes if all_fit else placement.nodes
     counts = Counter(placement.where)
-    found = Explanation(
+    explanation = Explanation(
         workload=workload,
         fit=fit,
         about=about,
         verdicts=tuple(
-            OfNode(each.name, each.judge(about), counts[each.name], each.not_seen(about), each.doubts)
-            for each in seen
+            OfNode(node.name, node.judge(about), counts[node.name], node.not_seen(about), node.doubts)
+            for node in judged_nodes
         ),
         likely=likely(members[0], nodes),
         domain=placement.domain,
     )
-    return replace(found, remedies=_remedies(found, nodes, placement)), (
-        placement.nodes if found.fits else tuple(nodes)
+    return replace(explanation, remedies=_remedies(explanation, nodes, placement)), (
+        placement.nodes if explanation.fits else tuple(nodes)
     )
 
 
-def _remedies(found: Explanation, nodes: Sequence[Candidate], placement: Placement) -> tuple[Remedy, ...]:
-    if found.workload.least > len(found.workload.members):
+def _remedies(
+    explanation: Explanation, nodes: Sequence[Candidate], placement: Placement
+) -> tuple[Remedy, ...]:
+    if explanation.workload.least > len(explanation.workload.members):
         return ()  # pods are missing, not room
-    if not found.fits:
-        return remedies(found.workload, found.about, nodes, placement)
-    if len(found.workload.members) > 1:
+    if not explanation.fits:
+        return remedies(explanation.workload, explanation.about, nodes, placement)
+    if len(explanation.workload.members) > 1:
         return ()
-    refusing = {each.node for each in found.disagreeing}
-    open_to = [each for each in nodes if each.name in refusing]
-    helpful = remedies(found.workload, found.about, open_to, Placement(tuple(open_to), ())) if open_to else ()
-    return (*helpful, *pinning(found.about, nodes), *aligning(found.about, nodes))
+    refusing = {verdict.node for verdict in explanation.disagreeing}
+    open_to = [node for node in nodes if node.name in refusing]
+    helpful = (
+        remedies(explanation.workload, explanation.about, open_to, Placement(tuple(open_to), ()))
+        if open_to
+        else ()
+    )
+    return (*helpful, *pinning(explanation.about, nodes), *aligning(explanation.about, nodes))

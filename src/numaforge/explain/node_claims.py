@@ -50,28 +50,32 @@ class NodeClaims:
 
     def judge(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> JudgedClaims:
         """Return whether the devices serve a pod's claims beside those of the pods here."""
-        claims, served = self._asked(pod, request, advertised)
-        asked = (*(each.name for each in claims), *served)
-        if not asked:
+        claims, served = self._allocated_names(pod, request, advertised)
+        names = (*(claim.name for claim in claims), *served)
+        if not names:
             return NO_CLAIMS
-        said = self.place.allocation(pod.name, claims, served)
-        after = self.place.with_allocation(pod.name, claims, said).devices
-        devices = dict(self._devices(pod.name, claims, served, after)) if after and not said.refusal else {}
-        return JudgedClaims(asked, said.refusal, said.unknown, frozenset(served), devices)
+        allocation = self.place.allocation(pod.name, claims, served)
+        with_pod = self.place.with_allocation(pod.name, claims, allocation).devices
+        devices = (
+            dict(self._devices(pod.name, claims, served, with_pod))
+            if with_pod and not allocation.refusal
+            else {}
+        )
+        return JudgedClaims(names, allocation.refusal, allocation.unknown, frozenset(served), devices)
 
     def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> NodeClaims:
         """Return the node's claims after a pod has come."""
-        claims, served = self._asked(pod, request, advertised)
-        place = self.place.with_claims(pod.name, claims, served)
-        return self if place is self.place else replace(self, place=place)
+        claims, served = self._allocated_names(pod, request, advertised)
+        with_claims = self.place.with_claims(pod.name, claims, served)
+        return self if with_claims is self.place else replace(self, place=with_claims)
 
     def without(self, name: str) -> NodeClaims:
         """Return the node's claims after a pod has left, without those that it alone held."""
         devices = self.place.devices
-        left = devices.without(name) if devices else None
-        return self if left is devices else replace(self, place=replace(self.place, devices=left))
+        remaining = devices.without(name) if devices else None
+        return self if remaining is devices else replace(self, place=replace(self.place, devices=remaining))
 
-    def _asked(
+    def _allocated_names(
         self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]
     ) -> tuple[tuple[PodClaim, ...], dict[str, tuple[str, int]]]:
         served = self.place.served(request, advertised) if self.extended else {}
@@ -82,16 +86,16 @@ class NodeClaims:
         pod: str,
         claims: Iterable[PodClaim],
         served: Mapping[str, tuple[str, int]],
-        after: NodeDevices,
+        devices: NodeDevices,
     ) -> Iterator[tuple[str, tuple[ClaimedDevice, ...]]]:
         """Yield each claim's devices, by the pod's name for it or the extended resources that it serves."""
-        names = {each.claim: each.name for each in claims if each.claim}
+        names = {claim.claim: claim.name for claim in claims if claim.claim}
         names[spec_of_resources(pod, served).name] = ", ".join(sorted(served))
-        for held in after.held:
-            if pod in held.holders:
-                name = names.get(held.name, held.name.removeprefix(f"{pod}/"))
-                found = (after.by_id.get(each.device) or each.device for each in held.devices)
-                yield name, tuple(claimed_device(each, self.near) for each in found)
+        for claim in devices.held_claims:
+            if pod in claim.holders:
+                name = names.get(claim.name, claim.name.removeprefix(f"{pod}/"))
+                offered = (devices.by_id.get(device.device) or device.device for device in claim.devices)
+                yield name, tuple(claimed_device(device, self.near) for device in offered)
 
 
 def claimed_device(device: OfferedDevice | DeviceId, near: Mapping[str, int]) -> ClaimedDevice:
@@ -99,19 +103,19 @@ def claimed_device(device: OfferedDevice | DeviceId, near: Mapping[str, int]) ->
     if not isinstance(device, OfferedDevice):
         return ClaimedDevice(*device)
     for name in (NUMA_NODE, *LEGACY_NUMA_NODES):
-        said = device.attribute(name)
-        places = said if isinstance(said, list) else [said]
-        if found := frozenset(each for each in places if type(each) is int and each >= 0):
-            return ClaimedDevice(*device.id, found, device.is_local)
+        value = device.attribute(name)
+        places = value if isinstance(value, list) else [value]
+        if numa_nodes := frozenset(node_id for node_id in places if type(node_id) is int and node_id >= 0):
+            return ClaimedDevice(*device.id, numa_nodes, device.is_local)
     at = near.get(str(device.attribute(BUS_ID) or "").lower())
     return ClaimedDevice(*device.id, frozenset({at} if at is not None else ()), device.is_local)
 
 
 def places_of(machine: NodeTopology) -> dict[str, int]:
     """Return the NUMA node of each PCI function of GPUs and NICs, by its address in lower case."""
-    places = {each.pci_address: each.numa_node for each in machine.gpus}
-    places |= {each.pci_address: each.numa_node for each in machine.nics}
-    return {address.lower(): place for address, place in places.items() if place is not None}
+    places = {gpu.pci_address: gpu.numa_node for gpu in machine.gpus}
+    places |= {nic.pci_address: nic.numa_node for nic in machine.nics}
+    return {address.lower(): numa_node for address, numa_node in places.items() if numa_node is not None}
 
 
 def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[Labels, ClaimWorld]:
@@ -136,9 +140,9 @@ def as_planned(name: str, scenario: Scenario, plan: NodePlan | None) -> tuple[La
 def _registered(name: str, scenario: Scenario) -> Iterator[dict[str, Any]]:
     """Yield the device classes of the registered drivers, and their slices."""
     slices = [*registered_slices(scenario.topology, name)]
-    drivers = {each["spec"]["driver"] for each in slices}
+    drivers = {device_slice["spec"]["driver"] for device_slice in slices}
     classes = planned_classes(served_by_claims(scenario.topology, _minor(scenario)))
-    yield from (each for each in classes if each["metadata"]["name"] in drivers)
+    yield from (device_class for device_class in classes if device_class["metadata"]["name"] in drivers)
     yield from slices
 
 
@@ -146,39 +150,39 @@ def _minor(scenario: Scenario) -> int:
     return KubeletVersion.parse(scenario.version).minor if scenario.version else LATEST_MINOR
 
 
-def with_claims(scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) -> Scenario:
+def with_claims(scenario: Scenario, plan: NodePlan | None, world: ClaimWorld) -> Scenario:
     """Return a scenario with the node's claims; its Node has the name that its kubelet registers."""
     machine = scenario.topology
     name = registered_name(machine.kubelet.flags if machine.kubelet else (), machine.hostname or "")
-    return replace(scenario, claims=node_claims(name, scenario, plan, given))
+    return replace(scenario, claims=node_claims(name, scenario, plan, world))
 
 
-def without_plugins(offered: Inventory, given: ClaimWorld) -> Inventory:
+def without_plugins(offered: Inventory, world: ClaimWorld) -> Inventory:
     """Return what a machine's GPUs offer by device plugins, without what given objects serve by claims.
 
     Given objects take precedence over those registered on the machine.
     """
-    if given.slices is None:
+    if world.slices is None:
         return offered
-    return {resource: devices for resource, devices in offered.items() if given.class_of(resource) is None}
+    return {resource: devices for resource, devices in offered.items() if world.class_of(resource) is None}
 
 
-def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given: ClaimWorld) -> NodeClaims:
+def node_claims(name: str, scenario: Scenario, plan: NodePlan | None, given_world: ClaimWorld) -> NodeClaims:
     """Return how a node of this name serves claims, by the given objects and by its plan.
 
     Given ResourceSlices replace those of the plan, and count as all of the node's.
     """
     machine = scenario.topology
     labels, planned = as_planned(name, scenario, plan)
-    world = planned.beside(given)
+    world = planned.merged(given_world)
     labels = {_HOSTNAME: name, **labels}
     devices, why = None, f"{UNKNOWN_OFFER}: no ResourceSlices are given"
     if world.slices is not None:
-        is_planned = given.slices is None
-        devices = devices_on(name, labels, world.slices, world.held(), world.rules, planned=is_planned)
-    if given.slices is not None and devices and not (devices.devices or devices.incomplete):
+        is_planned = given_world.slices is None
+        devices = devices_on(name, labels, world.slices, world.held_claims(), world.rules, planned=is_planned)
+    if given_world.slices is not None and devices and not (devices.devices or devices.incomplete):
         devices, why = None, f"{UNKNOWN_OFFER}: no given ResourceSlice is of the node {name}"
-    if devices and scenario.state and not given.claims:
+    if devices and scenario.state and not given_world.claims:
         devices, why = None, "which devices its pods have is not known: no ResourceClaims are given"
     if devices is None:
         world = replace(world, why_unknown=why)

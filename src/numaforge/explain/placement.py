@@ -32,9 +32,9 @@ def place(units: Sequence[Unit], nodes: Sequence[Candidate]) -> Placement:
     """
     placement = Placement(tuple(nodes), ())
     for unit in units:
-        found = _place_unit(unit, placement.nodes)
-        placement = Placement(found.nodes, placement.where + found.where, placement.domain or found.domain)
-        if len(found.where) < len(unit.members):
+        placed = _place_unit(unit, placement.nodes)
+        placement = Placement(placed.nodes, placement.where + placed.where, placement.domain or placed.domain)
+        if len(placed.where) < len(unit.members):
             break
     return placement
 
@@ -43,20 +43,20 @@ def _place_unit(unit: Unit, nodes: Sequence[Candidate]) -> Placement:
     domain = unit.domain
     if domain is None:
         return _place(unit.members, nodes)
-    unknown = {each.name for each in nodes if domain not in each.labels and not each.labels_known}
-    values = sorted({each.labels[domain] for each in nodes if domain in each.labels})
+    unknown = {node.name for node in nodes if domain not in node.labels and not node.labels_known}
+    values = sorted({node.labels[domain] for node in nodes if domain in node.labels})
     best = Placement(tuple(nodes), ())
     if not values:
         return _place(unit.members, nodes) if unknown else best
     for value in values:
-        within = [each for each in nodes if each.labels.get(domain) == value or each.name in unknown]
-        found = replace(_place(unit.members, within), domain=value)
-        if len(found.where) > len(best.where) or best.domain is None:
-            best = found
-        if len(found.where) == len(unit.members):
+        within = [node for node in nodes if node.labels.get(domain) == value or node.name in unknown]
+        attempt = replace(_place(unit.members, within), domain=value)
+        if len(attempt.where) > len(best.where) or best.domain is None:
+            best = attempt
+        if len(attempt.where) == len(unit.members):
             break
-    changed = {each.name: each for each in best.nodes}
-    return replace(best, nodes=tuple(changed.get(each.name, each) for each in nodes))
+    changed = {node.name: node for node in best.nodes}
+    return replace(best, nodes=tuple(changed.get(node.name, node) for node in nodes))
 
 
 def likely(member: GangPod, nodes: Sequence[Candidate]) -> str | None:
@@ -65,40 +65,40 @@ def likely(member: GangPod, nodes: Sequence[Candidate]) -> str | None:
     By default it prefers the node with the largest free share, whatever the kubelet would answer; its other
     scores (images, spread, preferences) are ignored.
     """
-    shares = {each.name: each.free_share for each in nodes if not each.judge(member).reasons}
+    shares = {node.name: node.free_share for node in nodes if not node.judge(member).reasons}
     most = max(shares.values(), default=0.0)
     best = [name for name, share in shares.items() if share > most - _SAME]
     return best[0] if len(best) == 1 else None
 
 
 def _place(members: Sequence[GangPod], nodes: Sequence[Candidate]) -> Placement:
-    now = {each.name: each for each in nodes}
+    candidates = {node.name: node for node in nodes}
     alike: dict[Hashable, tuple[GangPod, dict[str, float]]] = {}
     where: list[str] = []
     for member in members:
         kind = shape_of_pod(member.pod), id(member.placing), member.claims
         if kind not in alike:
-            fitting = {name: each.free_share for name, each in now.items() if each.judge(member).fits}
+            fitting = {name: node.free_share for name, node in candidates.items() if node.judge(member).fits}
             alike[kind] = member, fitting
         fitting = alike[kind][1]
         if not fitting:
             break
         best = max(fitting, key=fitting.__getitem__)
-        now[best] = now[best].placed(member)
+        candidates[best] = candidates[best].placed(member)
         where.append(best)
-        if now[best].has_claims(member) and _tell(now, best, member):
+        if candidates[best].has_claims(member) and _record_claims(candidates, best, member):
             alike.clear()
         for example, still in alike.values():
             still.pop(best, None)
-            if now[best].judge(example).fits:
-                still[best] = now[best].free_share
-    return Placement(tuple(now.values()), tuple(where))
+            if candidates[best].judge(example).fits:
+                still[best] = candidates[best].free_share
+    return Placement(tuple(candidates.values()), tuple(where))
 
 
-def _tell(now: dict[str, Candidate], best: str, member: GangPod) -> bool:
+def _record_claims(candidates: dict[str, Candidate], best: str, member: GangPod) -> bool:
     """Record a placed pod's claims on the other nodes; return whether any of them changed."""
     changed = False
-    for name, each in now.items():
-        if name != best and (beside := each.beside(now[best], member)) is not each:
-            now[name], changed = beside, True
+    for name, node in candidates.items():
+        if name != best and (updated := node.with_claims_of(candidates[best], member)) is not node:
+            candidates[name], changed = updated, True
     return changed

@@ -61,7 +61,7 @@ class Placing:
 
     def tolerates(self, taint: Mapping[str, Any]) -> bool:
         """Return whether a toleration covers a taint."""
-        return any(tolerates(each, taint) for each in self.tolerations)
+        return any(tolerates(toleration, taint) for toleration in self.tolerations)
 
     def selects(self, labels: Labels, node: str) -> bool:
         """Return whether nodeSelector and required node affinity select a node."""
@@ -74,17 +74,20 @@ def placing_of(spec: Mapping[str, Any], where: str) -> Placing:
     """Read a pod's constraints on nodes; raises PodError for what no API server would accept."""
     affinity = _mapping(spec, "affinity", where)
     of_nodes = _mapping(affinity, "nodeAffinity", f"{where}: affinity")
-    wanted = "requiredDuringSchedulingIgnoredDuringExecution"
-    required = _mapping(of_nodes, wanted, f"{where}: affinity.nodeAffinity")
-    terms = _mappings(required, "nodeSelectorTerms", f"{where}: affinity.nodeAffinity.{wanted}")
+    required_key = "requiredDuringSchedulingIgnoredDuringExecution"
+    required = _mapping(of_nodes, required_key, f"{where}: affinity.nodeAffinity")
+    terms = _mappings(required, "nodeSelectorTerms", f"{where}: affinity.nodeAffinity.{required_key}")
     for term in terms:
-        for each in (*_mappings(term, "matchExpressions", where), *_mappings(term, "matchFields", where)):
-            if not isinstance(each.get("values") or [], list):
+        for expression in (
+            *_mappings(term, "matchExpressions", where),
+            *_mappings(term, "matchFields", where),
+        ):
+            if not isinstance(expression.get("values") or [], list):
                 raise PodError("must be a list", where=f"{where}: nodeSelectorTerms.values")
-            if each.get("operator") not in _OPERATORS:
+            if expression.get("operator") not in _OPERATORS:
                 raise PodError(
-                    f"{shown(each.get('operator'))} is not an operator of node affinity",
-                    where=f"{where}: nodeSelectorTerms: {each.get('key')}",
+                    f"{shown(expression.get('operator'))} is not an operator of node affinity",
+                    where=f"{where}: nodeSelectorTerms: {expression.get('key')}",
                     remedy=f"write one of {', '.join(_OPERATORS)}",
                 )
     name = spec.get("nodeName")
@@ -128,14 +131,14 @@ def keeps_away(
         yield "its labels do not match the pod's nodeSelector or affinity"
     if lacking := [key for key in placing.spread if key not in labels]:
         yield f"it lacks the label {', '.join(lacking)}, by which the pod must be spread"
-    if taken := sorted(port for _, port in placing.ports & ports):
-        yield f"host port {', '.join(map(str, taken))} is taken"
+    if taken_ports := sorted(port for _, port in placing.ports & ports):
+        yield f"host port {', '.join(map(str, taken_ports))} is taken"
 
 
 def cordon_aside(taints: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the taints that keep pods away, except that of a cordon, which is deliberate."""
     return [
-        each for each in taints if each.get("effect") in _KEEPS_AWAY and each.get("key") != _CORDON["key"]
+        taint for taint in taints if taint.get("effect") in _KEEPS_AWAY and taint.get("key") != _CORDON["key"]
     ]
 
 
@@ -166,8 +169,8 @@ def term_selects(term: Mapping[str, Any], labels: Labels, node: str) -> bool:
     expressions, fields = _listed(term, "matchExpressions"), _listed(term, "matchFields")
     if not expressions and not fields:
         return False
-    return all(_holds(each, labels) for each in expressions) and all(
-        _holds(each, {"metadata.name": node}) for each in fields
+    return all(_holds(expression, labels) for expression in expressions) and all(
+        _holds(field, {"metadata.name": node}) for field in fields
     )
 
 
@@ -182,10 +185,10 @@ def _holds(requirement: Mapping[str, Any], labels: Labels) -> bool:
     if operator in ("Exists", "DoesNotExist"):
         return (key in labels) == (operator == "Exists")
     if operator in ("Gt", "Lt") and len(values) == 1:
-        found, limit = digits(labels.get(key)), digits(values[0])
-        if found is None or limit is None:
+        number, limit = digits(labels.get(key)), digits(values[0])
+        if number is None or limit is None:
             return False
-        return found > limit if operator == "Gt" else found < limit
+        return number > limit if operator == "Gt" else number < limit
     return False
 
 
@@ -204,8 +207,8 @@ def _unseen(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> Iterator[st
         yield "topology spread"
     volumes = spec.get("volumes")
     if isinstance(volumes, list) and any(
-        isinstance(each, Mapping) and ("persistentVolumeClaim" in each or "ephemeral" in each)
-        for each in volumes
+        isinstance(volume, Mapping) and ("persistentVolumeClaim" in volume or "ephemeral" in volume)
+        for volume in volumes
     ):
         yield "volumes"
     if spec.get("priorityClassName"):
@@ -215,17 +218,17 @@ def _unseen(spec: Mapping[str, Any], affinity: Mapping[str, Any]) -> Iterator[st
 
 
 def _mapping(document: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
-    found = document.get(key) or {}
-    if not isinstance(found, Mapping):
+    section = document.get(key) or {}
+    if not isinstance(section, Mapping):
         raise PodError("must be a mapping", where=f"{where}: {key}")
-    return found
+    return section
 
 
 def _mappings(document: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
-    found = document.get(key) or []
-    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+    entries = document.get(key) or []
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise PodError("must be a list of mappings", where=f"{where}: {key}")
-    return found
+    return entries
 
 
 def _listed(term: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:

@@ -47,7 +47,9 @@ class Place:
         unknown: list[str] = []
         try:
             specs = [
-                each.changed(spec) for each in claims if (spec := self._spec(each, pod, unknown)) is not None
+                claim.changed(spec)
+                for claim in claims
+                if (spec := self._spec(claim, pod, unknown)) is not None
             ]
             specs += [spec_of_resources(pod, served)] if served else []
             for request, missing in self._missing_classes(specs):
@@ -83,18 +85,18 @@ class Place:
             return self
         return self.with_allocation(pod, claims, self.allocation(pod, claims, served))
 
-    def with_allocation(self, pod: str, claims: Sequence[PodClaim], said: Allocation) -> Place:
+    def with_allocation(self, pod: str, claims: Sequence[PodClaim], allocation: Allocation) -> Place:
         """Return the node after a pod has come, with the allocation found for its claims."""
         if self.devices is None:
             return self
-        here = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]},)
+        this_node = ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.node]}]},)
         devices = self.devices
-        for each in said.claims:
-            devices = devices.with_claim(replace(each, selector=here))
+        for claim in allocation.claims:
+            devices = devices.with_claim(replace(claim, selector=this_node))
         for ref in claims:
-            held = self.devices.claim(ref.claim) if ref.claim else None
-            if held is not None:
-                devices = devices.with_claim(replace(held, holders=frozenset({pod})))
+            existing = self.devices.claim(ref.claim) if ref.claim else None
+            if existing is not None:
+                devices = devices.with_claim(replace(existing, holders=frozenset({pod})))
         return replace(self, devices=devices)
 
     def spec(self, claim: PodClaim) -> ClaimSpec | None:
@@ -106,21 +108,24 @@ class Place:
 
     def _spec(self, claim: PodClaim, pod: str, unknown: list[str]) -> ClaimSpec | None:
         """Return what must be allocated for a claim; None where it is allocated, or not known."""
-        held = self.devices.claim(claim.claim) if self.devices and claim.claim else None
-        if held is not None:
-            if not held.is_on(self.node, self.labels):
+        existing = self.devices.claim(claim.claim) if self.devices and claim.claim else None
+        if existing is not None:
+            if not existing.is_on(self.node, self.labels):
                 raise _ClaimRefusedError("resourceclaim not available on the node")
-            if len(held.holders) >= MOST_USERS:
+            if len(existing.holders) >= MOST_USERS:
                 raise _ClaimRefusedError("resourceclaim in use")
             return None
         if claim.template is not None:
-            found, name = self.world.templates.get(claim.template), f"ResourceClaimTemplate {claim.template}"
+            document, name = (
+                self.world.templates.get(claim.template),
+                f"ResourceClaimTemplate {claim.template}",
+            )
         else:
-            found, name = self.world.claims.get(str(claim.claim)), f"ResourceClaim {claim.claim}"
-        if found is None:
+            document, name = self.world.claims.get(str(claim.claim)), f"ResourceClaim {claim.claim}"
+        if document is None:
             unknown.append(self._lacking(name, name))
             return None
-        spec = mapping(found.get("spec"))
+        spec = mapping(document.get("spec"))
         if claim.template is not None:
             return spec_of_claim(mapping(spec.get("spec")), f"{pod}/{claim.name}")
         return spec_of_claim(spec, str(claim.claim))

@@ -145,16 +145,16 @@ def pod_sets(document: Document, unnamed: str = "pod") -> tuple[PodSets, ...]:
     api = str(document.get("apiVersion") or "").rpartition("/")[0]
     if kind == "AppWrapper":
         parts = (mapping(part.get("template")) for part in mappings(spec.get("components")))
-        return tuple(found for part in parts for found in pod_sets(part, unnamed))
+        return tuple(pods for part in parts for pods in pod_sets(part, unnamed))
     reader = _reader(kind, api, spec)
     if reader is None:
         return ()
     if not isinstance(document.get("spec"), Mapping):
         raise PodError(f"{kind} {name!r} has no spec")
-    found = reader(kind, spec, metadata, name)
-    if found.count > MOST_PODS:
-        raise NumaforgeError(f"has {found.count} pods; at most {MOST_PODS} are placed at once", where=name)
-    return (_with_metadata(found, spec, metadata),)
+    sets = reader(kind, spec, metadata, name)
+    if sets.count > MOST_PODS:
+        raise NumaforgeError(f"has {sets.count} pods; at most {MOST_PODS} are placed at once", where=name)
+    return (_with_metadata(sets, spec, metadata),)
 
 
 def name_without_pods(document: Document) -> str:
@@ -178,16 +178,16 @@ def _reader(kind: str, api: str, spec: Document) -> Reader | None:
     return _replicated if has_pod else None
 
 
-def _with_metadata(found: PodSets, spec: Document, metadata: Document) -> PodSets:
+def _with_metadata(pods: PodSets, spec: Document, metadata: Document) -> PodSets:
     """Return the pods with what their document's labels and annotations say of all of them."""
-    notes = list(found.notes)
+    notes = list(pods.notes)
     if spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True:
         notes.append("it is suspended: it has no pods before it is resumed")
     if any(key in mapping(metadata.get("annotations")) for key in _EXCLUSIVE):
         notes.append("its exclusive topology is not judged")
-    queued = _QUEUE in mapping(metadata.get("labels")) and found.kind != "Pod"
-    least = found.count if queued and found.least is None else found.least
-    return replace(found, least=least, notes=tuple(notes))
+    queued = _QUEUE in mapping(metadata.get("labels")) and pods.kind != "Pod"
+    least = pods.count if queued and pods.least is None else pods.least
+    return replace(pods, least=least, notes=tuple(notes))
 
 
 def _replicated(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
@@ -254,13 +254,13 @@ def _stages(jobs: Sequence[Document]) -> tuple[list[int], list[int]]:
     ends: dict[int, int] = {}
     for number, job in enumerate(jobs):
         for dependency in mappings(job.get("dependsOn")):
-            other = numbers.get(str(dependency.get("name")))
-            if other is None or other >= number:
+            dependency_number = numbers.get(str(dependency.get("name")))
+            if dependency_number is None or dependency_number >= number:
                 continue
             completes = dependency.get("status") == "Complete"
-            firsts[number] = max(firsts[number], firsts[other] + completes)
+            firsts[number] = max(firsts[number], firsts[dependency_number] + completes)
             if completes:
-                ends[other] = min(ends.get(other, len(jobs)), firsts[number] - 1)
+                ends[dependency_number] = min(ends.get(dependency_number, len(jobs)), firsts[number] - 1)
     return firsts, [ends.get(number, max(firsts)) for number in range(len(jobs))]
 
 
@@ -353,9 +353,9 @@ def _ray(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
     sets = [_set_of(kind, mapping(spec.get("headGroupSpec")), metadata, (f"{name}-head",), name)]
     for number, group in enumerate(mappings(spec.get("workerGroupSpecs"))):
         role = group.get("groupName", number)
-        wanted = group.get("replicas", group.get("minReplicas", 0))
+        replicas = group.get("replicas", group.get("minReplicas", 0))
         hosts = _counted(group, "numOfHosts", name, role)
-        copies = number_of_pods(wanted, name, f"workerGroupSpecs[{role}].replicas")
+        copies = number_of_pods(replicas, name, f"workerGroupSpecs[{role}].replicas")
         if group.get("suspend") is not True:
             _require_few(copies * hosts, name)
             sets.append(_set_of(kind, group, metadata, _numbered(f"{name}-{role}", copies * hosts), name))
@@ -372,13 +372,13 @@ def _ray_service(kind: str, spec: Document, metadata: Document, name: str) -> Po
 def _ray_job(kind: str, spec: Document, metadata: Document, name: str) -> PodSets:
     if not spec.get("rayClusterSpec"):
         return PodSets(kind, name, (), notes=("its pods are those of the cluster that it selects",))
-    found = _ray(kind, mapping(spec["rayClusterSpec"]), metadata, name)
+    cluster = _ray(kind, mapping(spec["rayClusterSpec"]), metadata, name)
     if not isinstance(submitter := spec.get("submitterPodTemplate"), Mapping):
         return replace(
-            found, notes=(*found.notes, "the pod that submits it, of 1 CPU at most, is not counted")
+            cluster, notes=(*cluster.notes, "the pod that submits it, of 1 CPU at most, is not counted")
         )
     pods = _set_of(kind, {"template": submitter}, metadata, (f"{name}-submitter",), name)
-    return replace(found, sets=(*found.sets, pods))
+    return replace(cluster, sets=(*cluster.sets, pods))
 
 
 def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, ...], name: str) -> PodSet:
@@ -391,9 +391,9 @@ def _set_of(kind: str, holder: Document, metadata: Document, names: tuple[str, .
             where=f"{kind} {name}",
             remedy=_TEMPLATE_REMEDY,
         )
-    own = {"namespace": metadata.get("namespace"), **mapping(template.get("metadata"))}
-    group = mapping(own.get("annotations")).get(f"{KUEUE}/podset-group-name")
-    return PodSet(names, own, spec, str(group or ""))
+    pod_metadata = {"namespace": metadata.get("namespace"), **mapping(template.get("metadata"))}
+    group = mapping(pod_metadata.get("annotations")).get(f"{KUEUE}/podset-group-name")
+    return PodSet(names, pod_metadata, spec, str(group or ""))
 
 
 def _numbered(name: str, count: int) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class Remedy:
 
 
 def remedies(
-    workload: Workload, about: GangPod, nodes: Sequence[Candidate], now: Placement
+    workload: Workload, about: GangPod, nodes: Sequence[Candidate], placement: Placement
 ) -> tuple[Remedy, ...]:
     """Return the changes that each make a workload fit, the smallest of each sort.
 
@@ -67,22 +67,22 @@ def remedies(
         sorts = _sorts(about, nodes)
         nodes, alike = (
             _unlike(about, nodes),
-            {each[0].name: tuple(one.name for one in each) for each in sorts},
+            {alike[0].name: tuple(one.name for one in alike) for alike in sorts},
         )
     trial = _Trial(workload, about, tuple(nodes), alike)
-    found = [*trial.of_pod(), *trial.of_node(), *trial.of_cluster(now)]
-    return tuple(dict.fromkeys(found))
+    changes = [*trial.of_pod(), *trial.of_node(), *trial.of_cluster(placement)]
+    return tuple(dict.fromkeys(changes))
 
 
 def aligning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
     """Return the change of CPUs that aligns a pod which fits, but unaligned."""
-    takers = [each for each in _unlike(about, nodes) if each.judge(about).fits]
-    if not takers or any(_is_aligned(each, about) for each in takers):
+    takers = [node for node in _unlike(about, nodes) if node.judge(about).fits]
+    if not takers or any(_is_aligned(node, about) for node in takers):
         return ()
     trial = _Trial(Workload("Pod", about.pod.name, (Unit((about,)),), 1), about, tuple(takers), {})
     for container in about.pod.containers:
         for change, member in trial.cpus(container, up=False):
-            if names := tuple(each.name for each in takers if _is_aligned(each, member)):
+            if names := tuple(node.name for node in takers if _is_aligned(node, member)):
                 return (Remedy("pod", f"{change}, to be aligned", 1, names),)
     return ()
 
@@ -98,23 +98,23 @@ def pinning(about: GangPod, nodes: Sequence[Candidate]) -> tuple[Remedy, ...]:
     if exact is None:
         return ()
     changed = replace(about, pod=exact)
-    for each in _unlike(about, nodes):
-        if each.kubelet is None or each.kubelet.node.cpu_manager is None or not each.judge(about).fits:
+    for node in _unlike(about, nodes):
+        if node.kubelet is None or node.kubelet.node.cpu_manager is None or not node.judge(about).fits:
             continue
-        judged = each.judge(changed)
+        judged = node.judge(changed)
         if judged.fits and judged.kubelet and len(judged.kubelet.cpus) == len(exact.containers):
-            what = "requests equal to limits, CPUs in whole numbers: exclusive CPUs, aligned with the rest"
-            return (Remedy("pod", what, 1, (each.name,)),)
+            change = "requests equal to limits, CPUs in whole numbers: exclusive CPUs, aligned with the rest"
+            return (Remedy("pod", change, 1, (node.name,)),)
     return ()
 
 
 def _sorts(about: GangPod, nodes: Sequence[Candidate]) -> list[list[Candidate]]:
     """Return the nodes grouped by verdict, those that the scheduler accepts first."""
     sorts: dict[object, list[Candidate]] = {}
-    for each in nodes:
-        reasons = each.judge(about).reasons
-        devices = id(each.devices) if each.has_claims(about) else None
-        sorts.setdefault((reasons, id(each.kubelet), devices), []).append(each)
+    for node in nodes:
+        reasons = node.judge(about).reasons
+        devices = id(node.devices) if node.has_claims(about) else None
+        sorts.setdefault((reasons, id(node.kubelet), devices), []).append(node)
     return sorted(sorts.values(), key=lambda sort: bool(sort[0].judge(about).reasons))
 
 
@@ -178,8 +178,8 @@ class _Trial:
     def _elsewhere(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with one more toleration, or without a selector, its affinity or its nodeName."""
         placing = self.about.placing
-        for each in self.nodes:
-            for taint in cordon_aside(each.taints):
+        for node in self.nodes:
+            for taint in cordon_aside(node.taints):
                 if not placing.tolerates(taint):
                     toleration = {
                         "operator": "Exists",
@@ -206,13 +206,13 @@ class _Trial:
                     continue
                 for name in like(resource, offered):
                     requests, limits = (
-                        {name if key == resource else key: value for key, value in held.items()}
-                        for held in (container.requests, container.limits)
+                        {name if key == resource else key: value for key, value in amounts.items()}
+                        for amounts in (container.requests, container.limits)
                     )
                     changed = replace(container, requests=requests, limits=limits)
                     containers = (changed if c is container else c for c in self.about.pod.containers)
                     pod = replace(self.about.pod, containers=tuple(containers))
-                    yield f"{_said(name, amount)} instead of {resource}", self._changed(pod)
+                    yield f"{_amount_words(name, amount)} instead of {resource}", self._changed(pod)
 
     def _fewer_claimed(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with fewer devices in one request of a claim."""
@@ -220,11 +220,14 @@ class _Trial:
             for request, ways in spec.requests:
                 if len(ways) > 1 or ways[0].takes_all:
                     continue
-                asked = ways[0].count
-                for count in range(asked - 1, 0, -1):
+                asked_count = ways[0].count
+                for count in range(asked_count - 1, 0, -1):
                     changed = replace(claim, counts=((request, count),))
-                    change = f"{count} instead of {asked} in the request {request} of its claim {claim.name}"
-                    yield change, self._with_claim(claim, changed)
+                    less = f"{count} instead of {asked_count}"
+                    yield (
+                        f"{less} in the request {request} of its claim {claim.name}",
+                        self._with_claim(claim, changed),
+                    )
 
     def _smaller_shares(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod with less of a capacity of each device in one request of a claim."""
@@ -232,18 +235,18 @@ class _Trial:
             for request, ways in spec.requests:
                 if len(ways) > 1:
                     continue
-                for name, asked in ways[0].capacity.items():
-                    grain = max(1, int(asked) // self._most_trials())
-                    for amount in range(int(ceil(asked) - 1) // grain * grain, 0, -grain):
+                for name, asked_amount in ways[0].capacity.items():
+                    grain = max(1, int(asked_amount) // self._most_trials())
+                    for amount in range(int(ceil(asked_amount) - 1) // grain * grain, 0, -grain):
                         changed = replace(claim, capacity=((request, name, Fraction(amount)),))
-                        less = f"{format_amount(Fraction(amount))} instead of {format_amount(asked)} {name}"
-                        change = f"{less} of each device in the request {request} of its claim {claim.name}"
-                        yield change, self._with_claim(claim, changed)
+                        less = f"{format_amount(Fraction(amount))} instead of {format_amount(asked_amount)}"
+                        where = f"in the request {request} of its claim {claim.name}"
+                        yield f"{less} {name} of each device {where}", self._with_claim(claim, changed)
 
     def _unbound(self) -> Iterator[tuple[str, GangPod]]:
         """Yield the pod without a claim's constraints on one attribute."""
         for claim, spec in self._claimed():
-            for attribute in dict.fromkeys(each.attribute for each in spec.constraints):
+            for attribute in dict.fromkeys(constraint.attribute for constraint in spec.constraints):
                 changed = replace(claim, without=(attribute,))
                 change = f"without the constraint on {attribute} in its claim {claim.name}"
                 yield change, self._with_claim(claim, changed)
@@ -251,13 +254,13 @@ class _Trial:
     def _claimed(self) -> Iterator[tuple[PodClaim, ClaimSpec]]:
         """Yield the claims that are not allocated, with what they ask for."""
         for claim in self.about.claims:
-            found = (each.place.spec(claim) for each in self.nodes)
-            spec = next((each for each in found if each is not None), None)
+            specs = (node.place.spec(claim) for node in self.nodes)
+            spec = next((spec_or_none for spec_or_none in specs if spec_or_none is not None), None)
             if spec is not None:
                 yield claim, spec
 
     def _with_claim(self, claim: PodClaim, changed: PodClaim) -> GangPod:
-        claims = tuple(changed if each is claim else each for each in self.about.claims)
+        claims = tuple(changed if pod_claim is claim else pod_claim for pod_claim in self.about.claims)
         return replace(self.about, claims=claims)
 
     def _largest(self) -> Sequence[Container]:
@@ -282,8 +285,8 @@ class _Trial:
 
     def _memory(self, container: Container, resource: str) -> Iterator[Remedy]:
         """Yield the most memory with which the pod fits, in sixteenths of what it asks for."""
-        asked = int(container.requests.get(resource, 0))
-        grain = asked // _MEMORY_STEPS
+        asked_bytes = int(container.requests.get(resource, 0))
+        grain = asked_bytes // _MEMORY_STEPS
         if not grain:
             return
 
@@ -294,15 +297,15 @@ class _Trial:
             if not size:
                 return None
             pod = self.about.pod.asking(container, {resource: Fraction(size)})
-            change = f"{resource} of {format_bytes(size)} instead of {format_bytes(asked)}"
+            change = f"{resource} of {format_bytes(size)} instead of {format_bytes(asked_bytes)}"
             return self._proved(f"{change} in the container {container.name}", self._changed(pod))
 
         low, high = 1, _MEMORY_STEPS - 1
         best = tried(low)
         while best and low < high:
             middle = (low + high + 1) // 2
-            if found := tried(middle):
-                best, low = found, middle
+            if remedy := tried(middle):
+                best, low = remedy, middle
             else:
                 high = middle - 1
         if best:
@@ -310,7 +313,7 @@ class _Trial:
 
     def _most_devices(self, resource: str) -> int:
         """Return the most devices to try: what a node advertises, or what claims may serve."""
-        advertised = max((each.allocatable.get(resource, 0) for each in self.nodes), default=0)
+        advertised = max((node.allocatable.get(resource, 0) for node in self.nodes), default=0)
         return min(max(advertised, _MOST_CLAIMED), _MOST_ADVERTISED)
 
     def _fewer_devices(self, *, in_proportion: bool) -> Iterator[tuple[str, GangPod]]:
@@ -325,35 +328,35 @@ class _Trial:
                     if in_proportion:
                         values |= self._share(container, share)
                     pod = self.about.pod.asking(container, values)
-                    said = ", ".join(_said(name, value) for name, value in values.items())
-                    yield f"{said} in the container {container.name}", self._changed(pod)
+                    changes = ", ".join(_amount_words(name, value) for name, value in values.items())
+                    yield f"{changes} in the container {container.name}", self._changed(pod)
 
     def _share(self, container: Container, share: Fraction) -> dict[str, Fraction]:
         """Return the CPUs, in whole cores, and the memory that go with a share of a container's devices."""
-        found: dict[str, Fraction] = {}
+        amounts: dict[str, Fraction] = {}
         if container.whole_cpus:
             step = self._step()
             fewer = max(step, int(container.whole_cpus * share) // step * step)
-            found[CPU] = Fraction(min(container.whole_cpus, fewer))
+            amounts[CPU] = Fraction(min(container.whole_cpus, fewer))
         for resource, size in container.requests.items():
             if resource == MEMORY or in_pages(resource):
                 page = _page_of(resource)
-                found[resource] = Fraction(int(size * share) // page * page)
-        return found
+                amounts[resource] = Fraction(int(size * share) // page * page)
+        return amounts
 
     def _changed(self, pod: Pod) -> GangPod:
         return replace(self.about, pod=pod)
 
     def _step(self) -> int:
-        cores = [each.kubelet.node.machine.cpus.cpus_per_core for each in self.nodes if each.kubelet]
+        cores = [node.kubelet.node.machine.cpus.cpus_per_core for node in self.nodes if node.kubelet]
         return max(1, *cores) if cores else 1
 
     def _most_cpus(self) -> int:
-        return max((each.allocatable.get(CPU, 0) // 1000 for each in self.nodes), default=0)
+        return max((node.allocatable.get(CPU, 0) // 1000 for node in self.nodes), default=0)
 
     def _most_trials(self) -> int:
-        kubelets = [each.kubelet for each in self.nodes if each.kubelet]
-        if any(len(each.node.machine.nodes) > MOST_NUMA_NODES for each in kubelets):
+        kubelets = [node.kubelet for node in self.nodes if node.kubelet]
+        if any(len(kubelet.node.machine.nodes) > MOST_NUMA_NODES for kubelet in kubelets):
             return _MOST_TRIALS_OF_MANY_NUMA_NODES
         return _MOST_TRIALS if len(self.workload.members) == 1 else _MOST_TRIALS_OF_GANGS
 
@@ -364,77 +367,79 @@ class _Trial:
 
         What runs there has to be admitted under it, too.
         """
-        kubelets = {id(each.kubelet): each.kubelet for each in self.nodes if each.kubelet}
+        kubelets = {id(node.kubelet): node.kubelet for node in self.nodes if node.kubelet}
         if not kubelets:
             return
-        settings = [each.node.settings for each in kubelets.values()]
-        strictest = max(TOPOLOGY_MANAGER_POLICIES.index(each.topology_policy) for each in settings)
+        settings = [kubelet.node.settings for kubelet in kubelets.values()]
+        strictest = max(
+            TOPOLOGY_MANAGER_POLICIES.index(node_settings.topology_policy) for node_settings in settings
+        )
         looser = [
             (f"topologyManagerPolicy: {policy}", _setting("topologyManagerPolicy", policy))
             for policy in reversed(TOPOLOGY_MANAGER_POLICIES[:strictest])
         ]
         yield from self._first_of_node(looser)
         for scope in TOPOLOGY_MANAGER_SCOPES:
-            if strictest and any(each.topology_scope != scope for each in settings):
+            if strictest and any(node_settings.topology_scope != scope for node_settings in settings):
                 change = f"topologyManagerScope: {scope}"
                 yield from self._first_of_node([(change, _setting("topologyManagerScope", scope))])
-        if all(each.cpu_policy == STATIC for each in settings):
-            if any(each.cpu_options.full_pcpus_only for each in settings):
+        if all(node_settings.cpu_policy == STATIC for node_settings in settings):
+            if any(node_settings.cpu_options.full_pcpus_only for node_settings in settings):
                 change = f"without {FULL_PCPUS_ONLY}"
                 yield from self._first_of_node([(change, _option(FULL_PCPUS_ONLY, on=False))])
-            if not all(each.cpu_options.distribute_across_numa for each in settings):
+            if not all(node_settings.cpu_options.distribute_across_numa for node_settings in settings):
                 change = f"with {DISTRIBUTE_ACROSS_NUMA}"
                 yield from self._first_of_node([(change, _option(DISTRIBUTE_ACROSS_NUMA, on=True))])
             yield from self._first_of_node([("a whole core reserved on each NUMA node", _core_on_each)])
-        if any(each.memory_policy == "Static" for each in settings):
+        if any(node_settings.memory_policy == "Static" for node_settings in settings):
             yield from self._first_of_node([("memoryManagerPolicy: None", _no_memory_manager)])
 
     def _first_of_node(self, changes: Sequence[tuple[str, _Change]]) -> Iterator[Remedy]:
         for change, settings in changes:
-            made: dict[int, Candidate | None] = {}
+            trials: dict[int, Candidate | None] = {}
             nodes: list[Candidate] = []
-            for each in self.nodes:
-                if each.kubelet is None or each.scenario is None:
+            for node in self.nodes:
+                if node.kubelet is None or node.scenario is None:
                     continue
-                key = id(each.kubelet)
-                if key not in made:
-                    made[key] = _tried(each, settings)
-                if (like := made[key]) is not None:
-                    nodes.append(replace(each, kubelet=like.kubelet, allocatable=like.allocatable))
+                key = id(node.kubelet)
+                if key not in trials:
+                    trials[key] = _tried(node, settings)
+                if (like := trials[key]) is not None:
+                    nodes.append(replace(node, kubelet=like.kubelet, allocatable=like.allocatable))
             if remedy := self._helped("node", change, place(self.workload.units, nodes)):
                 yield remedy
                 return
 
     # ---- the cluster ----
 
-    def of_cluster(self, now: Placement) -> Iterator[Remedy]:
+    def of_cluster(self, placement: Placement) -> Iterator[Remedy]:
         """Yield the smallest pod whose departure makes room for the missing one, and more nodes."""
-        if self.workload.least - len(now.where) == 1:
-            yield from self._one_leaves(now)
+        if self.workload.least - len(placement.where) == 1:
+            yield from self._one_leaves(placement)
         if len(self.workload.members) > 1:
             yield from self._more_nodes()
 
-    def _one_leaves(self, now: Placement) -> Iterator[Remedy]:
-        own = {member.pod.name for member in self.workload.members}
-        for each in _unlike(self.about, now.nodes):
-            if each.kubelet is None:
+    def _one_leaves(self, placement: Placement) -> Iterator[Remedy]:
+        members = {member.pod.name for member in self.workload.members}
+        for node in _unlike(self.about, placement.nodes):
+            if node.kubelet is None:
                 continue
-            theirs = [
+            movable = [
                 one
-                for one in each.kubelet.running
-                if not one.pod.name.startswith("?") and one.name not in own
+                for one in node.kubelet.running
+                if not one.pod.name.startswith("?") and one.name not in members
             ]
-            for one in sorted(theirs[:_MOST_LEAVING], key=lambda one: one.pod.containers[0].whole_cpus):
-                left = each.left(one)
-                if left is not None and left.judge(self.about).fits:
-                    change = f"once {one.name} has left {each.name}"
-                    yield Remedy("cluster", change, len(now.where) + 1, (each.name,))
+            for one in sorted(movable[:_MOST_LEAVING], key=lambda one: one.pod.containers[0].whole_cpus):
+                without_pod = node.without(one)
+                if without_pod is not None and without_pod.judge(self.about).fits:
+                    change = f"once {one.name} has left {node.name}"
+                    yield Remedy("cluster", change, len(placement.where) + 1, (node.name,))
                     return
 
     def _more_nodes(self) -> Iterator[Remedy]:
-        kinds = {id(each.scenario): each for each in self.nodes if each.kubelet and each.scenario}
-        for each in list(kinds.values())[:_MOST_UNLIKE]:
-            fresh = emptied(each)
+        kinds = {id(node.scenario): node for node in self.nodes if node.kubelet and node.scenario}
+        for node in list(kinds.values())[:_MOST_UNLIKE]:
+            fresh = emptied(node)
             if fresh is None or not fresh.judge(self.about).fits:
                 continue
             most = len(self.workload.members)
@@ -450,8 +455,8 @@ class _Trial:
                 continue
             low = 1 + bisect_left(range(1, most), True, key=enough)
             nodes = "node" if low == 1 else "nodes"
-            change = f"{low} more {nodes} like {each.name}"
-            yield Remedy("cluster", change, len(with_more(low).where), (each.name,))
+            change = f"{low} more {nodes} like {node.name}"
+            yield Remedy("cluster", change, len(with_more(low).where), (node.name,))
             return
 
 
@@ -486,15 +491,15 @@ def _no_memory_manager(_: Candidate) -> dict[str, Any]:
 
 def _guaranteed(pod: Pod) -> Pod | None:
     """Return a pod with requests equal to limits and whole CPUs; None where it has both, or lacks limits."""
-    whole = all(each.whole_cpus for each in pod.containers)
-    if (qos_class(pod) == GUARANTEED and whole) or pod.has_pod_level_resources:
+    whole_cpus = all(container.whole_cpus for container in pod.containers)
+    if (qos_class(pod) == GUARANTEED and whole_cpus) or pod.has_pod_level_resources:
         return None
-    if not all(each.limits.get(CPU) and each.limits.get(MEMORY) for each in pod.containers):
+    if not all(container.limits.get(CPU) and container.limits.get(MEMORY) for container in pod.containers):
         return None
     containers = []
-    for each in pod.containers:
-        limits = {**each.limits, CPU: Fraction(ceil(each.limits[CPU]))}
-        containers.append(replace(each, limits=limits, requests=limits))
+    for container in pod.containers:
+        limits = {**container.limits, CPU: Fraction(ceil(container.limits[CPU]))}
+        containers.append(replace(container, limits=limits, requests=limits))
     return replace(pod, containers=tuple(containers))
 
 
@@ -517,7 +522,7 @@ def _page_of(resource: str) -> int:
         return 1
 
 
-def _said(resource: str, value: Fraction) -> str:
+def _amount_words(resource: str, value: Fraction) -> str:
     if resource == CPU:
         return f"{value} CPUs"
     if resource == MEMORY or in_pages(resource):

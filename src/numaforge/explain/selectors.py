@@ -79,12 +79,12 @@ def selects(expression: str, device: SelectedDevice) -> bool | None:
     Raises SelectorFailsError where it fails on the device, as for a missing attribute.
     """
     try:
-        found = _compiled(expression)(device)
+        result = _compiled(expression)(device)
     except SelectorUnknownError:
         return None
-    if type(found) is not bool:
+    if type(result) is not bool:
         raise SelectorFailsError("it is neither true nor false")
-    return found
+    return result
 
 
 @lru_cache(maxsize=1024)
@@ -92,17 +92,17 @@ def _compiled(expression: str) -> _Node:
     if len(expression) > _MOST_CHARACTERS:
         return _unknown
     tokens: list[tuple[str, str]] = []
-    place, text = 0, expression.rstrip()
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None or found.lastgroup is None:
+    position, text = 0, expression.rstrip()
+    while position < len(text):
+        token = _TOKEN.match(text, position)
+        if token is None or token.lastgroup is None:
             return _unknown
-        kind = "text" if found.lastgroup in ("double", "single") else found.lastgroup
+        kind = "text" if token.lastgroup in ("double", "single") else token.lastgroup
         # Raw strings and bytes have a letter before their quotes, and are not supported.
-        if kind == "text" and tokens and tokens[-1][0] == "name" and text[found.start()] in "\"'":
+        if kind == "text" and tokens and tokens[-1][0] == "name" and text[token.start()] in "\"'":
             return _unknown
-        tokens.append((kind, found[found.lastgroup]))
-        place = found.end()
+        tokens.append((kind, token[token.lastgroup]))
+        position = token.end()
     reader = _SelectorReader(tokens)
     try:
         node = reader.either(0)
@@ -184,16 +184,16 @@ class _SelectorReader:
             self._at += 1
 
     def _relation(self, depth: int) -> _Node:
-        left = self._unary(depth)
+        first_operand = self._unary(depth)
         operator = self._sign(*_RELATIONS)
         if operator is None:
-            return left
+            return first_operand
         right = self._unary(depth)
         if operator == "in":
-            return lambda device: _is_in(left(device), right(device))
+            return lambda device: _is_in(first_operand(device), right(device))
         if operator in _ORDERS:
-            return lambda device: _in_order(operator, left(device), right(device))
-        return lambda device: _same(left(device), right(device)) == (operator == "==")
+            return lambda device: _in_order(operator, first_operand(device), right(device))
+        return lambda device: _same(first_operand(device), right(device)) == (operator == "==")
 
     def _unary(self, depth: int) -> _Node:
         if depth > _DEEPEST:
@@ -223,7 +223,7 @@ class _SelectorReader:
         if (kind, text) == ("sign", "["):
             listed = [] if self._next() == ("sign", "]") else self._listed(depth)
             self._expect("]")
-            return lambda device: [each(device) for each in listed]
+            return lambda device: [element(device) for element in listed]
         if kind != "name":
             raise _UnreadError
         if text in ("true", "false"):
@@ -235,10 +235,10 @@ class _SelectorReader:
         raise _UnreadError
 
     def _listed(self, depth: int) -> list[_Node]:
-        found = [self._relation(depth + 1)]
+        elements = [self._relation(depth + 1)]
         while self._sign(","):
-            found.append(self._relation(depth + 1))
-        return found
+            elements.append(self._relation(depth + 1))
+        return elements
 
     def _function(self, name: str, depth: int) -> _Node:
         if name == "has":
@@ -293,7 +293,7 @@ class _SelectorReader:
         if len(arguments) != _METHODS[name][0]:
             raise _UnreadError
         method = _METHODS[name][1]
-        return (lambda device: method(owner(device), *(each(device) for each in arguments))), None
+        return (lambda device: method(owner(device), *(argument(device) for argument in arguments))), None
 
 
 def _constant(value: Any) -> _Node:
@@ -359,7 +359,7 @@ def _is_in(value: Any, group: Any) -> bool:
         return _has(group, value)
     if not isinstance(group, list):
         raise SelectorUnknownError
-    return any(_same(value, each) for each in group)
+    return any(_same(value, member) for member in group)
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -382,21 +382,21 @@ def _compared(left: Any, right: Any) -> int:
     if type(left) is not type(right):
         raise SelectorFailsError("no such overload")
     if isinstance(left, Release):
-        found, other = _SEMVER.fullmatch(left.text), _SEMVER.fullmatch(right.text)
-        if found is None or other is None:  # a pre-release, or leading zeros
+        left_version, right_version = _SEMVER.fullmatch(left.text), _SEMVER.fullmatch(right.text)
+        if left_version is None or right_version is None:  # a pre-release, or leading zeros
             raise SelectorUnknownError
-        ours, theirs = [*map(int, found.groups())], [*map(int, other.groups())]
-        return (ours > theirs) - (ours < theirs)
+        left_numbers, right_numbers = [*map(int, left_version.groups())], [*map(int, right_version.groups())]
+        return (left_numbers > right_numbers) - (left_numbers < right_numbers)
     if not isinstance(left, Fraction):
         raise SelectorUnknownError
     return int(left > right) - int(left < right)
 
 
-def _of_texts(found: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
+def _of_texts(compare: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
     def method(text: Any, part: Any) -> bool:
         if type(text) is not str or type(part) is not str:
             raise SelectorFailsError("no such overload")
-        return found(text, part)
+        return compare(text, part)
 
     return method
 
@@ -404,7 +404,7 @@ def _of_texts(found: Callable[[str, str], bool]) -> Callable[[Any, Any], bool]:
 def _lower(text: Any) -> str:
     if type(text) is not str:
         raise SelectorFailsError("no such overload")
-    return "".join(each.lower() if each.isascii() else each for each in text)
+    return "".join(character.lower() if character.isascii() else character for character in text)
 
 
 _METHODS: Mapping[str, tuple[int, Callable[..., Any]]] = {

@@ -115,7 +115,7 @@ class _Reading:
 
     groups: dict[GroupName, Group] = field(default_factory=dict)
     loose: dict[GroupName, list[GangPod]] = field(default_factory=dict)
-    found: list[Workload] = field(default_factory=list)
+    workloads: list[Workload] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
 
 
@@ -139,13 +139,16 @@ def workloads_of(documents: Iterable[object], where: str) -> Workloads:
         except NumaforgeError as error:
             raise error.at(where) from error
     for api, name in reading.groups:
-        if (api, name) not in reading.loose and (api or name not in {other for _, other in reading.loose}):
+        if (api, name) not in reading.loose and (api or name not in {group for _, group in reading.loose}):
             remedy = "give the pods of the gang, or what makes them, in the same file"
             raise NumaforgeError(
                 f"PodGroup {name!r}: no pod says that it is of it", where=where, remedy=remedy
             )
-    loose = [gang_of(name, members, said_of(name, reading.groups)) for name, members in reading.loose.items()]
-    workloads = tuple(workload for workload in (*reading.found, *loose) if workload.members)
+    loose = [
+        gang_of(name, members, declared_group(name, reading.groups))
+        for name, members in reading.loose.items()
+    ]
+    workloads = tuple(workload for workload in (*reading.workloads, *loose) if workload.members)
     if sum(len(workload.members) for workload in workloads) > MOST_PODS:
         raise NumaforgeError(f"holds more than the {MOST_PODS} pods that are placed at once", where=where)
     if not workloads:
@@ -154,7 +157,7 @@ def workloads_of(documents: Iterable[object], where: str) -> Workloads:
     return Workloads(workloads, tuple(reading.passed_over))
 
 
-def said_of(name: GroupName, groups: Mapping[GroupName, Group]) -> Group | None:
+def declared_group(name: GroupName, groups: Mapping[GroupName, Group]) -> Group | None:
     """Return the PodGroup of this name; one that is given without an API group matches any."""
     return groups.get(name) or groups.get(("", name[1]))
 
@@ -162,11 +165,11 @@ def said_of(name: GroupName, groups: Mapping[GroupName, Group]) -> Group | None:
 def gang_of(name: GroupName, members: Iterable[GangPod], group: Group | None) -> Workload:
     """Return the pods of a gang as one workload; without its PodGroup all of them start together."""
     pods = tuple(members)
-    said = max((each.least or 0 for each in pods), default=0)
-    least = group.least if group else said or len(pods)
+    declared = max((pod.least or 0 for pod in pods), default=0)
+    least = group.least if group else declared or len(pods)
     domain = group.domain if group else None
     notes = group.notes if group else ()
-    if group is None and not said:
+    if group is None and not declared:
         notes = ("its PodGroup is not given: all of its pods count as starting together",)
     if least > len(pods):
         notes = (*notes, f"{least} pods have to start together, and {len(pods)} of them are known")
@@ -232,10 +235,10 @@ def _read(document: Document, reading: _Reading, number: int) -> None:
         return
     if is_of_claims(document):
         return
-    made = pod_sets(document, f"pod-{number}" if number else "pod")
-    if not made:
+    sets_of_document = pod_sets(document, f"pod-{number}" if number else "pod")
+    if not sets_of_document:
         reading.passed_over.append(name_without_pods(document))
-    for pods in made:
+    for pods in sets_of_document:
         _read_pods(pods, reading)
 
 
@@ -264,7 +267,7 @@ def _read_pods(pods: PodSets, reading: _Reading) -> None:
             follows=stage > 0,
             notes=(*notes, *pods.notes),
         )
-        reading.found.append(workload)
+        reading.workloads.append(workload)
 
 
 def _members_of(pods: PodSet) -> tuple[GangPod, ...]:
@@ -312,5 +315,5 @@ def _namespace(metadata: Document) -> str:
     return str(metadata.get("namespace") or "default")
 
 
-def _texts(found: object) -> dict[str, str]:
-    return {str(key): str(value) for key, value in mapping(found).items()}
+def _texts(section: object) -> dict[str, str]:
+    return {str(key): str(value) for key, value in mapping(section).items()}

@@ -177,7 +177,7 @@ def _details(answer: Explanation) -> Iterator[str]:
 
 def _request(request: RequestCount) -> str:
     """Return how many devices a request asks for, how many match it, and how many of these are free."""
-    count = "all" if request.asked is None else str(request.asked)
+    count = "all" if request.requested is None else str(request.requested)
     share = " and ".join(f"{format_amount(amount)} {name}" for name, amount in request.capacity)
     line = f"{request.claim}: {request.request} asks for {count} of {request.device_class}"
     line += f" with {share} each; " if share else "; "
@@ -309,7 +309,7 @@ def _node_document(verdict: OfNode) -> dict[str, Any]:
                 "claim": request.claim,
                 "request": request.request,
                 "class": request.device_class,
-                "asked": request.asked,
+                "asked": request.requested,
                 "match": request.match,
                 "free": request.free,
                 "unsure": request.unsure,

@@ -67,8 +67,8 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         "the exporter are yours to add"
     )
     configs = {name: _device_config(name, _spec(chosen[0])) for name, chosen in kinds.items()}
-    held = tuple(_held(config) for config in configs.values())
-    yield Written("device-configs.yaml", why, tuple(configs.values()), held=held)
+    compared = tuple(_compared(config) for config in configs.values())
+    yield Written("device-configs.yaml", why, tuple(configs.values()), compared=compared)
     patches = [node_patch(node, {SELECTOR: name}, {}) for name, chosen in kinds.items() for node in chosen]
     yield Written("nodes.yaml", "the label by which a DeviceConfig chooses its nodes", tuple(patches))
     if handed := [node.plan for node in nodes if _is_handed_over(node)]:
@@ -92,7 +92,7 @@ def _device_config(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _held(config: Mapping[str, Any]) -> dict[str, Any]:
+def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a live DeviceConfig is held to: releases without the DRA driver reject its field."""
     spec = config["spec"]
     return {**config, "spec": {**spec, "draDriver": spec.get("draDriver", {"enable": False})}}

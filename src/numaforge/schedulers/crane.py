@@ -17,9 +17,9 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the Nodes with their label, and the object of each node that it can express."""
     nodes = tuple(node_patch(node, {AWARENESS: _aware(node)}, {}) for node in fleet.nodes)
     yield Written("nodes.yaml", "false, where the kubelet places CPUs itself", nodes)
-    found = tuple(topology_of(node) for node in fleet.sayable())
-    if found:
-        yield Written("topologies.yaml", "crane-agent writes the same objects: run one of both", found)
+    topologies = tuple(topology_of(node) for node in fleet.sayable())
+    if topologies:
+        yield Written("topologies.yaml", "crane-agent writes the same objects: run one of both", topologies)
 
 
 def topology_of(node: ServedNode) -> dict[str, Any]:

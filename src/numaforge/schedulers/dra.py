@@ -74,11 +74,11 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 def _cpu_values(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the values of the CPU driver's chart: a release has one configuration for all nodes."""
-    told = {node.name: text for node in fleet.nodes if (text := _values_of(node))}
-    if not told:
+    values_of_nodes = {node.name: text for node in fleet.nodes if (text := _values_of(node))}
+    if not values_of_nodes:
         return
-    [(most, _)] = Counter(told.values()).most_common(1)
-    for name, text in told.items():
+    [(most, _)] = Counter(values_of_nodes.values()).most_common(1)
+    for name, text in values_of_nodes.items():
         if text != most:
             fleet.left_out[name] = (
                 "its reserved CPUs are not those of the other nodes, and a release of the CPU driver's chart "
@@ -110,27 +110,29 @@ def _values_of(node: ServedNode) -> str:
 
 def _claims(fleet: ServedFleet) -> Iterator[Written]:
     shapes: set[Shape] = set()
-    alone: list[dict[str, Any]] = []
+    templates_of_one: list[dict[str, Any]] = []
     for node in fleet.nodes:
         if not (node.plan.dra and node.plan.dra.gpus and node.machine.gpus):
-            alone += _cpus_alone(fleet, node)
+            templates_of_one += _cpu_templates(fleet, node)
             continue
-        own = {*roots(node.machine).values()}
-        shapes |= own
-        if not own:
-            alone += _alone(node)
+        node_roots = {*roots(node.machine).values()}
+        shapes |= node_roots
+        if not node_roots:
+            templates_of_one += _single_templates(node)
             fleet.left_out[node.name] = (
                 "its claims have no NIC: no GPU of it shares a PCIe root with an RDMA device, as far as is "
                 "known"
             )
-    if not shapes and not alone:
+    if not shapes and not templates_of_one:
         return
     if shapes:
         why = "RDMA devices as DRANET has them; GPUs have their driver's class"
         yield Written("classes.yaml", why, (_device_class(NIC_CLASS, _OF_NICS, dict(MANAGED_BY)),))
-    templates = {each["metadata"]["name"]: each for shape in sorted(shapes) for each in _templates(shape)}
-    for each in (*alone, *(one for node in fleet.nodes for one in _with_cpus(node))):
-        templates.setdefault(each["metadata"]["name"], each)
+    templates = {
+        template["metadata"]["name"]: template for shape in sorted(shapes) for template in _templates(shape)
+    }
+    for template in (*templates_of_one, *(one for node in fleet.nodes for one in _with_cpus(node))):
+        templates.setdefault(template["metadata"]["name"], template)
     yield Written(
         "claims.yaml",
         "each asks for devices below one PCIe root, as many as the rails of these nodes have there, or of "
@@ -177,7 +179,9 @@ def roots(machine: NodeTopology) -> dict[str, Shape]:
     return {
         root: (vendors[listed[0]], len(listed), nics[root])
         for root, listed in sorted(gpus.items())
-        if nics[root] and len({vendors[each] for each in listed}) == 1 and vendors[listed[0]] in GPU_CLASSES
+        if nics[root]
+        and len({vendors[address] for address in listed}) == 1
+        and vendors[listed[0]] in GPU_CLASSES
     }
 
 
@@ -190,7 +194,7 @@ def _templates(shape: Shape) -> Iterator[dict[str, Any]]:
         yield _template(_name(vendor, count, rail_count), requests, constraints)
 
 
-def _alone(node: ServedNode) -> Iterator[dict[str, Any]]:
+def _single_templates(node: ServedNode) -> Iterator[dict[str, Any]]:
     """Yield a claim for a GPU, one for those of a NUMA node, and one for a GPU with its share of the CPUs.
 
     Where GPU memory forms NUMA nodes of its own, a GPU's NUMA node is not that of its CPUs.
@@ -202,7 +206,7 @@ def _alone(node: ServedNode) -> Iterator[dict[str, Any]]:
     device_class = GPU_CLASSES[vendor]
     yield _template(_name(vendor, 1), [_request("gpu", device_class, 1)])
     counts = Counter(gpu.numa_node for gpu in node.machine.gpus)
-    if None in counts or not all(each.cpus for each in node.machine.numa_nodes):
+    if None in counts or not all(numa_node.cpus for numa_node in node.machine.numa_nodes):
         return
     together = [{"requests": ["gpu"], "matchAttribute": NUMA_NODE}]
     if (count := min(counts.values())) > 1:
@@ -221,7 +225,7 @@ def _cpus_to_claim(node: ServedNode) -> int:
     return cpus_per_gpu(node)
 
 
-def _cpus_alone(fleet: ServedFleet, node: ServedNode) -> Iterator[dict[str, Any]]:
+def _cpu_templates(fleet: ServedFleet, node: ServedNode) -> Iterator[dict[str, Any]]:
     """Yield a claim for CPUs where no GPU is claimed: a GPU's share, else what every NUMA node has.
 
     An allocation has at most 32 devices, too few for claims of single CPUs.
@@ -244,11 +248,11 @@ def _cpu_request(count: int) -> dict[str, Any]:
 
 def _with_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
     """Yield a claim for a GPU with its rail and its share of the CPUs of its NUMA node."""
-    found = roots(node.machine)
+    gpu_roots = roots(node.machine)
     cpus = _cpus_to_claim(node)
-    if not (node.plan.dra and node.plan.dra.gpus and found and cpus):
+    if not (node.plan.dra and node.plan.dra.gpus and gpu_roots and cpus):
         return
-    vendor = next(iter(found.values()))[0]
+    vendor = next(iter(gpu_roots.values()))[0]
     requests = [_request("gpu", GPU_CLASSES[vendor], 1), _request("nic", NIC_CLASS, 1), _cpu_request(cpus)]
     constraints = [
         {"requests": ["gpu", "nic"], "matchAttribute": PCIE_ROOT},
@@ -264,7 +268,7 @@ def cpus_per_gpu(node: ServedNode) -> int:
         return 0
     free = {zone.id: len(zone.cpus - zone.reserved) for zone in node.zones}
     threads = max((len(core.cpus) for core in node.machine.cores), default=1)
-    least = min(free.get(place, 0) // count for place, count in counts.items() if place is not None)
+    least = min(free.get(node_id, 0) // count for node_id, count in counts.items() if node_id is not None)
     return least - least % threads
 
 
@@ -295,7 +299,7 @@ def _taint_rules(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
         if not (node.plan.dra and node.plan.dra.gpus):
             continue
         for address, ids in sorted(sick_gpus(node.machine).items()):
-            gpu = next(each for each in node.machine.gpus if each.pci_address == address)
+            gpu = next(listed_gpu for listed_gpu in node.machine.gpus if listed_gpu.pci_address == address)
             if gpu.minor is None or version is None:
                 why = (
                     "its minor number is not known"
@@ -331,10 +335,10 @@ def taint_version(fleet: ServedFleet) -> str | None:
 def sick_gpus(machine: NodeTopology) -> dict[str, tuple[str, ...]]:
     """Return the GPUs that a rule of `gpus check` finds unfit for work, by PCI address, with the rules."""
     sick: dict[str, list[str]] = {}
-    ours = {gpu.pci_address for gpu in machine.gpus if gpu.vendor == NVIDIA}
+    nvidia_addresses = {gpu.pci_address for gpu in machine.gpus if gpu.vendor == NVIDIA}
     for rule in RULES:
         if rule.severity is Severity.ERROR:
             for finding in judge(rule, machine).findings:
-                if finding.where in ours:
+                if finding.where in nvidia_addresses:
                     sick.setdefault(finding.where, []).append(rule.id)
     return {address: tuple(ids) for address, ids in sick.items()}

@@ -46,7 +46,10 @@ class Zone:
 
     def costs(self, prefix: str) -> list[dict[str, Any]]:
         """Return the distance to each zone by its name, whose prefix differs by system."""
-        return [{"name": f"{prefix}{other}", "value": cost} for other, cost in sorted(self.distances.items())]
+        return [
+            {"name": f"{prefix}{neighbour}", "value": cost}
+            for neighbour, cost in sorted(self.distances.items())
+        ]
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,8 @@ class ServedNode:
     @classmethod
     def of(cls, machine: NodeTopology, plan: NodePlan) -> ServedNode:
         """Return the node that a plan makes of a machine, captured before or after the plan was applied."""
-        after = machine_as_planned(machine, plan)
-        return cls(after, plan, devices_of(after, plan), checksum(dumps(plan)))
+        machine_after = machine_as_planned(machine, plan)
+        return cls(machine_after, plan, devices_of(machine_after, plan), checksum(dumps(plan)))
 
     @property
     def hostname(self) -> str | None:
@@ -112,8 +115,8 @@ class ServedNode:
     @property
     def clique(self) -> str | None:
         """The NVLink domain that all GPUs are in, "<cluster uuid>.<clique id>"; None without one."""
-        found = {gpu.fabric for gpu in self.machine.gpus}
-        return next(iter(found)) if len(found) == 1 else None
+        fabrics = {gpu.fabric for gpu in self.machine.gpus}
+        return next(iter(fabrics)) if len(fabrics) == 1 else None
 
     @property
     def unsaid(self) -> str | None:
@@ -157,7 +160,7 @@ class ServedNode:
     def _devices_of(self, zone: int) -> dict[str, int]:
         """Count the devices near a NUMA node: one near two nodes counts in both, one near none in none."""
         counts = {
-            resource: sum(bool(each.numa_nodes and zone in each.numa_nodes) for each in listed)
+            resource: sum(bool(device.numa_nodes and zone in device.numa_nodes) for device in listed)
             for resource, listed in self.devices.items()
         }
         return {resource: count for resource, count in counts.items() if count}
@@ -169,17 +172,17 @@ class ServedNode:
         if not admitted:
             return {}
         most = max(admitted, key=lambda pod: (pod.devices, pod.cpus))
-        asked = {"cpu": str(most.cpus), "memory": str(most.memory_bytes)}
-        asked |= {pages_of(size): str(count) for size, count in most.hugepages_bytes.items() if count}
-        return asked | ({most.resource: str(most.devices)} if most.resource else {})
+        requests = {"cpu": str(most.cpus), "memory": str(most.memory_bytes)}
+        requests |= {pages_of(size): str(count) for size, count in most.hugepages_bytes.items() if count}
+        return requests | ({most.resource: str(most.devices)} if most.resource else {})
 
 
 @dataclass(frozen=True)
 class Written:
     """A file of a system: its name, its reason, and its documents, or `text` where it is not YAML.
 
-    An `example` is for people to copy; clusters are not held to it. `held` is what a cluster is held to in
-    place of the documents: what the file's reader makes of it, with None for what must be unset.
+    An `example` is for people to copy and is not compared with a cluster. `compared`, in place of the
+    documents, is what the file's reader makes of them, with None for what must be unset.
     """
 
     name: str
@@ -187,7 +190,7 @@ class Written:
     documents: tuple[Mapping[str, Any], ...] = ()
     text: str = ""
     example: bool = False
-    held: tuple[Mapping[str, Any], ...] = ()
+    compared: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass
@@ -209,7 +212,10 @@ class ServedFleet:
     def minor(self) -> int:
         """The minor of the newest planned kubelet; the latest known where no plan has one."""
         planned = (node.plan.kubelet for node in self.nodes if node.plan.kubelet)
-        return max((KubeletVersion.parse(each.version).minor for each in planned), default=LATEST_MINOR)
+        return max(
+            (KubeletVersion.parse(planned_node.version).minor for planned_node in planned),
+            default=LATEST_MINOR,
+        )
 
     def leave_out(self, node: ServedNode, why: str) -> None:
         """Record what is left out of a node, after earlier records."""
@@ -288,13 +294,15 @@ def gang_template(fleet: ServedFleet, labels: Mapping[str, str], **spec: Any) ->
 
     A scheduler may see room for a second pod where the kubelet would refuse it.
     """
-    apart = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
+    anti_affinity = {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "metadata": {"labels": dict(labels)},
         "spec": {
             **spec,
             "restartPolicy": "OnFailure",
-            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+            "affinity": {
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti_affinity]}
+            },
             "containers": [example_container(gang_pod(fleet))],
         },
     }

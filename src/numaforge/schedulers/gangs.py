@@ -36,7 +36,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     """
     version = fleet.gang_version
     if version is None:
-        version = next((each for first, each in _FIRST_MINORS if fleet.minor >= first), "")
+        version = next((api_version for first, api_version in _FIRST_MINORS if fleet.minor >= first), "")
     if not version:
         fleet.nothing = _TOO_OLD if fleet.gang_version is None else _NOT_SERVED
         return

@@ -77,23 +77,23 @@ Values = Mapping[str, Any]
 class _Operand:
     """A part of the operator: the suffix of its node label, and whether a node wants it.
 
-    `wanted` returns None where the plan leaves it open. `why` is the reason where nodes do without it.
+    `runs_on` returns None where the plan leaves it open. `why` is the reason where nodes do without it.
     """
 
     label: str
-    wanted: Callable[[ServedNode], bool | None]
+    runs_on: Callable[[ServedNode], bool | None]
     why: str
 
     def enabled(self, nodes: Sequence[ServedNode]) -> bool | None:
         """Return whether the policy enables it: True where a node wants it, False where none may have it."""
-        answers = {self.wanted(node) for node in nodes}
+        answers = {self.runs_on(node) for node in nodes}
         return True if True in answers else False if answers == {False} else None
 
     def without(self, nodes: Sequence[ServedNode]) -> tuple[ServedNode, ...]:
         """Return the nodes that do without it while others may have it."""
         if self.enabled(nodes) is False:
             return ()
-        return tuple(node for node in nodes if self.wanted(node) is False)
+        return tuple(node for node in nodes if self.runs_on(node) is False)
 
 
 def _wants_driver(node: ServedNode) -> bool | None:
@@ -113,7 +113,7 @@ def _wants_device_plugin(node: ServedNode) -> bool | None:
 def _wants_host_engine(node: ServedNode) -> bool | None:
     install = node.machine.nvidia_install
     daemons = (install.daemons if install else None) or ()
-    return False if any(each.name == _HOST_ENGINE and each.pod is None for each in daemons) else None
+    return False if any(daemon.name == _HOST_ENGINE and daemon.pod is None for daemon in daemons) else None
 
 
 DRIVER = _Operand("driver", _wants_driver, "the hosts have the driver")
@@ -132,7 +132,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         fleet.nothing = "none of these nodes has a GPU of NVIDIA's driver"
         return
     plugin, default = _plugin_config(fleet, nodes)
-    geometries = [(node.plan, node.machine) for node in nodes if MIG_MANAGER.wanted(node)]
+    geometries = [(node.plan, node.machine) for node in nodes if MIG_MANAGER.runs_on(node)]
     _note_what_is_not_said(fleet, nodes)
     sections = (
         *_driver(nodes),
@@ -162,7 +162,7 @@ def _values(sections: Sequence[tuple[str, Values]]) -> Written:
     if spec.get("mig") == {"strategy": ""}:
         spec["mig"] = {"strategy": None}  # the chart leaves an empty one out
     policy = {"apiVersion": OWN[0], "kind": OWN[1], "metadata": {"name": "cluster-policy"}, "spec": spec}
-    return Written(_VALUES, why, text=f"{commented(why)}{text}", held=(policy,))
+    return Written(_VALUES, why, text=f"{commented(why)}{text}", compared=(policy,))
 
 
 def _driver(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
@@ -178,7 +178,7 @@ def strategy_of(node: ServedNode) -> str | None:
     The plugin refuses MPS with `mixed` even where no GPU is in MIG mode.
     """
     plugin = node.plan.device_plugin
-    if DEVICE_PLUGIN.wanted(node) is False or node.plan.mig.managed_by == "dra-driver":
+    if DEVICE_PLUGIN.runs_on(node) is False or node.plan.mig.managed_by == "dra-driver":
         return None
     if in_mig_mode(node.machine):
         return plugin.mig_strategy if plugin else node.plan.mig.strategy
@@ -187,7 +187,7 @@ def strategy_of(node: ServedNode) -> str | None:
 
 def _mig_strategy(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
     needed = {node.name: strategy_of(node) for node in nodes}
-    strategies = sorted({each for each in needed.values() if each})
+    strategies = sorted({strategy for strategy in needed.values() if strategy})
     if len(strategies) == 1:
         yield "what these plans count resources by: mig.strategy", {"mig": {"strategy": strategies[0]}}
     if len(strategies) < 2:
@@ -217,8 +217,8 @@ def _mig_manager(nodes: Sequence[ServedNode]) -> Iterator[tuple[str, Values]]:
     if enabled is None:
         yield why, {"migManager": {"config": config}}
         return
-    named = {"enabled": True, "config": {"name": MIG_CONFIG, **config}}
-    yield f"it cuts GPUs where mig.managed_by says gpu-operator; {why}", {"migManager": named}
+    component = {"enabled": True, "config": {"name": MIG_CONFIG, **config}}
+    yield f"it cuts GPUs where mig.managed_by says gpu-operator; {why}", {"migManager": component}
 
 
 def _plugin_config(
@@ -226,27 +226,27 @@ def _plugin_config(
 ) -> tuple[dict[str, Any] | None, str | None]:
     """Return the device plugin's ConfigMap and the key for nodes without a label; None where unset."""
     first: dict[str, ServedNode] = {}
-    served = [node for node in nodes if DEVICE_PLUGIN.wanted(node) is not False]
+    served = [node for node in nodes if DEVICE_PLUGIN.runs_on(node) is not False]
     for node in served:
         if node.plan.device_plugin is None:
             continue
-        other = first.setdefault(config_key(node.plan), node)
-        if device_plugin_text(other.plan) != device_plugin_text(node.plan):
+        earlier = first.setdefault(config_key(node.plan), node)
+        if device_plugin_text(earlier.plan) != device_plugin_text(node.plan):
             fleet.leave_out(
                 node,
-                f"its configuration of the device plugin is not that of {other.name} under the same key "
+                f"its configuration of the device plugin is not that of {earlier.name} under the same key "
                 f"{config_key(node.plan)}: give it a name of its own, device_plugin.config",
             )
     if not first:
         return None, None
     manifest = device_plugin_config_map([node.plan for node in first.values()], PLUGIN_CONFIG, NAMESPACE)
     unlabelled = [node for node in served if CONFIG_LABEL not in node.plan.labels]
-    wanted = {config_key(node.plan) if node.plan.device_plugin else None for node in unlabelled}
-    if wanted == {None} and _DEFAULT not in first:
+    keys = {config_key(node.plan) if node.plan.device_plugin else None for node in unlabelled}
+    if keys == {None} and _DEFAULT not in first:
         manifest["data"] = {_DEFAULT: _WITHOUT_CONFIG, **manifest["data"]}
         return manifest, _DEFAULT
-    if len(wanted) == 1 and None not in wanted:
-        return manifest, wanted.pop()
+    if len(keys) == 1 and None not in keys:
+        return manifest, keys.pop()
     for node in unlabelled:
         fleet.leave_out(
             node,
@@ -295,13 +295,13 @@ def _places(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> Iterator[tuple[s
 
 def _note_what_is_not_said(fleet: ServedFleet, nodes: Sequence[ServedNode]) -> None:
     for node in nodes:
-        wanted = DRIVER.wanted(node)
-        if wanted is None:
+        runs = DRIVER.runs_on(node)
+        if runs is None:
             fleet.leave_out(
                 node, "whether its host has NVIDIA's driver is not known: driver.enabled is yours to say"
             )
         options = sorted(name for name in node.plan.modules.options if name.startswith("nvidia"))
-        if wanted and options:
+        if runs and options:
             fleet.leave_out(
                 node,
                 f"its plan's options of {' and '.join(options)} are for the host's modprobe; the operator's "

@@ -22,7 +22,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
     yield Written(
         "nodes.yaml",
         "apply it with --server-side. The kubelet has the CPUs (static): let koordlet set none",
-        tuple(node_patch(node, *_said(node)) for node in fleet.nodes),
+        tuple(node_patch(node, *_labels_and_annotations(node)) for node in fleet.nodes),
     )
     for node in fleet.nodes:
         if devices := _devices(node):
@@ -38,7 +38,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
         yield Written("network-topology.yaml", "gangs within one NVLink domain", (_layers(),))
 
 
-def _said(node: ServedNode) -> tuple[dict[str, str], dict[str, str]]:
+def _labels_and_annotations(node: ServedNode) -> tuple[dict[str, str], dict[str, str]]:
     labels = {}
     if node.policy in POLICIES:
         labels[f"{PREFIX}/numa-topology-policy"] = POLICIES[node.policy]

@@ -22,8 +22,8 @@ _NOT_FOUND = "(NotFound)"
 _SLICES = "resourceslices.resource.k8s.io"
 _TAINT_RULES = "devicetaintrules.resource.k8s.io"
 _CLAIMS = ",".join(
-    f"{each}.resource.k8s.io"
-    for each in ("resourceslices", "resourceclaims", "resourceclaimtemplates", "deviceclasses")
+    f"{plural}.resource.k8s.io"
+    for plural in ("resourceslices", "resourceclaims", "resourceclaimtemplates", "deviceclasses")
 )
 _NOT_SERVED = re.compile(r"no matches for kind \"([^\"]+)\" in version \"([^\"]+)\"")
 
@@ -52,21 +52,27 @@ class Kubectl:
         """Return those of the planned objects that exist, and the versions and kinds not served."""
         options = ("get", "-f", "-", "-o", "json", "--show-managed-fields", "--ignore-not-found")
         unserved: list[tuple[str, str]] = []
-        while asked := [each for each in planned if (each["apiVersion"], each["kind"]) not in unserved]:
-            done = self._run(*options, text=json.dumps({"apiVersion": "v1", "kind": "List", "items": asked}))
+        while queried := [
+            document for document in planned if (document["apiVersion"], document["kind"]) not in unserved
+        ]:
+            done = self._run(
+                *options, text=json.dumps({"apiVersion": "v1", "kind": "List", "items": queried})
+            )
             missing = [(version, kind) for kind, version in _NOT_SERVED.findall(done.stderr)]
             if done.returncode == 0:
-                return {identity(each): each for each in _objects(done.stdout)}, tuple(unserved)
+                return {
+                    identity(found_object): found_object for found_object in _objects(done.stdout)
+                }, tuple(unserved)
             if not missing:
-                raise HostUnreachableError(f"kubectl cannot get the objects: {_said(done.stderr)}")
-            unserved += [each for each in dict.fromkeys(missing) if each not in unserved]
+                raise HostUnreachableError(f"kubectl cannot get the objects: {_message_of(done.stderr)}")
+            unserved += [document for document in dict.fromkeys(missing) if document not in unserved]
         return {}, tuple(unserved)
 
     def listed(self, resources: str) -> tuple[Mapping[str, Any], ...]:
         """Return all objects of some resources in all namespaces, such as `nodes,pods`."""
         done = self._run("get", resources, "-A", "-o", "json")
         if done.returncode:
-            raise HostUnreachableError(f"kubectl cannot get {resources}: {_said(done.stderr)}")
+            raise HostUnreachableError(f"kubectl cannot get {resources}: {_message_of(done.stderr)}")
         return _objects(done.stdout)
 
     def resource_slices(self) -> tuple[Mapping[str, Any], ...] | None:
@@ -80,8 +86,8 @@ class Kubectl:
         that may not read them.
         """
         for resources in (f"{_CLAIMS},{_TAINT_RULES}", _CLAIMS):
-            if (found := self._served(resources, "-A")) is not None:
-                return found
+            if (documents := self._served(resources, "-A")) is not None:
+                return documents
         return None
 
     def gang_version(self) -> str:
@@ -92,7 +98,7 @@ class Kubectl:
                 if "podgroups" in _names_served(done.stdout):
                     return version
             elif _NOT_FOUND not in done.stderr:
-                raise HostUnreachableError(f"kubectl cannot ask for {version}: {_said(done.stderr)}")
+                raise HostUnreachableError(f"kubectl cannot ask for {version}: {_message_of(done.stderr)}")
         return ""
 
     def _served(self, resources: str, option: str) -> tuple[Mapping[str, Any], ...] | None:
@@ -102,7 +108,7 @@ class Kubectl:
             return _objects(done.stdout)
         if _NO_SUCH_RESOURCE in done.stderr:
             return None
-        raise HostUnreachableError(f"kubectl cannot get {resources}: {_said(done.stderr)}")
+        raise HostUnreachableError(f"kubectl cannot get {resources}: {_message_of(done.stderr)}")
 
     def _run(self, *asked_for: str, text: str = "") -> subprocess.CompletedProcess[str]:
         program = self.kubectl or "kubectl"
@@ -121,7 +127,7 @@ class Kubectl:
             raise HostUnreachableError(f"kubectl does not answer: {error}", where=program) from error
 
 
-def _said(errors: str) -> str:
+def _message_of(errors: str) -> str:
     """Return kubectl's error message, without the log of its attempts."""
     lines = errors.strip().splitlines()
     return "\n".join([line for line in lines if not _LOGGED.match(line)] or lines)[-500:]
@@ -134,7 +140,7 @@ def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
         if isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
         else [document]
     )
-    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise NumaforgeError("holds no objects", remedy="give what `kubectl get ... -o json` prints")
     return tuple(items)
 
@@ -142,7 +148,7 @@ def items_of(document: object) -> tuple[Mapping[str, Any], ...]:
 def _names_served(text: str) -> set[str]:
     """Return the resources of an API version, as discovery lists them."""
     listed = mapping(_parsed(text)).get("resources")
-    return {str(mapping(each).get("name")) for each in listed} if isinstance(listed, list) else set()
+    return {str(mapping(resource).get("name")) for resource in listed} if isinstance(listed, list) else set()
 
 
 def _objects(text: str) -> tuple[Mapping[str, Any], ...]:

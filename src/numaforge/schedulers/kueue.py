@@ -23,7 +23,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
             {
                 node.name: f"it is in no NVLink domain, so {CLIQUE} is no level"
                 for node in fleet.nodes
-                if not node.clique and any(each.clique for each in fleet.nodes)
+                if not node.clique and any(other_node.clique for other_node in fleet.nodes)
             }
         )
     topology = {

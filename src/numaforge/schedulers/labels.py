@@ -18,7 +18,7 @@ def labels_of(node: ServedNode) -> dict[str, str]:
     """Return the labels that describe a node's plan."""
     devices = sorted({sum(zone.devices.values()) for zone in node.zones if zone.cpus}) or [0]
     spread = dict.fromkeys((devices[0], devices[-1]))
-    said = {
+    described = {
         f"{PREFIX}/profile": _word(node.plan.profile),
         f"{PREFIX}/plan": node.plan_id[:16],
         f"{PREFIX}/numa-policy": node.policy,
@@ -26,7 +26,7 @@ def labels_of(node: ServedNode) -> dict[str, str]:
         f"{PREFIX}/devices-per-numa-node": "-".join(map(str, spread)),
         f"{PREFIX}/cpu-manager": node.cpu_manager,
     }
-    return {**said, **node.plan.labels}
+    return {**described, **node.plan.labels}
 
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:

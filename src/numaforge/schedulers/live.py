@@ -40,15 +40,15 @@ class Deviation:
     writer: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.kind} {self.name}"
+        live_object = f"{self.kind} {self.name}"
         if not self.path:
-            return f"{place} is missing"
+            return f"{live_object} is missing"
         by = f" (written by {self.writer})" if self.writer else ""
         if self.found is None:
-            return f"{place}: {self.path} is missing, and planned {_shown(self.planned)}{by}"
+            return f"{live_object}: {self.path} is missing, and planned {_shown(self.planned)}{by}"
         if self.planned is None:
-            return f"{place}: {self.path} is {_shown(self.found)}, which no plan has{by}"
-        return f"{place}: {self.path} is {_shown(self.found)}, and planned {_shown(self.planned)}{by}"
+            return f"{live_object}: {self.path} is {_shown(self.found)}, which no plan has{by}"
+        return f"{live_object}: {self.path} is {_shown(self.found)}, and planned {_shown(self.planned)}{by}"
 
 
 def deviations(planned: Document, live: Document | None) -> Iterator[Deviation]:
@@ -57,14 +57,16 @@ def deviations(planned: Document, live: Document | None) -> Iterator[Deviation]:
     if live is None:
         yield Deviation(kind, name, "", planned, None)
         return
-    wanted = {key: value for key, value in planned.items() if key not in ("apiVersion", "kind", "metadata")}
+    planned_fields = {
+        key: value for key, value in planned.items() if key not in ("apiVersion", "kind", "metadata")
+    }
     metadata = {key: planned["metadata"][key] for key in _OF_METADATA if planned["metadata"].get(key)}
-    found = [
+    unlike = [
         *_unlike(("metadata",), metadata, live.get("metadata") or {}),
-        *_unlike((), wanted, live),
+        *_unlike((), planned_fields, live),
     ]
-    for path, ours, theirs in found:
-        yield Deviation(kind, name, _dotted(path), ours, theirs, writer_of(live, path))
+    for path, planned_value, live_value in unlike:
+        yield Deviation(kind, name, _dotted(path), planned_value, live_value, writer_of(live, path))
 
 
 _Step = str | tuple[str, str]
@@ -72,62 +74,62 @@ _Path = tuple[_Step, ...]
 _Unlike = tuple[_Path, object, object]
 
 
-def _unlike(path: _Path, planned: object, found: object) -> Iterator[_Unlike]:
+def _unlike(path: _Path, planned: object, live: object) -> Iterator[_Unlike]:
     if isinstance(planned, Mapping):
-        if planned and not isinstance(found, Mapping):
-            yield path, planned, found
+        if planned and not isinstance(live, Mapping):
+            yield path, planned, live
             return
         for name, value in planned.items():
-            yield from _unlike((*path, name), value, found.get(name) if isinstance(found, Mapping) else None)
+            yield from _unlike((*path, name), value, live.get(name) if isinstance(live, Mapping) else None)
     elif isinstance(planned, Sequence) and not isinstance(planned, str):
-        yield from _unlike_lists(path, planned, found)
-    elif not _same(path[-1], planned, found):
-        yield path, planned, found
+        yield from _unlike_lists(path, planned, live)
+    elif not _same(path[-1], planned, live):
+        yield path, planned, live
 
 
-def _unlike_lists(path: _Path, planned: Sequence[Any], found: object) -> Iterator[_Unlike]:
-    theirs = list(found) if isinstance(found, Sequence) and not isinstance(found, str) else None
-    key = next((key for key in _KEYS if planned and all(_has(each, key) for each in planned)), None)
-    if theirs is None or key is None:
-        if list(planned) != theirs:
-            yield path, planned, found
+def _unlike_lists(path: _Path, planned: Sequence[Any], live: object) -> Iterator[_Unlike]:
+    live_entries = list(live) if isinstance(live, Sequence) and not isinstance(live, str) else None
+    key = next((key for key in _KEYS if planned and all(_has(entry, key) for entry in planned)), None)
+    if live_entries is None or key is None:
+        if list(planned) != live_entries:
+            yield path, planned, live
         return
-    named = {each[key]: each for each in theirs if _has(each, key)}
-    for each in planned:
-        yield from _unlike((*path, (key, each[key])), each, named.get(each[key]))
+    live_by_key = {entry[key]: entry for entry in live_entries if _has(entry, key)}
+    for entry in planned:
+        yield from _unlike((*path, (key, entry[key])), entry, live_by_key.get(entry[key]))
     if path[-1] in _WHOLE:
-        ours = {each[key] for each in planned}
-        for name, each in named.items():
-            if name not in ours:
-                yield (*path, (key, name)), None, each
+        planned_keys = {entry[key] for entry in planned}
+        for name, entry in live_by_key.items():
+            if name not in planned_keys:
+                yield (*path, (key, name)), None, entry
 
 
 def _has(entry: object, key: str) -> bool:
     return isinstance(entry, Mapping) and isinstance(entry.get(key), str)
 
 
-def _same(name: _Step, planned: object, found: object) -> bool:
-    if planned == found:
+def _same(name: _Step, planned: object, live: object) -> bool:
+    if planned == live:
         return True
-    if not isinstance(planned, str | int) or not isinstance(found, str | int):
+    if not isinstance(planned, str | int) or not isinstance(live, str | int):
         return False
     if isinstance(planned, str) and _CPULIST.fullmatch(planned):
         try:
-            return set(parse_cpulist(planned)) == set(parse_cpulist(str(found)))
+            return set(parse_cpulist(planned)) == set(parse_cpulist(str(live)))
         except NumaforgeError:
             return False
     if isinstance(planned, str) and planned.startswith("{"):
-        return _same_json(planned, str(found))
+        return _same_json(planned, str(live))
     try:
-        amounts = parse_quantity(planned), parse_quantity(found)
+        amounts = parse_quantity(planned), parse_quantity(live)
     except NumaforgeError:
         return False
     return amounts[1] <= amounts[0] if name == _LESS_IS_IN_USE else amounts[0] == amounts[1]
 
 
-def _same_json(planned: str, found: str) -> bool:
+def _same_json(planned: str, live: str) -> bool:
     try:
-        return bool(json.loads(planned) == json.loads(found))
+        return bool(json.loads(planned) == json.loads(live))
     except ValueError:
         return False
 

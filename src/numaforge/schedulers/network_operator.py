@@ -43,24 +43,24 @@ class _RdmaServing:
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield a NicClusterPolicy where the nodes are alike, else a NicNodePolicy for each kind."""
     kinds: dict[_RdmaServing, list[ServedNode]] = {}
-    others = False
+    has_unplanned = False
     for node in fleet.nodes:
         plugin = _plugin(fleet, node)
         if plugin is not None:
             kinds.setdefault(plugin, []).append(node)
-        others = others or (plugin is None and bool(node.machine.rdma_devices))
+        has_unplanned = has_unplanned or (plugin is None and bool(node.machine.rdma_devices))
     if not kinds:
         if not fleet.left_out:
             fleet.nothing = "no plan has pools of RDMA devices (rdma.device_plugin.per)"
         return
     images = "its images' repository and version are those of your release: spec.global, or beside the image"
-    if len(kinds) == 1 and not others:
+    if len(kinds) == 1 and not has_unplanned:
         [(plugin, nodes)] = kinds.items()
         yield _written(
             "nic-cluster-policy.yaml", f"one for all nodes; {images}", [_cluster_policy(plugin, nodes)]
         )
         return
-    policies = [each for plugin, nodes in kinds.items() for each in _node_policies(fleet, plugin, nodes)]
+    policies = [policy for plugin, nodes in kinds.items() for policy in _node_policies(fleet, plugin, nodes)]
     if policies:
         why = (
             f"these nodes differ: a policy for each kind (26.4 and later), by the label {POOLS_LABEL} of the "
@@ -74,7 +74,7 @@ _Policy = tuple[dict[str, Any], bool]
 
 
 def _written(name: str, why: str, policies: Sequence[_Policy]) -> Written:
-    held = tuple(
+    compared = tuple(
         {**policy, "spec": {**policy["spec"], "ofedDriver": None}} if undone else policy
         for policy, undone in policies
     )
@@ -83,7 +83,7 @@ def _written(name: str, why: str, policies: Sequence[_Policy]) -> Written:
             f"{why}. A driver container (ofedDriver) loads the modules anew: what these plans set of NICs, "
             "modules and RDMA's network namespaces is lost"
         )
-    return Written(name, why, tuple(policy for policy, _ in policies), held=held)
+    return Written(name, why, tuple(policy for policy, _ in policies), compared=compared)
 
 
 def _cluster_policy(plugin: _RdmaServing, nodes: Sequence[ServedNode]) -> _Policy:
@@ -140,7 +140,7 @@ def _plugin(fleet: ServedFleet, node: ServedNode) -> _RdmaServing | None:
             "false, or rdma.host.netns: shared",
         )
         return None
-    resources = [each for pool in pools if (each := _virtual_functions(node, pool))]
+    resources = [functions for pool in pools if (functions := _virtual_functions(node, pool))]
     if not resources:
         fleet.leave_out(
             node,
@@ -153,12 +153,12 @@ def _plugin(fleet: ServedFleet, node: ServedNode) -> _RdmaServing | None:
 
 def _virtual_functions(node: ServedNode, pool: RdmaPool) -> dict[str, Any] | None:
     """Return a pool as a resource of the SR-IOV plugin, each virtual function a device; None without any."""
-    virtual = {each.pci_address for each in node.machine.rdma_devices if each.physical_function}
+    virtual = {device.pci_address for device in node.machine.rdma_devices if device.physical_function}
     gate = node.plan.rdma.host.gate
     roots = [address for address in pool.pci_addresses if gate and gate.virtual_functions.get(address)]
-    own = [address for address in pool.pci_addresses if address in virtual]
-    if not (roots or own):
+    virtual_addresses = [address for address in pool.pci_addresses if address in virtual]
+    if not (roots or virtual_addresses):
         return None
     prefix, name = pool.resource.split("/")
-    chosen = {"rootDevices": roots} if roots else {"pciAddresses": own}
+    chosen = {"rootDevices": roots} if roots else {"pciAddresses": virtual_addresses}
     return {"resourceName": name, "resourcePrefix": prefix, "selectors": {"isRdma": True, **chosen}}

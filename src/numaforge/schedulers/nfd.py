@@ -57,25 +57,25 @@ def _features(node: ServedNode) -> list[dict[str, Any]]:
     NFD's memory.numa and memory.hugepages (v0.18 and later), pci.device.
     """
     count = str(len(node.machine.numa_nodes))
-    found = [_matching("memory.numa", node_count={"op": "In", "value": [count]})]
+    features = [_matching("memory.numa", node_count={"op": "In", "value": [count]})]
     totals: dict[str, int] = {}
     for planned in node.plan.memory.numa_nodes:
         for size, pages in planned.pools.items():
             totals[size] = totals.get(size, 0) + pages
-    wanted = {
+    page_counts = {
         pages_of(size): {"op": "Ge", "value": [str(pages)]} for size, pages in sorted(totals.items()) if pages
     }
-    if wanted:
-        found.append(_matching("memory.hugepages", **wanted))
+    if page_counts:
+        features.append(_matching("memory.hugepages", **page_counts))
     for vendor in sorted({gpu.vendor for gpu in node.machine.gpus}):
-        found.append(
+        features.append(
             _matching(
                 "pci.device",
                 vendor={"op": "In", "value": [vendor]},
                 **{"class": {"op": "In", "value": [*_GPU_CLASSES]}},
             )
         )
-    return found
+    return features
 
 
 def _matching(feature: str, **expressions: dict[str, Any]) -> dict[str, Any]:

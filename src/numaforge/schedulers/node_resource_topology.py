@@ -24,9 +24,11 @@ POLICIES = {
 
 def documents(fleet: ServedFleet) -> Iterator[Written]:
     """Yield the object of each node whose NUMA nodes a list can express."""
-    found = tuple(topology_of(node) for node in fleet.sayable())
-    if found:
-        yield Written("nodes.yaml", "NFD's topology-updater and koordlet write the same: run neither", found)
+    topologies = tuple(topology_of(node) for node in fleet.sayable())
+    if topologies:
+        yield Written(
+            "nodes.yaml", "NFD's topology-updater and koordlet write the same: run neither", topologies
+        )
 
 
 def topology_of(node: ServedNode) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
         _resource("cpu", len(zone.cpus), free),
         # listed even where the kubelet aligns no memory: the plugin refuses pods any resource no zone lists
         _resource("memory", zone.memory_bytes, zone.pod_memory_bytes),
-        *(_resource(pages_of(size), each, each) for size, each in zone.pages_bytes.items()),
+        *(_resource(pages_of(size), amount, amount) for size, amount in zone.pages_bytes.items()),
         *(_resource(resource, count, count) for resource, count in zone.devices.items()),
     ]
     return {

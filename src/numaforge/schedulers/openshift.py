@@ -37,7 +37,7 @@ def documents(fleet: ServedFleet) -> Iterator[Written]:
 
 def _pool(pool: str, node: ServedNode) -> tuple[Mapping[str, Any], ...]:
     settings = {name: value for name, value in node.settings.items() if name not in ELSEWHERE}
-    found: list[Mapping[str, Any]] = [
+    documents: list[Mapping[str, Any]] = [
         {
             "apiVersion": "machineconfiguration.openshift.io/v1",
             "kind": "MachineConfigPool",
@@ -60,7 +60,7 @@ def _pool(pool: str, node: ServedNode) -> tuple[Mapping[str, Any], ...]:
         },
     ]
     if node.plan.kernel.cmdline:
-        found.append(
+        documents.append(
             {
                 "apiVersion": "machineconfiguration.openshift.io/v1",
                 "kind": "MachineConfig",
@@ -71,4 +71,4 @@ def _pool(pool: str, node: ServedNode) -> tuple[Mapping[str, Any], ...]:
                 },
             }
         )
-    return tuple(found)
+    return tuple(documents)

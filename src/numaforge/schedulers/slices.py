@@ -46,12 +46,14 @@ Slice = Mapping[str, Any]
 def slice_deviations(nodes: Sequence[ServedNode], slices: Sequence[Slice]) -> Iterator[Deviation]:
     """Yield how slices of these nodes differ from their machines and plans."""
     for node in nodes:
-        own = [each for each in slices if _spec(each).get("nodeName") == node.name]
-        yield from _cpu_deviations(node, [each for each in own if _spec(each).get("driver") == CPU_DRIVER])
-        yield from _gpus_not_offered(node, own)
-        for each in own:
-            for device in _devices(each):
-                yield from _place_deviations(node, each, device)
+        node_slices = [node_slice for node_slice in slices if _spec(node_slice).get("nodeName") == node.name]
+        yield from _cpu_deviations(
+            node, [node_slice for node_slice in node_slices if _spec(node_slice).get("driver") == CPU_DRIVER]
+        )
+        yield from _gpus_not_offered(node, node_slices)
+        for node_slice in node_slices:
+            for device in _devices(node_slice):
+                yield from _location_deviations(node, node_slice, device)
 
 
 def planned_slices(node: ServedNode, name: str) -> Iterator[dict[str, Any]]:
@@ -74,15 +76,17 @@ def registered_slices(machine: NodeTopology, name: str) -> Iterator[dict[str, An
     The CPU driver's configuration is not visible there.
     """
     offered = _gpus_and_nics(machine)
-    yield from _slices({each: offered[each] for each in offered if each in machine.claim_drivers}, name)
+    yield from _slices(
+        {driver: offered[driver] for driver in offered if driver in machine.claim_drivers}, name
+    )
 
 
 def _gpus_and_nics(machine: NodeTopology) -> dict[str, list[dict[str, Any]]]:
     """Return the devices that follow from the machine, by their drivers."""
     offered: dict[str, list[dict[str, Any]]] = {}
     for gpu in countable_gpus(machine.gpus):
-        whole = gpu.mig_mode != "enabled" and (gpu.vendor != NVIDIA or listed_by_nvml(gpu))
-        if gpu.vendor in GPU_CLASSES and whole and isinstance(gpu, Gpu):
+        is_whole = gpu.mig_mode != "enabled" and (gpu.vendor != NVIDIA or listed_by_nvml(gpu))
+        if gpu.vendor in GPU_CLASSES and is_whole and isinstance(gpu, Gpu):
             offered.setdefault(GPU_CLASSES[gpu.vendor], []).append(_planned_gpu(machine, gpu))
     for rail in rails(machine):
         if address := rail.device.pci_address:
@@ -103,8 +107,8 @@ def _planned_gpu(machine: NodeTopology, gpu: Gpu) -> dict[str, Any]:
     attributes = _at(machine, gpu.pci_address)
     if gpu.vendor == NVIDIA:
         attributes["type"] = {"string": "gpu"}
-        said = {"uuid": gpu.uuid, "productName": gpu.name}
-        attributes |= {key: {"string": value} for key, value in said.items() if value}
+        descriptions = {"uuid": gpu.uuid, "productName": gpu.name}
+        attributes |= {key: {"string": value} for key, value in descriptions.items() if value}
     return {
         "name": f"gpu-{gpu.pci_address}" if gpu.minor is None else f"gpu-{gpu.minor}",
         "attributes": attributes,
@@ -122,19 +126,19 @@ def _planned_cpus(node: ServedNode, driver: CpuDriverPlan) -> Iterator[dict[str,
     if driver.device_mode == "individual":
         yield from _planned_single_cpus(node)
         return
-    sockets = {cpu: each.id for each in driver_packages(node.machine) for cpu in each.cpus}
+    sockets = {cpu: package.id for package in driver_packages(node.machine) for cpu in package.cpus}
     for group, cpus in sorted(groups_of(node, driver).items()):
         if not cpus:
             continue
-        said = {_NUM_CPUS: len(cpus)}
+        attributes = {_NUM_CPUS: len(cpus)}
         if driver.group_by == "numanode":
-            said |= _of_numa_node(group)
+            attributes |= _of_numa_node(group)
         # For a NUMA node in several packages the driver names one that cannot be predicted.
         if driver.group_by != "machine" and len(within := {sockets[cpu] for cpu in cpus}) == 1:
-            said[_SOCKET] = min(within)
+            attributes[_SOCKET] = min(within)
         yield {
             "name": _GROUP_NAMES[driver.group_by].format(group),
-            "attributes": {name: {"int": value} for name, value in said.items()},
+            "attributes": {name: {"int": value} for name, value in attributes.items()},
             "capacity": {CPU_CAPACITY: {"value": str(len(cpus))}},
             "allowMultipleAllocations": True,
         }
@@ -147,12 +151,12 @@ def _planned_single_cpus(node: ServedNode) -> Iterator[dict[str, Any]]:
     ids.
     """
     free = placed_cpus(node.machine) - node.plan.cpus.reserved
-    places = {cpu: each.id for each in node.machine.numa_nodes for cpu in each.cpus}
-    sockets = {cpu: each.id for each in driver_packages(node.machine) for cpu in each.cpus}
+    places = {cpu: node_entry.id for node_entry in node.machine.numa_nodes for cpu in node_entry.cpus}
+    sockets = {cpu: package.id for package in driver_packages(node.machine) for cpu in package.cpus}
     cores = sorted(sorted(core.cpus & free) for core in node.machine.cores)
     for number, cpu in enumerate(cpu for core in cores for cpu in core):
-        said = {_CPU_ID: cpu, _SOCKET: sockets[cpu], **_of_numa_node(places[cpu])}
-        attributes = {name: {"int": value} for name, value in said.items()}
+        ids = {_CPU_ID: cpu, _SOCKET: sockets[cpu], **_of_numa_node(places[cpu])}
+        attributes = {name: {"int": value} for name, value in ids.items()}
         yield {"name": f"cpudev{number:03}", "attributes": attributes}
 
 
@@ -163,20 +167,20 @@ def _of_numa_node(number: int) -> dict[str, int]:
 def _cpu_deviations(node: ServedNode, slices: Sequence[Slice]) -> Iterator[Deviation]:
     driver = node.plan.dra.cpus if node.plan.dra else None
     if driver is None:
-        for each in slices:
-            yield _deviation(each, "spec.driver", None, CPU_DRIVER, ("spec", "driver"))
+        for cpu_slice in slices:
+            yield _deviation(cpu_slice, "spec.driver", None, CPU_DRIVER, ("spec", "driver"))
         return
     if not slices:
         yield Deviation(_KIND, f"of {CPU_DRIVER} for {node.name}", "", driver.reserved_cpus, None)
         return
-    offered = [(each, device) for each in slices for device in _devices(each)]
+    offered = [(cpu_slice, device) for cpu_slice in slices for device in _devices(cpu_slice)]
     if driver.device_mode == "individual":
         yield from _single_cpus(node, offered)
     else:
         yield from _groups(node, driver, offered)
 
 
-def _gpus_not_offered(node: ServedNode, own: Sequence[Slice]) -> Iterator[Deviation]:
+def _gpus_not_offered(node: ServedNode, node_slices: Sequence[Slice]) -> Iterator[Deviation]:
     """Yield the planned GPUs that their driver does not offer, all or some.
 
     Nothing where a driver does not name the PCI addresses of its devices.
@@ -185,30 +189,36 @@ def _gpus_not_offered(node: ServedNode, own: Sequence[Slice]) -> Iterator[Deviat
         driver = _spec(planned)["driver"]
         if driver not in GPU_CLASSES.values():
             continue
-        slices = [each for each in own if _spec(each).get("driver") == driver]
-        addresses = [_value(device, BUS_ID) for each in slices for device in _devices(each)]
-        wanted = {str(_value(device, BUS_ID)): str(device["name"]) for device in _devices(planned)}
+        slices = [node_slice for node_slice in node_slices if _spec(node_slice).get("driver") == driver]
+        addresses = [_value(device, BUS_ID) for node_slice in slices for device in _devices(node_slice)]
+        names = {str(_value(device, BUS_ID)): str(device["name"]) for device in _devices(planned)}
         if not slices:
-            said = f"{len(wanted)} GPUs"
-            yield Deviation(_KIND, f"of {driver} for {node.name}", "", said, None)
+            planned_gpus = f"{len(names)} GPUs"
+            yield Deviation(_KIND, f"of {driver} for {node.name}", "", planned_gpus, None)
         elif None not in addresses:
-            for address in sorted(wanted.keys() - {str(each).lower() for each in addresses}):
-                yield _deviation(slices[0], f"spec.devices[{BUS_ID} {address}]", wanted[address], None)
+            for address in sorted(
+                names.keys() - {str(offered_address).lower() for offered_address in addresses}
+            ):
+                yield _deviation(slices[0], f"spec.devices[{BUS_ID} {address}]", names[address], None)
 
 
 def _single_cpus(node: ServedNode, offered: Sequence[tuple[Slice, Mapping[str, Any]]]) -> Iterator[Deviation]:
     reserved = node.plan.cpus.reserved
     free = placed_cpus(node.machine) - reserved
-    seen = set()
-    for each, device in offered:
+    offered_cpus = set()
+    for cpu_slice, device in offered:
         cpu = _value(device, _CPU_ID)
-        seen.add(cpu)
+        offered_cpus.add(cpu)
         if cpu in reserved:
-            yield _deviation(each, f"{_place(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is reserved")
+            yield _deviation(
+                cpu_slice, f"{_device_path(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is reserved"
+            )
         elif cpu not in free:
-            yield _deviation(each, f"{_place(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is not there")
-    if missing := free - seen:
-        [first, *_] = (each for each, _ in offered) if offered else ({},)
+            yield _deviation(
+                cpu_slice, f"{_device_path(device)}.{_CPU_ID}", None, f"CPU {cpu}, which is not there"
+            )
+    if missing := free - offered_cpus:
+        [first, *_] = (cpu_slice for cpu_slice, _ in offered) if offered else ({},)
         yield _deviation(first, "spec.devices", f"CPUs {format_cpulist(missing)}", None)
 
 
@@ -218,20 +228,22 @@ def _groups(
     """Yield the groups whose CPUs are not exactly those for pods."""
     free = groups_of(node, driver)
     key = {"numanode": NUMA_NODE, "socket": _SOCKET}.get(driver.group_by)
-    seen = set()
-    for each, device in offered:
+    offered_groups = set()
+    for cpu_slice, device in offered:
         group = _value(device, key) if key else 0
         if group is None and key == NUMA_NODE:
             group = _value(device, _LEGACY_NUMA_NODE)
         if group not in free:
-            yield _deviation(each, f"{_place(device)}.{key}", f"one of {format_cpulist(free)}", group)
+            yield _deviation(
+                cpu_slice, f"{_device_path(device)}.{key}", f"one of {format_cpulist(free)}", group
+            )
             continue
-        seen.add(group)
+        offered_groups.add(group)
         capacity = ((device.get("capacity") or {}).get(CPU_CAPACITY) or {}).get("value")
         if _amount(capacity) != len(free[group]):
             planned = f"{len(free[group])}, without the reserved {driver.reserved_cpus or 'none'}"
-            yield _deviation(each, f"{_place(device)}.capacity.{CPU_CAPACITY}", planned, capacity)
-    for group in sorted(free.keys() - seen):
+            yield _deviation(cpu_slice, f"{_device_path(device)}.capacity.{CPU_CAPACITY}", planned, capacity)
+    for group in sorted(free.keys() - offered_groups):
         if free[group]:
             yield _deviation(
                 offered[0][0] if offered else {}, f"spec.devices[{key} {group}]", "a group", None
@@ -242,16 +254,22 @@ def groups_of(node: ServedNode, driver: CpuDriverPlan) -> dict[int, frozenset[in
     """Return the CPUs for pods, by the CPU driver's groups."""
     reserved, placed = node.plan.cpus.reserved, placed_cpus(node.machine)
     if driver.group_by == "numanode":
-        found = {each.id: placed & each.cpus for each in node.machine.numa_nodes if placed & each.cpus}
+        cpus_of_groups = {
+            numa_node.id: placed & numa_node.cpus
+            for numa_node in node.machine.numa_nodes
+            if placed & numa_node.cpus
+        }
     elif driver.group_by == "socket":
         packages = driver_packages(node.machine)
-        found = {each.id: placed & each.cpus for each in packages if placed & each.cpus}
+        cpus_of_groups = {package.id: placed & package.cpus for package in packages if placed & package.cpus}
     else:
-        found = {0: frozenset(node.machine.online)}
-    return {group: cpus - reserved for group, cpus in found.items()}
+        cpus_of_groups = {0: frozenset(node.machine.online)}
+    return {group: cpus - reserved for group, cpus in cpus_of_groups.items()}
 
 
-def _place_deviations(node: ServedNode, each: Slice, device: Mapping[str, Any]) -> Iterator[Deviation]:
+def _location_deviations(
+    node: ServedNode, device_slice: Slice, device: Mapping[str, Any]
+) -> Iterator[Deviation]:
     """Yield a device whose location differs from the machine's."""
     address = str(_value(device, BUS_ID) or "").lower()
     functions = {gpu.pci_address: gpu.numa_node for gpu in node.machine.gpus}
@@ -259,33 +277,33 @@ def _place_deviations(node: ServedNode, each: Slice, device: Mapping[str, Any]) 
     if not address:
         return
     if address not in functions and address not in node.machine.pci_paths:
-        yield _deviation(each, f"{_place(device)}.{BUS_ID}", None, address)
+        yield _deviation(device_slice, f"{_device_path(device)}.{BUS_ID}", None, address)
         return
     root, said_root = root_of(node.machine, address), _value(device, PCIE_ROOT)
     if root is not None and said_root is not None and root not in _listed(said_root):
-        yield _deviation(each, f"{_place(device)}.{PCIE_ROOT}", root, said_root)
-    place, said = functions.get(address), _value(device, NUMA_NODE)
-    if place is not None and said is not None and place not in _listed(said):
-        yield _deviation(each, f"{_place(device)}.{NUMA_NODE}", place, said)
+        yield _deviation(device_slice, f"{_device_path(device)}.{PCIE_ROOT}", root, said_root)
+    numa_node, claimed = functions.get(address), _value(device, NUMA_NODE)
+    if numa_node is not None and claimed is not None and numa_node not in _listed(claimed):
+        yield _deviation(device_slice, f"{_device_path(device)}.{NUMA_NODE}", numa_node, claimed)
 
 
 def _deviation(
-    each: Slice, path: str, planned: object, found: object, steps: tuple[str, ...] = _DEVICES
+    device_slice: Slice, path: str, planned: object, live: object, steps: tuple[str, ...] = _DEVICES
 ) -> Deviation:
-    name = str((each.get("metadata") or {}).get("name", "?"))
-    return Deviation(_KIND, name, path, planned, found, writer_of(each, steps))
+    name = str((device_slice.get("metadata") or {}).get("name", "?"))
+    return Deviation(_KIND, name, path, planned, live, writer_of(device_slice, steps))
 
 
-def _place(device: Mapping[str, Any]) -> str:
+def _device_path(device: Mapping[str, Any]) -> str:
     return f"spec.devices[{device.get('name', '?')}]"
 
 
-def _spec(each: Slice) -> Mapping[str, Any]:
-    return mapping(each.get("spec"))
+def _spec(device_slice: Slice) -> Mapping[str, Any]:
+    return mapping(device_slice.get("spec"))
 
 
-def _devices(each: Slice) -> list[Mapping[str, Any]]:
-    return [device for device in _spec(each).get("devices") or () if isinstance(device, Mapping)]
+def _devices(device_slice: Slice) -> list[Mapping[str, Any]]:
+    return [device for device in _spec(device_slice).get("devices") or () if isinstance(device, Mapping)]
 
 
 def _value(device: Mapping[str, Any], name: str) -> Any:

@@ -79,16 +79,25 @@ class Folder:
         }
         yield "kustomization.yaml", head + as_yaml(kustomization)
 
-    def held(self) -> tuple[Mapping[str, Any], ...]:
+    def compared(self) -> tuple[Mapping[str, Any], ...]:
         """Return what a cluster is held to: the documents, or what is made of them, without examples."""
-        return tuple(each for file in self.files if not file.example for each in file.held or file.documents)
+        return tuple(
+            document
+            for file in self.files
+            if not file.example
+            for document in file.compared or file.documents
+        )
 
     def held_where_served(self, unserved: Collection[tuple[str, str]]) -> tuple[Mapping[str, Any], ...]:
         """Return what a cluster is held to; nothing where it does not serve an operator's own kind."""
-        own = getattr(SYSTEMS[self.name], "OWN", None)
-        if own in unserved:
+        own_kind = getattr(SYSTEMS[self.name], "OWN", None)
+        if own_kind in unserved:
             return ()
-        return tuple(each for each in self.held() if (each["apiVersion"], each["kind"]) not in unserved)
+        return tuple(
+            document
+            for document in self.compared()
+            if (document["apiVersion"], document["kind"]) not in unserved
+        )
 
     def completed(self, live: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return a live object with its operator's defaults for unset fields."""

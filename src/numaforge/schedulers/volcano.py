@@ -93,7 +93,7 @@ def _hypernodes(fleet: ServedFleet) -> Iterator[dict[str, Any]]:
         below = [clique for clique in cliques if clique.rpartition(".")[0] == domain]
         if len(below) > 1:
             members = [
-                {"type": "HyperNode", "selector": {"exactMatch": {"name": _named(clique)}}}
+                {"type": "HyperNode", "selector": {"exactMatch": {"name": _hypernode_name(clique)}}}
                 for clique in below
             ]
             yield _hypernode(domain, 2, "nvlink-domain", members)
@@ -103,12 +103,12 @@ def _hypernode(name: str, tier: int, tier_name: str, members: list[dict[str, Any
     return {
         "apiVersion": "topology.volcano.sh/v1alpha1",
         "kind": "HyperNode",
-        "metadata": {"name": _named(name), "labels": dict(MANAGED_BY)},
+        "metadata": {"name": _hypernode_name(name), "labels": dict(MANAGED_BY)},
         "spec": {"tier": tier, "tierName": tier_name, "members": members},
     }
 
 
-def _named(domain: str) -> str:
+def _hypernode_name(domain: str) -> str:
     return f"nvl-{_PARTS.sub('-', domain.lower())}"
 
 

@@ -463,10 +463,10 @@ def test_a_rule_taints_one_device() -> None:
 
 def test_the_counts_say_what_matches_and_what_of_it_is_free() -> None:
     [count] = said(BOTH, claim(request("g", count=7)), claims=TWO_TAKEN).counts
-    assert (count.claim, count.request, count.asked) == ("0", "g", 7)
+    assert (count.claim, count.request, count.requested) == ("0", "g", 7)
     assert (count.match, count.free, count.unsure) == (8, 6, 0)
     [count] = said(BOTH, claim(request("g", **FREE, **UNREAD))).counts
-    assert (count.asked, count.match, count.unsure) == (None, 0, 8)
+    assert (count.requested, count.match, count.unsure) == (None, 0, 8)
 
 
 @pytest.mark.parametrize(

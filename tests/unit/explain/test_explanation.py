@@ -202,7 +202,7 @@ def test_state_files_say_where_the_pods_are() -> None:
     held = {"default/a": {"main": {GPU: {"2", "3"}}}}
     cluster = read_cluster([node("one"), running("a", "one", limits(8, 2))])
     told = replace(scenario(), state={"cpu_manager_state": json.dumps(state)})
-    nodes = candidates([GivenMachine("one", told, held=held)], cluster.nodes)
+    nodes = candidates([GivenMachine("one", told, given_devices=held)], cluster.nodes)
     answer = explained(nodes, pod("p", limits(6, 2)))
     assert answer.fits
     [verdict] = answer.verdicts

@@ -22,7 +22,7 @@ EXAMPLES = ("coscheduling", "gangs")
 def planned(system: str) -> tuple[Mapping[str, Any], ...]:
     """Return what a cluster is held to for a system, of nodes of which it is told something."""
     [folder] = generate(fleet_for(system), [system])
-    return folder.held()
+    return folder.compared()
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:

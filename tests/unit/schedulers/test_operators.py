@@ -630,7 +630,7 @@ def live_of(planned: Mapping[str, Any]) -> dict[str, Any]:
 def test_a_live_object_that_contradicts_a_plan_is_named_with_its_writer(fault: str) -> None:
     fleet, kind, path, value, said = FAULTS[fault]
     found = folder(SYSTEM_OF.get(fleet, "gpu-operator"), *FLEETS[fleet]())
-    candidates = [each for each in found.held() if each["kind"] == kind]
+    candidates = [each for each in found.compared() if each["kind"] == kind]
     planned = next(each for each in candidates if each["metadata"]["name"] in said or len(candidates) == 1)
     live = live_of(planned)
     assert [*deviations(planned, found.completed(live))] == []

@@ -71,7 +71,7 @@ def test_what_an_operator_is_told_of_plans_that_leave_it_work_fits_its_schema(sy
     require_fit(*fleet_for(system), system=system)
     [folder] = generate(fleet_for(system), [system])
     required = {"operator", "daemonsets", "driver", "toolkit", "devicePlugin", "gfd", "dcgm", "dcgmExporter"}
-    for document in folder.held():
+    for document in folder.compared():
         if document["kind"] == "ClusterPolicy":
             others: dict[str, Any] = {name: {} for name in (*required, "nodeStatusExporter")}
             assert [*complaints({**document, "spec": {**others, **document["spec"]}})] == []
