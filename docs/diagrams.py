@@ -1,6 +1,6 @@
 """Draw the diagrams of the documentation from the code that they show: `python -m docs.picture_examples`.
 
-The phases are those of `Phases`, the parts those of PART_MODULES, the steps those of transaction.sh. What has
+The phases are those of `Phases`, the parts those of PARTS, the steps those of transaction.sh. What has
 no place here makes `diagrams` fail, so that a change of the code asks for a look at the picture.
 """
 
@@ -372,7 +372,7 @@ def provided(part: str) -> set[str]:
 
 def transaction() -> str:
     """Return the steps of a transaction by part, forwards and back."""
-    names = [part.NAME for part in parts.PART_MODULES]
+    names = [part.name for part in parts.PARTS]
     left, column, height, gap, between, top = 128, 79, 22, 6, 40, 66
     bottom = top + len(names) * (height + gap)
     elements = [_text("the lowest part", left - 14, top - 14, anchor="end")]

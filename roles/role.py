@@ -4,77 +4,35 @@
     plan.py       how it is decided: its frozen plan, a field of roles/node.py, and the function that
                   planning/node.py calls; pure
     files.py      what it writes on the host; listed in planning/files.py
-    promises.py   what verification holds the live node to, with probe.sh where it asks for more than files
-    watched.py    what the node compares with its plan by itself, and its metrics
-    drift.py      what an audit compares with the plan that is saved on a machine
-    part.py       how a node keeps, applies, proves and undoes it, with part.sh; at_boot.sh is for its unit
+    promises.py   what verification holds the live node to, with probe.sh where it asks for more than files;
+                  listed in verification/table.py
+    watched.py    what the node compares with its plan by itself, and its metrics; listed in
+                  watch/configuration.py
+    drift.py      what an audit compares with the plan that is saved on a machine; listed in audit/drift.py
+    part.py       how a node keeps, applies, proves and undoes it, with part.sh; listed in
+                  maintenance/parts.py; at_boot.sh is for its unit
 
-A role has those that it needs. The last four are found through ROLES.
+A role has those that it needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from numaforge.file_content import PlannedFile
-    from numaforge.findings.drift import DriftRule
-    from numaforge.maintenance.part import PartModule
+    from numaforge.file_content import FileContent, PlannedFile
+    from numaforge.maintenance.part import Found, Goal
     from numaforge.roles.node import NodePlan
-    from numaforge.template import Template
+    from numaforge.template import Both, Template
     from numaforge.topology.model import NodeTopology
-    from numaforge.verification.promise import Promise
-    from numaforge.watched import Compared, Family
 
 
 ALWAYS = ("topology",)
 """What a deploy calls before all others."""
-
-
-class FilesModule(Protocol):
-    """files.py: `TEMPLATES` has each template, and how its text is read back.
-
-    It may have more: text() and read_back(), for a file without a template; others(plan, config_text) ->
-    files, those that are written beside the plan's; on_node(goal, found, files, absent) -> (files, absent),
-    what counts on a node as it is.
-    """
-
-    @property
-    def TEMPLATES(self) -> Mapping[str, Template]:  # noqa: N802 (a module's constant)
-        """Return each template, and how its text is read back."""
-
-    def files(self, plan: NodePlan) -> Sequence[PlannedFile]:
-        """Return the files that a plan has written; none for what it leaves alone."""
-
-    def paths(self, plan: NodePlan, machine: NodeTopology) -> Sequence[str]:
-        """Return every path that may hold a file of the role: one that no plan wants there goes."""
-
-
-class PromisesModule(Protocol):
-    """promises.py."""
-
-    PROMISES: tuple[Promise, ...]
-
-
-class WatchedModule(Protocol):
-    """watched.py: it has one of these functions, or both."""
-
-    def compared(self, plan: NodePlan) -> Iterable[Compared]:
-        """Return the files of the kernel that a node compares with its plan."""
-
-    def families(self, plan: NodePlan) -> Iterable[Family]:
-        """Return the metrics that a node exports."""
-
-
-class DriftModule(Protocol):
-    """drift.py."""
-
-    DRIFT: tuple[DriftRule, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +53,7 @@ class Called:
 
 @dataclass(frozen=True)
 class Role(Called):
-    """One concern of a node: `package` is its folder. Its modules are imported where they are needed.
+    """One concern of a node: `package` is its folder.
 
     It is carried out where a deploy calls it, or one of those that it `goes_with`.
     """
@@ -112,41 +70,39 @@ class Role(Called):
         """The name of its folder."""
         return self.package.rpartition(".")[2]
 
-    @cached_property
-    def files(self) -> FilesModule | None:
-        """What it writes; None for a role without files."""
-        return cast("FilesModule | None", self._module("files"))
-
-    @cached_property
-    def part(self) -> PartModule | None:
-        """How a node carries it out; None where nothing is done but files."""
-        return cast("PartModule | None", self._module("part"))
-
-    @cached_property
-    def promises(self) -> PromisesModule | None:
-        """What a live node is held to; None for a role that promises nothing."""
-        return cast("PromisesModule | None", self._module("promises"))
-
-    @cached_property
-    def watched(self) -> WatchedModule | None:
-        """What a node compares and exports by itself; None where there is nothing."""
-        return cast("WatchedModule | None", self._module("watched"))
-
-    @cached_property
-    def drift(self) -> DriftModule | None:
-        """What an audit compares with a saved plan; None where a snapshot has nothing of the role."""
-        return cast("DriftModule | None", self._module("drift"))
-
-    def _module(self, name: str) -> object | None:
-        dotted = f"{self.package}.{name}"
-        try:
-            return import_module(dotted)
-        except ModuleNotFoundError as error:
-            if error.name != dotted:  # the module exists, but one of its imports does not
-                raise
-            return None
-
 
 def role(package: str, title: str, called: str | None = None, goes_with: tuple[str, ...] = ()) -> Role:
     """Return the role of a folder, by its package; `called` is its name in deploys, where it has another."""
     return Role(called or package.rpartition(".")[2], title, package, goes_with)
+
+
+@dataclass(frozen=True)
+class Untemplated:
+    """A file that a role writes without a template.
+
+    `text` returns it, given the host's main config file of the kubelet as it is now; `read_back` returns what
+    that text says, and what the plan says.
+    """
+
+    text: Callable[[NodePlan, PlannedFile, str | None], str]
+    read_back: Callable[[NodePlan, PlannedFile, str | None, str], Both]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What a role writes: the functions of its files.py.
+
+    `templates` has each template, and how its text is read back. `files` returns the files that a plan has
+    written, `paths` every path that may hold a file of the role: one that no plan wants there is removed.
+    `others` are files beside the plan's; `on_node` reduces files and absent paths to what applies to a node.
+    """
+
+    role: Role
+    templates: Mapping[str, Template]
+    files: Callable[[NodePlan], Sequence[PlannedFile]]
+    paths: Callable[[NodePlan, NodeTopology], Sequence[str]]
+    untemplated: Untemplated | None = None
+    others: Callable[[NodePlan, str | None], list[FileContent]] | None = None
+    on_node: (
+        Callable[[Goal, Found, list[FileContent], list[str]], tuple[list[FileContent], list[str]]] | None
+    ) = None

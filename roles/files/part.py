@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from numaforge.maintenance.bundle import FileChange, changes, checksum, encoded
 from numaforge.maintenance.part import Found, Goal, Look, Part, lines
+from numaforge.planning.files import WRITERS
 from numaforge.render import files_of, role_files
-from numaforge.roles import ROLES
 from numaforge.shell import line
 
 if TYPE_CHECKING:
@@ -66,15 +66,14 @@ def _files(
     With `found`, reduced to what applies to that node.
     """
     files, absent = role_files(goal.plan, "topology"), list[str]()
-    for role in ROLES:
-        if role.files is None or not role.among(goal.roles):
+    for writer in WRITERS:
+        if not writer.role.among(goal.roles):
             continue
-        ours = files_of(role, goal.plan, config_text)
+        ours = files_of(writer.role, goal.plan, config_text)
         written = [file.path for file in ours]
-        gone = [path for path in role.files.paths(goal.plan, goal.machine) if path not in written]
-        on_node = getattr(role.files, "on_node", None)
-        if found and on_node:
-            ours, gone = on_node(goal, found, ours, gone)
+        gone = [path for path in writer.paths(goal.plan, goal.machine) if path not in written]
+        if found and writer.on_node:
+            ours, gone = writer.on_node(goal, found, ours, gone)
         files += ours
         absent += gone
     return files, absent

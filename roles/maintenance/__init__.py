@@ -12,14 +12,12 @@ from pyinfra import host
 
 from numaforge.errors import HostError
 from numaforge.hosts import MAINTENANCE, datum, guarded, planned, role, roles_of, seen, show_alone
-from numaforge.roles import ROLES
 from numaforge.rollout import events
 from numaforge.rollout.names import PLACE, RETRY_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numaforge.maintenance.part import PartModule
     from numaforge.roles.role import Called
 
 __all__ = ["maintenance", "take_part"]
@@ -57,9 +55,11 @@ def take_part(called: Called, **arguments: Any) -> None:
     """
 
     def called_for() -> None:
-        for each in ROLES:
-            if each.called == called.called and each.part is not None:
-                _tell_nothing_to_do(each.part)
+        from numaforge.maintenance.parts import PARTS  # while its hosts are contacted (meanwhile.py)
+
+        for part in PARTS:
+            if part.role.called == called.called and part.nothing_to_do is not None:
+                _tell_reason(part.nothing_to_do(planned(host)))
         if host.name not in _open:
             _carry_out()
 
@@ -69,9 +69,7 @@ def take_part(called: Called, **arguments: Any) -> None:
         role(called.title, called.called)(called_for)(**arguments)
 
 
-def _tell_nothing_to_do(part: PartModule) -> None:
-    asked = getattr(part, "nothing_to_do", None)  # only some parts have it
-    reason = asked(planned(host)) if asked else None
+def _tell_reason(reason: tuple[str, str] | None) -> None:
     if reason:
         event, sentence = reason
         events.record(event, host.name)

@@ -23,12 +23,38 @@ from typing import TYPE_CHECKING
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import PlanError
 from numaforge.file_content import boot_link, boot_units
-from numaforge.roles import ROLES
+from numaforge.roles.allocatable import watched as allocatable
+from numaforge.roles.amd_partitions import watched as amd_partitions
+from numaforge.roles.cpus import watched as cpus
 from numaforge.roles.device_owners import OWNERS
+from numaforge.roles.hugepages import watched as hugepages
+from numaforge.roles.kernel_cmdline import watched as kernel_cmdline
+from numaforge.roles.kernel_values import watched as kernel_values
+from numaforge.roles.slices import watched as slices
+from numaforge.roles.watch import watched as gpus
 from numaforge.watched import Compared, Counted, Family, Measured, Stalled, Stated
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
+
+COMPARED: tuple[Callable[[NodePlan], Iterable[Compared]], ...] = (
+    kernel_cmdline.compared,
+    kernel_values.compared,
+    slices.compared,
+    hugepages.compared,
+    amd_partitions.compared,
+)
+"""What a node holds itself to, in the order of a maintenance."""
+
+FAMILIES: tuple[Callable[[NodePlan], Iterable[Family]], ...] = (
+    cpus.families,
+    kernel_values.families,
+    slices.families,
+    hugepages.families,
+    allocatable.families,
+    gpus.families,
+)
+"""Its metrics."""
 
 
 def configuration(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> str:
@@ -54,16 +80,12 @@ def _rows(plan: NodePlan, fingerprint: str, sums: Mapping[str, str]) -> Iterator
                 yield ("owner", f"owner:{owner.devices}", owner.label, owner.process)
     for family in _families(plan, fingerprint):
         yield from _family(family, node)
-    for compared in _compared():
+    for compared in COMPARED:
         yield from map(_comparison, compared(plan))
     for path, checksum in sums.items():
         yield ("file", _escaped(f"file:{path}"), checksum, path)
     for unit in boot_units(plan.files):
         yield ("link", _escaped(f"unit:{unit.name}"), boot_link(str(unit)))
-
-
-def _compared() -> Iterator[Callable[[NodePlan], Iterable[Compared]]]:
-    return (hook for role in ROLES if (hook := getattr(role.watched, "compared", None)))
 
 
 def _families(plan: NodePlan, fingerprint: str) -> Iterable[Family]:
@@ -75,9 +97,8 @@ def _families(plan: NodePlan, fingerprint: str) -> Iterable[Family]:
         "The plan of this node, by the checksum of its document.",
         (Stated(labels),),
     )
-    for role in ROLES:
-        if families := getattr(role.watched, "families", None):
-            yield from families(plan)
+    for families in FAMILIES:
+        yield from families(plan)
 
 
 def _family(family: Family, node: str) -> Iterator[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from numaforge.roles.host import part as packages
 from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
 from numaforge.roles.host.part import RECORD
 from numaforge.verification.live import probe, read_live
-from numaforge.verification.promise import entries
+from numaforge.verification.table import entries
 from tests.ssh.conftest import StartSandbox
 from tests.ssh.machine import machine
 from tests.ssh.sandbox import Sandbox, pyinfra

@@ -9,7 +9,7 @@ import yaml
 
 from lab.paths import REPOSITORY
 from numaforge.maintenance import transaction
-from numaforge.maintenance.parts import PART_MODULES
+from numaforge.maintenance.parts import PARTS
 from numaforge.profile import load_profile
 from numaforge.roles.amd_partitions import part as amd_partitions
 from numaforge.roles.amd_partitions.instance import AmdGpu
@@ -82,22 +82,22 @@ def table(heading: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in rows[0].splitlines()[2:]]
 
 
-PARTS = {row[0].strip("`"): row for row in table("## The parts")}
+ROWS = {row[0].strip("`"): row for row in table("## The parts")}
 
 
 def test_every_part_has_its_row_in_the_order_of_a_maintenance():
-    assert list(PARTS) == [part.NAME for part in PART_MODULES]
+    assert list(ROWS) == [part.name for part in PARTS]
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", ROWS)
 def test_the_row_says_whether_pods_have_to_be_gone(name):
-    said = {"no": {False}, "yes": {True}}.get(PARTS[name][2], {True, False})
+    said = {"no": {False}, "yes": {True}}.get(ROWS[name][2], {True, False})
     assert {part.drains for part in FORMS[name]} == said
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_part_that_needs_a_boot_says_so(name):
-    assert PARTS[name][3] == "yes" or not any(part.reboots for part in FORMS[name])
+    assert ROWS[name][3] == "yes" or not any(part.reboots for part in FORMS[name])
 
 
 def test_every_outcome_is_explained():

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.findings.drift import DriftRule
 from numaforge.findings.engine import Applicability, MachineRule, Scope, Seen, applies
-from numaforge.roles import ROLES
+from numaforge.roles.amd_partitions import drift as amd_partitions
 from numaforge.roles.document import saved_plan
+from numaforge.roles.hugepages import drift as hugepages
+from numaforge.roles.kernel_cmdline import drift as kernel_cmdline
+from numaforge.roles.kernel_values import drift as kernel_values
+from numaforge.roles.kubelet import drift as kubelet
+from numaforge.roles.machine import drift as machine
+from numaforge.roles.mig import drift as mig
 from numaforge.topology.model import NodeTopology
 from numaforge.unfinished import TRANSACTIONS
 
@@ -19,6 +24,18 @@ if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
 
 _SAVED = "/etc/numaforge/plan.json"
+
+
+DRIFT = (
+    *machine.DRIFT,
+    *hugepages.DRIFT,
+    *kernel_values.DRIFT,
+    *kernel_cmdline.DRIFT,
+    *kubelet.DRIFT,
+    *mig.DRIFT,
+    *amd_partitions.DRIFT,
+)
+"""The rules of every role, by their ids."""
 
 
 @applies("with a plan of numaforge's")
@@ -93,9 +110,7 @@ RULES: tuple[MachineRule, ...] = (
         "plan the host again with the version of numaforge that is to see to it",
         _unreadable,
     ),
-    *sorted(
-        (_of_machine(rule) for role in ROLES if role.drift for rule in role.drift.DRIFT), key=attrgetter("id")
-    ),
+    *map(_of_machine, DRIFT),
     MachineRule(
         "NP112",
         Severity.WARNING,

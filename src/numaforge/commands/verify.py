@@ -119,7 +119,7 @@ def _check(kubeconfig: str | None, roles: str | None) -> None:
         raise NumaforgeError("there is no such kubeconfig", where=kubeconfig)
     if roles is None:
         return
-    from numaforge.verification.promise import choices
+    from numaforge.verification.table import choices
 
     known = choices()
     if unknown := [name for name in roles.split(",") if name not in known]:

@@ -34,6 +34,7 @@ from numaforge.maintenance.look import look, question
 from numaforge.maintenance.need import digest, need
 from numaforge.maintenance.part import Goal
 from numaforge.maintenance.transaction import Status, Transaction, settle_script, start_script
+from numaforge.planning.files import WRITERS
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import files_of
@@ -309,5 +310,5 @@ def _refuse_with_work(transaction: Transaction) -> None:
 def _sums(goal: Goal) -> dict[str, str]:
     """Return the checksums of the files written for the kubelet, by path."""
     config = goal.machine.kubelet_config
-    roles = (role for role in ROLES if role.called == "kubelet" and role.files)
+    roles = (writer.role for writer in WRITERS if writer.role.called == "kubelet")
     return {file.path: checksum(file.text) for role in roles for file in files_of(role, goal.plan, config)}

@@ -31,8 +31,6 @@ def _get_ready(wait: Callable[[], object]) -> None:
 
 def steps() -> Iterator[Callable[[], object]]:
     """Yield what imports and makes it, a little each."""
-    from numaforge.roles import ROLES
-
     for name in ("pydantic_core", "pydantic", "pydantic.types"):
         yield partial(import_module, name)
     for name in (
@@ -41,10 +39,9 @@ def steps() -> Iterator[Callable[[], object]]:
         "template",
         "sections.section",
         "sections.strict_yaml",
+        "maintenance.parts",
     ):
         yield partial(import_module, f"numaforge.{name}")
-    for role in ROLES:
-        yield partial(getattr, role, "part")
     for name in (
         "planning.node",
         "profile",

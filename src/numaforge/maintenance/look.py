@@ -91,7 +91,7 @@ class NodeQuery:
 
 def question(goal: Goal) -> NodeQuery:
     """Return what the parts have to know; what the detection saw a moment ago is not sent again."""
-    looks = {part.NAME: part.look(goal) for part in parts.called(goal.roles)}
+    looks = {part.name: part.look(goal) for part in parts.called(goal.roles)}
     kubelet, install = goal.plan.kubelet, goal.machine.kubelet
     folder = (kubelet and kubelet.config_dir) or (install and install.config_dir)
     return NodeQuery(

@@ -27,8 +27,8 @@ def need(goal: Goal, found: Found, name: str | None = None) -> Transaction | Non
     Raises NumaforgeError for what cannot be carried out on this node.
     """
     needed: list[Part] = []
-    for module in parts.called(goal.roles):
-        part = module.need(goal, found, needed)
+    for role_part in parts.called(goal.roles):
+        part = role_part.need(goal, found, needed)
         if part is not None:
             found.require_roots(change.path for change in part.changed)
             needed.append(part)
@@ -79,6 +79,5 @@ def _failed_before(plan: str, found: Found) -> str:
 
 def pending(goal: Goal, found: Found) -> tuple[str, ...]:
     """Return a sentence for what is left alone: it waits for a reboot, or the host does not have it."""
-    asked = (getattr(module, "pending", None) for module in parts.called(goal.roles))  # few parts wait
-    sentences = (pending(goal, found) for pending in asked if pending is not None)
+    sentences = (part.pending(goal, found) for part in parts.called(goal.roles) if part.pending)
     return tuple(sentence for sentence in sentences if sentence)

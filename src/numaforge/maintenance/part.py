@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from numaforge.errors import HostError
 from numaforge.maintenance.bundle import FileChange, FileState
@@ -16,6 +16,7 @@ from numaforge.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
+    from numaforge.roles.role import Role
 
 
 @dataclass(frozen=True)
@@ -176,19 +177,22 @@ class Part:
     units: tuple[str, ...] = ()
 
 
-class PartModule(Protocol):
-    """The part.py of a role, which is asked where a deploy has called the role."""
+@dataclass(frozen=True)
+class RolePart:
+    """The part of a role: the functions of its part.py, called where a deploy has called the role.
 
-    NAME: str
+    `look` returns what the part needs to know of the node; `need` what the node needs, given the parts below
+    it, None where it is as planned, and raises NumaforgeError for what cannot be carried out. `pending`
+    returns a sentence for what is left alone, `nothing_to_do` an event and a sentence where a plan leaves all
+    of the role alone.
+    """
 
-    def look(self, goal: Goal) -> Look:
-        """Return what the part needs to know of the node."""
-
-    def need(self, goal: Goal, found: Found, below: Sequence[Part]) -> Part | None:
-        """Return what the node needs, given the parts below it; None where it is as planned.
-
-        Raises NumaforgeError for what cannot be carried out.
-        """
+    role: Role
+    name: str
+    look: Callable[[Goal], Look]
+    need: Callable[[Goal, Found, Sequence[Part]], Part | None]
+    pending: Callable[[Goal, Found], str | None] | None = None
+    nothing_to_do: Callable[[NodePlan], tuple[str, str] | None] | None = None
 
 
 def switched(unit: str, *, enabled: bool) -> str:

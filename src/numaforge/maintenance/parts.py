@@ -11,22 +11,73 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from numaforge import roles as role
 from numaforge import shell
-from numaforge.maintenance.part import PartModule
-from numaforge.roles import ROLES
+from numaforge.maintenance.part import RolePart
+from numaforge.roles.amd_partitions import part as amd_partitions
+from numaforge.roles.crio import part as crio
+from numaforge.roles.files import part as files
+from numaforge.roles.gpudirect import part as gpudirect
+from numaforge.roles.host import part as host
+from numaforge.roles.hugepages import part as hugepages
+from numaforge.roles.imex import part as imex
+from numaforge.roles.interrupts import part as interrupts
+from numaforge.roles.kernel_cmdline import part as kernel_cmdline
+from numaforge.roles.kernel_values import part as kernel_values
+from numaforge.roles.kubelet import part as kubelet
+from numaforge.roles.memlock import part as memlock
+from numaforge.roles.mig import part as mig
+from numaforge.roles.mig_mode import part as mig_mode
+from numaforge.roles.modules import part as modules
+from numaforge.roles.nics import part as nics
+from numaforge.roles.reboot import part as reboot
 from numaforge.roles.role import ALWAYS
+from numaforge.roles.slices import part as slices
+from numaforge.roles.watch import part as watch
 
-_FOLDERS = {role.part.NAME: role.name for role in ROLES if role.part}
+PARTS = (
+    RolePart(role.files, files.NAME, files.look, files.need),
+    RolePart(role.host, host.NAME, host.look, host.need),
+    RolePart(
+        role.kernel_cmdline,
+        kernel_cmdline.NAME,
+        kernel_cmdline.look,
+        kernel_cmdline.need,
+        pending=kernel_cmdline.pending,
+    ),
+    RolePart(role.modules, modules.NAME, modules.look, modules.need, pending=modules.pending),
+    RolePart(role.mig_mode, mig_mode.NAME, mig_mode.look, mig_mode.need, pending=mig_mode.pending),
+    RolePart(role.reboot, reboot.NAME, reboot.look, reboot.need),
+    RolePart(role.gpudirect, gpudirect.NAME, gpudirect.look, gpudirect.need),
+    RolePart(
+        role.kernel_values,
+        kernel_values.NAME,
+        kernel_values.look,
+        kernel_values.need,
+        pending=kernel_values.pending,
+    ),
+    RolePart(role.nics, nics.NAME, nics.look, nics.need, pending=nics.pending),
+    RolePart(role.interrupts, interrupts.NAME, interrupts.look, interrupts.need, pending=interrupts.pending),
+    RolePart(role.slices, slices.NAME, slices.look, slices.need),
+    RolePart(role.hugepages, hugepages.NAME, hugepages.look, hugepages.need),
+    RolePart(role.mig, mig.NAME, mig.look, mig.need),
+    RolePart(role.amd_partitions, amd_partitions.NAME, amd_partitions.look, amd_partitions.need),
+    RolePart(role.imex, imex.NAME, imex.look, imex.need),
+    RolePart(role.crio, crio.NAME, crio.look, crio.need),
+    RolePart(role.memlock, memlock.NAME, memlock.look, memlock.need),
+    RolePart(role.kubelet, kubelet.NAME, kubelet.look, kubelet.need, nothing_to_do=kubelet.nothing_to_do),
+    RolePart(role.watch, watch.NAME, watch.look, watch.need),
+)
+
+_FOLDERS = {part.name: part.role.name for part in PARTS}
 _ROLES = Path(__file__).parent.parent / "roles"
 _FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 
-PART_MODULES: tuple[PartModule, ...] = tuple(role.part for role in ROLES if role.part)
 
-
-def called(roles: Iterable[str]) -> Iterator[PartModule]:
+def called(roles: Iterable[str]) -> Iterator[RolePart]:
     """Yield the parts of the roles that deploys have called by these names, the lowest first."""
     names = [*roles, *ALWAYS]
-    return (role.part for role in ROLES if role.part and role.among(names))
+    return (part for part in PARTS if part.role.among(names))
 
 
 def shell_of(names: Iterable[str]) -> list[str]:
@@ -48,7 +99,7 @@ def refuse_incomplete(names: Iterable[str], script: str) -> None:
 @cache
 def _functions() -> frozenset[str]:
     """Return the functions of all parts that have the name of a part before their own."""
-    names = [kind.NAME for kind in PART_MODULES]
+    names = [part.name for part in PARTS]
     found = _FUNCTION.findall(shell.library(*shell_of(names)))
     return frozenset(each for each in found if each.startswith(tuple(f"{name}_" for name in names)))
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from numaforge import roles
 from numaforge.roles.amd_partitions import files as amd_partitions
 from numaforge.roles.crio import files as crio
 from numaforge.roles.host import files as host
@@ -17,29 +17,38 @@ from numaforge.roles.mig import files as mig
 from numaforge.roles.modules import files as modules
 from numaforge.roles.nics import files as nics
 from numaforge.roles.rdma import files as rdma
+from numaforge.roles.role import Role, Untemplated, Writer
 from numaforge.roles.slices import files as slices
 from numaforge.roles.watch import files as watch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numaforge.file_content import PlannedFile
     from numaforge.roles.node import NodePlan
-    from numaforge.roles.role import FilesModule
 
-WRITERS: tuple[FilesModule, ...] = (
-    host,
-    modules,
-    kernel_values,
-    nics,
-    interrupts,
-    slices,
-    hugepages,
-    mig,
-    amd_partitions,
-    crio,
-    memlock,
-    rdma,
-    kubelet,
-    watch,
+WRITERS = (
+    Writer(roles.host, host.TEMPLATES, host.files, host.paths),
+    Writer(roles.modules, modules.TEMPLATES, modules.files, modules.paths, on_node=modules.on_node),
+    Writer(roles.kernel_values, kernel_values.TEMPLATES, kernel_values.files, kernel_values.paths),
+    Writer(roles.nics, nics.TEMPLATES, nics.files, nics.paths),
+    Writer(roles.interrupts, interrupts.TEMPLATES, interrupts.files, interrupts.paths),
+    Writer(roles.slices, slices.TEMPLATES, slices.files, slices.paths),
+    Writer(roles.hugepages, hugepages.TEMPLATES, hugepages.files, hugepages.paths, on_node=hugepages.on_node),
+    Writer(roles.mig, mig.TEMPLATES, mig.files, mig.paths),
+    Writer(roles.amd_partitions, amd_partitions.TEMPLATES, amd_partitions.files, amd_partitions.paths),
+    Writer(roles.crio, crio.TEMPLATES, crio.files, crio.paths),
+    Writer(roles.memlock, memlock.TEMPLATES, memlock.files, memlock.paths),
+    Writer(roles.rdma, rdma.TEMPLATES, rdma.files, rdma.paths, others=rdma.others, on_node=rdma.on_node),
+    Writer(
+        roles.kubelet,
+        kubelet.TEMPLATES,
+        kubelet.files,
+        kubelet.paths,
+        untemplated=Untemplated(kubelet.text, kubelet.read_back),
+        others=kubelet.others,
+    ),
+    Writer(roles.watch, watch.TEMPLATES, watch.files, watch.paths, others=watch.others),
 )
 
 
@@ -47,3 +56,8 @@ def planned_files(plan: NodePlan) -> Iterator[PlannedFile]:
     """Return the files that follow from a plan's decisions."""
     for writer in WRITERS:
         yield from writer.files(plan)
+
+
+def writer_of(role: Role) -> Writer | None:
+    """Return what writes a role's files; None where it has none."""
+    return next((writer for writer in WRITERS if writer.role is role), None)

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, TemplateError
 
 from numaforge.errors import PlanError
 from numaforge.file_content import PLAN_PATH, FileContent, PlannedFile
-from numaforge.planning.files import WRITERS
+from numaforge.planning.files import WRITERS, writer_of
 from numaforge.resources import own_template_dir, template_dir
-from numaforge.roles import ROLES
 from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
-from numaforge.roles.role import FilesModule, Role
+from numaforge.roles.role import Role, Writer
 from numaforge.template import Template, as_yaml, header, xml_comment
 
 __all__ = ["files_of", "header", "plan_files", "render_file", "render_plan", "role_files", "template_path"]
@@ -36,13 +34,14 @@ def role_files(plan: NodePlan, called: str, config_text: str | None = None) -> l
 
 def files_of(role: Role, plan: NodePlan, config_text: str | None = None) -> list[FileContent]:
     """Return all files that one role writes, with mode and owner; `config_text` as for `render_file`."""
-    module = role.files
-    if module is None:
-        return []
-    own = {file.path for file in module.files(plan)}
+    writer = writer_of(role)
+    return _files_of(writer, plan, config_text) if writer else []
+
+
+def _files_of(writer: Writer, plan: NodePlan, config_text: str | None) -> list[FileContent]:
+    own = {file.path for file in writer.files(plan)}
     written = [_content(plan, file, config_text) for file in plan.files if file.path in own]
-    others = getattr(module, "others", None)
-    return [*written, *(others(plan, config_text) if others else ())]
+    return [*written, *(writer.others(plan, config_text) if writer.others else ())]
 
 
 def _content(plan: NodePlan, file: PlannedFile, config_text: str | None) -> FileContent:
@@ -74,7 +73,7 @@ def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileCont
 
     `config_text` as for `render_file`. Raises PlanError for a file of the plan that no role writes.
     """
-    of_roles = (file for role in ROLES for file in files_of(role, plan, config_text))
+    of_roles = (file for writer in WRITERS for file in _files_of(writer, plan, config_text))
     found = (*role_files(plan, "topology", config_text), *of_roles)
     written = {file.path for file in found}
     if strange := [file.path for file in plan.files if file.path not in written]:
@@ -86,32 +85,37 @@ def plan_files(plan: NodePlan, config_text: str | None = None) -> tuple[FileCont
     return found
 
 
-def _owner(file: PlannedFile) -> FilesModule:
-    """Return the files.py of the role whose template, or whose file without one, this is."""
-    for module in WRITERS:
-        if file.template in module.TEMPLATES if file.template else hasattr(module, "read_back"):
-            return module
+def _owner(file: PlannedFile) -> Writer:
+    """Return the writer whose template, or whose file without one, this is."""
+    for writer in WRITERS:
+        if file.template in writer.templates if file.template else writer.untemplated:
+            return writer
     raise PlanError(f"there is no template {file.template!r}", where=file.path)
 
 
 def _text(plan: NodePlan, file: PlannedFile, config_text: str | None, own: Path | None) -> str:
-    module: Any = _owner(file)
-    template = module.TEMPLATES[file.template] if file.template else None
-    text = _from_template(plan, file, template, own) if template else module.text(plan, file, config_text)
+    writer = _owner(file)
+    if file.template is None and writer.untemplated:
+        text = writer.untemplated.text(plan, file, config_text)
+        _refuse_foreign_text(plan, file, text)
+        _refuse_difference(file, *writer.untemplated.read_back(plan, file, config_text, text))
+        return text
+    template = writer.templates[file.template or ""]
+    text = _from_template(plan, file, template, own)
     _refuse_foreign_text(plan, file, text)
     try:
-        said, meant = (
-            template.read_back(plan, file, text)
-            if template
-            else module.read_back(plan, file, config_text, text)
-        )
+        read, meant = template.read_back(plan, file, text)
     except Exception as error:
         if own is None:
             raise
         raise _differs(file, f"cannot be read back: {error}") from error
-    if said != meant:
-        raise _differs(file, f"says {said} where the plan says {meant}")
-    return str(text)
+    _refuse_difference(file, read, meant)
+    return text
+
+
+def _refuse_difference(file: PlannedFile, read: object, meant: object) -> None:
+    if read != meant:
+        raise _differs(file, f"says {read} where the plan says {meant}")
 
 
 def _from_template(plan: NodePlan, file: PlannedFile, template: Template, own: Path | None) -> str:
@@ -144,7 +148,7 @@ def _refuse_unused(own: Path) -> None:
     remedy = "NUMAFORGE_TEMPLATES names the folder whose templates go before ours"
     if not own.is_dir():
         raise PlanError("is not a folder", where=str(own), remedy=remedy)
-    known = {name for module in WRITERS for name in module.TEMPLATES}
+    known = {name for writer in WRITERS for name in writer.templates}
     for path in sorted(own.rglob("*.j2")):
         if path.relative_to(own).as_posix() not in known:
             raise PlanError(

@@ -25,7 +25,8 @@ from numaforge.render import render_file
 from numaforge.roles import document
 from numaforge.roles.node import NodePlan
 from numaforge.unfinished import LIBRARY, TRANSACTIONS, Unfinished, read_unfinished
-from numaforge.verification.promise import HOSTNAME, all_promises
+from numaforge.verification.promise import HOSTNAME
+from numaforge.verification.table import all_promises
 
 Found = TypeVar("Found")
 

@@ -18,8 +18,8 @@ from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.verification import suite
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import VerifiedNode
-from numaforge.verification.promise import entries
 from numaforge.verification.reach import read_hosts
+from numaforge.verification.table import entries
 
 ACTIVE = ("loopback", "bandwidth")  # each includes those before it
 _ASKED_AT_ONCE = 32

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from numaforge import shell
-from numaforge.roles import ROLES
-from numaforge.roles.role import ALWAYS
 
 if TYPE_CHECKING:
     from numaforge.roles.node import NodePlan
-    from numaforge.roles.role import Role
     from numaforge.verification.live import VerifiedNode
 
 HOSTNAME = "/proc/sys/kernel/hostname"
@@ -85,55 +82,3 @@ def unit_state(node: VerifiedNode, name: str, expected: tuple[str, ...]) -> None
 def unit_starts_at_boot(node: VerifiedNode, name: str, expected: str) -> None:
     """Check whether a unit is enabled, as systemd reports it."""
     require_equal(node.live.of("enabled").get(name), expected)
-
-
-def all_promises() -> tuple[tuple[Role, Promise], ...]:
-    """Return the promises of all roles."""
-    return tuple((role, promise) for role in ROLES if role.promises for promise in role.promises.PROMISES)
-
-
-def choices() -> tuple[str, ...]:
-    """Return the names that select promises: the roles that deploys call, and those that always apply."""
-    return tuple(dict.fromkeys([*ALWAYS, *(role.called for role, _ in all_promises())]))
-
-
-def entries(plan: NodePlan, name: str, roles: Sequence[str] | None = None) -> Table:
-    """Return a plan's promises under a test's name; `roles` are the roles that were called, None for all."""
-    part = of_roles(plan, roles)
-    return {
-        entry: expected
-        for role, promise in all_promises()
-        if promise.name == name and (roles is None or role.among([*roles, *ALWAYS]))
-        for entry, expected in promise.table(part).items()
-    }
-
-
-def of_roles(plan: NodePlan, roles: Sequence[str] | None) -> NodePlan:
-    """Return a plan with only the files that these roles have written; None keeps all files."""
-    if roles is None:
-        return plan
-    owners = {path: role for role in ROLES if role.files for path in _paths(role, plan)}
-    called = [*roles, *ALWAYS]
-    return replace(
-        plan,
-        files=tuple(
-            file
-            for file in plan.files
-            if (owners[file.path].among(called) if file.path in owners else file.role in called)
-        ),
-    )
-
-
-def _paths(role: Role, plan: NodePlan) -> Iterable[str]:
-    return [file.path for file in role.files.files(plan)] if role.files else ()
-
-
-def count(plan: NodePlan) -> int:
-    """Return the number of promises in a plan."""
-    tables = dict.fromkeys(promise.table for _, promise in all_promises())
-    return sum(len(table(plan)) for table in tables)
-
-
-def at_least(plan: NodePlan) -> int:
-    """Return the least number in a plan: hostname, CPUs, its own file, NUMA nodes, kubelet settings."""
-    return 3 + len(plan.memory.numa_nodes) + (len(plan.kubelet.settings) if plan.kubelet else 0)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from numaforge.errors import NumaforgeError
-from numaforge.verification import promise as promises
+from numaforge.verification import table
 from numaforge.verification.live import VerifiedNode
+from numaforge.verification.promise import Promise
 
 
 def test_the_host_has_a_plan_that_promises_something(node: VerifiedNode) -> None:
-    assert promises.count(node.plan) >= promises.at_least(node.plan)
+    assert table.count(node.plan) >= table.at_least(node.plan)
 
 
 def test_no_change_of_the_host_is_unfinished(node: VerifiedNode) -> None:
@@ -24,7 +25,7 @@ def test_no_change_of_the_host_is_unfinished(node: VerifiedNode) -> None:
         pytest.fail(str(change), pytrace=False)
 
 
-def _test(promise: promises.Promise) -> Callable[..., None]:
+def _test(promise: Promise) -> Callable[..., None]:
     """Return the promise's own test function: marks stay on `holds`, which promises may share."""
 
     @wraps(promise.holds)
@@ -35,5 +36,5 @@ def _test(promise: promises.Promise) -> Callable[..., None]:
     return marked
 
 
-for _role, _promise in promises.all_promises():
+for _role, _promise in table.all_promises():
     globals()[f"test_{_promise.name}"] = _test(_promise)

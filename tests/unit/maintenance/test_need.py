@@ -138,7 +138,7 @@ def not_asked() -> Unit:
     ],
 )
 def test_parts_are_asked_where_their_role_was_called(roles: tuple[str, ...], asked: str) -> None:
-    assert [each.NAME for each in parts.called(roles)] == asked.split()
+    assert [part.name for part in parts.called(roles)] == asked.split()
 
 
 POOL = pool_pages(1, "2Mi")

@@ -12,7 +12,7 @@ import pytest
 from numaforge import shell
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.maintenance.part import Part
-from numaforge.maintenance.parts import PART_MODULES, shell_of
+from numaforge.maintenance.parts import PARTS, shell_of
 from numaforge.maintenance.transaction import (
     CONFIRM_SECONDS,
     Process,
@@ -95,7 +95,7 @@ def test_a_value_that_is_more_than_one_line_never_becomes_a_setting() -> None:
         _ = Transaction("T1", (odd,)).files
 
 
-@pytest.mark.parametrize("name", [part.NAME for part in PART_MODULES])
+@pytest.mark.parametrize("name", [part.name for part in PARTS])
 def test_each_part_can_apply_and_undo(name: str) -> None:
     text = shell.library(*shell_of([name]))
     defined = set(re.findall(rf"^{name}_([a-z_]+)\(\)", text, re.MULTILINE))
@@ -105,7 +105,7 @@ def test_each_part_can_apply_and_undo(name: str) -> None:
 def test_the_transaction_knows_no_part_by_name() -> None:
     library = shell.library("node/journal", "node/lock", "node/transaction", "node/fence", "node/main")
     code = "\n".join(line.partition("#")[0] for line in library.splitlines())
-    assert not [part.NAME for part in PART_MODULES if re.search(rf"\b{part.NAME}_", code)]
+    assert not [part.name for part in PARTS if re.search(rf"\b{part.name}_", code)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from numaforge import shell
 from numaforge.errors import HostError
 from numaforge.maintenance.look import NodeQuery
-from numaforge.maintenance.parts import PART_MODULES, refuse_incomplete
+from numaforge.maintenance.parts import PARTS, refuse_incomplete
 from numaforge.maintenance.transaction import (
     Status,
     Transaction,
@@ -29,7 +29,7 @@ from numaforge.maintenance.transaction import (
 )
 
 STATUS = Status("prove kubelet", False, None, "b", 5, "token")
-NODE_SCRIPT = node_script(part.NAME for part in PART_MODULES)
+NODE_SCRIPT = node_script(part.name for part in PARTS)
 LOOK = NodeQuery(
     ("/sys/a",), ("/etc/b",), ("c",), (("kernel_values", "look_kernel_values", "/d"),), "/e", "u"
 )

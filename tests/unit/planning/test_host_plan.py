@@ -21,7 +21,7 @@ from numaforge.roles.host.files import PAM_LIMITS_PATH, SWAP_PATH, UPGRADES_PATH
 from numaforge.roles.host.plan import HostPlan, upgrade_patterns
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HostProcess, InstalledPackage, NodeTopology, Userland
-from numaforge.verification.promise import entries
+from numaforge.verification.table import entries
 from tests.fixtures.machines import kubeadm_kubelet, lab_node
 
 APT = Userland(

@@ -14,7 +14,7 @@ from numaforge.roles.hugepages.paths import hugepage_counts
 from numaforge.roles.hugepages.plan import plan_hugepages
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import HugepagePool, NodeTopology
-from numaforge.verification.promise import entries
+from numaforge.verification.table import entries
 from tests.fixtures.machines import GIB, grace_memory_only, kubeadm_kubelet, lab_node, machine
 
 

@@ -15,13 +15,12 @@ from numaforge.maintenance.transaction import CURRENT
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import plan_files, render_plan
-from numaforge.roles import ROLES
 from numaforge.roles.node import NodePlan
 from numaforge.roles.watch.files import WATCH_CONF_PATH, WATCH_SCRIPT_PATH, files
 from numaforge.roles.watch.part import CONDITION
 from numaforge.roles.watch.section import DIRECTORY
 from numaforge.topology.ready import ready_machine, ready_machines
-from numaforge.verification.promise import entries
+from numaforge.verification.table import entries
 
 WATCHED: dict[str, Any] = {
     "name": "watched",
@@ -198,9 +197,3 @@ def test_the_script_says_the_same_names_as_the_rest() -> None:
     script = render_plan(planned())[WATCH_SCRIPT_PATH]
     assert f"CURRENT={CURRENT} " in script
     assert f"CONDITION={CONDITION}\n" in script
-
-
-def test_a_role_that_is_watched_compares_or_tells() -> None:
-    hooks = {role.name: {*dir(role.watched)} & {"compared", "families"} for role in ROLES if role.watched}
-    assert hooks
-    assert all(hooks.values()), hooks

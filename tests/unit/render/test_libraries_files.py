@@ -17,7 +17,7 @@ from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
 from numaforge.roles.rdma.nccl_conf import parse
 from numaforge.roles.rdma.paths import LIBRARY_PATHS, NCCL_CONF_PATH, RAILS_ENV_PATH
-from numaforge.verification.promise import entries
+from numaforge.verification.table import entries
 from tests.fixtures.rdma_machines import dgx
 from tests.fixtures.role_files import library_files
 

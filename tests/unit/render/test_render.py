@@ -13,10 +13,10 @@ import yaml
 
 from numaforge.errors import KubeletConfigError, PlanError
 from numaforge.file_content import PLAN_PATH
+from numaforge.planning.files import WRITERS
 from numaforge.planning.node import with_files
 from numaforge.render import render_plan
 from numaforge.resources import template_dir
-from numaforge.roles import ROLES
 from numaforge.roles.cpus.plan import CpuPlan
 from numaforge.roles.document import loads
 from numaforge.roles.kernel_values.plan import TuningPlan
@@ -285,5 +285,5 @@ def test_only_what_is_still_ours_is_taken_out(
 
 def test_every_template_is_read_back():
     there = {str(path.relative_to(template_dir())) for path in template_dir().glob("*/*.j2")}
-    known = [name for role in ROLES if role.files for name in role.files.TEMPLATES]
+    known = [name for writer in WRITERS for name in writer.templates]
     assert sorted(known) == sorted(name for name in there if not name.startswith(("audit/", "init/")))

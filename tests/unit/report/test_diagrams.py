@@ -7,7 +7,7 @@ import re
 import pytest
 
 from docs.diagrams import Block, Row, diagrams, node_phases, rows, transaction, transitions
-from numaforge.maintenance.parts import PART_MODULES
+from numaforge.maintenance.parts import PARTS
 from numaforge.rollout.record import Ending, Phase
 
 
@@ -40,7 +40,7 @@ def test_the_steps_are_those_of_the_transaction_in_their_order():
 
 def test_every_part_is_drawn_in_its_order():
     picture = transaction()
-    places = [picture.index(f">{part.NAME}<") for part in PART_MODULES]
+    places = [picture.index(f">{part.name}<") for part in PARTS]
     assert places == sorted(places)
 
 

@@ -1,30 +1,55 @@
-"""What a role's folder has is found, what it lacks is nothing, and a mistake within is no lack."""
+"""Each list of what roles have holds every such module, in the order of a maintenance."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from numaforge.audit.drift import DRIFT
+from numaforge.maintenance.parts import PARTS
 from numaforge.planning.files import WRITERS
-from numaforge.roles import ROLES, hugepages, made_for
-from numaforge.roles.role import role
+from numaforge.roles import ROLES
+from numaforge.roles.role import Role
+from numaforge.roles.watch.configuration import COMPARED, FAMILIES
+from numaforge.verification.table import PROMISES
+
+FOLDER = Path(__file__).parents[3] / "roles"
 
 
-def test_a_module_that_a_folder_lacks_is_nothing() -> None:
-    assert hugepages.part is not None
-    assert made_for.part is None
+def roles_with(module: str) -> list[str]:
+    """Return the roles that have a module, in the order of a maintenance."""
+    return [role.name for role in ROLES if (FOLDER / role.name / module).is_file()]
 
 
-def test_a_module_that_imports_what_is_not_installed_is_no_module_that_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own/part.py").write_text("import not_installed_anywhere\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
-        _ = role("own", "Own").part
+def folder_of(module: str) -> str:
+    """Return the folder of a role's module, from its dotted name."""
+    return module.split(".")[2]
 
 
-def test_every_files_py_is_listed_in_the_order_of_a_maintenance() -> None:
-    assert list(WRITERS) == [role.files for role in ROLES if role.files]
+@pytest.mark.parametrize(
+    ("listed", "module"),
+    [
+        pytest.param([writer.role for writer in WRITERS], "files.py", id="planning/files.py"),
+        pytest.param([part.role for part in PARTS], "part.py", id="maintenance/parts.py"),
+        pytest.param([role for role, _ in PROMISES], "promises.py", id="verification/table.py"),
+    ],
+)
+def test_a_list_has_every_role_with_such_a_module(listed: Sequence[Role], module: str) -> None:
+    assert [role.name for role in listed] == roles_with(module)
+
+
+def test_each_row_is_of_the_folder_of_its_role() -> None:
+    rows = [(writer.role, writer.files) for writer in WRITERS] + [(part.role, part.need) for part in PARTS]
+    assert [folder_of(function.__module__) for _, function in rows] == [role.name for role, _ in rows]
+
+
+def test_every_metric_and_comparison_is_listed() -> None:
+    listed = {folder_of(function.__module__) for function in (*COMPARED, *FAMILIES)}
+    assert sorted(listed) == sorted(roles_with("watched.py"))
+
+
+def test_every_rule_of_drift_is_listed_by_its_id() -> None:
+    assert {folder_of(rule.look.__module__) for rule in DRIFT} == {*roles_with("drift.py")}
+    assert [rule.id for rule in DRIFT] == sorted(rule.id for rule in DRIFT)

@@ -12,7 +12,7 @@ import pytest
 
 from numaforge import shell
 from numaforge.verification.live import Live
-from numaforge.verification.promise import all_promises
+from numaforge.verification.table import all_promises
 
 UNITS = ("numaforge-check.timer", "containerd.service")
 

@@ -18,7 +18,8 @@ from numaforge.roles.files.promises import changed_lines
 from numaforge.roles.node import NodePlan
 from numaforge.topology.ready import ready_machine
 from numaforge.verification.live import Live
-from numaforge.verification.promise import Promise, all_promises
+from numaforge.verification.promise import Promise
+from numaforge.verification.table import all_promises
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 WITHOUT_VALUES = ("does not exist", "does not answer", "has not started since", "is not loaded?")

@@ -26,11 +26,11 @@ from numaforge.roles.kernel_values.plan import TuningPlan
 from numaforge.roles.machine.promises import HOSTNAME, ONLINE
 from numaforge.roles.node import NodePlan
 from numaforge.topology.model import IdleState
-from numaforge.verification import promise, suite
+from numaforge.verification import suite, table
 from numaforge.verification.cluster import ApiServer
 from numaforge.verification.live import Live, VerifiedNode, planned_texts, probe, read_live
-from numaforge.verification.promise import all_promises, choices, entries
 from numaforge.verification.reach import ReachedHost, reached_host, read_hosts, write_hosts
+from numaforge.verification.table import all_promises, choices, entries
 from tests.fixtures import machines
 
 PROFILE = {
@@ -131,7 +131,7 @@ def test_allocatable_is_promised_in_kubernetes_names(plan):
 
 def test_the_smallest_plan_promises_at_least_what_every_plan_does():
     plan = plan_node(replace(machines.two_cpu_vm(), kubelet=None), load_profile({"name": "detect"}))
-    assert promise.count(plan) >= promise.at_least(plan)
+    assert table.count(plan) >= table.at_least(plan)
 
 
 def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
@@ -141,7 +141,7 @@ def test_a_plan_that_lost_its_content_is_seen_to_promise_too_little(plan):
     )
     nodes = tuple(replace(node, hugepages={}) for node in plan.memory.numa_nodes)
     promised = replace(hollow, memory=replace(hollow.memory, numa_nodes=nodes))
-    assert promise.count(replace(promised, kubelet=None)) < promise.at_least(promised)
+    assert table.count(replace(promised, kubelet=None)) < table.at_least(promised)
 
 
 # ---- how a host is read ----
