@@ -14,9 +14,9 @@ from numaforge.hosts import (
     Commands,
     host_operation,
     planned,
+    reached,
     role,
     script_command,
-    script_output,
     show_beside,
 )
 from numaforge.kubelet_paths import DROP_IN_DIR
@@ -57,7 +57,7 @@ def _forget(flag_stays: bool) -> Commands:
     }
     library = shell.assignments(values) + shell.library("node/paths", "roles/forget/forget")
     look = shell.call("tell_part", ["kept", "kept"]) + shell.call("tell_part", ["edits", "edits"])
-    answer = script_output(host, asking(library + look))
+    answer = reached(host, asking(library + look))
     edits = [path for path in answer.part("edits") if path]
     if "yes" not in answer.part("kept"):
         host.noop("nothing of numaforge is left")

@@ -20,7 +20,7 @@ from numaforge.first_boot.settings import MANIFEST, SETTINGS
 from numaforge.first_boot.stamp import PROGRAM, REPORT_UNIT, boot_script
 from numaforge.framing import Answer, asking
 from numaforge.given import NotJsonError, parse_json, read_text
-from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role, script_output
+from numaforge.hosts import Commands, announce, host_command, host_operation, reached, role
 from numaforge.maintenance.bundle import checksum
 from numaforge.maintenance.look import GUARD
 from numaforge.planning.node import plan_node
@@ -204,7 +204,7 @@ def _bake(recipe: Recipe) -> Commands:
 
     + recipe: what it is made of
     """
-    found = read_found(script_output(host, _look(recipe)))
+    found = read_found(reached(host, _look(recipe)))
     if found.node:
         raise HostError(f"{found.node}: this is a node, and no image", remedy="plan it: deploys/site.py")
     lacks = [*recipe.lacks(found)]

@@ -16,7 +16,6 @@ from numaforge.hosts import (
     host_operation,
     reached,
     reached_anew,
-    script_output,
     show_change,
     show_end,
     show_progress,
@@ -58,7 +57,7 @@ def maintain(target: Target, options: RolloutOptions, led: bool) -> Commands:
     + led: whether `numaforge rollout` leads this run: then every host is changed and proved by a roll-out,
       and an unfinished roll-out of the node is looked for in the cluster
     """
-    ask = partial(script_output, host)
+    ask = partial(reached, host)
     by_rollout = target.joined and options.without_drain is None
     note_claim(host, target, options)
     found = look(ask, target.question)

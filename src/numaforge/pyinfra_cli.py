@@ -34,8 +34,8 @@ from numaforge.hosts import (
     connect_error,
     go_on_without_failed,
     guard_output,
-    inspect_once,
     reach_as_openssh,
+    read_frames_once,
 )
 from numaforge.hosts.beside import told
 from numaforge.hosts.failures import tell_refused
@@ -52,7 +52,7 @@ from numaforge.hosts.inventories import (
 )
 from numaforge.hosts.meanwhile import get_ready, steps
 from numaforge.hosts.overview import follow, show_overview
-from numaforge.hosts.patches import inventory_groups, list_connectors_once
+from numaforge.hosts.patches import inventory_groups
 from numaforge.hosts.processes import divide, end_with_others, hosts_of
 from numaforge.hosts.pyinfra_errors import of_file, say_in_one_line
 from numaforge.report.terminal import remark
@@ -82,7 +82,6 @@ def adapt() -> None:
     """
     guard_output()
     inventory_groups(noticing)
-    list_connectors_once()
     say_in_one_line()
     if "pyinfra_cli.cli" not in sys.modules:  # `numaforge apply` reads this `config.py`
         return
@@ -171,7 +170,7 @@ def connect_all(state: State) -> None:
         follow(state)
     divide(state, int(os.environ.get(events.PROCESSES, 1)))
     go_on_without_failed(state)
-    inspect_once()
+    read_frames_once()
     state.add_callback_handler(_Unreachable())  # type: ignore[no-untyped-call]
     refuse(state)
     get_ready(len(hosts_of(state)))

@@ -14,7 +14,7 @@ from numaforge.hosts.display import (
     show_progress,
     show_unfinished,
 )
-from numaforge.hosts.facts import as_root, detect, detect_for_change, right, script_output
+from numaforge.hosts.facts import as_root, detect, detect_for_change, right
 from numaforge.hosts.failures import fail_host, fault
 from numaforge.hosts.host_data import datum
 from numaforge.hosts.operations import (
@@ -29,7 +29,7 @@ from numaforge.hosts.patches import (
     command_line,
     go_on_without_failed,
     guard_output,
-    inspect_once,
+    read_frames_once,
 )
 from numaforge.hosts.roles import guarded, planned, remember, role, roles_of, seen
 from numaforge.hosts.scripts import reached, reached_anew
@@ -56,17 +56,16 @@ __all__ = [
     "guarded",
     "host_command",
     "host_operation",
-    "inspect_once",
     "planned",
     "reach_as_openssh",
     "reached",
     "reached_anew",
+    "read_frames_once",
     "remember",
     "right",
     "role",
     "roles_of",
     "script_command",
-    "script_output",
     "seen",
     "show_alone",
     "show_beside",

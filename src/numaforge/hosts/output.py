@@ -9,11 +9,10 @@ from functools import wraps
 from typing import Any
 
 import gevent  # type: ignore[import-untyped]
-from pyinfra.api import Host, State, StringCommand, output
+from pyinfra.api import Host, output
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from numaforge.bounded import Allowance, TooMuchOutputError
-from numaforge.hosts.failures import print_error
 from numaforge.report.terminal import plain
 
 _CHUNK = 2**16
@@ -21,12 +20,16 @@ _SGR = re.compile(r"(\x1b\[[0-9;]*m)")
 """What sets a colour (ECMA-48, Select Graphic Rendition), which pyinfra's own lines have."""
 
 
+class CutOffOutputError(TooMuchOutputError, OSError):
+    """A host sends more than the limit; pyinfra takes it for an error of that host's connection."""
+
+
 def read_output(
     stdout_buffer: Any, stderr_buffer: Any, timeout: int | None, print_output: bool, print_prefix: str
 ) -> CommandOutput:
-    """Return the lines of both outputs in the order of their arrival, in the place of pyinfra's own.
+    """Return the lines of both outputs in the order of their arrival, in place of pyinfra's own.
 
-    Raises TooMuchOutputError where they are more than the limit, TimeoutError.
+    Raises CutOffOutputError where they exceed the limit, TimeoutError.
     """
     allowance = Allowance()
     lines: list[OutputLine] = []
@@ -52,7 +55,7 @@ def read_output(
         for reader in gevent.iwait(readers, timeout=timeout):
             ended += 1
             if (refused := reader.get()) is not None:
-                raise refused
+                raise CutOffOutputError(refused.message)
     finally:
         gevent.killall(readers)
     if ended < len(readers):
@@ -86,33 +89,6 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
             begun = [following]
     if last := b"".join(begun):
         yield last.decode("utf-8", "replace")
-
-
-def named(run_shell_command: Callable[..., Any]) -> Callable[..., Any]:
-    """Name the host that sends too much."""
-
-    @wraps(run_shell_command)
-    def run(host: Host, *arguments: Any, **options: Any) -> Any:
-        try:
-            return run_shell_command(host, *arguments, **options)
-        except TooMuchOutputError as error:
-            raise error.at(host.name) from error
-
-    return run
-
-
-def failing_alone(execute: Callable[..., Any]) -> Callable[..., Any]:
-    """Make an operation's command fail its own host; any exception would break off the whole run."""
-
-    @wraps(execute)
-    def run(command: StringCommand, state: State, host: Host, arguments: Any) -> Any:
-        try:
-            return execute(command, state, host, arguments)
-        except TooMuchOutputError as error:
-            print_error(host, error)
-            return False, CommandOutput([])
-
-    return run
 
 
 def as_text(print_lines: Callable[[Host, CommandOutput], None]) -> Callable[[Host, CommandOutput], None]:

@@ -8,29 +8,21 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
-from functools import cache
 from types import FrameType
 from typing import Any
 
 from pyinfra import logger
-from pyinfra.api import Host, State, StringCommand, arguments, facts, operations, util
-from pyinfra.api import connectors as api_connectors
+from pyinfra.api import Host, State, facts, operations, util
 from pyinfra.api.exceptions import ConnectError, PyinfraError
-from pyinfra.api.host import HostData
 from pyinfra.connectors import ssh
 from pyinfra.connectors import util as connectors
 
 # What is replaced; to mypy a module or a class has the names alone that its types declare.
 _connectors: Any = connectors
-_offers: Any = api_connectors
 _ssh: Any = ssh
-_host: Any = Host
-_command: Any = StringCommand
 _printers: tuple[Any, ...] = (facts, operations)
 _util: Any = util
-_data: Any = HostData
 
 
 def command_line(**ours: Callable[[Any], Any]) -> None:
@@ -58,64 +50,31 @@ def inventory_groups(ours: Callable[[Any], Any]) -> None:
         inventory._is_inventory_group = ours(now)
 
 
-def list_connectors_once() -> None:
-    """Read the connectors of the installed packages once.
-
-    pyinfra reads it four times in a run, from a file of each package that is installed.
-    Until pyinfra keeps the list of its connectors.
-    """
-    if not hasattr(_offers.entry_points, "cache_info"):
-        _offers.entry_points = cache(_offers.entry_points)
-
-
 def guard_output() -> None:
     """Limit how much of a host's output this process reads, and show it as text.
 
-    pyinfra keeps every line of a command, breaks off the whole run for an exception in one of them, and
-    prints the lines of one that fails as they are, with what would steer the admin's terminal.
-    Until pyinfra limits what it reads, fails a host alone, and prints control characters visibly.
+    pyinfra keeps every line of a command, and prints the lines of one that fails as they are, with what would
+    steer the admin's terminal. Until pyinfra limits what it reads, and prints control characters visibly.
     """
     from numaforge.hosts import output
 
     if _connectors.read_output_buffers is output.read_output:
         return
     _connectors.read_output_buffers = _ssh.read_output_buffers = output.read_output
-    _host.run_shell_command = output.named(_host.run_shell_command)
-    _command.execute = output.failing_alone(_command.execute)
     for module in _printers:
         module.print_host_combined_output = output.as_text(module.print_host_combined_output)
     logger.addFilter(output.steers_nothing)
 
 
-def inspect_once() -> None:
-    """Inspect our code once, where pyinfra does so for every host.
+def read_frames_once() -> None:
+    """Read the frames of a stack without their source.
 
-    It orders operations by the lines that called them, and reads the source of every frame of the stack for
-    that, though it needs the frames' files and line numbers alone; and it evaluates the type hints of its
-    global arguments for every operation and every fact. A pyinfra that calls something else is left alone.
-    And it looks for each of these arguments in the data of the host, through exceptions, and merges what all
-    groups of the host say for that.
-    Until pyinfra reads frames without their source (`inspect.stack(0)`), and caches its global arguments.
+    pyinfra orders operations by the lines that called them, and for that reads the source of every frame, for
+    every operation of every host: a third of the time of a run of 300 hosts. A pyinfra that calls something
+    else is left alone. Until pyinfra reads frames without their source (`inspect.stack(0)`).
     """
     if _util.stack is inspect.stack and _util.getframeinfo is inspect.getframeinfo:
         _util.stack, _util.getframeinfo = _stack, _place
-    if not hasattr(arguments.all_global_arguments, "cache_info"):
-        arguments.all_global_arguments = cache(arguments.all_global_arguments)
-    _data.__getattr__ = _datum
-
-
-def _datum(data: Any, key: str) -> Any:
-    """Return a shallow copy of a host's datum, as pyinfra does; raises AttributeError where there is none."""
-    kept = data.__dict__
-    if "settled" not in kept:  # those of the inventory; what groups say is merged anew by each call
-        kept["settled"] = [known() if callable(known) else known for known in data.datas[:-1]]
-    for found in kept["settled"]:
-        if key in found:
-            return copy(found[key])
-    defaults = data.datas[-1]()  # of the deploy that is called
-    if key in defaults:
-        return copy(defaults[key])
-    raise AttributeError(key)
 
 
 @dataclass(frozen=True)

@@ -9,31 +9,31 @@ from pyinfra.connectors.base import BaseConnector
 from pyinfra.connectors.util import CommandOutput
 
 from numaforge import shell
+from numaforge.bounded import TooMuchOutputError
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer
 from numaforge.hosts.connection import CUT, hang_up, is_open, new_connection, within
+
+_AS_LOGGED_IN = "exec sh -s"
 
 
 def reached(host: Host, script_text: str, seconds: int = 120) -> Answer:
     """Run a script on a host, retrying while it is unreachable, and return its answer.
 
+    Raises as `answer_of` does, and HostError with what the script complains of where it fails.
+    """
+    answer, complaint = _ask(host, script_text, seconds, _AS_LOGGED_IN)
+    return _successful(host, answer, complaint)
+
+
+def answer_of(host: Host, script_text: str, seconds: int, command: str) -> Answer:
+    """Return the answer to a script that a command reads, whatever the script's exit status.
+
     A connection that broke is made anew. The limit is for all of it: to connect, to open a channel, which
     paramiko would await for an hour, to write the script and to read the answer. Raises HostUnreachableError
-    where the host does not answer to the end, HostError with what the script complains of where it fails.
+    where the host does not answer to the end.
     """
-    try:
-        with within(host, seconds):
-            if not host.connected:
-                host.connect(show_errors=False, raise_exceptions=True)
-            output = _run(host, host.connector, script_text)
-    except (ConnectError, SSHException, OSError, EOFError) as error:
-        hang_up(host)
-        raise _unreachable(host, _why(host, error)) from error
-    try:
-        return _answer(host, output)
-    except HostUnreachableError:
-        hang_up(host)
-        raise
+    return _ask(host, script_text, seconds, command)[0]
 
 
 def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
@@ -43,33 +43,57 @@ def reached_anew(host: Host, script_text: str, seconds: int = 60) -> Answer:
     """
     try:
         with within(host, seconds), new_connection(host) as connector:
-            output = _run(host, connector, script_text)
+            output = _run(host, connector, script_text, _AS_LOGGED_IN)
+    except TooMuchOutputError as error:
+        raise error.at(host.name) from error
     except (ConnectError, SSHException, OSError, EOFError) as error:
         raise _unreachable(host, str(error) or type(error).__name__) from error
-    return _answer(host, output)
+    return _successful(host, *_read(host, output))
 
 
-def _run(host: Host, connector: BaseConnector, script_text: str) -> CommandOutput:
+def _ask(host: Host, script_text: str, seconds: int, command: str) -> tuple[Answer, str]:
+    """Return a host's answer, and what it complains of."""
+    try:
+        with within(host, seconds):
+            if not host.connected:
+                host.connect(show_errors=False, raise_exceptions=True)
+            output = _run(host, host.connector, script_text, command)
+    except TooMuchOutputError as error:
+        raise error.at(host.name) from error
+    except (ConnectError, SSHException, OSError, EOFError) as error:
+        hang_up(host)
+        raise _unreachable(host, _why(host, error)) from error
+    try:
+        return _read(host, output)
+    except HostUnreachableError:
+        hang_up(host)
+        raise
+
+
+def _run(host: Host, connector: BaseConnector, script_text: str, command: str) -> CommandOutput:
     _, output = connector.run_shell_command(
-        StringCommand("exec", "sh", "-s"),
-        print_output=False,
-        print_input=False,
+        StringCommand(command),
+        print_output=host.state.print_fact_output,
+        print_input=host.state.print_fact_input,
         _stdin=shell.on_stdin(script_text),
-        _sudo=bool(host.data.get("_sudo")),
+        _sudo=command == _AS_LOGGED_IN and bool(host.data.get("_sudo")),
     )
     return output
 
 
-def _answer(host: Host, output: CommandOutput) -> Answer:
-    said = output.stderr.strip()
+def _read(host: Host, output: CommandOutput) -> tuple[Answer, str]:
+    complaint = output.stderr.strip()
     try:
-        answer = Answer.of(output.stdout_lines)
-    except (
-        HostUnreachableError
-    ) as error:  # to pyinfra this is a script that failed; one that fails says so itself
-        raise _unreachable(host, f"{CUT}{said and f' ({said})'}") from error
+        return Answer.of(output.stdout_lines), complaint
+    except HostUnreachableError as error:  # to pyinfra a script that failed; one that fails says so itself
+        if complaint and not output.stdout_lines:
+            raise _unreachable(host, f"{error.message} ({complaint})", error.remedy) from error
+        raise _unreachable(host, f"{CUT}{complaint and f' ({complaint})'}") from error
+
+
+def _successful(host: Host, answer: Answer, complaint: str) -> Answer:
     if answer.status != 0:
-        raise HostError(said or f"the script failed with {answer.status}", where=host.name)
+        raise HostError(complaint or f"the script failed with {answer.status}", where=host.name)
     return answer
 
 
@@ -85,5 +109,5 @@ def _why(host: Host, error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _unreachable(host: Host, why: str) -> HostUnreachableError:
-    return HostUnreachableError(f"the host does not answer: {why}", where=host.name)
+def _unreachable(host: Host, why: str, remedy: str | None = None) -> HostUnreachableError:
+    return HostUnreachableError(f"the host does not answer: {why}", where=host.name, remedy=remedy)

@@ -176,5 +176,5 @@ def become(run: Callable[[], int], request: Mapping[str, Any]) -> NoReturn:
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     sys.path[0] = request["folder"]
-    sys.argv = ["pyinfra", *request["arguments"]]
+    sys.argv[:] = ["pyinfra", *request["arguments"]]
     sys.exit(run())

@@ -13,9 +13,7 @@ import pytest
 from numaforge import shell as scripts
 from numaforge.errors import HostError, HostUnreachableError
 from numaforge.framing import Answer, asking
-from numaforge.hosts.facts import ScriptOutput
-
-AS_ROOT = ScriptOutput().command(as_root=True)
+from numaforge.hosts.facts import AS_ROOT
 
 Run = Callable[..., list[str]]
 
