@@ -45,23 +45,23 @@ def read_script(paths: Sequence[str]) -> str:
     return asking(reading(paths))
 
 
-def reading(paths: Sequence[str], known: Iterable[str] = ()) -> str:
+def reading(paths: Sequence[str], known_texts: Iterable[str] = ()) -> str:
     """Return the part of a larger script that reads files.
 
-    A file whose text is among the `known` ones is not sent.
+    A file whose text is among the `known_texts` ones is not sent.
     """
-    return shell.library("node/bundle_read") + shell.call("read_files", [known_sums(known), *paths])
+    return shell.library("node/bundle_read") + shell.call("read_files", [known_sums(known_texts), *paths])
 
 
-def known_sums(known: Iterable[str]) -> str:
+def known_sums(known_texts: Iterable[str]) -> str:
     """Return the checksums of texts as `read_files` in bundle_read.sh takes them."""
-    return " ".join(sorted({checksum(text) for text in known}))
+    return " ".join(sorted({checksum(text) for text in known_texts}))
 
 
-def parse_states(answer: Answer, known: Iterable[str] = ()) -> dict[str, FileState]:
+def parse_states(answer: Answer, known_texts: Iterable[str] = ()) -> dict[str, FileState]:
     """Return the files that exist, by path; raises HostError for one that is no regular file."""
     try:
-        return _states(answer, known)
+        return _states(answer, known_texts)
     except (ValueError, KeyError) as error:
         raise HostError(f"the host's answer about its files makes no sense: {error}") from error
 
@@ -69,19 +69,19 @@ def parse_states(answer: Answer, known: Iterable[str] = ()) -> dict[str, FileSta
 def parse_checksums(answer: Answer, paths: Iterable[str]) -> dict[str, str]:
     """Return the checksums of these files from the same answer, "absent" for what is no file."""
     absent = (line for line in answer.part("text") if line.startswith("absent "))
-    found = {line.removeprefix("absent "): "absent" for line in absent}
+    by_path = {line.removeprefix("absent "): "absent" for line in absent}
     for line in answer.part("sum"):
         checksum, _, path = line.partition("  ")
         if checksum.startswith("\\"):  # so does sha256sum say that it has doubled those of the name
             checksum, path = checksum[1:], path.replace("\\\\", "\\")
-        found[path] = checksum
-    return {path: found[path] for path in paths if path in found}
+        by_path[path] = checksum
+    return {path: by_path[path] for path in paths if path in by_path}
 
 
-def _states(answer: Answer, known: Iterable[str]) -> dict[str, FileState]:
+def _states(answer: Answer, known_texts: Iterable[str]) -> dict[str, FileState]:
     rights = dict(_rights_line(line) for line in answer.part("stat"))
     sums = {path: digest for digest, _, path in (line.partition("  ") for line in answer.part("sum"))}
-    texts = {checksum(text): text for text in known}
+    texts = {checksum(text): text for text in known_texts}
     texts_sent = _sent_texts(answer.part("text"))
     states = {}
     for path, digest in sums.items():
@@ -108,8 +108,8 @@ def _sent_texts(lines: Sequence[str]) -> dict[str, str | None]:
         if kind == "other":
             raise HostError("is not a regular file", where=path, remedy="move it away and run again")
         body = "".join(takewhile(lambda encoded: encoded != ".", rest))
-        gone = body == _GONE
-        texts[path] = None if gone else base64.b64decode(body).decode("utf-8", "surrogateescape")
+        missing = body == _GONE
+        texts[path] = None if missing else base64.b64decode(body).decode("utf-8", "surrogateescape")
     return texts
 
 
@@ -119,12 +119,12 @@ def checksum(text: str) -> str:
 
 
 def changes(
-    wanted: Sequence[FileContent], absent: Sequence[str], states: Mapping[str, FileState]
+    planned: Sequence[FileContent], absent: Sequence[str], states: Mapping[str, FileState]
 ) -> tuple[FileChange, ...]:
-    """Return what must change for the `wanted` files to be as described and the `absent` ones removed."""
+    """Return what must change for the `planned` files to be as described and the `absent` ones removed."""
     written = [
         FileChange(file.path, states.get(file.path), file)
-        for file in wanted
+        for file in planned
         if states.get(file.path) != FileState(file.text, file.mode.zfill(4), file.owner, file.group)
     ]
     removed = [FileChange(path, states[path], None) for path in absent if path in states]

@@ -44,7 +44,7 @@ def carry_out(
     transaction: Transaction,
     ask: Ask,
     ask_anew: Ask,
-    tell: Callable[[str], object],
+    report: Callable[[str], object],
     watch: Callable[[Unfinished | None], object] = lambda _change: None,
 ) -> Result:
     """Hand a transaction to the node, confirm it when the node waits for that, and return how it was applied.
@@ -56,21 +56,21 @@ def carry_out(
     ask(start_script(transaction))
     status: Status | None = None
     while True:
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         status = clear_status(partial(ask, status_script(transaction.id, status)))
         if (result := status.result) is not None:
             watch(None)
             break
         watch(unfinished(transaction, status))
         if status.waits:
-            _confirm(transaction, status, ask_anew, tell)
+            _confirm(transaction, status, ask_anew, report)
         elif status.parked:
             raise parked_error(transaction.id, status.parked)
         elif status.broken_off and status.phase != "reboot":
             raise HostError(
                 f"the transaction {transaction.id} was broken off", remedy="run again, which ends it first"
             )
-        time.sleep(max(0.0, _POLL_SECONDS - (time.monotonic() - asked)))
+        time.sleep(max(0.0, _POLL_SECONDS - (time.monotonic() - asked_at)))
     if result.outcome == "void":
         raise HostError(result.reason, remedy="run again")
     if result.outcome != "applied":
@@ -100,9 +100,11 @@ def clear_status(how_far: Callable[[], Answer]) -> Status:
     return read_status(how_far())
 
 
-def _confirm(transaction: Transaction, status: Status, ask_anew: Ask, tell: Callable[[str], object]) -> None:
+def _confirm(
+    transaction: Transaction, status: Status, ask_anew: Ask, report: Callable[[str], object]
+) -> None:
     """Confirm a transaction whose node waits for it; without a new connection the node rolls it back."""
     try:
         ask_anew(confirm_script(transaction.id, status.token))
     except HostError as error:
-        tell(f"the change could not be confirmed yet: {error.message}")
+        report(f"the change could not be confirmed yet: {error.message}")

@@ -30,23 +30,23 @@ class Fingerprint:
 
 
 def read_fingerprint(
-    said: Mapping[str, str], *, contents: Mapping[str, str], drop_in_folder: str | None
+    facts: Mapping[str, str], *, contents: Mapping[str, str], drop_in_folder: str | None
 ) -> Fingerprint:
     """Read what `tell_transactions` in look.sh printed, by first word."""
     try:
-        return Fingerprint(said["boot"], int(said["uptime"]), said["last"], contents, drop_in_folder)
+        return Fingerprint(facts["boot"], int(facts["uptime"]), facts["last"], contents, drop_in_folder)
     except (KeyError, ValueError) as error:
         raise HostUnreachableError("the node does not say since when it runs", remedy="run again") from error
 
 
 def settings(planned_on: Fingerprint | None, good_for_seconds: int) -> dict[str, str]:
     """Return the variables of fence.sh; without a fingerprint any node is accepted."""
-    found = planned_on or Fingerprint("", 0, "", {})
+    fingerprint = planned_on or Fingerprint("", 0, "", {})
     return {
-        "PLANNED_BOOT": found.boot_id,
-        "PLANNED_UPTIME": str(found.uptime_seconds),
-        "PLANNED_LAST": found.predecessor,
-        "PLANNED_FOLDER": found.drop_in_folder or "",
+        "PLANNED_BOOT": fingerprint.boot_id,
+        "PLANNED_UPTIME": str(fingerprint.uptime_seconds),
+        "PLANNED_LAST": fingerprint.predecessor,
+        "PLANNED_FOLDER": fingerprint.drop_in_folder or "",
         "GOOD_FOR_SECONDS": str(good_for_seconds),
     }
 

@@ -102,17 +102,17 @@ def question(goal: Goal) -> NodeQuery:
         drop_in_folder=folder if folder and "kubelet" in goal.roles else "",
         unit=kubelet.unit if kubelet else "",
         units=tuple(unit for look in looks.values() for unit in look.units),
-        properties=tuple(each for look in looks.values() for each in look.properties),
+        properties=tuple(name for look in looks.values() for name in look.properties),
         pod_roots=root_dirs(install, kubelet.root_dir if kubelet else None),
     )
 
 
-def look(ask: Ask, asked: NodeQuery, announced: str | None = None) -> Found:
+def look(ask: Ask, query: NodeQuery, announced: str | None = None) -> Found:
     """Look at a node, in one round trip; `announced` is the id of a transaction that may be handed to it."""
-    return read_found(asked, ask(asked.script_of(announced)))
+    return read_found(query, ask(query.script_of(announced)))
 
 
-def read_found(asked: NodeQuery, output: Output) -> Found:
+def read_found(query: NodeQuery, output: Output) -> Found:
     """Read the answer of the query's script.
 
     Raises HostUnreachableError for an answer that is cut off: the host may be on its way down.
@@ -121,23 +121,23 @@ def read_found(asked: NodeQuery, output: Output) -> Found:
     words = [line.partition(" ")[::2] for line in answer.part("transactions")]
     drop_ins = sorted(answer.part("drop-ins"))
     return Found(
-        files=parse_states(answer, asked.known),
+        files=parse_states(answer, query.known),
         drop_ins=tuple(drop_ins),
         unfinished=read_unfinished(answer.part("transactions")),
         failure=_failure(dict(words)),
         unproved=next((name for kind, name in words if kind == "unproved"), None),
         plans_itself="plans-itself" in dict(words),
-        values=parse_values(answer.part("values"), asked.values),
-        redirectable=_redirectable(answer.part("redirectable"), asked.files),
+        values=parse_values(answer.part("values"), query.values),
+        redirectable=_redirectable(answer.part("redirectable"), query.files),
         pods=read_pods(answer.part("pods")),
         work=read_work(answer.part("work")),
-        said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in asked.calls},
+        said={part: tuple(filter(None, answer.part(_look(part)))) for part, *_ in query.calls},
         fingerprint=read_fingerprint(
             dict(words),
-            contents=parse_checksums(answer, [*asked.files, *drop_ins]),
-            drop_in_folder=asked.drop_in_folder or None,
+            contents=parse_checksums(answer, [*query.files, *drop_ins]),
+            drop_in_folder=query.drop_in_folder or None,
         ),
-        unit=partial(_unit, answer.part("unit") if asked.unit else ()),
+        unit=partial(_unit, answer.part("unit") if query.unit else ()),
     )
 
 

@@ -56,18 +56,18 @@ NOT_LOOKED_AT = Pods(unknown=("the node was not looked at",))
 
 def root_dirs(install: KubeletInstall | None, planned: str | None) -> tuple[str, ...]:
     """Return the folders below which kubelets keep their pods: this one's, and those of others."""
-    own = (install.root_dir if install else None, planned)
-    return tuple(dict.fromkeys(posixpath.normpath(root) for root in (*own, *ROOT_DIRS) if root))
+    own_roots = (install.root_dir if install else None, planned)
+    return tuple(dict.fromkeys(posixpath.normpath(root) for root in (*own_roots, *ROOT_DIRS) if root))
 
 
 def read_pods(lines: Iterable[str]) -> Pods:
     """Read what `tell_pods` in pods.sh printed."""
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for line in lines:
         kind, _, rest = line.partition(" ")
-        found.setdefault(kind, []).append(_words(kind, rest))
-    alive, left, kubelets, unknown = (tuple(found.get(kind, ())) for kind in _KINDS)
-    return Pods(alive, left, kubelets, unknown)
+        by_kind.setdefault(kind, []).append(_words(kind, rest))
+    alive, leftover, kubelets, unknown = (tuple(by_kind.get(kind, ())) for kind in _KINDS)
+    return Pods(alive, leftover, kubelets, unknown)
 
 
 def _words(kind: str, rest: str) -> str:

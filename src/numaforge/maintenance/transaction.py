@@ -112,12 +112,12 @@ class Transaction:
         """The folder on the node with the transaction's journal, backup and result."""
         return _folder(self.id)
 
-    def begins_like(self, other: Transaction) -> bool:
+    def begins_like(self, peer: Transaction) -> bool:
         """Whether both have the same parts, and were planned on the same node in the same state."""
-        was, now = self.planned_on, other.planned_on
-        if was is None or now is None or self.parts != other.parts:
+        our_state, their_state = self.planned_on, peer.planned_on
+        if our_state is None or their_state is None or self.parts != peer.parts:
             return False
-        return replace(was, uptime_seconds=0) == replace(now, uptime_seconds=0)
+        return replace(our_state, uptime_seconds=0) == replace(their_state, uptime_seconds=0)
 
     @property
     def disturbs(self) -> bool:
@@ -197,7 +197,7 @@ class Transaction:
     @property
     def settings(self) -> dict[str, str]:
         """The variables of the script that the node runs."""
-        own = {
+        node_settings = {
             "KEPT_TRANSACTIONS": str(KEPT_TRANSACTIONS),
             "UPWARDS": " ".join(part.name for part in self.parts),
             "UNITS": " ".join(dict.fromkeys(unit for part in self.parts for unit in part.units)),
@@ -214,7 +214,7 @@ class Transaction:
             "ENDING": " ".join(self._ending),
             **fence.settings(self.planned_on, self.good_for_seconds),
         }
-        return own | {name: value for part in self.parts for name, value in part.settings.items()}
+        return node_settings | {name: value for part in self.parts for name, value in part.settings.items()}
 
     @property
     def files(self) -> dict[str, str]:
@@ -337,10 +337,10 @@ def read_result(text: str) -> Result:
     """
     try:
         document = parse_json(text)
-        said, journal = (document["id"], document["outcome"], document["reason"]), document["journal"]
-        if not (isinstance(journal, list) and all(isinstance(each, str) for each in (*said, *journal))):
+        texts, journal = (document["id"], document["outcome"], document["reason"]), document["journal"]
+        if not (isinstance(journal, list) and all(isinstance(text, str) for text in (*texts, *journal))):
             raise TypeError(journal)
-        return Result(*said, journal=tuple(journal))
+        return Result(*texts, journal=tuple(journal))
     except (ValueError, KeyError, TypeError) as error:
         raise HostError(
             "is not a transaction's result",
@@ -358,9 +358,9 @@ def start_script(transaction: Transaction) -> str:
     """
     texts = {name: text for name, text in transaction.files.items() if name != RUN}
     texts[f"{RUN}.new"] = transaction.files[RUN]
-    whole = "".join(texts.values()).encode("utf-8", "surrogateescape")
-    checksum = hashlib.sha256(whole).hexdigest()
-    data = base64.encodebytes(whole).decode()
+    content = "".join(texts.values()).encode("utf-8", "surrogateescape")
+    checksum = hashlib.sha256(content).hexdigest()
+    data = base64.encodebytes(content).decode()
     return _script(
         transaction.id, "start_transaction", checksum, _division(texts), " ".join(texts), data=data
     )
@@ -410,18 +410,23 @@ def proceed_script(transaction_id: str, allowed: Iterable[str]) -> str:
     return _script(transaction_id, "renew_lease", data=_lines(allowed))
 
 
-def revert_script(transaction_id: str, reason: str, seen: Status, *, blames_plan: bool = True) -> str:
+def revert_script(transaction_id: str, reason: str, last_status: Status, *, blames_plan: bool = True) -> str:
     """Return the script that has systemd undo an applied transaction, and returns at once.
 
-    It does so only while the transaction is the node's last one, and the node is as its sender has `seen` it:
-    in the same boot, not long ago, and not voided since; otherwise it prints why it does nothing. With
+    It does so only while the transaction is the node's last one and still as in `last_status`: in the same
+    boot, not long ago, and not voided since; otherwise it prints why it does nothing. With
     `blames_plan` the node does not try the plan again by itself.
 
     The result is then "rolled-back" or "failed", with this reason; `applied.json` keeps the first result. A
     transaction that is already undone is left alone. The script refuses for a transaction that the node does
     not know or that has not ended, and while another one is running.
     """
-    head = (seen.token, seen.boot_id, str(seen.uptime_seconds), "yes" if blames_plan else "no")
+    head = (
+        last_status.token,
+        last_status.boot_id,
+        str(last_status.uptime_seconds),
+        "yes" if blames_plan else "no",
+    )
     text = "".join(f"{shell.line(line)}\n" for line in head) + reason.encode("utf-8", "replace").decode()
     return _script(transaction_id, "revert_transaction", data=f"{encoded(text)}\n")
 
@@ -457,13 +462,15 @@ def parked_error(transaction_id: str, reason: str) -> HostError:
     return error
 
 
-def status_script(transaction_id: str, seen: Status | None = None) -> str:
+def status_script(transaction_id: str, last_status: Status | None = None) -> str:
     """Return the script whose output `read_status` reads.
 
-    A node that was `seen` at work answers once it reaches another phase or ends, or after about four seconds:
-    polling takes CPU time from its work.
+    A node that was at work in `last_status` answers once it reaches another phase or ends, or after about
+    four seconds: polling takes CPU time from its work.
     """
-    at_work = seen is not None and seen.running and seen.result is None and seen.phase
+    at_work = (
+        last_status is not None and last_status.running and last_status.result is None and last_status.phase
+    )
     return _script(transaction_id, "tell_status", *([at_work] if at_work else []))
 
 

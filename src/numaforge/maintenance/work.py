@@ -52,19 +52,19 @@ class OtherWork:
 
 def read_work(lines: Iterable[str]) -> OtherWork:
     """Read what `tell_work` in work.sh printed."""
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     more, unknown, users = [], [], []
     for line in lines:
         word, _, rest = line.partition(" ")
         match word:
             case "work":
-                kind, _, what = rest.partition(" ")
-                found.setdefault(kind, []).append(what)
+                kind, _, work = rest.partition(" ")
+                by_kind.setdefault(kind, []).append(work)
             case "more":
                 more.append(rest)
             case "unknown":
                 unknown.append(rest)
             case "user":
                 users.append(rest)
-    known = {kind: tuple(found[kind]) for kind in KINDS if kind in found}
-    return OtherWork(known, frozenset(more), tuple(unknown), tuple(users))
+    of_known_kind = {kind: tuple(by_kind[kind]) for kind in KINDS if kind in by_kind}
+    return OtherWork(of_known_kind, frozenset(more), tuple(unknown), tuple(users))

@@ -60,14 +60,14 @@ def worker_part(
 
 def worker_files(
     planned: Iterable[Mapping[str, Any]],
-    found: Iterable[Mapping[str, Any]],
+    present: Iterable[Mapping[str, Any]],
     holders: Sequence[str],
     may_stop: Sequence[str],
 ) -> dict[str, str]:
     """Return what a worker finds beside itself in its part's folder: GPUs, and units that it may stop."""
     return {
         "planned.json": _document(planned),
-        "found.json": _document(found),
+        "found.json": _document(present),
         "units": lines(
             *(f"seen {line(unit)}" for unit in holders), *(f"named {line(unit)}" for unit in may_stop)
         ),
@@ -78,13 +78,13 @@ def _document(gpus: Iterable[Mapping[str, Any]]) -> str:
     return json.dumps({"gpus": list(gpus)}, indent=1) + "\n"
 
 
-def refuse_old_python(said: Mapping[str, str], what: str, more: str = "") -> None:
+def refuse_old_python(facts: Mapping[str, str], change: str, more: str = "") -> None:
     """Raise HostError where the node has no python3, or one that is too old for a worker."""
-    version = said.get("python", "")
+    version = facts.get("python", "")
     numbers = tuple(number for part in version.split(".") if (number := digits(part)) is not None)
     if numbers < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         raise HostError(
-            f"{what} changed on the node with python3 {oldest} or later, and it has {version or 'none'}",
+            f"{change} changed on the node with python3 {oldest} or later, and it has {version or 'none'}",
             remedy=f"have python3 be {oldest} or later on the node; nothing else is fetched{more}",
         )

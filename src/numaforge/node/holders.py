@@ -79,8 +79,8 @@ class Holder:
 
 def sorted_holders(pids: Iterable[int]) -> list[Holder]:
     """Return the holder of each process, without those that have ended or are in no way."""
-    found = (_holder(pid, owner) for pid, owner in owners(pids).items())
-    return [holder for holder in found if holder is not None]
+    holders = (_holder(pid, owner) for pid, owner in owners(pids).items())
+    return [holder for holder in holders if holder is not None]
 
 
 def _holder(pid: int, owner: ProcessOwner) -> Holder | None:
@@ -96,8 +96,8 @@ def _holder(pid: int, owner: ProcessOwner) -> Holder | None:
 def uid_in(path: str) -> str:
     """Return the UID of the outermost pod in a control group's path, with "_" for "-"; "" without a pod."""
     groups = path.partition("kubepods")[2].split("/")
-    found = (re.fullmatch(r"pod(.+)|.*-pod([^-]+)\.slice", group) for group in groups)
-    return next((match[1] or match[2] for match in found if match), "").replace("-", "_")
+    matches = (re.fullmatch(r"pod(.+)|.*-pod([^-]+)\.slice", group) for group in groups)
+    return next((match[1] or match[2] for match in matches if match), "").replace("-", "_")
 
 
 def is_transient(unit: str) -> bool:
@@ -105,30 +105,32 @@ def is_transient(unit: str) -> bool:
     return unit.startswith("run-") or os.path.lexists(f"{TRANSIENT_UNITS}/{unit}")
 
 
-def refuse_others(held: Held, folder: Path, option: str) -> None:
-    """Refuse while a device has a holder that may not be ended: `held` are the holders by device.
+def refuse_others(holders_by_device: Held, folder: Path, option: str) -> None:
+    """Refuse while a device has a holder that may not be ended.
 
     Those are a person's processes, and pods that the lease does not allow. Raises OutdatedError for a unit
     that held none at the look; `option` is the profile's key for naming further units.
     """
-    seen, named = may_stop(folder)
+    seen_units, named_units = may_stop(folder)
     allowed = pods_allowed()
-    for what, there in held:
-        units = {each.unit for each in there if each.unit} - named
-        personal = {each for each in units if PERSONAL_UNITS.fullmatch(each)}
-        others = [each for each in there if each.kind == "other" or each.unit in personal]
-        if others:
-            names = ", ".join(map(str, others))
-            raise NotDoneError(f"{what} in use by {names}; end what is in use, and run again")
-        pods = ", ".join(str(each) for each in there if each.kind == "pod" and each.pod not in allowed)
+    for device, holders in holders_by_device:
+        units = {holder.unit for holder in holders if holder.unit} - named_units
+        personal = {unit for unit in units if PERSONAL_UNITS.fullmatch(unit)}
+        foreign = [holder for holder in holders if holder.kind == "other" or holder.unit in personal]
+        if foreign:
+            names = ", ".join(map(str, foreign))
+            raise NotDoneError(f"{device} in use by {names}; end what is in use, and run again")
+        pods = ", ".join(
+            str(holder) for holder in holders if holder.kind == "pod" and holder.pod not in allowed
+        )
         if pods:
             raise NotDoneError(
-                f"{what} in use by pods ({pods}), and the node was not drained of them; drain "
+                f"{device} in use by pods ({pods}), and the node was not drained of them; drain "
                 "it, or end the pods, and run again"
             )
-        if newer := ", ".join(sorted(units - seen)):
+        if newer := ", ".join(sorted(units - seen_units)):
             raise OutdatedError(
-                f"{what} in use by {newer}, which held no GPU when the node was looked at; run "
+                f"{device} in use by {newer}, which held no GPU when the node was looked at; run "
                 f"again, stop it, or name it in {option}"
             )
 
@@ -141,8 +143,8 @@ def pods_allowed() -> set[str]:
 def may_stop(folder: Path) -> tuple[set[str], set[str]]:
     """Return the units that were seen to hold a GPU, and those that the profile names."""
     words = [line.partition(" ")[::2] for line in lines_of(folder / "units")]
-    seen = {unit for kind, unit in words if kind == "seen"}
-    return seen, {unit for kind, unit in words if kind == "named"}
+    seen_units = {unit for kind, unit in words if kind == "seen"}
+    return seen_units, {unit for kind, unit in words if kind == "named"}
 
 
 def release(held: Callable[[], Held], folder: Path, option: str) -> None:
@@ -152,19 +154,19 @@ def release(held: Callable[[], Held], folder: Path, option: str) -> None:
     """
     begun = time.monotonic()
     while True:
-        now = [*held()]
-        refuse_others(now, folder, option)
-        found = {each for _, there in now for each in there}
-        if not found:
+        by_device = [*held()]
+        refuse_others(by_device, folder, option)
+        holders = {holder for _, on_device in by_device for holder in on_device}
+        if not holders:
             return
         if time.monotonic() > begun + HOLDER_SECONDS:
-            names = ", ".join(sorted(str(each) for each in found))
+            names = ", ".join(sorted(str(holder) for holder in holders))
             raise NotDoneError(f"the GPUs are still in use after {HOLDER_SECONDS} s by {names}")
-        stop_units({each.unit for each in found if each.unit}, folder)
+        stop_units({holder.unit for holder in holders if holder.unit}, folder)
         last = time.monotonic() > begun + TERM_SECONDS
-        for each in found:
-            if each.kind == "pod":
-                end(each.pid, signal.SIGKILL if last else signal.SIGTERM)
+        for holder in holders:
+            if holder.kind == "pod":
+                end(holder.pid, signal.SIGKILL if last else signal.SIGTERM)
         time.sleep(0.5)
 
 
@@ -182,13 +184,13 @@ def stop_units(units: set[str], folder: Path) -> None:
         return
     noted = noted_units(folder)
     active = [
-        each for each in sorted(bound(units)) if each in units or systemctl("is-active", each) == "active"
+        unit for unit in sorted(bound(units)) if unit in units or systemctl("is-active", unit) == "active"
     ]
-    if jobs := [each for each in active if is_transient(each)]:
+    if jobs := [unit for unit in active if is_transient(unit)]:
         raise NotDoneError(
             f"{', '.join(jobs)}, which nothing starts again, would stop with {', '.join(units)}"
         )
-    add_lines(folder / "stopped", [each for each in active if each not in noted])
+    add_lines(folder / "stopped", [unit for unit in active if unit not in noted])
     systemctl("stop", *sorted(units))
 
 
@@ -200,7 +202,7 @@ def noted_units(folder: Path) -> list[str]:
 def add_lines(file: Path, lines: Iterable[str]) -> None:
     """Note lines before doing what they say."""
     with file.open("a", encoding="utf-8") as opened:
-        opened.writelines(f"{each}\n" for each in lines)
+        opened.writelines(f"{line}\n" for line in lines)
         opened.flush()
         os.fsync(opened.fileno())
 
@@ -212,15 +214,15 @@ def lines_of(file: Path) -> list[str]:
 
 def bound(units: set[str]) -> set[str]:
     """Return units with all that systemd stops with them, directly or indirectly (systemd.unit(5))."""
-    found, more = set(units), sorted(units)
+    bound_units, more = set(units), sorted(units)
     properties = ("RequiredBy", "RequisiteOf", "BoundBy", "ConsistsOf", "PropagatesStopTo")
     options = [word for name in properties for word in ("-p", name)]
     while more:
-        said = systemctl("show", *options, *more)
-        more = [name for line in said.splitlines() for name in line.partition("=")[2].split()]
-        more = sorted({*more} - found)
-        found |= {*more}
-    return found
+        shown = systemctl("show", *options, *more)
+        more = [name for line in shown.splitlines() for name in line.partition("=")[2].split()]
+        more = sorted({*more} - bound_units)
+        bound_units |= {*more}
+    return bound_units
 
 
 def start_units(folder: Path) -> None:
@@ -241,7 +243,7 @@ def await_units(folder: Path) -> None:
     Raises NotDoneError for one that is not.
     """
     deadline = time.monotonic() + UNIT_SECONDS
-    while down := [each for each in noted_units(folder) if systemctl("is-active", each) != "active"]:
+    while down := [unit for unit in noted_units(folder) if systemctl("is-active", unit) != "active"]:
         if time.monotonic() > deadline:
             raise NotDoneError(
                 f"{', '.join(down)}, which held a GPU, is not active again after {UNIT_SECONDS} s"
@@ -254,12 +256,16 @@ def output(*command: str, text: str = "", seconds: float = COMMAND_SECONDS) -> t
 
     A command that does not end in time is killed, but not awaited: it may be stuck in a driver.
     """
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
-        given.write(text.encode())
-        given.seek(0)
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout:
+        stdin.write(text.encode())
+        stdin.seek(0)
         try:
             process = subprocess.Popen(
-                command, stdin=given, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, "LC_ALL": "C"}
+                command,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "LC_ALL": "C"},
             )
         except FileNotFoundError:
             return 127, f"{command[0]} is not installed"
@@ -268,5 +274,5 @@ def output(*command: str, text: str = "", seconds: float = COMMAND_SECONDS) -> t
         except subprocess.TimeoutExpired:
             process.kill()
             return 124, f"{command[0]} did not end within {seconds:g} s"
-        said.seek(0)
-        return status, said.read().decode("utf-8", "replace")
+        stdout.seek(0)
+        return status, stdout.read().decode("utf-8", "replace")

@@ -39,16 +39,16 @@ class ProcessOwner:
 
 def opened(pattern: str) -> set[int]:
     """Return the processes that have a file open whose path ends as the pattern says."""
-    wanted = re.compile(rf"(?:{pattern})(?: \(deleted\))?$")
-    found = set()
+    path_end = re.compile(rf"(?:{pattern})(?: \(deleted\))?$")
+    pids = set()
     for folder in Path("/proc").glob("[0-9]*/fd"):
         try:
             links = [str(link.readlink()) for link in folder.iterdir()] if folder.exists() else []
         except OSError:
             continue  # the process, or its file, is gone
-        if any(wanted.search(link) for link in links):
-            found.add(int(folder.parent.name))
-    return found - {os.getpid()}
+        if any(path_end.search(link) for link in links):
+            pids.add(int(folder.parent.name))
+    return pids - {os.getpid()}
 
 
 def owners(pids: Iterable[int]) -> dict[int, ProcessOwner]:
@@ -74,10 +74,10 @@ def _groups(units: list[str]) -> dict[str, str]:
         return {}
     command = ["systemctl", "show", "-p", "Id,ControlGroup", *units]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASK_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    return read_groups(asked.stdout)
+    return read_groups(answer.stdout)
 
 
 def _cgroup(pid: int) -> str | None:

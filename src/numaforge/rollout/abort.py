@@ -68,9 +68,9 @@ class Abort:
         """
         deadline = self.clock() + seconds
         while True:
-            left = yield from self._ask(self._look)
-            if left is not None:
-                return left
+            unattended = yield from self._ask(self._look)
+            if unattended is not None:
+                return unattended
             if self.clock() >= deadline:
                 self._give_up(seconds)
                 return []
@@ -89,7 +89,7 @@ class Abort:
             self._ask_nodes(leases)
         records = node_leases(leases)
         slots = {(slot.node, slot.node_uid): slot for slot in held_slots(leases)}
-        uncertain, left = False, []
+        uncertain, unattended = False, []
         for name in list(self.asked):
             node = nodes.get(name)
             if (outcome := self._outcome(name, node, records.get(name))) is not None:
@@ -97,7 +97,7 @@ class Abort:
                 continue
             slot = slots.get((name, node.uid)) if node else None
             if slot is None or self._watch.tells_dead(slot.lease):
-                left.append(name)
+                unattended.append(name)
                 continue
             self._at_work[name] = slot.runner
             version = slot.lease.resource_version
@@ -106,7 +106,7 @@ class Abort:
             if lease.name.startswith(ROLLOUT) and is_part_of(lease.name.removeprefix(ROLLOUT), self.rollout):
                 self._watch.of(lease)
         if self.asked:
-            return left if left and not uncertain else None
+            return unattended if unattended and not uncertain else None
         self.leader = end_lead(self.cluster, self.rollout, "aborted", self._watch)
         return None if self.leader else []
 

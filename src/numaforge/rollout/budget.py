@@ -39,14 +39,14 @@ class Share:
 
         Raises NumaforgeError for anything else, and for zero.
         """
-        found = re.fullmatch(r"(\d+)(%?)", str(text).strip())
-        if not found or int(found[1]) == 0 or (found[2] and int(found[1]) > 100):
+        match = re.fullmatch(r"(\d+)(%?)", str(text).strip())
+        if not match or int(match[1]) == 0 or (match[2] and int(match[1]) > 100):
             raise NumaforgeError(
                 f"{str(text)!r} is not a budget",
                 where=where,
                 remedy="give a number of nodes from 1, or a percentage from 1% to 100%",
             )
-        return cls(percent=int(found[1])) if found[2] else cls(count=int(found[1]))
+        return cls(percent=int(match[1])) if match[2] else cls(count=int(match[1]))
 
     def of(self, nodes: int) -> int:
         """Return this share of `nodes`."""
@@ -110,18 +110,18 @@ class Pool:
     @classmethod
     def of(cls, budget: Budget, nodes: Iterable[ClusterNode], earlier: Pool | None = None) -> Pool:
         """Return the pool of these nodes; a node unchanged since `earlier` keeps its state from there."""
-        named = {node.name: node for node in nodes}
+        by_name = {node.name: node for node in nodes}
         old, old_out = (earlier.nodes, earlier.out) if earlier else ({}, frozenset())
         out = frozenset(
             name
-            for name, node in named.items()
+            for name, node in by_name.items()
             if (
                 name in old_out
                 if (was := old.get(name)) is not None and was.resource_version == node.resource_version
                 else out_of_service(node)
             )
         )
-        return cls(budget, named, out)
+        return cls(budget, by_name, out)
 
     def outside(self, node: ClusterNode) -> str | None:
         """Return why no budget covers a node, which therefore must not be begun; None where one does."""
@@ -159,8 +159,8 @@ class Usage:
         """Return why a node may not be taken out of service now, None where it may."""
         if outside := self.pool.outside(node):
             return outside
-        if is_control_plane(node) and (other := beside(node, self.pool.control_plane, self.in_work)):
-            return other
+        if is_control_plane(node) and (reason := beside(node, self.pool.control_plane, self.in_work)):
+            return reason
         if node.name not in self.pool.nodes:
             return None
         return self._over_budget(node) or self.ended_with(node)
@@ -176,14 +176,14 @@ class Usage:
             return None
         if budget.max_unavailable_per_domain is not None:
             limit = budget.max_unavailable_per_domain.of(self.pool.sizes.get(domain, 0))
-            there = [name for name in out if self.pool.domain_of(name) == domain]
-            if len(there) >= limit:
+            nearby = [name for name in out if self.pool.domain_of(name) == domain]
+            if len(nearby) >= limit:
                 return (
-                    f"{len(there)} of at most {limit} nodes of {budget.called([domain])} are out of service: "
-                    f"{first_of(sorted(there), _SHOWN)}"
+                    f"{len(nearby)} of at most {limit} nodes of {budget.called([domain])} are out of "
+                    f"service: {first_of(sorted(nearby), _SHOWN)}"
                 )
-        others = (self.in_work - {node.name}) & self.pool.nodes.keys()
-        begun = {self.pool.domain_of(name) for name in others} - {domain}
+        working = (self.in_work - {node.name}) & self.pool.nodes.keys()
+        begun = {self.pool.domain_of(name) for name in working} - {domain}
         if not budget.domain:
             begun.discard("")  # no rack
         return f"{budget.called(begun)} comes first" if len(begun) >= budget.domains_at_once else None
@@ -193,9 +193,9 @@ class Usage:
         running = node.labels.get(COMPUTE_DOMAIN)
         if running is None or self.pool.budget.ends_compute_domains:
             return None
-        others = sum(each.labels.get(COMPUTE_DOMAIN) == running for each in self.pool.nodes.values()) - 1
+        peers = sum(node.labels.get(COMPUTE_DOMAIN) == running for node in self.pool.nodes.values()) - 1
         return (
-            f"it is in ComputeDomain {running} with {others} more of the pool, whose work would end with it: "
+            f"it is in ComputeDomain {running} with {peers} more of the pool, whose work would end with it: "
             "that is waited for (ends_compute_domains)"
         )
 

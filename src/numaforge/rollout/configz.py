@@ -83,14 +83,14 @@ def kubelet_endpoint(install: KubeletInstall | None) -> KubeletEndpoint:
     settings = _settings(install)
     folder = flag_value(flags, "cert-dir") or _CERTIFICATES
     files = [f"{folder}/kubelet-server-current.pem", f"{folder}/kubelet.crt"]
-    own = settings.get("tlsCertFile")
+    certificate = settings.get("tlsCertFile")
     address = str(settings.get("address") or "")
     return KubeletEndpoint(
         address=_LOOPBACK.get(address, address),
         port=int(settings.get("port") or 10250),
         kubeconfig=flag_value(flags, "kubeconfig") or "",
         rotated=f"{folder}/kubelet-client-current.pem",
-        serving=tuple(path for path in (own, *files) if path),
+        serving=tuple(path for path in (certificate, *files) if path),
     )
 
 
@@ -116,12 +116,12 @@ def read_answer(output: Output) -> Mapping[str, Any]:
 
 
 def _answer(line: str) -> Mapping[str, Any]:
-    said = json.loads(line)
-    if reason := said.get("unreadable"):
+    answer = json.loads(line)
+    if reason := answer.get("unreadable"):
         raise UnreadableConfigError(reason)
-    if reason := said.get("silent"):
+    if reason := answer.get("silent"):
         raise SilentKubeletError(f"the kubelet does not answer its node: {reason}")
-    status, body = said["status"], said["body"]
+    status, body = answer["status"], answer["body"]
     if status == 200:
         config: Mapping[str, Any] = json.loads(body)["kubeletconfig"]
         return config
@@ -132,7 +132,7 @@ def _answer(line: str) -> Mapping[str, Any]:
     raise SilentKubeletError(f"the kubelet answers its node {status}: {body.strip()[:200]}")
 
 
-def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, Any]:
+def running_config(cluster: Cluster, node: str, read_own: OwnConfig) -> Mapping[str, Any]:
     """Return the running configuration of the node's kubelet: read by its node, else by this login.
 
     Raises SilentKubeletError where the kubelet does not answer, possibly because the API server does not;
@@ -140,7 +140,7 @@ def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, 
     a kubelet caches that for half a minute.
     """
     try:
-        return own()
+        return read_own()
     except UnreadableConfigError as error:
         unreadable = error
     try:
@@ -152,10 +152,10 @@ def running_config(cluster: Cluster, node: str, own: OwnConfig) -> Mapping[str, 
         raise ApiUnreachableError(f"{unreadable.message}; {error.message}", remedy=_GRANT) from error
 
 
-def why_unreadable(own: OwnConfig) -> str:
+def why_unreadable(read_own: OwnConfig) -> str:
     """Return why a node may not read its kubelet's configuration; "" where it may, or got no answer."""
     try:
-        own()
+        read_own()
     except SilentKubeletError:
         return ""
     except UnreadableConfigError as unreadable:
@@ -163,9 +163,9 @@ def why_unreadable(own: OwnConfig) -> str:
     return ""
 
 
-def require_readable(cluster: Cluster, node: str, own: OwnConfig) -> None:
+def require_readable(cluster: Cluster, node: str, read_own: OwnConfig) -> None:
     """Refuse a node that could not be proved, before it is drained; raises ClusterError."""
-    if reason := why_unreadable(own):
+    if reason := why_unreadable(read_own):
         refuse_unreadable(cluster, {node: reason})
 
 

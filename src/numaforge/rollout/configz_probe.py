@@ -73,16 +73,16 @@ def _text(path: str) -> str:
 
 
 def _value_of(kubeconfig: str, key: str) -> str:
-    found = re.search(rf"""^[ \t{{,-]*["']?{key}["']?\s*:\s*["']?([^"'\n,}}]+)""", kubeconfig, re.MULTILINE)
-    return found.group(1).strip() if found else ""
+    match = re.search(rf"""^[ \t{{,-]*["']?{key}["']?\s*:\s*["']?([^"'\n,}}]+)""", kubeconfig, re.MULTILINE)
+    return match.group(1).strip() if match else ""
 
 
 def _certificate(path: str) -> bytes:
     """Return the first certificate in a file; the rest of its chain, and perhaps its key, follow it."""
-    found = _CERTIFICATE.search(_text(path))
-    if found is None:
+    match = _CERTIFICATE.search(_text(path))
+    if match is None:
         raise ValueError(f"{path} holds no certificate")
-    return ssl.PEM_cert_to_DER_cert(found.group())
+    return ssl.PEM_cert_to_DER_cert(match.group())
 
 
 if __name__ == "__main__":

@@ -30,47 +30,49 @@ class Continuity:
         """Return this state once the process has been seen to work."""
         return replace(self, came_up=True)
 
-    def observe(self, now: Process, at: float, *, settled: bool = True, reported: bool = True) -> Observation:
-        """Return what the kubelet's process `now` shows.
+    def observe(
+        self, process: Process, at: float, *, settled: bool = True, reported: bool = True
+    ) -> Observation:
+        """Judge the kubelet's process as it is at this moment.
 
         While the node is not `settled`, its kubelet may restart and the node reboot. A kubelet that has
         `reported` the boot to the cluster came up in it.
         """
-        if now.going_down:
+        if process.going_down:
             return Observation(replace(self, stopped_at=None), no_answer="the node is going down")
         if self.boot_id is None:
-            return Continuity(now.boot_id, came_up=reported)._in_this_boot(now, at, settled)
-        if self.boot_id == now.boot_id:
-            return self._in_this_boot(now, at, settled)
+            return Continuity(process.boot_id, came_up=reported)._in_this_boot(process, at, settled)
+        if self.boot_id == process.boot_id:
+            return self._in_this_boot(process, at, settled)
         if settled and self.reboots:
-            again = Mismatch("the node", "up", f"it rebooted again at {now.booted}")
-            return Observation(self, wrong=again, final=True)
-        booted = Continuity(now.boot_id, reboots=self.reboots + settled, came_up=False)
-        return replace(booted._in_this_boot(now, at, settled), booted=True)
+            rebooted = Mismatch("the node", "up", f"it rebooted again at {process.booted}")
+            return Observation(self, wrong=rebooted, final=True)
+        booted = Continuity(process.boot_id, reboots=self.reboots + settled, came_up=False)
+        return replace(booted._in_this_boot(process, at, settled), booted=True)
 
-    def _in_this_boot(self, now: Process, at: float, settled: bool) -> Observation:
-        if now.runs:
-            return self._running(now, settled and self.came_up)
-        if not now.started:
-            return self._not_started(now)
-        return self._ended(now, at, settled and self.came_up)
+    def _in_this_boot(self, process: Process, at: float, settled: bool) -> Observation:
+        if process.runs:
+            return self._running(process, settled and self.came_up)
+        if not process.started:
+            return self._not_started(process)
+        return self._ended(process, at, settled and self.came_up)
 
-    def _running(self, now: Process, settled: bool) -> Observation:
-        if now == self.process:
+    def _running(self, process: Process, settled: bool) -> Observation:
+        if process == self.process:
             return Observation(replace(self, stopped_at=None))
         if self.process is None or not settled:
-            return Observation(replace(self, process=now, stopped_at=None), begins=True)
+            return Observation(replace(self, process=process, stopped_at=None), begins=True)
         restarted = Mismatch(_KUBELET, "running without a break", "it ended by itself and was restarted")
         return Observation(self, wrong=restarted, final=True)
 
-    def _not_started(self, now: Process) -> Observation:
-        since = f"it has not been started since the node booted at {now.booted}"
-        if now.queued:
+    def _not_started(self, process: Process) -> Observation:
+        since = f"it has not been started since the node booted at {process.booted}"
+        if process.queued:
             return Observation(self, no_answer=f"the kubelet: {since}")
         return Observation(self, wrong=Mismatch(_KUBELET, "running", since))
 
-    def _ended(self, now: Process, at: float, settled: bool) -> Observation:
-        if now.failed:
+    def _ended(self, process: Process, at: float, settled: bool) -> Observation:
+        if process.failed:
             ended = Mismatch(_KUBELET, "running", "it ended by itself")
             return Observation(self, wrong=ended, final=settled)
         since = at if self.stopped_at is None else self.stopped_at

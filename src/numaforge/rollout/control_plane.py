@@ -34,8 +34,8 @@ def is_control_plane(node: ClusterNode) -> bool:
 
 def control_plane_nodes(cluster: Cluster) -> dict[str, ClusterNode]:
     """Return the nodes of the control plane by name."""
-    found = {node.name: node for role in ROLES for node in cluster.nodes(role)}
-    return dict(sorted(found.items()))
+    nodes = {node.name: node for role in ROLES for node in cluster.nodes(role)}
+    return dict(sorted(nodes.items()))
 
 
 def beside(node: ClusterNode, nodes: Mapping[str, ClusterNode], in_work: Collection[str]) -> str | None:
@@ -46,9 +46,9 @@ def beside(node: ClusterNode, nodes: Mapping[str, ClusterNode], in_work: Collect
     if node.name not in nodes:
         return "the control plane is not known yet"
     out = (
-        (other.name, why)
-        for other in nodes.values()
-        if other.name != node.name and (why := _out_of_service(other, other.name in in_work))
+        (peer.name, why)
+        for peer in nodes.values()
+        if peer.name != node.name and (why := _out_of_service(peer, peer.name in in_work))
     )
     first = next(out, None)
     return f"one node of the control plane at a time, and {first[0]} {first[1]}" if first else None
@@ -61,8 +61,8 @@ def _out_of_service(node: ClusterNode, in_work: bool) -> str | None:
         return f"is not Ready: {node.ready_message or 'no reason given'}"
     if node.unschedulable:
         return "is cordoned"
-    other = foreign(node)
-    return f"is in the maintenance of another tool: {other}" if other else None
+    tool = foreign(node)
+    return f"is in the maintenance of another tool: {tool}" if tool else None
 
 
 def not_healthy(cluster: Cluster, *, but: str = "") -> str | None:
@@ -144,14 +144,16 @@ class ControlPlane:
     def troubles(self, servers: Iterable[ControlPlaneServer]) -> tuple[Trouble, ...]:
         """Return what is not known to be healthy; `servers` are the API servers with their answers."""
         listed = tuple(servers)
-        found = [] if self._all_answer(listed) else [*self._api_troubles(listed)]
+        unhealthy = [] if self._all_answer(listed) else [*self._api_troubles(listed)]
         for name, node in self.nodes.items():
-            found += [Trouble(name, f"{pod} is not Ready") for pod in self.pods[name] if not pod.ready]
+            unhealthy += [Trouble(name, f"{pod} is not Ready") for pod in self.pods[name] if not pod.ready]
             if node.etcd_voter is False:
-                found.append(Trouble(name, f"the etcd of {name} is no voting member"))
+                unhealthy.append(Trouble(name, f"the etcd of {name} is no voting member"))
             if not node.ready:
-                found.append(Trouble(name, f"{name} is not Ready: {node.ready_message or 'no reason given'}"))
-        return tuple(found)
+                unhealthy.append(
+                    Trouble(name, f"{name} is not Ready: {node.ready_message or 'no reason given'}")
+                )
+        return tuple(unhealthy)
 
     @cached_property
     def api_nodes(self) -> frozenset[str]:
@@ -212,8 +214,8 @@ class ControlPlane:
 
     def _api_troubles(self, servers: tuple[ControlPlaneServer, ...]) -> Iterator[Trouble]:
         for name in sorted(self.api_nodes):
-            if what := self._api_trouble(name, servers):
-                yield Trouble(name, what)
+            if trouble := self._api_trouble(name, servers):
+                yield Trouble(name, trouble)
         for server in servers:
             if not server.ready and self._node_at(server) is None:
                 yield Trouble("", f"the API server {server}, on no known node, {_silence(server)}")
@@ -224,14 +226,20 @@ class ControlPlane:
         Its kubelet keeps probing its /readyz: where it cannot be reached from here, or has another address
         than the node, its static pod's readiness counts.
         """
-        own = next((server for server in servers if server.address in self.nodes[name].addresses), None)
-        if own is not None and own.ready is not None:
-            return None if own.ready else f"the API server of {name} ({own}) {_silence(own)}"
+        own_server = next(
+            (server for server in servers if server.address in self.nodes[name].addresses), None
+        )
+        if own_server is not None and own_server.ready is not None:
+            return (
+                None
+                if own_server.ready
+                else f"the API server of {name} ({own_server}) {_silence(own_server)}"
+            )
         if any(pod.ready for pod in self.pods[name] if _is_static(pod, _API_POD)):
             return None
-        if own is None:
+        if own_server is None:
             return f"the API server of {name} is not among those of the Service kubernetes"
-        return f"the API server of {name} ({own}) {_silence(own)}"
+        return f"the API server of {name} ({own_server}) {_silence(own_server)}"
 
     def _node_at(self, server: ControlPlaneServer) -> str | None:
         return next((name for name, node in self.nodes.items() if server.address in node.addresses), None)
@@ -245,8 +253,8 @@ def _is_static(pod: ClusterPod, part: re.Pattern[str]) -> bool:
 
 
 def _silence(server: ControlPlaneServer) -> str:
-    what = "is not ready" if server.ready is False else "cannot be asked whether it is ready"
-    return f"{what}: {server.message}"
+    state = "is not ready" if server.ready is False else "cannot be asked whether it is ready"
+    return f"{state}: {server.message}"
 
 
 def _host(url: str) -> str:

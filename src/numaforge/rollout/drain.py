@@ -117,7 +117,7 @@ def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
+    return all(_holds(expression, labels) for expression in selector.get("matchExpressions") or ())
 
 
 def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -194,10 +194,10 @@ def drain(
         tell(blockers)
         if pods.forbidden or hopeless:
             return (*pods.forbidden, *hopeless)
-        left = begun + timeout - clock()
-        if left <= 0:
+        remaining = begun + timeout - clock()
+        if remaining <= 0:
             return blockers
-        yield min(_PASS_SECONDS, left)
+        yield min(_PASS_SECONDS, remaining)
 
 
 def _comes_back(pods: Sequence[ClusterPod], attempts: _Attempts) -> list[Blocker]:
@@ -243,11 +243,12 @@ def _evict(
 
 
 def _cause(pod: ClusterPod, answer: EvictionAnswer, budgets: Sequence[DisruptionBudget]) -> str:
-    own = budgets_of(pod, budgets)
+    selecting = budgets_of(pod, budgets)
     if answer.result is Eviction.TWO_BUDGETS:
-        return f"more than one PodDisruptionBudget selects it: {', '.join(map(str, own)) or answer.message}"
-    if answer.result is Eviction.BUDGET and own:
-        budget = own[0]
+        names = ", ".join(map(str, selecting)) or answer.message
+        return f"more than one PodDisruptionBudget selects it: {names}"
+    if answer.result is Eviction.BUDGET and selecting:
+        budget = selecting[0]
         return (
             f"PodDisruptionBudget {budget} allows {budget.disruptions_allowed} disruptions "
             f"({budget.current_healthy} of {budget.desired_healthy} required pods are healthy)"

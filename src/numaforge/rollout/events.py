@@ -55,8 +55,8 @@ class Reader:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                whole, newline, _ = file.read().rpartition(b"\n")
+                complete, newline, _ = file.read().rpartition(b"\n")
         except FileNotFoundError:
             return []
-        self._offset += len(whole) + len(newline)
-        return [json.loads(line) for line in whole.splitlines()]
+        self._offset += len(complete) + len(newline)
+        return [json.loads(line) for line in complete.splitlines()]

@@ -125,8 +125,8 @@ class FleetReport:
     @property
     def failed(self) -> dict[str, str]:
         """Why hosts that are changed without a drain are not as planned, by host."""
-        found = {host: self.outcomes[host] for host in self.outcomes if host in self.undrained}
-        return {host: outcome.reason for host, outcome in found.items() if outcome.ending not in _GOOD}
+        undrained = {host: self.outcomes[host] for host in self.outcomes if host in self.undrained}
+        return {host: outcome.reason for host, outcome in undrained.items() if outcome.ending not in _GOOD}
 
     @property
     def without_restart(self) -> tuple[str, ...]:
@@ -140,9 +140,9 @@ class FleetReport:
         if self.under_way:
             return ExitCode.HELD
         endings = {outcome.ending for outcome in self.outcomes.values()}
-        found = next((code for ending, code in EXIT_CODES.items() if ending in endings), ExitCode.YES)
-        if found is not ExitCode.YES:
-            return found
+        gravest = next((code for ending, code in EXIT_CODES.items() if ending in endings), ExitCode.YES)
+        if gravest is not ExitCode.YES:
+            return gravest
         if self.not_begun or self.refused:
             return ExitCode.BLOCKED
         return ExitCode.UNREACHABLE if self.unreachable else ExitCode.YES
@@ -180,23 +180,23 @@ class Fleet:
     waits_for: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        named = self.settings.canary_hosts
+        canaries = self.settings.canary_hosts
         ordered = sorted(
             in_order(self.members),
-            key=lambda member: (member.stage.turn, member.host not in named, not member.unfinished),
+            key=lambda member: (member.stage.turn, member.host not in canaries, not member.unfinished),
         )
         self.waiting = {member.host: member for member in ordered}
         self._member_of = {member.host: member for member in ordered}
-        first = Counter(member.stage for member in ordered if member.host in named)
+        first = Counter(member.stage for member in ordered if member.host in canaries)
         self._canaries_left = {stage: first[stage] or self.settings.canaries for stage in Stage}
         self._hosts = Counter(member.stage for member in ordered)
         if self.outside is not None:
             self._hosts[Stage.OUTSIDE] = self.outside
         self._count: Counter[Ending] = Counter()
-        if self.shards and self.lead and (before := ShardProgress.read(self.lead.state)):
-            for stage, far in before.stages.items():
+        if self.shards and self.lead and (progress := ShardProgress.read(self.lead.state)):
+            for stage, far in progress.stages.items():
                 self._canaries_left[stage] = min(self._canaries_left[stage], far.canaries_left)
-            self._count.update({Ending.ROLLED_BACK: before.failed, Ending.BLOCKED: before.blocked})
+            self._count.update({Ending.ROLLED_BACK: progress.failed, Ending.BLOCKED: progress.blocked})
         self._domain_of: dict[str, tuple[Stage, str]] = {}
         self._in_domain: Counter[tuple[Stage, str]] = Counter()
         self._others_were: Mapping[int, ShardProgress] = {}
@@ -259,10 +259,12 @@ class Fleet:
             names = unfinished(leases).keys() | {slot.node for slot in held_slots(leases)}
             return {node.name: node for node in cluster.nodes() if node.name in names}
 
-        left = yield from patiently(in_the_middle, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS)
+        resumable = yield from patiently(
+            in_the_middle, tell=self._wait_for, patience_seconds=_UNREACHABLE_SECONDS
+        )
         for member in list(self.waiting.values()):
-            if member.node is not None and member.node in left:
-                self._start(member, left[member.node])
+            if member.node is not None and member.node in resumable:
+                self._start(member, resumable[member.node])
 
     def _start(self, member: Member, node: ClusterNode | None) -> None:
         self.running[member.host] = self.launch(member)
@@ -294,7 +296,7 @@ class Fleet:
             return 0.0 if self._canaries_left[stage] else self.settings.soak_seconds
         if not self.settings.soak_seconds or self._in_domain[domain]:
             return 0.0
-        more = any(self._domain_of.get(other) == domain for other in self.waiting)
+        more = any(self._domain_of.get(host) == domain for host in self.waiting)
         return 0.0 if more else self.settings.soak_seconds
 
     def _judge(self, host: str, ending: Ending) -> None:
@@ -322,18 +324,18 @@ class Fleet:
         """Write this shard's progress to its Lease."""
         if self.shards is None or self.lead is None:
             return
-        left = Counter(self._member_of[host].stage for host in (*self.waiting, *self.running))
+        hosts_left = Counter(self._member_of[host].stage for host in (*self.waiting, *self.running))
         stages = {
-            stage: StageProgress(self._canaries_left[stage], left[stage], self._hosts[stage])
+            stage: StageProgress(self._canaries_left[stage], hosts_left[stage], self._hosts[stage])
             for stage in Stage
         }
         far = ShardProgress(stages, self._failed, self._count[Ending.BLOCKED], self.refused)
         self.lead.note({FAR: far.document()})
 
-    def _may_begin(self, stage: Stage, shards: Shards, others: Mapping[int, ShardProgress]) -> bool:
+    def _may_begin(self, stage: Stage, shards: Shards, progress: Mapping[int, ShardProgress]) -> bool:
         """Whether this shard may begin a host now, given the others' progress; stop where too many failed."""
-        failed = self._failed + sum(far.failed for far in others.values())
-        blocked = self._blocked + sum(far.blocked + far.refused for far in others.values())
+        failed = self._failed + sum(far.failed for far in progress.values())
+        blocked = self._blocked + sum(far.blocked + far.refused for far in progress.values())
         if failed > self.settings.max_failures:
             most = self.settings.max_failures
             self.stop(
@@ -344,12 +346,12 @@ class Fleet:
         if limit is not None and blocked > limit:
             self.stop(f"{blocked} nodes of all shards are blocked, and no more than {limit} may be")
             return False
-        if early := shards.earlier_stage(stage, others):
-            if others != self._others_were:  # the other shards make progress: slot_seconds starts again
-                self._others_were, self._last_begun = others, self.clock()
+        if early := shards.earlier_stage(stage, progress):
+            if progress != self._others_were:  # the other shards make progress: slot_seconds starts again
+                self._others_were, self._last_begun = progress, self.clock()
             self._wait_for(early)
             return False
-        canaries = shards.canaries_left(self._canaries_left[stage], stage, others)
+        canaries = shards.canaries_left(self._canaries_left[stage], stage, progress)
         if isinstance(canaries, str):
             self._wait_for(canaries)
             return False
@@ -369,15 +371,15 @@ class Fleet:
         if lost := self._lost(nodes):
             self.stop(f"{lost}, which was changed before, is not Ready any more")
             return
-        others = self.shards.others(states(leases)) if self.shards else {}
-        if self.shards is None or self._may_begin(stage, self.shards, others):
+        progress = self.shards.others(states(leases)) if self.shards else {}
+        if self.shards is None or self._may_begin(stage, self.shards, progress):
             out = in_progress(pool, slots, leases) | {self._member_of[host].name for host in self.running}
             if stage is Stage.DRAINED:
                 self._begin_within(pool.usage(out), nodes)
             elif stage is Stage.CONTROL_PLANE:
-                self._begin_one(pool.usage(out), nodes, others)
+                self._begin_one(pool.usage(out), nodes, progress)
             else:
-                self._begin_together(stage, pool, others)
+                self._begin_together(stage, pool, progress)
         if not self.running and self.clock() - self._last_begun >= self.settings.slot_seconds:
             self.stop(f"no room in the budget for {self.settings.slot_seconds:.0f} s: {self.waits_for}")
 
@@ -407,25 +409,25 @@ class Fleet:
                     break
 
     def _begin_one(
-        self, usage: Usage, nodes: Mapping[str, ClusterNode], others: Mapping[int, ShardProgress]
+        self, usage: Usage, nodes: Mapping[str, ClusterNode], progress: Mapping[int, ShardProgress]
     ) -> None:
         """Begin the next control-plane node; its own roll-out waits until the control plane is healthy."""
         member = next(iter(self.waiting.values()))
         node = nodes.get(member.name)
         reason = usage.refusal(node) if node else None
-        if self.shards and not self.shards.part_of(1, Stage.CONTROL_PLANE, others):
+        if self.shards and not self.shards.part_of(1, Stage.CONTROL_PLANE, progress):
             reason = "one node of the control plane at a time, and an earlier shard has some left"
-            if others != self._others_were:  # the other shards make progress: slot_seconds starts again
-                self._others_were, self._last_begun = others, self.clock()
+            if progress != self._others_were:  # the other shards make progress: slot_seconds starts again
+                self._others_were, self._last_begun = progress, self.clock()
         if reason is not None or self.running:
             self._wait_for(reason or "one node of the control plane at a time")
             return
         self._start(member, node)
 
-    def _begin_together(self, stage: Stage, pool: Pool, others: Mapping[int, ShardProgress]) -> None:
+    def _begin_together(self, stage: Stage, pool: Pool, progress: Mapping[int, ShardProgress]) -> None:
         """Begin hosts whose pods stay: they take no slot, and are limited by number and failure domain."""
         running = [host for host in self._running_in(stage) if self._member_of[host].counts]
-        most = self._together(stage, pool, others)
+        most = self._together(stage, pool, progress)
         room = most - len(running)
         keeps_pods = replace(pool, budget=replace(pool.budget, ends_compute_domains=True), out=frozenset())
         usage = Usage(keeps_pods, frozenset(self._member_of[host].name for host in running))
@@ -442,14 +444,14 @@ class Fleet:
                 room -= member.counts
                 usage = usage.taking(node) if node else usage
 
-    def _together(self, stage: Stage, pool: Pool, others: Mapping[int, ShardProgress]) -> int:
+    def _together(self, stage: Stage, pool: Pool, progress: Mapping[int, ShardProgress]) -> int:
         """Return how many hosts of a stage may change together: max_unavailable, or this shard's part."""
         total = len(pool.nodes)
         if stage is Stage.OUTSIDE:
-            theirs = (far.stages[stage].hosts for far in others.values() if stage in far.stages)
-            total = self._hosts[stage] + sum(theirs)
+            hosts = (far.stages[stage].hosts for far in progress.values() if stage in far.stages)
+            total = self._hosts[stage] + sum(hosts)
         limit = self.settings.budget.max_unavailable.of(total)
-        return self.shards.part_of(limit, stage, others) if self.shards else limit
+        return self.shards.part_of(limit, stage, progress) if self.shards else limit
 
     def _running_in(self, stage: Stage) -> list[str]:
         return [host for host in self.running if self._member_of[host].stage is stage]

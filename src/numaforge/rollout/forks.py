@@ -57,17 +57,17 @@ class Forks:
     """The forking process; `module` is the program that it runs, which calls `serve`."""
 
     def __init__(self, module: str) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
+        parent_end, child_end = socket.socketpair()
+        with child_end:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module],
                 env={**os.environ, "PYINFRA_PROGRESS": "off"},  # read by pyinfra on import
-                stdin=theirs.fileno(),
+                stdin=child_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # an interrupt from the terminal is for the client only
             )
-        with ours:
-            self._end = ours.makefile("rw", encoding="utf-8")
+        with parent_end:
+            self._end = parent_end.makefile("rw", encoding="utf-8")
         self._one_asks = threading.Lock()
 
     @property

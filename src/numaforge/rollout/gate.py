@@ -122,28 +122,30 @@ def prove(
     while True:
         begun = clock()
         try:
-            found = check()
-            now = process()
-            seen = continuity.observe(now, clock(), settled=settled, reported=_reported(found, now))
-            continuity = seen.after
-            counts = counts and not seen.begins
-            if seen.booted:
-                _tell_reboot(tell, now)
+            current = check()
+            running = process()
+            observation = continuity.observe(
+                running, clock(), settled=settled, reported=_reported(current, running)
+            )
+            continuity = observation.after
+            counts = counts and not observation.begins
+            if observation.booted:
+                _tell_reboot(tell, running)
                 good_since = wrong_since = None
                 deadline = clock() + settings.ready_seconds
-            if seen.no_answer:
-                raise HostUnreachableError(seen.no_answer, where=node)
+            if observation.no_answer:
+                raise HostUnreachableError(observation.no_answer, where=node)
             # Read after the process: a renewal from before its start is not its own.
             heartbeat = cluster.node_heartbeat(node)
             looked = clock()
             if not counts:
                 first_heartbeat, counts, heard = heartbeat, True, False
             heard = heard or heartbeat != first_heartbeat
-            settled = _manager_at_work(found, expected) is None
+            settled = _manager_at_work(current, expected) is None
             stable = good_since is not None and looked - good_since >= settings.stable_seconds
-            wrong = (seen.wrong,) if seen.wrong else _wrong(found, now, heard, expected)
-            if not seen.wrong and not any(_not_heard(found, now, heard)):
-                wrong += runs_with.otherwise(now, anew=stable and not wrong)
+            wrong = (observation.wrong,) if observation.wrong else _wrong(current, running, heard, expected)
+            if not observation.wrong and not any(_not_heard(current, running, heard)):
+                wrong += runs_with.otherwise(running, anew=stable and not wrong)
         except (ApiUnreachableError, HostUnreachableError) as unreachable:
             of_host = isinstance(unreachable, HostUnreachableError)
             seconds = (host_patience if of_host else patience).wait(unreachable, clock() - begun)
@@ -156,7 +158,7 @@ def prove(
         patience.answered()
         host_patience.answered()
         continuity = continuity if wrong else continuity.worked()
-        if seen.final or (not wrong and stable):
+        if observation.final or (not wrong and stable):
             return Proof(wrong, continuity)
         if wrong:
             good_since, wrong_since = None, clock() if wrong_since is None else wrong_since
@@ -185,31 +187,31 @@ def follow(
     while True:
         begun = clock()
         try:
-            now = process()
-            seen = continuity.observe(now, clock())
-            continuity = seen.after
-            if seen.no_answer and not seen.booted:
-                raise HostUnreachableError(seen.no_answer)
+            running = process()
+            observation = continuity.observe(running, clock())
+            continuity = observation.after
+            if observation.no_answer and not observation.booted:
+                raise HostUnreachableError(observation.no_answer)
         except HostUnreachableError as unreachable:
             seconds = patience.wait(unreachable, clock() - begun)
             tell((Mismatch("an answer", "one", unreachable.message),))
             yield seconds
             continue
         patience.answered()
-        if seen.booted:
-            _tell_reboot(tell, now)
-        if seen.booted or seen.final or seen.wrong is None:
-            return seen
-        tell((seen.wrong,))
+        if observation.booted:
+            _tell_reboot(tell, running)
+        if observation.booted or observation.final or observation.wrong is None:
+            return observation
+        tell((observation.wrong,))
         yield _ASK_AGAIN_SECONDS
 
 
-def _tell_reboot(tell: Callable[[Sequence[Mismatch]], object], now: Process) -> None:
-    tell((Mismatch("the node", "up", f"it rebooted at {now.booted}: the proof begins anew"),))
+def _tell_reboot(tell: Callable[[Sequence[Mismatch]], object], process: Process) -> None:
+    tell((Mismatch("the node", "up", f"it rebooted at {process.booted}: the proof begins anew"),))
 
 
-def _wrong(node: ClusterNode, now: Process, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:
-    wrong = list(_not_heard(node, now, heard))
+def _wrong(node: ClusterNode, process: Process, heard: bool, expected: Expected) -> tuple[Mismatch, ...]:
+    wrong = list(_not_heard(node, process, heard))
     for name, quantity in expected.allocatable.items():
         actual = node.allocatable.get(name, "0")
         if actual != quantity and not _means(node, name, actual, quantity, expected):
@@ -219,25 +221,25 @@ def _wrong(node: ClusterNode, now: Process, heard: bool, expected: Expected) -> 
             wrong.append(Mismatch(f"Allocatable {name}", "not advertised", actual))
     for name, value in (expected.labels or {}).items():
         if node.labels.get(name) != value:
-            found, none = node.labels.get(name), "no such label"
-            wrong.append(Mismatch(f"the label {name}", value or none, found or none))
+            label, none = node.labels.get(name), "no such label"
+            wrong.append(Mismatch(f"the label {name}", value or none, label or none))
     if waits := _manager_at_work(node, expected):
         wrong.append(waits)
     return tuple(wrong)
 
 
-def _not_heard(node: ClusterNode, now: Process, heard: bool) -> Iterator[Mismatch]:
-    if not _reported(node, now):
-        yield Mismatch("the node's status", f"of the boot at {now.booted}", "of another one")
+def _not_heard(node: ClusterNode, process: Process, heard: bool) -> Iterator[Mismatch]:
+    if not _reported(node, process):
+        yield Mismatch("the node's status", f"of the boot at {process.booted}", "of another one")
     if not node.ready:
         yield Mismatch("the Ready condition", "True", node.ready_message or "not True")
     if not heard:
         yield Mismatch("the node's Lease", "renewed since the restart", "not yet")
 
 
-def _reported(node: ClusterNode, now: Process) -> bool:
+def _reported(node: ClusterNode, process: Process) -> bool:
     """Whether the kubelet has reported its present boot to the cluster; also where no boot is reported."""
-    return not node.boot_id or node.boot_id.lower() == now.boot_id.lower()
+    return not node.boot_id or node.boot_id.lower() == process.boot_id.lower()
 
 
 def _means(node: ClusterNode, name: str, actual: str, quantity: str, expected: Expected) -> bool:
@@ -249,8 +251,8 @@ def _means(node: ClusterNode, name: str, actual: str, quantity: str, expected: E
 
 def _unhealthy(node: ClusterNode, name: str, quantity: str) -> str:
     """Return a note that the missing devices are unhealthy, where Capacity has the predicted number."""
-    known = "/" in name and node.capacity.get(name) == quantity
-    return f", the other devices of {quantity} are unhealthy" if known else ""
+    missing = "/" in name and node.capacity.get(name) == quantity
+    return f", the other devices of {quantity} are unhealthy" if missing else ""
 
 
 def _manager_at_work(node: ClusterNode | None, expected: Expected) -> Mismatch | None:
@@ -277,19 +279,19 @@ class _RunsWith:
     _answered: Process | None = None
     _wrong: tuple[Mismatch, ...] = ()
 
-    def otherwise(self, now: Process, *, anew: bool) -> tuple[Mismatch, ...]:
+    def otherwise(self, process: Process, *, anew: bool) -> tuple[Mismatch, ...]:
         """Return the differences from the expected settings; `anew` asks again after an answer.
 
         A kubelet that is silent while the API server answers is a mismatch of the node.
         """
-        if not self.settings or (now == self._answered and now.pid and not anew):
+        if not self.settings or (process == self._answered and process.pid and not anew):
             return self._wrong
         try:
             running = running_config(self.cluster, self.node, self.own_config)
         except SilentKubeletError as silent:
             self.cluster.node(self.node)
             return (Mismatch("/configz", "an answer", silent.message),)
-        self._answered = now
+        self._answered = process
         self._wrong = tuple(
             Mismatch(name, repr(value), repr(running.get(name)))
             for name, value in self.settings.items()

@@ -145,41 +145,41 @@ class InPlaceChange(Transacting):
             return UNPROTECTED
         return ""
 
-    def _require_own_node(self, own: NodeOfHost) -> Steps[None]:
+    def _require_own_node(self, host_node: NodeOfHost) -> Steps[None]:
         """Refuse a Node that is another machine; leave a Node that is in a roll-out to that roll-out."""
-        node = yield from self._ask(own.look)
-        if (yield from self._ask(lambda: own.is_in_rollout(node))):
+        node = yield from self._ask(host_node.look)
+        if (yield from self._ask(lambda: host_node.is_in_rollout(node))):
             raise _DrainError
         host = yield from self._ask(self.machine.identity)
         access = self.machine.access()
         reason = other_machine(node, host) or (
-            yield from self._ask(lambda: other_address(node, access, own.cluster.nodes))
+            yield from self._ask(lambda: other_address(node, access, host_node.cluster.nodes))
         )
         if reason:
             raise _EndedError(Ending.BLOCKED, reason)
 
-    def _require_stays(self, own: NodeOfHost, transaction: Transaction | None) -> Steps[None]:
+    def _require_stays(self, host_node: NodeOfHost, transaction: Transaction | None) -> Steps[None]:
         """Refuse a change that needs a drain; so do label changes, which device plugins follow."""
         expected = yield from self._ask(self.machine.expected)
-        node = yield from self._ask(own.look)
-        lease = yield from self._ask(own.lease)
+        node = yield from self._ask(host_node.look)
+        lease = yield from self._ask(host_node.lease)
         if to_set(node, expected.labels, labels_set(lease, node)) or (
             transaction is not None and transaction.drains
         ):
             raise _DrainError
 
-    def _require_in_order(self, own: NodeOfHost) -> Steps[None]:
+    def _require_in_order(self, host_node: NodeOfHost) -> Steps[None]:
         """Refuse a node that is not Ready, or that another tool maintains."""
-        node = yield from self._ask(own.look)
+        node = yield from self._ask(host_node.look)
         deadline = self.clock() + self.settings.maintenance_seconds
-        while (other := foreign(node)) is not None and self.clock() < deadline:
-            self._say("waits for maintenance", (other,))
+        while (tool := foreign(node)) is not None and self.clock() < deadline:
+            self._say("waits for maintenance", (tool,))
             yield _LOOK_AGAIN_SECONDS
-            node = yield from self._ask(own.look)
-        lease = yield from self._ask(own.lease)
-        if found := obstacles(node, read_ended(lease, node), include_cordoned=True):
-            raise _EndedError(Ending.BLOCKED, found[0])
-        if trouble := (yield from self._control_plane_trouble(own.cluster)):
+            node = yield from self._ask(host_node.look)
+        lease = yield from self._ask(host_node.lease)
+        if reasons := obstacles(node, read_ended(lease, node), include_cordoned=True):
+            raise _EndedError(Ending.BLOCKED, reasons[0])
+        if trouble := (yield from self._control_plane_trouble(host_node.cluster)):
             raise _EndedError(Ending.BLOCKED, trouble)
 
     def _carry_out(self, transaction: Transaction) -> Steps[Result]:
@@ -233,10 +233,10 @@ class InPlaceChange(Transacting):
         """
         if self.node is None:
             return None
-        own, first, waited = self.node, None, 0.0
+        host_node, first, waited = self.node, None, 0.0
         while True:
-            node = yield from self._ask(own.look)
-            heartbeat = yield from self._ask(lambda: own.cluster.node_heartbeat(own.name))
+            node = yield from self._ask(host_node.look)
+            heartbeat = yield from self._ask(lambda: host_node.cluster.node_heartbeat(host_node.name))
             first = heartbeat if first is None else first
             if node.ready and heartbeat != first:
                 return None

@@ -119,8 +119,8 @@ class _Response:
     @property
     def message(self) -> str:
         """The API server's message."""
-        said = self.document.get("message", "") if self.document else ""
-        return str(said) or self.text.strip()[:500] or http.client.responses.get(self.status, "")
+        server_message = self.document.get("message", "") if self.document else ""
+        return str(server_message) or self.text.strip()[:500] or http.client.responses.get(self.status, "")
 
     @property
     def causes(self) -> Sequence[Mapping[str, Any]]:
@@ -223,9 +223,9 @@ class KubectlCluster:
         operations: list[dict[str, Any]] = [
             {"op": "replace", "path": "/metadata/resourceVersion", "value": node.resource_version}
         ]
-        for place in reversed(range(len(node.taints))):
-            if node.taints[place].key == key:
-                operations.append({"op": "remove", "path": f"/spec/taints/{place}"})
+        for index in reversed(range(len(node.taints))):
+            if node.taints[index].key == key:
+                operations.append({"op": "remove", "path": f"/spec/taints/{index}"})
         return objects.node(self._do("PATCH", _node_path(node.name), f"patch node {node.name}", operations))
 
     def pods(self, node: str) -> list[ClusterPod]:
@@ -251,9 +251,9 @@ class KubectlCluster:
                 return EvictionAnswer(Eviction.GONE)
             case 429:
                 budgets = [cause for cause in answer.causes if cause.get("reason") == "DisruptionBudget"]
-                said = " ".join([message, *(str(cause.get("message", "")) for cause in budgets)]).strip()
+                reason = " ".join([message, *(str(cause.get("message", "")) for cause in budgets)]).strip()
                 result = Eviction.BUDGET if budgets else Eviction.THROTTLED
-                return EvictionAnswer(result, said, answer.retry_after)
+                return EvictionAnswer(result, reason, answer.retry_after)
             case 500 if _TWO_BUDGETS in message:
                 return EvictionAnswer(Eviction.TWO_BUDGETS, message)
             case status if status >= 502 or answer.document is None:
@@ -263,8 +263,8 @@ class KubectlCluster:
     def delete_pod(self, pod: ClusterPod) -> None:
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
         answer = self._ask("DELETE", _path(pod), options)
-        gone = answer.status == 404 or (answer.status == 409 and "UID" in answer.message)
-        if not gone:
+        deleted = answer.status == 404 or (answer.status == 409 and "UID" in answer.message)
+        if not deleted:
             _document(f"delete pod {pod}", answer)
 
     def disruption_budgets(self) -> list[DisruptionBudget]:
@@ -283,11 +283,11 @@ class KubectlCluster:
     def api_servers(self) -> list[ControlPlaneServer]:
         path = f"/apis/{_DISCOVERY}/v1/namespaces/default/endpointslices/{API_SERVERS}"
         try:
-            found = self._get(path, f"get endpointslice {API_SERVERS} in namespace default")
+            slices = self._get(path, f"get endpointslice {API_SERVERS} in namespace default")
         except NotFoundError:
             return []
         servers = [
-            ControlPlaneServer(address, port, None) for address, port in sorted(objects.endpoints(found))
+            ControlPlaneServer(address, port, None) for address, port in sorted(objects.endpoints(slices))
         ]
         return [self._readiness(server) for server in servers]
 
@@ -597,12 +597,12 @@ class KubectlCluster:
         )
         if done.returncode == 0:
             return _Kubeconfig(_server_in(done.stdout), hashlib.sha256(done.stdout.encode()).digest())
-        said = done.stderr.strip().removeprefix("error: ")
-        complaint = said or f"{self._kubectl} ended with {done.returncode}, and said nothing"
+        stderr = done.stderr.strip().removeprefix("error: ")
+        complaint = stderr or f"{self._kubectl} ended with {done.returncode}, and said nothing"
         if "current-context must exist" in complaint:
-            own = None if self._kubeconfig or self._context else _own_cluster()
-            if own is not None:
-                return _Kubeconfig(own, _POD)
+            in_cluster = None if self._kubeconfig or self._context else _own_cluster()
+            if in_cluster is not None:
+                return _Kubeconfig(in_cluster, _POD)
             complaint = "there is no kubeconfig with a current context"
         raise ClusterError(
             complaint,
@@ -642,8 +642,8 @@ class KubectlCluster:
             deadline = time.monotonic() + START_SECONDS
             while not _answers(path):
                 if self._proxy.poll() is not None or time.monotonic() > deadline:
-                    said = log.read_text(errors="replace").strip() or "it says nothing"
-                    raise ApiUnreachableError(f"kubectl proxy does not serve: {said}")
+                    output_text = log.read_text(errors="replace").strip() or "it says nothing"
+                    raise ApiUnreachableError(f"kubectl proxy does not serve: {output_text}")
                 time.sleep(0.02)
 
     def _stop(self) -> None:

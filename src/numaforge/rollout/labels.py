@@ -50,40 +50,40 @@ SetLabels = Mapping[str, SetLabel]
 """The labels that numaforge has set on a node, by name."""
 
 
-def to_set(node: ClusterNode, wanted: Labels | None, known: SetLabels) -> dict[str, str | None]:
+def to_set(node: ClusterNode, planned: Labels | None, set_labels: SetLabels) -> dict[str, str | None]:
     """Return the changes that give a node these labels, and no others of ours.
 
     `known` are the labels that numaforge has set; `wanted` None changes nothing. Labels that
     node-feature-discovery sets are left to it: the proof waits until they are as wanted. A new configuration
     also removes the MIG manager's state of the earlier one.
     """
-    others = node.annotations.get(_OF_NFD, "").split(",")
+    of_nfd = node.annotations.get(_OF_NFD, "").split(",")
     changes = {
         name: value
-        for name, value in {**retired(node, wanted, known), **(wanted or {})}.items()
-        if node.labels.get(name) != value and name not in others
+        for name, value in {**retired(node, planned, set_labels), **(planned or {})}.items()
+        if node.labels.get(name) != value and name not in of_nfd
     }
     return _with_state(changes)
 
 
-def retired(node: ClusterNode, wanted: Labels | None, known: SetLabels) -> dict[str, str | None]:
+def retired(node: ClusterNode, planned: Labels | None, set_labels: SetLabels) -> dict[str, str | None]:
     """Return the previous values of labels that numaforge has set and that are no longer wanted.
 
     A label whose value has changed since belongs to another tool, and stays.
     """
-    if wanted is None:
+    if planned is None:
         return {}
     return {
         name: label.before
-        for name, label in known.items()
-        if name not in wanted and node.labels.get(name) == label.value
+        for name, label in set_labels.items()
+        if name not in planned and node.labels.get(name) == label.value
     }
 
 
-def returned(known: SetLabels, changed: Iterable[str], wanted: Labels) -> dict[str, str | None]:
+def returned(set_labels: SetLabels, changed: Iterable[str], planned: Labels) -> dict[str, str | None]:
     """Return the restored values of those `changed` labels that are no longer wanted."""
-    names = (name for name in changed if name in known and name not in wanted)
-    return {name: known[name].before for name in names if known[name].before is not None}
+    names = (name for name in changed if name in set_labels and name not in planned)
+    return {name: set_labels[name].before for name in names if set_labels[name].before is not None}
 
 
 def follows(resource: str, labels: Collection[str]) -> bool:
@@ -96,28 +96,28 @@ def kept(node: ClusterNode, changes: Labels) -> dict[str, str | None]:
     return {name: node.labels.get(name) for name in changes if name not in MANAGER_STATES.values()}
 
 
-def to_put_back(node: ClusterNode, before: Labels) -> dict[str, str | None]:
+def to_put_back(node: ClusterNode, previous: Labels) -> dict[str, str | None]:
     """Return the changes that restore a node's labels."""
-    return _with_state({name: value for name, value in before.items() if node.labels.get(name) != value})
+    return _with_state({name: value for name, value in previous.items() if node.labels.get(name) != value})
 
 
-def noted(node: ClusterNode, changes: Labels, known: SetLabels) -> dict[str, SetLabel]:
+def noted(node: ClusterNode, changes: Labels, set_labels: SetLabels) -> dict[str, SetLabel]:
     """Return the labels that numaforge has set, once these changes are made.
 
     A restored label stays among them until the roll-out ends: the roll-out may be undone.
     """
-    following = dict(known)
+    following = dict(set_labels)
     for name, value in changes.items():
-        now, label = node.labels.get(name), following.get(name)
-        before = label.before if label and label.value == now else now
-        if name in OURS and value is not None and value != before:
-            following[name] = SetLabel(value, before)
+        current, label = node.labels.get(name), following.get(name)
+        previous = label.before if label and label.value == current else current
+        if name in OURS and value is not None and value != previous:
+            following[name] = SetLabel(value, previous)
     return following
 
 
-def settled(node: ClusterNode, known: SetLabels) -> dict[str, SetLabel]:
+def settled(node: ClusterNode, set_labels: SetLabels) -> dict[str, SetLabel]:
     """Return the labels that numaforge has set and that still have its values, as after a roll-out."""
-    return {name: label for name, label in known.items() if node.labels.get(name) == label.value}
+    return {name: label for name, label in set_labels.items() if node.labels.get(name) == label.value}
 
 
 def _with_state(changes: dict[str, str | None]) -> dict[str, str | None]:

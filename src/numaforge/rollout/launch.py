@@ -111,18 +111,18 @@ class HostRun:
                     self.progress = Progress(self.member.name, event["phase"], tuple(event["waits_for"]))
                     self._begun = self._begun or event["phase"] == CHANGING
                 case "outcome":
-                    said = Outcome(Ending(event["ending"]), event["reason"], tuple(event["details"]))
-                    if self._said is None or said.ending is not Ending.UNCHANGED:
-                        self._said = said  # of several maintenances, one that changed something wins
+                    reported = Outcome(Ending(event["ending"]), event["reason"], tuple(event["details"]))
+                    if self._said is None or reported.ending is not Ending.UNCHANGED:
+                        self._said = reported  # of several maintenances, one that changed something wins
                 case kind if kind in FAILURES:
                     self._refused = event["message"]
         if not ended:
             return None
-        said = self._said or self._without_a_word()
+        reported = self._said or self._without_a_word()
         failed = self.program.process.returncode != 0
-        if failed and said.ending in (Ending.DONE, Ending.UNCHANGED) and not self.member.drains:
-            return Outcome(Ending.HELD, f"{said.reason}; {self._how_it_ended()}", tail(self.program.log))
-        return said
+        if failed and reported.ending in (Ending.DONE, Ending.UNCHANGED) and not self.member.drains:
+            return Outcome(Ending.HELD, f"{reported.reason}; {self._how_it_ended()}", tail(self.program.log))
+        return reported
 
     def _how_it_ended(self) -> str:
         return f"its run ended with {self.program.process.returncode}: see {self.program.log}"
@@ -132,10 +132,10 @@ class HostRun:
         reason = self._refused or self._how_it_ended()
         details = () if self._refused else tail(self.program.log)
         try:
-            left = self._may_have_changed()
+            changed = self._may_have_changed()
         except ClusterError as error:
             return Outcome(Ending.HELD, reason, (*details, str(error)))
-        return Outcome(Ending.HELD if left else Ending.BLOCKED, reason, details)
+        return Outcome(Ending.HELD if changed else Ending.BLOCKED, reason, details)
 
     def _may_have_changed(self) -> bool:
         """Whether a change may have begun, by the node's record; a host changed without a drain has none."""
@@ -187,9 +187,9 @@ class Pyinfra:
             self.answered = run.answered
             yield _POLL_SECONDS
         names, failures = run.hosts(), run.failures()
-        beside = run.said("beside")
+        undrained = run.said("beside")
         needs = {
-            host: _needs(events, beside.get(host, {}).get("does", ()))
+            host: _needs(events, undrained.get(host, {}).get("does", ()))
             for host, events in run.all_said("outlook").items()
             if host not in failures["refused"]
         }
@@ -222,17 +222,17 @@ class Pyinfra:
     def _start(
         self,
         name: str,
-        what: str,
+        deploy: str,
         limits: Sequence[str],
         arguments: Sequence[str] = (),
         processes: int = 1,
     ) -> ProgramRun:
-        said = ["-v", *arguments] if self.verbose else arguments
-        command = Command(self.inventory, what, limits, said, processes, self.shard)
+        options = ["-v", *arguments] if self.verbose else arguments
+        command = Command(self.inventory, deploy, limits, options, processes, self.shard)
         return start(command, self.folder / f"{name.replace('/', '_')}.log", outlives_us=True)
 
 
-def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNeeds:
+def _needs(events: Sequence[Mapping[str, Any]], undrained: Sequence[str]) -> HostNeeds:
     """Return what a host needs, from its events, one for each of its maintenances.
 
     `beside` are other operations of the deploy that change the host.
@@ -259,9 +259,9 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
         devices=frozenset(last.get("devices", ())),
         ended_work=last.get("ended_work", ""),
         unpins=any_of("unpins"),
-        changes=any_of("changes", default=True) or bool(beside),
+        changes=any_of("changes", default=True) or bool(undrained),
         reboots=any_of("reboots"),
-        does=(*each("does"), *beside),
+        does=(*each("does"), *undrained),
         unfinished=any_of("unfinished"),
         said=frozenset(last.get("said", ())),
         access=_access(last.get("access")),
@@ -270,8 +270,8 @@ def _needs(events: Sequence[Mapping[str, Any]], beside: Sequence[str]) -> HostNe
     )
 
 
-def _access(said: Mapping[str, Any] | None) -> Access | None:
-    if said is None:
+def _access(document: Mapping[str, Any] | None) -> Access | None:
+    if document is None:
         return None
-    lists = {name: tuple(said[name]) for name in ("addresses", "names")}
-    return Access(**{**said, **lists})
+    lists = {name: tuple(document[name]) for name in ("addresses", "names")}
+    return Access(**{**document, **lists})

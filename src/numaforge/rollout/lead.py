@@ -75,24 +75,24 @@ class Lead:
         annotations = {STATE: json.dumps(state)}
 
         def change() -> None:
-            found = self.cluster.lease(self.lease.name)
-            if (found.holder, dict(found.annotations)) == ("", annotations):
+            lease = self.cluster.lease(self.lease.name)
+            if (lease.holder, dict(lease.annotations)) == ("", annotations):
                 return  # done, and only the answer was lost
-            if found.holder != self.lease.holder:
-                raise LedError(f"{found.holder or 'no process'} leads it now", where=self.lease.name)
-            self.cluster.put_lease(replace(found, holder="", annotations=annotations))
+            if lease.holder != self.lease.holder:
+                raise LedError(f"{lease.holder or 'no process'} leads it now", where=self.lease.name)
+            self.cluster.put_lease(replace(lease, holder="", annotations=annotations))
 
         retried(change, where=self.lease.name)
 
     def _why_it_changed(self) -> str | None:
         try:
-            found = self.cluster.lease(self.lease.name)
+            lease = self.cluster.lease(self.lease.name)
         except ApiUnreachableError:
             return None
-        if found.holder != self.lease.holder:
-            return f"{found.holder or 'no process'} leads it now"
-        self.lease = found
-        stop = found.annotations.get(STOP)
+        if lease.holder != self.lease.holder:
+            return f"{lease.holder or 'no process'} leads it now"
+        self.lease = lease
+        stop = lease.annotations.get(STOP)
         return f"stopped by {stop}" if stop else None
 
 
@@ -121,15 +121,15 @@ def take_lead(
             where=name,
             remedy="go on with it (numaforge rollout resume), or end it (numaforge rollout abort)",
         )
-    before = read_state(lease)
-    if once and "ended" in before and not go_on:
+    previous = read_state(lease)
+    if once and "ended" in previous and not go_on:
         raise LedError(
             "this roll-out has ended, and its other shards know it by its name",
             where=name,
             remedy="choose another --name, for all shards; or resume this one (numaforge rollout resume)",
         )
-    if once and FAR in before:
-        state = {**state, FAR: before[FAR]}
+    if once and FAR in previous:
+        state = {**state, FAR: previous[FAR]}
     try:  # the Lease as read: a process that has taken it since leads
         lease = cluster.put_lease(replace(lease, holder=runner, annotations={STATE: json.dumps(state)}))
     except ConflictError as conflict:
@@ -137,7 +137,7 @@ def take_lead(
     return Lead(cluster, lease, clock)
 
 
-def stop_lead(cluster: Cluster, name: str, who: str) -> str:
+def stop_lead(cluster: Cluster, name: str, runner: str) -> str:
     """Tell the leaders of a roll-out and of its shards to begin nothing new, and return who they are.
 
     Returns "" where no process leads it.
@@ -146,7 +146,7 @@ def stop_lead(cluster: Cluster, name: str, who: str) -> str:
     def change() -> str:
         led = [lease for lease in _leads(cluster, name) if lease.holder]
         for lease in led:
-            cluster.put_lease(replace(lease, annotations={**lease.annotations, STOP: who}))
+            cluster.put_lease(replace(lease, annotations={**lease.annotations, STOP: runner}))
         return _listed(lease.holder for lease in led)
 
     return retried(change, where=name)

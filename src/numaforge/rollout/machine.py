@@ -52,7 +52,7 @@ class Machine(Protocol):
         Whatever has begun is not affected.
         """
 
-    def status(self, transaction: str | None, seen: Status | None = None) -> Status:
+    def status(self, transaction: str | None, last_status: Status | None = None) -> Status:
         """Return the status of a transaction on the node; None stands for no transaction.
 
         A node that was `seen` at work may delay its answer: a few seconds, or until there is news.

@@ -47,10 +47,10 @@ def _sriov(state: str) -> str | None:
 
 def _machine_config_drain(annotations: Mapping[str, str]) -> str | None:
     """Return which drain or uncordon the machine config operator has yet to carry out."""
-    wanted, applied = annotations.get(f"{_MCO}/desiredDrain"), annotations.get(f"{_MCO}/lastAppliedDrain")
-    if not wanted or wanted == applied:
+    desired, applied = annotations.get(f"{_MCO}/desiredDrain"), annotations.get(f"{_MCO}/lastAppliedDrain")
+    if not desired or desired == applied:
         return None
-    return f"the machine config operator is about to {wanted.partition('-')[0]} it"
+    return f"the machine config operator is about to {desired.partition('-')[0]} it"
 
 
 _MCO = "machineconfiguration.openshift.io"

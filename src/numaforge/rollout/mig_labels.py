@@ -62,17 +62,17 @@ def repair_labels(cluster: Cluster, name: str, now: datetime) -> MigChange | Non
 
     def change() -> MigChange | None:
         node = cluster.node(name)
-        found = _change(cluster, node, name in unfinished(cluster.leases()), now)
-        if found is None:
+        mig_change = _change(cluster, node, name in unfinished(cluster.leases()), now)
+        if mig_change is None:
             return None
-        if found.at_work:
+        if mig_change.at_work:
             raise NumaforgeError(
-                f"a MIG manager may be at work: {'; '.join(found.evidence)}",
+                f"a MIG manager may be at work: {'; '.join(mig_change.evidence)}",
                 where=name,
                 remedy="wait for it, or delete its pod and ask again in 5 minutes",
             )
-        cluster.patch_node(node, annotations={}, labels=found.repair)
-        return found
+        cluster.patch_node(node, annotations={}, labels=mig_change.repair)
+        return mig_change
 
     return retried(change, where=name)
 

@@ -176,8 +176,8 @@ class NodeRollout:
             raise _RefusedError(f"{change.undrainable}: {START_KUBELET}")
         if change is not None:
             return True
-        wanted = (yield from self._ask(self.machine.expected)).labels
-        return bool(to_set(node, wanted, labels_set(lease, node)))
+        planned_labels = (yield from self._ask(self.machine.expected)).labels
+        return bool(to_set(node, planned_labels, labels_set(lease, node)))
 
     def _take_slot_and_work(self) -> Steps[Outcome]:
         while True:
@@ -223,13 +223,13 @@ class NodeRollout:
         """Return the node once no other tool maintains it; refuse a node that must not be taken."""
         yield from self._require_same_machine(node)
         deadline = self.clock() + self.settings.maintenance_seconds
-        while (other := foreign(node)) is not None and self.clock() < deadline:
-            self._say("waits for maintenance", (other,))
+        while (tool := foreign(node)) is not None and self.clock() < deadline:
+            self._say("waits for maintenance", (tool,))
             yield _LOOK_AGAIN_SECONDS
             node = yield from self._ask(lambda: self.cluster.node(self.name))
         ended = read_ended(lease, node)
-        if found := obstacles(node, ended, include_cordoned=self.settings.include_cordoned):
-            raise _RefusedError(found[0])
+        if reasons := obstacles(node, ended, include_cordoned=self.settings.include_cordoned):
+            raise _RefusedError(reasons[0])
         expected = yield from self._ask(self.machine.expected)
         pods = yield from self._ask(lambda: self.cluster.pods(self.name))
         owner = yield from self._ask(
@@ -264,11 +264,11 @@ class NodeRollout:
         renewed = RenewedSlot(
             self.cluster, slot, self.clock, lambda why: self._say("renews its slot", (why,))
         )
-        held = False
+        kept_slot = False
         outcome: Outcome | None
         try:
             outcome = yield from renewed.during(self._work(node, renewed), self.beside)
-            held = outcome.ending is Ending.HELD
+            kept_slot = outcome.ending is Ending.HELD
         except _RefusedError as refused:
             outcome = refused.outcome
         except _LateError:
@@ -285,9 +285,9 @@ class NodeRollout:
             if self._phases is None and not isinstance(error, (ApiUnreachableError, ConflictError)):
                 yield from self._ask(lambda: release(self.cluster, renewed.slot))
                 raise
-            held = True
+            kept_slot = True
             outcome = Outcome(Ending.HELD, f"{error}; what the node has begun ends by itself: resume later")
-        if not held:
+        if not kept_slot:
             try:
                 yield from self._ask(lambda: release(self.cluster, renewed.slot))
             except NumaforgeError as error:
@@ -394,17 +394,17 @@ def obstacles(node: ClusterNode, ended: Record | None, *, include_cordoned: bool
 
     `ended` is the record of its last roll-out, None where there was none.
     """
-    found = []
-    left = left_cordoned(ended, node)
-    if other := foreign(node):
-        found.append(left or f"another maintenance of the node is in progress: {other}")
+    reasons = []
+    cordoned = left_cordoned(ended, node)
+    if tool := foreign(node):
+        reasons.append(cordoned or f"another maintenance of the node is in progress: {tool}")
     if not node.ready:
-        found.append(f"the node is not Ready: {node.ready_message or 'no reason given'}")
+        reasons.append(f"the node is not Ready: {node.ready_message or 'no reason given'}")
     if node.unschedulable and not include_cordoned:
-        found.append(left or "the node was cordoned before (permit: include_cordoned)")
-    return list(dict.fromkeys(found))
+        reasons.append(cordoned or "the node was cordoned before (permit: include_cordoned)")
+    return list(dict.fromkeys(reasons))
 
 
 def _unchanged(node: ClusterNode, lease: Lease) -> Outcome:
-    left = left_cordoned(read_ended(lease, node), node)
-    return Outcome(Ending.UNCHANGED, f"it is as planned; {left}" if left else "it is as planned")
+    cordoned = left_cordoned(read_ended(lease, node), node)
+    return Outcome(Ending.UNCHANGED, f"it is as planned; {cordoned}" if cordoned else "it is as planned")

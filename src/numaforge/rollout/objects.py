@@ -113,7 +113,9 @@ def pod(document: Document) -> ClusterPod:
 def endpoints(document: Document) -> list[tuple[str, int]]:
     """Return the addresses of an EndpointSlice, each with the port of HTTPS."""
     [port] = [port["port"] for port in document.get("ports") or () if port.get("name") in ("https", "", None)]
-    return [(address, port) for each in document.get("endpoints") or () for address in each["addresses"]]
+    return [
+        (address, port) for endpoint in document.get("endpoints") or () for address in endpoint["addresses"]
+    ]
 
 
 @_reads("PodDisruptionBudget")
@@ -150,23 +152,29 @@ def _parts(document: Document) -> tuple[Document, Document, Document]:
 
 def _condition(status: Document, kind: str) -> bool | None:
     """Return whether a condition's status is True, None where there is no such condition."""
-    found = (each for each in status.get("conditions") or () if each["type"] == kind)
-    return next((each.get("status") == "True" for each in found), None)
+    conditions = (condition for condition in status.get("conditions") or () if condition["type"] == kind)
+    return next((condition.get("status") == "True" for condition in conditions), None)
 
 
 def _arguments(spec: Document) -> tuple[str, ...]:
     containers = spec.get("containers") or ()
-    return tuple(word for each in containers for key in ("command", "args") for word in each.get(key) or ())
+    return tuple(
+        word for container in containers for key in ("command", "args") for word in container.get(key) or ()
+    )
 
 
 def _whole_cpus(spec: Document) -> int:
     """Return the CPUs of containers that request whole CPUs, including restartable init containers."""
-    lasting = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
-    asked = (
-        _cpus((each.get("resources") or {}).get("requests") or {})
-        for each in (*(spec.get("containers") or ()), *lasting)
+    lasting = [
+        container
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
+    ]
+    requests = (
+        _cpus((container.get("resources") or {}).get("requests") or {})
+        for container in (*(spec.get("containers") or ()), *lasting)
     )
-    return sum(int(cpus) for cpus in asked if cpus == int(cpus))
+    return sum(int(cpus) for cpus in requests if cpus == int(cpus))
 
 
 def _cpus(requests: Document) -> Fraction:

@@ -93,10 +93,14 @@ def situation(cluster: Cluster, now: datetime | None = None) -> RolloutStatus:
     slots = tuple(held_slots(leases))
     records = node_leases(leases)
     nodes = [_standing(node, records.pop(node.name, None)) for node in cluster.nodes()]
-    nodes = [each for each in nodes if each.record or each.ending or each.trouble or each.own or each.tainted]
+    nodes = [
+        status
+        for status in nodes
+        if status.record or status.ending or status.trouble or status.own or status.tainted
+    ]
     nodes += [_gone(name, lease) for name, lease in unfinished(records.values()).items()]
     silent = _silent(slots, now or datetime.now(UTC))
-    nodes = [replace(each, silent_seconds=silent.get(each.node)) for each in nodes]
+    nodes = [replace(status, silent_seconds=silent.get(status.node)) for status in nodes]
     rollouts = [_led(lease) for lease in leases if lease.name.startswith(ROLLOUT)]
     return RolloutStatus(tuple(rollouts), slots, tuple(nodes), tuple(_troubles(leases)))
 
@@ -106,7 +110,7 @@ def _silent(slots: Iterable[Slot], now: datetime) -> dict[str, int]:
 
     Only for people: a runner is replaced by what one clock has measured (LeaseWatch).
     """
-    found = {}
+    overdue = {}
     for slot in slots:
         try:
             renewed = datetime.fromisoformat(str(slot.lease.document["spec"]["renewTime"]))
@@ -114,8 +118,8 @@ def _silent(slots: Iterable[Slot], now: datetime) -> dict[str, int]:
         except (KeyError, TypeError, ValueError):
             continue
         if seconds > SILENT_SECONDS:
-            found[slot.node] = seconds
-    return found
+            overdue[slot.node] = seconds
+    return overdue
 
 
 def unlock(cluster: Cluster, node: str, *, force: bool, clock: Clock) -> Steps[Slot]:
@@ -144,8 +148,8 @@ def _require_watch(cluster: Cluster, slot: Slot, clock: Clock) -> Steps[None]:
     lease = slot.lease
     while not watch.tells_dead(lease) and clock() - begun < _RENEWAL_SEEN_SECONDS:
         yield _ASK_AGAIN_SECONDS
-        found = cluster.lease(lease.name)
-        if found.resource_version != slot.lease.resource_version:
+        current = cluster.lease(lease.name)
+        if current.resource_version != slot.lease.resource_version:
             raise NumaforgeError(
                 f"{slot.runner} is at work on it",
                 where=slot.node,
@@ -171,11 +175,11 @@ def _troubles(leases: Iterable[Lease]) -> Iterator[str]:
 
 
 def _standing(node: ClusterNode, lease: Lease | None) -> NodeStatus:
-    own = self_planned(node)
+    report = self_planned(node)
     trouble = (unreadable(lease) if lease is not None else None) or ""
     record = None if trouble else read_unfinished(lease)
     last = None if trouble else record or read_ended(lease, node)
-    if own is None and ANNOTATION in node.annotations and not trouble:
+    if report is None and ANNOTATION in node.annotations and not trouble:
         trouble = f"the annotation {ANNOTATION} cannot be read"
     return NodeStatus(
         node=node.name,
@@ -185,7 +189,7 @@ def _standing(node: ClusterNode, lease: Lease | None) -> NodeStatus:
         unschedulable=node.unschedulable,
         ready=node.ready,
         trouble=trouble,
-        own=own,
+        own=report,
         tainted=is_tainted(node),
     )
 

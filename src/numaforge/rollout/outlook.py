@@ -62,27 +62,29 @@ def look_ahead(
     budgets = cluster.disruption_budgets()
     budget = options.budget()
     cut_by_driver = (
-        cluster.dynamic_mig() if any(DRA_DRIVER.devices in each.devices for each in survey.needs) else []
+        cluster.dynamic_mig() if any(DRA_DRIVER.devices in needs.devices for needs in survey.needs) else []
     )
     by_host = {
-        each.host: each
-        for each in survey.needs
-        if each.host not in refused and each.joined and each.drains(nodes[each.node], leases.get(each.node))
+        needs.host: needs
+        for needs in survey.needs
+        if needs.host not in refused
+        and needs.joined
+        and needs.drains(nodes[needs.node], leases.get(needs.node))
     }
     ordered = [by_host[member.host] for member in in_order(_members(by_host.values(), nodes, drains=True))]
     ordered.sort(key=lambda each: (is_control_plane(nodes[each.node]), each.host not in options.canary_hosts))
     return [
         _outlook_of(
-            each,
-            nodes[each.node],
-            leases.get(each.node),
-            budget.domain_of(nodes[each.node]),
+            needs,
+            nodes[needs.node],
+            leases.get(needs.node),
+            budget.domain_of(nodes[needs.node]),
             cluster,
             budgets,
             options,
             cut_by_driver,
         )
-        for each in ordered
+        for needs in ordered
     ]
 
 
@@ -94,12 +96,12 @@ def look_further(
     refused: Collection[str] = (),
 ) -> list[UndrainedOutlook]:
     """Return the hosts that would be changed without a drain, in order."""
-    by_host = {each.host: each for each in survey.needs}
+    by_host = {needs.host: needs for needs in survey.needs}
     undrained = [
-        each
-        for each in survey.needs
-        if each.host not in refused and each.changes
-        if not (each.joined and each.drains(nodes[each.node], leases.get(each.node)))
+        needs
+        for needs in survey.needs
+        if needs.host not in refused and needs.changes
+        if not (needs.joined and needs.drains(nodes[needs.node], leases.get(needs.node)))
     ]
     ordered = in_order(_members(undrained, nodes, drains=False))
     ordered.sort(key=lambda member: (member.stage.turn, member.host not in options.canary_hosts))
@@ -120,10 +122,10 @@ def _troubles_in_place(node: ClusterNode, lease: Lease | None) -> tuple[str, ...
 def _members(
     needs: Iterable[HostNeeds], nodes: Mapping[str, ClusterNode], *, drains: bool
 ) -> Iterator[Member]:
-    for each in needs:
-        node = nodes[each.node] if each.joined else None
+    for host in needs:
+        node = nodes[host.node] if host.joined else None
         control_plane = node is not None and is_control_plane(node)
-        yield Member(each.host, node.name if node else None, drains, control_plane=control_plane)
+        yield Member(host.host, node.name if node else None, drains, control_plane=control_plane)
 
 
 def _outlook_of(
@@ -138,8 +140,8 @@ def _outlook_of(
 ) -> NodeOutlook:
     running = cluster.pods(node.name)
     pods = sort_pods(running, options.for_node().drain)
-    known = labels_set(lease, node)
-    changes = to_set(node, needs.labels, known)
+    set_labels = labels_set(lease, node)
+    changes = to_set(node, needs.labels, set_labels)
     owner = device_owner(
         node, needs.devices, changes, pods=lambda: running, cut_by_driver=lambda: cut_by_driver
     )
@@ -160,7 +162,7 @@ def _outlook_of(
         labels={
             name: (node.labels.get(name), value)
             for name, value in {
-                **retired(node, needs.labels, known),
+                **retired(node, needs.labels, set_labels),
                 **(needs.labels or {}),
             }.items()
             if node.labels.get(name) != value
@@ -178,11 +180,11 @@ def _own_troubles(node: ClusterNode, lease: Lease | None, options: RolloutOption
 
 
 def _budget_troubles(pod: ClusterPod, budgets: Sequence[DisruptionBudget]) -> list[str]:
-    own = budgets_of(pod, budgets)
-    if len(own) > 1:
-        return [f"{pod}: more than one PodDisruptionBudget selects it: {', '.join(map(str, own))}"]
+    selecting = budgets_of(pod, budgets)
+    if len(selecting) > 1:
+        return [f"{pod}: more than one PodDisruptionBudget selects it: {', '.join(map(str, selecting))}"]
     return [
         f"{pod}: PodDisruptionBudget {budget} allows no disruption now"
-        for budget in own
+        for budget in selecting
         if budget.disruptions_allowed < 1
     ]

@@ -32,7 +32,7 @@ def device_owner(
             return False
         return not owner.pod or any(is_there(owner, pod) for pod in pods())
 
-    return next((each.message for each in OWNERS if each.devices in devices and owns(each)), None)
+    return next((owner.message for owner in OWNERS if owner.devices in devices and owns(owner)), None)
 
 
 def is_there(owner: DeviceOwner, pod: ClusterPod) -> bool:

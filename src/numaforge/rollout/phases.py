@@ -364,18 +364,18 @@ class Phases(Transacting):
         """Set the node's labels once it is as planned, and keep their previous values in the record."""
         expected = yield from self._ask(self.machine.expected)
         node = yield from self._ask(lambda: self.cluster.node(self.name))
-        known = self.record.set_labels
-        if changed := to_set(node, expected.labels, known):
+        set_labels = self.record.set_labels
+        if changed := to_set(node, expected.labels, set_labels):
             self.record = replace(self.record, labels={**kept(node, changed), **self.record.labels})
-            yield from self._change_labels(lambda now: to_set(now, expected.labels, known))
+            yield from self._change_labels(lambda now: to_set(now, expected.labels, set_labels))
         return (yield from self._advance(Phase.APPLIED, **changes))
 
     def _change_labels(self, changes: Callable[[ClusterNode], Labels]) -> Steps[None]:
         self.record = yield from self._ask(lambda: change_labels(self.cluster, self.record, changes))
 
-    def _labels_afterwards(self, wanted: Labels) -> Labels:
+    def _labels_afterwards(self, planned: Labels) -> Labels:
         """Return the labels to expect: the wanted ones, and others of ours with their restored values."""
-        return {**returned(self.record.set_labels, self.record.labels, wanted), **wanted}
+        return {**returned(self.record.set_labels, self.record.labels, planned), **planned}
 
     def _offered_of_others(self, expected: Expected) -> dict[str, str]:
         """Return the extended resources offered before, without those that the plan decides or leaves open.
@@ -423,16 +423,16 @@ class Phases(Transacting):
         return (yield from self._prove_old(reason))
 
     def _prove_old(self, reason: str, journal: Sequence[str] = ()) -> Steps[Outcome | None]:
-        before = self.record.labels
-        if before:
-            yield from self._change_labels(lambda now: to_put_back(now, before))
+        previous = self.record.labels
+        if previous:
+            yield from self._change_labels(lambda now: to_put_back(now, previous))
         expected = yield from self._ask(self.machine.expected)
         old = Expected(
             allocatable=self.record.offered,
             memory_bytes=int(parse_quantity(self.record.memory)) if self.record.memory else None,
             all_gpus=expected.all_gpus,
             prefixes=expected.prefixes,
-            labels={name: value for name, value in before.items() if value is not None},
+            labels={name: value for name, value in previous.items() if value is not None},
         )
         proof = yield from self._proof(old, abortable=False)
         if proof.wrong:
@@ -527,10 +527,10 @@ class Phases(Transacting):
             decided = replace(self.record, ending=ending, reason=reason)
             self.record = yield from self._ask(lambda: write(self.cluster, decided))
         node, ended = yield from self._ask(lambda: hand_back(self.cluster, self.record, ending, reason))
-        if left := left_cordoned(ended, node):
-            reason = f"{reason}; {left}"
+        if cordoned := left_cordoned(ended, node):
+            reason = f"{reason}; {cordoned}"
         if not self.record.was_unschedulable:
-            self._event("LeftCordoned" if left else "Uncordoned", reason)
+            self._event("LeftCordoned" if cordoned else "Uncordoned", reason)
         return Outcome(ending, reason, tuple(details))
 
     def _advance(self, phase: Phase, **changes: str | None) -> Steps[Outcome | None]:

@@ -118,17 +118,17 @@ class ProgramRun:
             raise HostError("the inventory names no host", where=self.command.inventory)
         return dict(hosts)
 
-    def broken_off(self, what: str) -> HostError:
+    def broken_off(self, failure: str) -> HostError:
         """Return the error of a run that pyinfra broke off: pyinfra's message, else the end of its log."""
         why = [line.partition(_PYINFRAS_OWN)[2] for line in _lines(self.log) if _PYINFRAS_OWN in line]
         code = self.process.returncode
         lines = tail(self.log) or [f"pyinfra ended with {code} and said nothing; is there room for its log?"]
-        said = f"{what}: {why[-1]}" if why else "\n  ".join([f"{what}:", *lines])
+        message = f"{failure}: {why[-1]}" if why else "\n  ".join([f"{failure}:", *lines])
         remedy = f"the whole log is {self.log}" if self.outlives_us else None
-        return HostError(said, where=self.command.inventory, remedy=remedy)
+        return HostError(message, where=self.command.inventory, remedy=remedy)
 
-    def _introduced(self, what: str) -> Any:
-        return next((event.get(what) for event in self.told if event["kind"] == "inventory"), None)
+    def _introduced(self, key: str) -> Any:
+        return next((event.get(key) for event in self.told if event["kind"] == "inventory"), None)
 
 
 def none_chosen(inventory: str, limits: Sequence[str]) -> HostError:
@@ -146,7 +146,7 @@ def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
     Raises NumaforgeError where it cannot be started.
     """
     heard = log.with_suffix(".events")
-    own = {
+    variables = {
         events.EVENTS: str(heard),
         events.PROCESSES: str(command.processes),
         "PYINFRA_PROGRESS": "off",
@@ -162,7 +162,7 @@ def start(command: Command, log: Path, *, outlives_us: bool) -> ProgramRun:
             where=str(log.parent),
             remedy="logs are kept below XDG_STATE_HOME, else ~/.local/state" if outlives_us else None,
         ) from error
-    environment = {**os.environ, **own}
+    environment = {**os.environ, **variables}
     try:
         process = (
             forks().start(command.words, environment, Path(), log)
@@ -196,21 +196,21 @@ def tail(log: Path, lines: int = _LAST_LINES) -> tuple[str, ...]:
     return tuple(_lines(log))[-lines:]
 
 
-def inventory_file(named: str) -> str:
+def inventory_file(inventory: str) -> str:
     """Return the named inventory as pyinfra accepts it; a folder stands for its inventory.py.
 
     Raises NumaforgeError where there is no such file.
     """
-    place = Path(named)
-    if place.is_dir():
-        place = place / "inventory.py"
-    if place.suffix == ".py" and not place.is_file():
+    path = Path(inventory)
+    if path.is_dir():
+        path = path / "inventory.py"
+    if path.suffix == ".py" and not path.is_file():
         raise NumaforgeError(
-            "there is no such inventory", where=str(place), remedy="`numaforge init DIR` writes one"
+            "there is no such inventory", where=str(path), remedy="`numaforge init DIR` writes one"
         )
-    return str(place) if place.suffix == ".py" else named
+    return str(path) if path.suffix == ".py" else inventory
 
 
 def _lines(log: Path) -> list[str]:
-    said = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [line for line in said if line.strip()]
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [line for line in lines if line.strip()]

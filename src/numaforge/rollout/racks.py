@@ -16,12 +16,14 @@ REMEDY = (
 
 def disagreeing(survey: Survey, refused: Collection[str] = ()) -> tuple[Disagreement, ...]:
     """Return what the trays of one rack would disagree in; `refused` hosts stay as they are."""
-    trays = {each.host: each.tray if each.host in refused else each.tray_planned for each in survey.needs}
+    trays = {
+        needs.host: needs.tray if needs.host in refused else needs.tray_planned for needs in survey.needs
+    }
     return disagreements({host: tray for host, tray in trays.items() if tray is not None})
 
 
 def held_back(
-    found: Iterable[Disagreement],
+    disagreements: Iterable[Disagreement],
     survey: Survey,
     nodes: Mapping[str, ClusterNode],
     leases: Mapping[str, Lease],
@@ -32,12 +34,16 @@ def held_back(
     """
     begun = unfinished(leases.values())
     changing = {
-        each.host
-        for each in survey.needs
-        if not (each.joined and each.node in begun)
-        if each.changes
-        or (each.joined and each.node in nodes and each.drains(nodes[each.node], leases.get(each.node)))
+        needs.host
+        for needs in survey.needs
+        if not (needs.joined and needs.node in begun)
+        if needs.changes
+        or (needs.joined and needs.node in nodes and needs.drains(nodes[needs.node], leases.get(needs.node)))
     }
     return {
-        host: each for each in found if each.what == NODE_LISTS for host in each.hosts if host in changing
+        host: disagreement
+        for disagreement in disagreements
+        if disagreement.what == NODE_LISTS
+        for host in disagreement.hosts
+        if host in changing
     }

@@ -236,8 +236,8 @@ def _read(text: str, lease: Lease) -> Record:
                 where=f"Lease {lease.name}",
                 remedy="go on with that release",
             )
-        ours = {name: document.pop(name) for name in _FIELDS & document.keys()}
-        record = _RECORD.validate_json(json.dumps({**ours, "others": document}), strict=True)
+        fields = {name: document.pop(name) for name in _FIELDS & document.keys()}
+        record = _RECORD.validate_json(json.dumps({**fields, "others": document}), strict=True)
         if NODE not in lease.annotations or not record.labels.keys() | record.set_labels.keys() <= OURS:
             raise ValueError("a label that no plan has, or no node")
         return record
@@ -262,8 +262,8 @@ def claim(cluster: Cluster, node: ClusterNode, record: Record) -> Record:
     lease = cluster.lease(lease_name(node.name))
     earlier = read_record(lease)
     if earlier is not None and earlier.uid == node.uid:
-        left = left_to(earlier, node) if ENDED in lease.labels else earlier.left_to
-        record = replace(record, set_labels=earlier.set_labels, left_to=left)
+        tool = left_to(earlier, node) if ENDED in lease.labels else earlier.left_to
+        record = replace(record, set_labels=earlier.set_labels, left_to=tool)
     if earlier is not None and ENDED not in lease.labels:
         if earlier.runner != record.runner:
             raise OvertakenError(f"{earlier.runner} has taken the node over", where=node.name)
@@ -289,13 +289,13 @@ def cordon_again(cluster: Cluster, record: Record) -> Record:
 
     def change() -> Record:
         node = cluster.node(record.node)
-        ours = require_ours(cluster.lease(record.lease.name), record)
+        record_now = require_ours(cluster.lease(record.lease.name), record)
         _require_same_object(node, record)
         if node.unschedulable:
-            return _put(cluster, replace(ours, was_unschedulable=not record.has_marked(node)))
-        ours = _put(cluster, replace(ours, was_unschedulable=False))
-        cordon(cluster, node, ours)
-        return ours
+            return _put(cluster, replace(record_now, was_unschedulable=not record.has_marked(node)))
+        record_now = _put(cluster, replace(record_now, was_unschedulable=False))
+        cordon(cluster, node, record_now)
+        return record_now
 
     return retried(change, where=record.node)
 
@@ -304,8 +304,8 @@ def withdraw(cluster: Cluster, record: Record, ending: Ending, reason: str) -> R
     """End a roll-out without touching its node, which this record did not cordon, or which is gone."""
 
     def change() -> Record:
-        ours = require_ours(cluster.lease(record.lease.name), record)
-        return _end(cluster, replace(ours, ending=ending, reason=reason))
+        record_now = require_ours(cluster.lease(record.lease.name), record)
+        return _end(cluster, replace(record_now, ending=ending, reason=reason))
 
     return retried(change, where=record.node)
 
@@ -379,10 +379,10 @@ def change_labels(cluster: Cluster, record: Record, changes: Callable[[ClusterNo
     def change() -> Record:
         nonlocal record
         node, record = look(cluster, record)
-        wanted = changes(node)
-        record = _put(cluster, replace(record, set_labels=noted(node, wanted, record.set_labels)))
-        if wanted:
-            cluster.patch_node(node, annotations={}, labels=wanted)
+        labels = changes(node)
+        record = _put(cluster, replace(record, set_labels=noted(node, labels, record.set_labels)))
+        if labels:
+            cluster.patch_node(node, annotations={}, labels=labels)
         return record
 
     return retried(change, where=record.node)
@@ -429,23 +429,25 @@ def hand_back(cluster: Cluster, record: Record, ending: Ending, reason: str) -> 
         ended = read_ended(lease, node)
         if ended is not None and _how(ended) == (record.runner, ending, reason):
             return node, ended  # done already: only the answer was lost
-        ours = require_ours(lease, record)
+        record_now = require_ours(lease, record)
         if node.uid != record.uid:
-            return node, _end(cluster, replace(ours, ending=ending, reason=reason))
-        other = foreign(node)
-        uncordon = node.unschedulable and not record.was_unschedulable and other is None
+            return node, _end(cluster, replace(record_now, ending=ending, reason=reason))
+        tool = foreign(node)
+        uncordon = node.unschedulable and not record.was_unschedulable and tool is None
         if uncordon or MARK in node.annotations:
             unschedulable = False if uncordon else None
             node = cluster.patch_node(node, unschedulable=unschedulable, annotations={MARK: None})
-        left = record.left_to if record.was_unschedulable else other
-        labels = settled(node, ours.set_labels)
-        ours = replace(ours, ending=ending, reason=reason, left_to=left, set_labels=labels, labels={})
-        return node, _end(cluster, ours)
+        left_to_tool = record.left_to if record.was_unschedulable else tool
+        labels = settled(node, record_now.set_labels)
+        record_now = replace(
+            record_now, ending=ending, reason=reason, left_to=left_to_tool, set_labels=labels, labels={}
+        )
+        return node, _end(cluster, record_now)
 
     return retried(change, where=record.node)
 
 
-def ask_to_abort(cluster: Cluster, node: str, rollout: str, who: str) -> Record | None:
+def ask_to_abort(cluster: Cluster, node: str, rollout: str, requester: str) -> Record | None:
     """Request the undo of a node's roll-out; return its record, None where it is not in that roll-out.
 
     Raises UnreadableError where its record cannot be read.
@@ -456,7 +458,7 @@ def ask_to_abort(cluster: Cluster, node: str, rollout: str, who: str) -> Record 
         record = read_unfinished(lease)
         if record is None or not record.belongs_to(rollout):
             return None
-        cluster.put_lease(replace(lease, annotations={**lease.annotations, ABORT: who}))
+        cluster.put_lease(replace(lease, annotations={**lease.annotations, ABORT: requester}))
         return record
 
     return retried(change, where=node)
@@ -472,8 +474,8 @@ def left_to(ended: Record | None, node: ClusterNode) -> str | None:
 
 def left_cordoned(ended: Record | None, node: ClusterNode) -> str | None:
     """Return why an ended roll-out has left its cordon on the node, None where it has not."""
-    other = left_to(ended, node)
-    return f"left cordoned, because another maintenance was in progress: {other}" if other else None
+    tool = left_to(ended, node)
+    return f"left cordoned, because another maintenance was in progress: {tool}" if tool else None
 
 
 def _mark(record: Record) -> str:
@@ -505,7 +507,7 @@ def _end(cluster: Cluster, record: Record) -> Record:
 
 
 def _dump(record: Record) -> str:
-    ours = {name: getattr(record, name) for name in sorted(_FIELDS)}
+    fields = {name: getattr(record, name) for name in sorted(_FIELDS)}
     set_labels = {name: asdict(label) for name, label in record.set_labels.items()}
     plain = {"offered": dict(record.offered), "labels": dict(record.labels), "set_labels": set_labels}
-    return json.dumps({**record.others, _VERSION: VERSION, **ours, **plain}, separators=(",", ":"))
+    return json.dumps({**record.others, _VERSION: VERSION, **fields, **plain}, separators=(",", ":"))

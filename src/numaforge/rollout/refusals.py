@@ -26,13 +26,13 @@ def refusals(
     A host's own refusal, from the survey, takes precedence: it is nearer to the cause. Next comes whether a
     host is the Node that it names, then the state of that Node.
     """
-    joined = [each for each in survey.needs if each.joined]
-    unreadable = {each.host: each.unreadable for each in survey.needs if each.unreadable}
+    joined = [needs for needs in survey.needs if needs.joined]
+    unreadable = {needs.host: needs.unreadable for needs in survey.needs if needs.unreadable}
     return {
         **_of_no_pool(cluster, nodes, leases, joined, budget),
         **{host: unreadable_refusal(why) for host, why in not_readable(cluster, unreadable).items()},
-        **{each.host: why for each in survey.needs if (why := _refusal_of(each, nodes))},
-        **claimed_twice({each.host: each.node for each in joined}),
+        **{needs.host: why for needs in survey.needs if (why := _refusal_of(needs, nodes))},
+        **claimed_twice({needs.host: needs.node for needs in joined}),
         **survey.refused,
     }
 
@@ -50,16 +50,16 @@ def _of_no_pool(
     """
     begun = unfinished(leases.values())
     changing = {
-        each.host: nodes[each.node]
-        for each in joined
-        if each.node in nodes and each.node not in begun
-        if each.changes or each.drains(nodes[each.node], leases.get(each.node))
+        needs.host: nodes[needs.node]
+        for needs in joined
+        if needs.node in nodes and needs.node not in begun
+        if needs.changes or needs.drains(nodes[needs.node], leases.get(needs.node))
     }
     if not changing:
         return {}
     pool = {node.name for node in cluster.nodes(budget.pool)}
     of_control_plane = {host: node for host, node in changing.items() if is_control_plane(node)}
-    found = {
+    reasons = {
         host: outside_the_pool(budget)
         for host, node in changing.items()
         if node.name not in pool and host not in of_control_plane
@@ -68,8 +68,8 @@ def _of_no_pool(
         control_plane = ControlPlane.look(cluster)
         for host, node in of_control_plane.items():
             if outage := refused_outage(control_plane, node.name):
-                found[host] = outage
-    return found
+                reasons[host] = outage
+    return reasons
 
 
 def unknown_node(needs: HostNeeds, nodes: Mapping[str, ClusterNode]) -> str:

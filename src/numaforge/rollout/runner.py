@@ -35,12 +35,12 @@ def is_gone(runner: str) -> bool:
     This can be seen only for a process of this boot and this PID namespace: hosts may share a hostname, and
     containers have their host's. Any other runner counts as dead only by its silence.
     """
-    found = _NAME.fullmatch(runner)
-    if not found or (found["boot"], found["namespace"]) != (_boot(), _namespace()):
+    match = _NAME.fullmatch(runner)
+    if not match or (match["boot"], match["namespace"]) != (_boot(), _namespace()):
         return False
-    pid = int(found["pid"])
+    pid = int(match["pid"])
     start = _start(pid)
-    return start != found["start"] if start is not None else not _process_exists(pid)
+    return start != match["start"] if start is not None else not _process_exists(pid)
 
 
 def _user() -> str:

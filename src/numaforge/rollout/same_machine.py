@@ -49,14 +49,14 @@ def other_machine(node: ClusterNode, host: Identity, *, rebooted: bool = False) 
     Only IDs that both sides know are compared. The boot ID must be known, unless the host may have `rebooted`
     without a report from its kubelet since.
     """
-    known = {
+    identifiers = {
         "system UUID": (host.system_uuid, node.system_uuid),
         "machine ID": (host.machine_id, node.machine_id),
         "boot ID": (host.boot_id, node.boot_id),
     }
     if rebooted:
-        del known["boot ID"]
-    for name, (of_host, of_node) in known.items():
+        del identifiers["boot ID"]
+    for name, (of_host, of_node) in identifiers.items():
         if of_host and of_node:
             if of_host.lower() == of_node.lower():
                 continue
@@ -92,13 +92,13 @@ def other_address(
             f"{_listed(access.addresses or access.names)}, and the node has {_listed(node.addresses)}. "
             f"Where it is that node, write so in the inventory: {PIN}={node.name!r}"
         )
-    there = {address for address in _addresses(access.addresses) if not address.is_loopback}
-    others = (each for each in nodes() if each.name != node.name) if there else ()
-    other = next((each for each in others if there & _addresses(each.addresses)), None)
-    if other is None:
+    reached = {address for address in _addresses(access.addresses) if not address.is_loopback}
+    peers = (peer for peer in nodes() if peer.name != node.name) if reached else ()
+    claimant = next((peer for peer in peers if reached & _addresses(peer.addresses)), None)
+    if claimant is None:
         return None
     return (
-        f"it says that it is the node {node.name}, and is reached at an address of {other.name}: "
+        f"it says that it is the node {node.name}, and is reached at an address of {claimant.name}: "
         f"{_listed(access.addresses)}. Where it is {node.name}, write so in the inventory: "
         f"{PIN}={node.name!r}"
     )
@@ -123,15 +123,15 @@ def _twice(node: str, hosts: Iterable[str]) -> str:
 
 
 def _addresses(texts: Iterable[str]) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    found = set()
+    parsed = set()
     for text in texts:
         try:
             address = ipaddress.ip_address(text.partition("%")[0])
         except ValueError:
             continue  # a name
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        found.add(mapped or address)
-    return found
+        parsed.add(mapped or address)
+    return parsed
 
 
 def _names(node: ClusterNode) -> set[str]:

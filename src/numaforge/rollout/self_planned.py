@@ -54,8 +54,8 @@ def self_planned(node: ClusterNode) -> SelfPlanned | None:
 
 def plan_themselves(nodes: Iterable[ClusterNode], changed: Collection[str]) -> dict[str, SelfPlanned]:
     """Return the reports of nodes that plan themselves and are not `changed` by a roll-out, by name."""
-    found = {node.name: self_planned(node) for node in nodes if node.name not in changed}
-    return {name: said for name, said in found.items() if said is not None}
+    reports = {node.name: self_planned(node) for node in nodes if node.name not in changed}
+    return {name: report for name, report in reports.items() if report is not None}
 
 
 def is_tainted(node: ClusterNode) -> bool:
@@ -65,18 +65,18 @@ def is_tainted(node: ClusterNode) -> bool:
 
 def why_not_released(node: ClusterNode) -> str | None:
     """Return why a tainted node must keep its taint; None where it has verified itself in this boot."""
-    said = self_planned(node)
-    if said is None:
+    report = self_planned(node)
+    if report is None:
         return "it has not said how it is"
-    if said.boot_id != node.boot_id:
+    if report.boot_id != node.boot_id:
         return "what it has said is of an earlier boot"
-    return None if said.verified else said.verdict
+    return None if report.verified else report.verdict
 
 
 def release_verified(cluster: Cluster) -> tuple[list[str], dict[str, str]]:
     """Remove the taint of every node that has verified itself; return those, and why others keep theirs."""
     released: list[str] = []
-    kept: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for node in cluster.nodes():
         if not is_tainted(node):
             continue
@@ -90,5 +90,5 @@ def release_verified(cluster: Cluster) -> tuple[list[str], dict[str, str]]:
             released.append(node.name)
             cluster.tell(node, "Released", f"has verified itself: the taint {UNVERIFIED} is lifted")
         else:
-            kept[node.name] = why
-    return released, kept
+            reasons[node.name] = why
+    return released, reasons

@@ -39,15 +39,15 @@ class Shard:
 
         Raises NumaforgeError, with `where` it was written, for anything else.
         """
-        found = _TEXT.fullmatch(text.strip())
-        if found is None:
+        match = _TEXT.fullmatch(text.strip())
+        if match is None:
             raise _refused(where, text, "it is not I/N")
-        index = found["index"] or environment.get(found["variable"], "")
+        index = match["index"] or environment.get(match["variable"], "")
         if not index.isdecimal():
             raise _refused(
-                where, text, f"the environment variable {found['variable']} is {index or 'not set'}"
+                where, text, f"the environment variable {match['variable']} is {index or 'not set'}"
             )
-        shard = cls(int(index), int(found["count"]))
+        shard = cls(int(index), int(match["count"]))
         if shard.index >= shard.count:
             last = f": the first is 0, the last {shard.count - 1}" if shard.count else ""
             raise _refused(where, text, f"there is no shard {shard.index} of {shard.count}{last}")
@@ -139,50 +139,50 @@ class Shards:
 
     def others(self, states: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[int, ShardProgress]:
         """Return the other shards' progress, from the names and states of roll-outs."""
-        found = {}
+        progress = {}
         for name, state in states:
             part = _PART.fullmatch(name)
             if part is None or (part["rollout"], int(part["count"])) != (self.rollout, self.shard.count):
                 continue
             far = ShardProgress.read(state)
             if int(part["index"]) != self.shard.index and far is not None:
-                found[int(part["index"])] = far
-        return found
+                progress[int(part["index"])] = far
+        return progress
 
-    def earlier_stage(self, stage: Stage, others: Mapping[int, ShardProgress]) -> str | None:
+    def earlier_stage(self, stage: Stage, progress: Mapping[int, ShardProgress]) -> str | None:
         """Return why an earlier stage is not finished in another shard, None where all are."""
         for index in sorted(self.present - {self.shard.index}) if stage.turn else ():
-            if index not in others:
+            if index not in progress:
                 return f"shard {index}/{self.shard.count} has not begun"
-            left = [each for each, far in others[index].stages.items() if far.hosts_left]
-            if early := [each for each in left if each.turn < stage.turn]:
+            unfinished = [earlier for earlier, far in progress[index].stages.items() if far.hosts_left]
+            if early := [earlier for earlier in unfinished if earlier.turn < stage.turn]:
                 return f"shard {index}/{self.shard.count} has hosts left that come first ({early[0]})"
         return None
 
-    def canaries_left(self, own: int, stage: Stage, others: Mapping[int, ShardProgress]) -> int | str:
+    def canaries_left(self, canaries: int, stage: Stage, progress: Mapping[int, ShardProgress]) -> int | str:
         """Return how many canaries of a stage are this shard's, or which shard it has to wait for.
 
         Shards take the canaries in order: a shard with too few hosts leaves the rest to the next.
         """
-        if not own:
+        if not canaries:
             return 0
-        found = {index: far.stages[stage] for index, far in others.items() if stage in far.stages}
+        stages = {index: far.stages[stage] for index, far in progress.items() if stage in far.stages}
         lower = [index for index in sorted(self.present) if index < self.shard.index]
-        if any(index in found and not found[index].canaries_left for index in lower):
+        if any(index in stages and not stages[index].canaries_left for index in lower):
             return 0
         for index in lower:
-            if index not in found or found[index].hosts_left:
+            if index not in stages or stages[index].hosts_left:
                 return f"the canaries of shard {index}/{self.shard.count} have not succeeded yet"
-        return min([own, *(found[index].canaries_left for index in lower)])
+        return min([canaries, *(stages[index].canaries_left for index in lower)])
 
-    def part_of(self, limit: int, stage: Stage, others: Mapping[int, ShardProgress]) -> int:
+    def part_of(self, limit: int, stage: Stage, progress: Mapping[int, ShardProgress]) -> int:
         """Return this shard's part of a limit without slots; may be 0 where there are more shards than that.
 
         A shard whose hosts of the stage have all ended leaves its part to the others. The set of shards with
         hosts left only shrinks, and a shard that sees an older set takes no more than with a newer one: the
         parts together never exceed the limit.
         """
-        ended = {index for index, far in others.items() if _hosts_left(far, stage) == 0}
+        ended = {index for index, far in progress.items() if _hosts_left(far, stage) == 0}
         at_work = sorted((self.present | {self.shard.index}) - ended)
         return -(-(limit - at_work.index(self.shard.index)) // len(at_work))
 

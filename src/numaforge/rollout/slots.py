@@ -90,10 +90,10 @@ def live_slots(cluster: Cluster, pool: Pool, leases: Iterable[Lease]) -> list[Sl
     ]
 
 
-def in_progress(pool: Pool, held: Iterable[Slot], leases: Iterable[Lease]) -> set[str]:
+def in_progress(pool: Pool, slots: Iterable[Slot], leases: Iterable[Lease]) -> set[str]:
     """Return the nodes in progress: those that hold a slot, and those with a record that have lost theirs."""
     records = unfinished(leases).keys() & {*pool.nodes, *pool.control_plane}
-    return records | {slot.node for slot in held}
+    return records | {slot.node for slot in slots}
 
 
 def _node_exists(cluster: Cluster, slot: Slot) -> bool:
@@ -155,21 +155,21 @@ def take_slot(
     patience = Patience(unreachable_seconds)
     while True:
         try:
-            taken = _try(cluster, cluster.node(name), runner, cached_pool, watch, veto)
+            attempt = _try(cluster, cluster.node(name), runner, cached_pool, watch, veto)
         except ApiUnreachableError as unreachable:
             seconds = patience.wait(unreachable)
             tell(unreachable.message)
             yield seconds
             continue
         except ConflictError:
-            taken = _Wait("another process takes slots at this moment")
+            attempt = _Wait("another process takes slots at this moment")
         patience.answered()
-        if not isinstance(taken, _Wait):
-            return taken
+        if not isinstance(attempt, _Wait):
+            return attempt
         if clock() >= deadline:
-            late = NotTakenAgainError if taken.again else NoSlotError
-            raise late(f"no slot after {patience_seconds:.0f} s: {taken.reason}", where=name)
-        tell(taken.reason)
+            late = NotTakenAgainError if attempt.again else NoSlotError
+            raise late(f"no slot after {patience_seconds:.0f} s: {attempt.reason}", where=name)
+        tell(attempt.reason)
         yield _ASK_AGAIN_SECONDS
 
 
@@ -181,18 +181,18 @@ def renew(cluster: Cluster, slot: Slot) -> Slot:
     try:
         return Slot(cluster.put_lease(slot.lease))
     except ConflictError:
-        now = _unless_taken(cluster, slot)  # an earlier renewal may have succeeded without an answer
-        if now is None:
+        lease = _unless_taken(cluster, slot)  # an earlier renewal may have succeeded without an answer
+        if lease is None:
             raise
-        return Slot(cluster.put_lease(now))
+        return Slot(cluster.put_lease(lease))
 
 
 def release(cluster: Cluster, slot: Slot) -> None:
     """Release the slot, unless it is no longer this runner's."""
 
     def change() -> None:
-        if (now := _unless_taken(cluster, slot)) is not None:
-            cluster.put_lease(replace(now, holder="", annotations=_without_node(now.annotations)))
+        if (lease := _unless_taken(cluster, slot)) is not None:
+            cluster.put_lease(replace(lease, holder="", annotations=_without_node(lease.annotations)))
 
     retried(change, where=slot.lease.name)
 
@@ -214,23 +214,23 @@ def _try(
     pool = cached_pool.pool(control_plane=control_plane)
     leases = cluster.leases()
     record = read_unfinished(unfinished(leases).get(node.name))
-    resumes, again = record is not None, record is not None and record.needs_cordon(node)
+    resumes, takes_again = record is not None, record is not None and record.needs_cordon(node)
     if not resumes and (reason := veto()):
         raise NoSlotError(reason, where=node.name)
-    held = live_slots(cluster, pool, leases)
-    own = next((slot for slot in held if _is_of(slot, node)), None)
-    if own is not None and own.runner != runner and not watch.tells_dead(own.lease):
-        return _Wait(f"{own.runner} is at work on it")
+    slots = live_slots(cluster, pool, leases)
+    own_slot = next((slot for slot in slots if _is_of(slot, node)), None)
+    if own_slot is not None and own_slot.runner != runner and not watch.tells_dead(own_slot.lease):
+        return _Wait(f"{own_slot.runner} is at work on it")
     if not resumes and pool.outside(node):
-        _require_in_pool(cluster, node, cached_pool.pool(now=True), own)
-    takes_out = again and node.name in pool.nodes if resumes else own is None
-    if takes_out and (reason := _why_not(pool, held, leases, node)):
-        return _Wait(reason, again)
+        _require_in_pool(cluster, node, cached_pool.pool(now=True), own_slot)
+    takes_out = takes_again and node.name in pool.nodes if resumes else own_slot is None
+    if takes_out and (reason := _why_not(pool, slots, leases, node)):
+        return _Wait(reason, takes_again)
     if control_plane and not resumes and (reason := not_healthy(cluster)):
-        if own is not None:
-            release(cluster, own)
+        if own_slot is not None:
+            release(cluster, own_slot)
         return _Wait(reason)
-    slot = _put(cluster, own.lease if own else _free(leases, held), node, runner)
+    slot = _put(cluster, own_slot.lease if own_slot else _free(leases, slots), node, runner)
     if resumes:
         return slot, node
     # Another process may have taken a slot at the same moment, or this one's earlier holder may be alive.
@@ -242,35 +242,35 @@ def _try(
     return slot, node
 
 
-def _require_in_pool(cluster: Cluster, node: ClusterNode, pool: Pool, own: Slot | None) -> None:
+def _require_in_pool(cluster: Cluster, node: ClusterNode, pool: Pool, own_slot: Slot | None) -> None:
     """Raise NoSlotError for a node that no budget covers, and release the slot that it may hold."""
     if outside := pool.outside(node):
-        if own is not None:
-            release(cluster, own)
+        if own_slot is not None:
+            release(cluster, own_slot)
         raise NoSlotError(outside, where=node.name)
 
 
 def _unless_taken(cluster: Cluster, slot: Slot) -> Lease | None:
     """Return the slot's current Lease while it is still this runner's for this node, else None."""
-    now = cluster.lease(slot.lease.name)
-    return now if (now.holder, now.annotations.get(NODE)) == (slot.runner, slot.node) else None
+    current = cluster.lease(slot.lease.name)
+    return current if (current.holder, current.annotations.get(NODE)) == (slot.runner, slot.node) else None
 
 
 def _is_of(slot: Slot, node: ClusterNode) -> bool:
     return (slot.node, slot.node_uid) == (node.name, node.uid)
 
 
-def _why_not(pool: Pool, held: Iterable[Slot], leases: Iterable[Lease], node: ClusterNode) -> str | None:
-    others = [slot for slot in held if not _is_of(slot, node)]
-    return pool.usage(in_progress(pool, others, leases)).refusal(node)
+def _why_not(pool: Pool, slots: Iterable[Slot], leases: Iterable[Lease], node: ClusterNode) -> str | None:
+    other_slots = [slot for slot in slots if not _is_of(slot, node)]
+    return pool.usage(in_progress(pool, other_slots, leases)).refusal(node)
 
 
-def _free(leases: Iterable[Lease], held: Iterable[Slot]) -> Lease:
+def _free(leases: Iterable[Lease], slots: Iterable[Slot]) -> Lease:
     """Return the first free slot, which may not exist yet."""
-    known = {lease.name: lease for lease in leases}
-    taken = {slot.lease.name for slot in held}
-    number = next(number for number in count() if f"{SLOT}{number}" not in taken)
-    return known.get(f"{SLOT}{number}") or Lease(f"{SLOT}{number}")
+    by_name = {lease.name: lease for lease in leases}
+    used = {slot.lease.name for slot in slots}
+    number = next(number for number in count() if f"{SLOT}{number}" not in used)
+    return by_name.get(f"{SLOT}{number}") or Lease(f"{SLOT}{number}")
 
 
 def _put(cluster: Cluster, lease: Lease, node: ClusterNode, runner: str) -> Slot:
@@ -298,14 +298,14 @@ class RenewedSlot:
         self._tell = tell
         self._renewed = self.since
 
-    def during(self, work: Steps[T], beside: Beside | None = None) -> Steps[T]:
+    def during(self, work: Steps[T], concurrently: Beside | None = None) -> Steps[T]:
         """Do the work, and renew the slot concurrently by `beside`; without it, only where the work waits.
 
         A host that does not answer may block the work for longer than a slot may go without a renewal.
         """
-        if beside is None:
+        if concurrently is None:
             return (yield from self._in_between(work))
-        with beside(self._renewals()):
+        with concurrently(self._renewals()):
             return (yield from work)
 
     def _in_between(self, work: Steps[T]) -> Steps[T]:

@@ -58,20 +58,22 @@ class Transacting(ABC):
                 return str(error)
         return None
 
-    def _status(self, transaction: str | None, seen: Status | None = None) -> Steps[Status]:
+    def _status(self, transaction: str | None, last_status: Status | None = None) -> Steps[Status]:
         """Return a transaction's status; void the transaction if the host does not know it.
 
         It may still be on its way to the host, from a runner that is dead or was suspended. So its absence
         means nothing until it can never begin.
         """
-        status: Status = yield from self._ask(lambda: self.machine.status(transaction, seen), reboots=True)
+        status: Status = yield from self._ask(
+            lambda: self.machine.status(transaction, last_status), reboots=True
+        )
         if transaction is None or not status.unknown:
             return status
         yield from self._ask(lambda: self.machine.void(transaction))
         return (yield from self._ask(lambda: self.machine.status(transaction)))
 
     def _result(
-        self, transaction: str | None, what: str = "", undo: Callable[[], Steps[None]] | None = None
+        self, transaction: str | None, activity: str = "", undo: Callable[[], Steps[None]] | None = None
     ) -> Steps[Result]:
         """Wait until a transaction has ended, and report `what` it does meanwhile.
 
@@ -79,7 +81,7 @@ class Transacting(ABC):
         """
         deadline = self.clock() + _TRANSACTION_SECONDS
         status: Status | None = None
-        while (asked := self.clock()) < deadline:
+        while (asked_at := self.clock()) < deadline:
             status = yield from self._status(transaction, status)
             result = status.result
             if result is not None and not (undo and result.outcome == "applied"):
@@ -96,8 +98,8 @@ class Transacting(ABC):
                 yield from self._ask(self.machine.settle)
             elif undo and result is not None and not status.running:
                 yield from undo()
-            self._waits(f"{what}: {status.phase}" if what else status.phase or "")
-            yield max(0.0, _POLL_SECONDS - (self.clock() - asked))
+            self._waits(f"{activity}: {status.phase}" if activity else status.phase or "")
+            yield max(0.0, _POLL_SECONDS - (self.clock() - asked_at))
         raise HostError(
             f"the transaction {transaction} has not ended in {_TRANSACTION_SECONDS:.0f} s", where=self.name
         )

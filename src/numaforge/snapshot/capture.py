@@ -47,7 +47,7 @@ def _capture(root: str) -> str:
         "tools_wanted": " ".join(CAPTURED_WITH),
         "root": root,
         "attributes_wanted": "\n".join(
-            f"{_relative(wanted.folders)}\t{wanted.names}" for wanted in catalogue.ATTRIBUTES
+            f"{_relative(attribute.folders)}\t{attribute.names}" for attribute in catalogue.ATTRIBUTES
         ),
         "settings_wanted": " ".join(map(_relative, catalogue.SETTINGS)),
         "unwanted_settings": " ".join(catalogue.UNWANTED_SETTINGS),
@@ -145,8 +145,8 @@ def _sections(lines: Sequence[str]) -> Snapshot:
             attributes.setdefault("/" + attribute["path"], []).append(attribute["line"])
         elif _LISTED.fullmatch(kind):
             if kind.startswith("l"):
-                named, _, target = rest.partition(" -> ")
-                links["/" + named.rpartition(" ")[2]] = target
+                listing, _, target = rest.partition(" -> ")
+                links["/" + listing.rpartition(" ")[2]] = target
         elif kind == "u":
             unreadable.append(rest)
         elif kind == "p":
@@ -170,11 +170,11 @@ def _sections(lines: Sequence[str]) -> Snapshot:
     as_they_are = "".join(f"{line}\n" for line in lines[texts_begin + 1 :])
     texts |= _numbered(as_they_are.encode("utf-8", "surrogateescape"))
     commands = {name: _decode("".join(hex_lines)) for (kind, name), hex_lines in blobs.items() if kind == "c"}
-    commands |= {name: "\n".join(held) for (kind, name), held in blobs.items() if kind == "C"}
+    commands |= {name: "\n".join(lines_of) for (kind, name), lines_of in blobs.items() if kind == "C"}
     commands |= answers
     nvml, nvidia_smi = commands.pop("nvml", None), commands.pop("nvidia-smi -q -x", None)
     return Snapshot(
-        files=_clean({path: _small("\n".join(held)) for path, held in attributes.items()}, texts),
+        files=_clean({path: _small("\n".join(lines_of)) for path, lines_of in attributes.items()}, texts),
         links=_resolved(links),
         commands={name: answer.strip() for name, answer in commands.items()},
         nvml=None if nvml is None else _nvml_answer(nvml),
@@ -195,17 +195,17 @@ def _numbered(output: bytes) -> dict[str, str]:
     """
     sizes: dict[bytes, int] = {}
     texts: dict[bytes, list[bytes]] = {}
-    begins, held = b"", list[bytes]()  # of the file whose line was the last
+    begins, text_lines = b"", list[bytes]()  # of the file whose line was the last
     for line in output.split(b"\n")[:-1]:
         number, _, rest = line[len(begins) :].partition(b":")
         if begins and number.isdigit() and line.startswith(begins):
-            held.append(rest + b"\n")
+            text_lines.append(rest + b"\n")
         elif not texts and b"total" not in sizes and (counted := _SIZE.fullmatch(line)):
             sizes[counted["path"]] = _size(counted["size"].decode(), line.decode("utf-8", "replace"))
         elif numbered := _NUMBERED.fullmatch(line):
             path, text = numbered.groups()
-            begins, held = path + b":", texts.setdefault(path, [])
-            held.append(text + b"\n")
+            begins, text_lines = path + b":", texts.setdefault(path, [])
+            text_lines.append(text + b"\n")
         else:
             raise SnapshotError(f"the output holds a text without its path: {line[:80]!r}")
     for path, lines in texts.items():
@@ -298,14 +298,14 @@ _CONTAINER_MOUNTS = (
 
 
 def _host_mounts(text: str) -> str:
-    kept = [
+    lines = [
         line
         for line in text.splitlines(keepends=True)
         if len(fields := line.split()) >= 3
         and fields[2] not in ("overlay", "nsfs")
         and not fields[1].startswith(_CONTAINER_MOUNTS)
     ]
-    return redaction.redact("".join(kept))
+    return redaction.redact("".join(lines))
 
 
 def _relative(path: str) -> str:
@@ -403,19 +403,21 @@ class _Tree:
                 texts[path] = content.decode("utf-8", "replace")
         cpuinfo = self._read(catalogue.CPUINFO)
         if cpuinfo is not None:
-            known = self._find(f"{catalogue.CPU}/cpu0/topology") is not None
+            has_topology = self._find(f"{catalogue.CPU}/cpu0/topology") is not None
             text = cpuinfo.decode("utf-8", "replace")
             first = re.match(r"(?:.+\n)*\n?", text)
-            texts[catalogue.CPUINFO] = first[0] if known and first else text
+            texts[catalogue.CPUINFO] = first[0] if has_topology and first else text
         pods = self._pods(texts)
         functions = self._pci_functions()
         configs = {f"{folder}/config": self._bytes(f"{folder}/config") for folder in functions}
         texts |= pci_functions.spaces(configs)
-        kinds = {path: self._small(path) for each in functions for path in (f"{each}/iommu_group/type",)}
+        kinds = {
+            path: self._small(path) for function in functions for path in (f"{function}/iommu_group/type",)
+        }
         attributes |= {path: kind for path, kind in kinds.items() if kind}
-        if any(self._small(f"{each}/device") == f"0x{catalogue.DIRECT_NIC}" for each in functions):
+        if any(self._small(f"{function}/device") == f"0x{catalogue.DIRECT_NIC}" for function in functions):
             texts |= pci_functions.cards(
-                {path: vpd for each in functions if (vpd := self._bytes(path := f"{each}/vpd"))}
+                {path: vpd for function in functions if (vpd := self._bytes(path := f"{function}/vpd"))}
             )
         types = self._bytes(catalogue.KERNEL_TYPES) if any(map(self._is_file, configs)) else None
         return Snapshot(
@@ -440,21 +442,21 @@ class _Tree:
         """Return the folders of GPUs, network functions, NICs' switches, and the bridges above them."""
         names: dict[str, None] = {}
         for device in self._glob("/sys/bus/pci/devices/*") if self._glob("/sys/class/infiniband/*") else ():
-            wanted = any(
+            relevant = any(
                 re.fullmatch(pattern, self._small(f"{device}/{name}") or "")
                 for name, pattern in (
                     ("class", catalogue.PCI_FUNCTIONS),
                     ("device", f"0x({catalogue.DIRECT_NIC}|{catalogue.SWITCHES})"),
                 )
             )
-            if wanted and self._find(f"{device}/physfn") is None:
+            if relevant and self._find(f"{device}/physfn") is None:
                 names |= dict.fromkeys(re.findall(r"[^/]+:[^/]+:[^/]+\..", self._link(device) or ""))
         return [f"/sys/bus/pci/devices/{name}" for name in names]
 
     def _attributes(self) -> Iterator[tuple[str, str]]:
-        for wanted in catalogue.ATTRIBUTES:
-            for folder in self._glob(wanted.folders):
-                for alternatives in wanted.alternatives():
+        for attribute in catalogue.ATTRIBUTES:
+            for folder in self._glob(attribute.folders):
+                for alternatives in attribute.alternatives():
                     paths = (f"{folder}/{name}" for name in alternatives)
                     path = next((path for path in paths if self._is_file(path)), None)
                     if path is not None and (text := self._small(path)) is not None:
@@ -498,13 +500,13 @@ class _Tree:
 
     def _pods(self, texts: Mapping[str, str]) -> str:
         """Return the names of the folders of pods that have devices, as the kubelet writes them."""
-        held = "".join(
+        claims = "".join(
             text for path, text in texts.items() if path.endswith(f"/{catalogue.DEVICE_CHECKPOINT}")
         )
         folders = [catalogue.POD_LOGS, *(f"{root}/pods" for root in self._roots)]
         names = [posixpath.basename(path) for folder in folders for path in self._glob(f"{folder}/*")]
         uids = {name: name.rpartition("_")[2] for name in names}
-        return " ".join(name for name, uid in uids.items() if _POD_UID.fullmatch(uid) and uid in held)
+        return " ".join(name for name, uid in uids.items() if _POD_UID.fullmatch(uid) and uid in claims)
 
     def _has_nvidia(self) -> bool:
         return any(self._find(f"/sys/module/{name}") for name in ("nvidia", "nouveau"))
@@ -515,16 +517,16 @@ class _Tree:
             posixpath.dirname(path) for path in self._glob("/proc/[0-9]*/comm") if self._small(path) in names
         ]
 
-    def _tuned_profiles(self, names: Iterable[str], seen: set[str]) -> Iterator[str]:
+    def _tuned_profiles(self, names: Iterable[str], included_by: set[str]) -> Iterator[str]:
         """Yield the files of TuneD's profiles and of those that they include."""
         for name in names:
             paths = (f"{folder}/{name}/tuned.conf" for folder in catalogue.TUNED_FOLDERS)
-            path = next((path for path in paths if name not in seen and self._is_file(path)), None)
-            seen.add(name)
+            path = next((path for path in paths if name not in included_by and self._is_file(path)), None)
+            included_by.add(name)
             if path is not None:
                 yield path
                 included = re.findall(r"^include *= *(.*)", self._text(path), re.MULTILINE)
-                yield from self._tuned_profiles(re.split(r"[\s,]+", " ".join(included)), seen)
+                yield from self._tuned_profiles(re.split(r"[\s,]+", " ".join(included)), included_by)
 
     def _nvidia(self) -> dict[str, str]:
         """Return what the script says in words of NVIDIA's software."""
@@ -534,7 +536,7 @@ class _Tree:
             for path in self._glob(glob)
             if self._find(path) or self._link(path) is not None
         ]
-        said = {
+        facts = {
             "present": " ".join(present),
             "daemons": " ".join(posixpath.basename(folder) for folder in self._processes(catalogue.DAEMONS)),
             "host daemons": " ".join(map(posixpath.basename, self._processes(catalogue.HOST_DAEMONS))),
@@ -542,12 +544,12 @@ class _Tree:
         if self._is_file(catalogue.IMEX_NODES):
             lines = self._text(catalogue.IMEX_NODES).split("\n")
             nodes = [line.strip(" \t") for line in lines if _is_entry(line)]
-            said["imex nodes"] = str(len(nodes))
-            said["imex list"] = redaction.checksum(nodes)
+            facts["imex nodes"] = str(len(nodes))
+            facts["imex list"] = redaction.checksum(nodes)
         if self._is_file(catalogue.IMEX_CONFIG):
             values = re.findall(_IMEX_COMMANDS, self._text(catalogue.IMEX_CONFIG), re.MULTILINE)
-            said["imex commands"] = values[-1] if values else ""
-        return said
+            facts["imex commands"] = values[-1] if values else ""
+        return facts
 
     def _below(self, folder: str, pattern: str, within: tuple[str | None, ...] = ()) -> Iterator[str]:
         within = within or (self._find(folder),)
@@ -625,10 +627,10 @@ def _is_entry(line: str) -> bool:
 
 
 def _kubelet_flags(text: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"--config": [], "--config-dir": [], "--root-dir": []}
+    values: dict[str, list[str]] = {"--config": [], "--config-dir": [], "--root-dir": []}
     words = re.split(r"[\s\"'=]+", text)
     for flag, value in pairwise(words):
         name = flag.replace("_", "-")  # as the kubelet reads its flags
-        if name in found and value.startswith("/"):
-            found[name].append(value)
-    return found
+        if name in values and value.startswith("/"):
+            values[name].append(value)
+    return values

@@ -268,7 +268,11 @@ PRESENT = (
     *(f"/usr/bin/{name}" for name in ("apt-mark", "dnf", "dnf5", "zypper")),
     "/etc/dnf/plugins/versionlock.conf",
     "/etc/containerd/conf.d/*.toml",
-    *(path for each in DISTRIBUTIONS.values() for path in (*each.logins, *each.units)),
+    *(
+        path
+        for distribution in DISTRIBUTIONS.values()
+        for path in (*distribution.logins, *distribution.units)
+    ),
     *LOGINS,
 )
 """Files whose presence is enough: only the names are captured."""
@@ -410,7 +414,7 @@ UNITS = (
     *CONTAINERD_UNITS,
     "crio.service",
     "nvidia-fabricmanager.service",  # with nvlsm beside its main process
-    *dict.fromkeys(basename(path) for each in DISTRIBUTIONS.values() for path in each.units),
+    *dict.fromkeys(basename(path) for distribution in DISTRIBUTIONS.values() for path in distribution.units),
 )
 """Units of daemons alone. Systemd is asked for these, and for those that control groups of processes name."""
 

@@ -40,11 +40,11 @@ class Snapshot:
     @cached_property
     def pci_files(self) -> Mapping[str, Mapping[str, str]]:
         """The files of each PCI function by address, then by name: looked for once among all of them."""
-        held: dict[str, dict[str, str]] = {}
+        by_address: dict[str, dict[str, str]] = {}
         for path, text in self.files.items():
             if match := _PCI_FILE.fullmatch(path):
-                held.setdefault(match[1], {})[match[2]] = text
-        return dict(sorted(held.items()))
+                by_address.setdefault(match[1], {})[match[2]] = text
+        return dict(sorted(by_address.items()))
 
     def to_json(self) -> str:
         """Return the snapshot as a JSON document."""
@@ -80,12 +80,12 @@ class Snapshot:
         """
         if not isinstance(document, dict) or document.get("kind") != KIND:
             raise SnapshotError("JSON, but not a numaforge snapshot", remedy=_TAKE_ANOTHER)
-        found = document.get("schema")
-        if type(found) is int and found > SCHEMA:
-            raise newer(SnapshotError, "snapshot", found, SCHEMA)
-        if type(found) is not int or found != SCHEMA:
+        schema = document.get("schema")
+        if type(schema) is int and schema > SCHEMA:
+            raise newer(SnapshotError, "snapshot", schema, SCHEMA)
+        if type(schema) is not int or schema != SCHEMA:
             raise SnapshotError(
-                f"a snapshot of schema {found!r}, and this numaforge reads schema {SCHEMA}",
+                f"a snapshot of schema {schema!r}, and this numaforge reads schema {SCHEMA}",
                 remedy=_TAKE_ANOTHER,
             )
         return cls(

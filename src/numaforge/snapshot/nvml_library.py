@@ -29,10 +29,10 @@ def library_source(user: str | None = None) -> str:
 
     `user` is the source of what uses it: the probe, where it is None.
     """
-    found = importlib.util.find_spec("pynvml")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
         raise SnapshotError("pynvml is not installed", remedy="install the package nvidia-ml-py")
-    source = Path(found.origin).read_text(encoding="utf-8")
+    source = Path(spec.origin).read_text(encoding="utf-8")
     licence = takewhile(lambda line: line.startswith("#"), source.splitlines())
     used = _without_words(user) if user else probe_source()
     return "\n".join((*licence, reduced(_without_words(source), used)))

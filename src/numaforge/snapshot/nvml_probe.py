@@ -92,7 +92,7 @@ class _Probe:
         except self.nvml.NVMLError as error:
             return {"index": index, "unanswered": str(error)}
         memory = self.ask("nvmlDeviceGetMemoryInfo", device)
-        found = {
+        answers = {
             "index": index,
             "pci_address": str(pci.busId),
             "pci_device_id": pci.pciDeviceId,
@@ -105,8 +105,8 @@ class _Probe:
             **self.nvlinks(device),
             **self.fabric(device),
         }
-        found.update(self.mig(device, found))
-        return {**found, "unanswered": self.trouble}
+        answers.update(self.mig(device, answers))
+        return {**answers, "unanswered": self.trouble}
 
     def uncorrected(self, device: Any) -> list[int | None]:
         """Return the uncorrected errors since the driver was loaded, and ever."""
@@ -121,13 +121,13 @@ class _Probe:
 
     def processes(self, device: Any) -> list[list[int]]:
         """Return process id, GPU instance and compute instance of each; the largest number is no instance."""
-        found: set[tuple[int, int, int]] = set()
+        triples: set[tuple[int, int, int]] = set()
         for questions in PROCESSES:
             answered = (self.ask(question, device) for question in questions)
             running = next((answer for answer in answered if answer is not None), ())
-            found.update((one.pid, one.gpuInstanceId, one.computeInstanceId) for one in running)
-        self.pids.update(pid for pid, _, _ in found)
-        return [list(one) for one in sorted(found)]
+            triples.update((one.pid, one.gpuInstanceId, one.computeInstanceId) for one in running)
+        self.pids.update(pid for pid, _, _ in triples)
+        return [list(one) for one in sorted(triples)]
 
     def nvlinks(self, device: Any) -> dict[str, Any]:
         """Return how many links are active, None without NVLink, and how many lead to each peer."""
@@ -198,7 +198,7 @@ class _Probe:
         }
 
     def profiles(self, device: Any) -> list[dict[str, Any]]:
-        found = []
+        offers = []
         for number in range(self.nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
             info = self.profile(device, number)
             if info is None:
@@ -206,18 +206,18 @@ class _Probe:
             places = (self.nvml.c_nvmlGpuInstancePlacement_t * MOST_INSTANCES)()
             question = "nvmlDeviceGetGpuInstancePossiblePlacements"
             count = self.filled(question, device, info.id, places)
-            found.append(
+            offers.append(
                 {
                     "id": info.id,
                     "name": getattr(info, "name", None),
                     "slices": info.sliceCount,
                     "limit": info.instanceCount,
                     "memory_mib": info.memorySizeMB,
-                    "starts": sorted(place.start for place in places[: count or 0]),
+                    "starts": sorted(placement.start for placement in places[: count or 0]),
                     "size": places[0].size if count else None,
                 }
             )
-        return found
+        return offers
 
     def profile(self, device: Any, number: int) -> Any:
         too_new = (self.nvml.NVMLError_FunctionNotFound, self.nvml.NVMLError_ArgumentVersionMismatch)
@@ -236,7 +236,7 @@ class _Probe:
 
     def gpu_instances(self, device: Any, offers: list[dict[str, Any]]) -> list[dict[str, int]] | None:
         """Return the instances by id; None where this user may not list them."""
-        found = []
+        instances = []
         for offer in offers:
             handles = (self.nvml.c_nvmlGpuInstance_t * MOST_INSTANCES)()
             count = self.filled("nvmlDeviceGetGpuInstances", device, offer["id"], handles)
@@ -246,20 +246,25 @@ class _Probe:
                 info = self.ask("nvmlGpuInstanceGetInfo", handle)
                 if info is None:
                     return None
-                place = info.placement
-                found.append(
-                    {"id": info.id, "profile": info.profileId, "start": place.start, "size": place.size}
+                placement = info.placement
+                instances.append(
+                    {
+                        "id": info.id,
+                        "profile": info.profileId,
+                        "start": placement.start,
+                        "size": placement.size,
+                    }
                 )
-        return sorted(found, key=lambda one: one["id"])
+        return sorted(instances, key=lambda one: one["id"])
 
     def mig_devices(self, device: Any, most: int) -> list[dict[str, Any]]:
-        found = []
+        entries = []
         for index in range(most):
             mig = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", device, index)
             if mig is None:
                 continue  # a hole: indexes of devices that were destroyed are not filled again
             attributes = self.ask("nvmlDeviceGetAttributes_v2", mig)
-            found.append(
+            entries.append(
                 {
                     "gpu_instance": self.ask("nvmlDeviceGetGpuInstanceId", mig),
                     "compute_instance": self.ask("nvmlDeviceGetComputeInstanceId", mig),
@@ -267,4 +272,4 @@ class _Probe:
                     "slices": attributes and attributes.computeInstanceSliceCount,
                 }
             )
-        return found
+        return entries

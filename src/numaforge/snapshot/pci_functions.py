@@ -47,29 +47,29 @@ def as_text(space: bytes) -> str:
 def from_text(text: str) -> bytes:
     """Return the configuration space that `as_text` wrote; empty for any other text."""
     rows = [re.fullmatch(r"([0-9a-f]{1,4}):((?:[0-9a-f]{2})*)", line) for line in text.splitlines()]
-    found = [(int(row[1], 16), bytes.fromhex(row[2])) for row in rows if row]
-    if not found or len(found) != len(rows):
+    bytes_at = [(int(row[1], 16), bytes.fromhex(row[2])) for row in rows if row]
+    if not bytes_at or len(bytes_at) != len(rows):
         return b""
-    space = bytearray(found[-1][0])
-    for offset, row in found[:-1]:
+    space = bytearray(bytes_at[-1][0])
+    for offset, row in bytes_at[:-1]:
         space[offset : offset + len(row)] = row
-    return bytes(space[: found[-1][0]])
+    return bytes(space[: bytes_at[-1][0]])
 
 
 def capabilities(space: bytes) -> Iterator[int]:
     """Yield the offset of each conventional PCI capability; a looping or invalid chain ends."""
-    offset, seen = space[_POINTER] & 0xFC if len(space) > _POINTER else 0, set[int]()
-    while _HEADER <= offset <= min(len(space), _EXTENDED) - 2 and offset not in seen:
-        seen.add(offset)
+    offset, visited = space[_POINTER] & 0xFC if len(space) > _POINTER else 0, set[int]()
+    while _HEADER <= offset <= min(len(space), _EXTENDED) - 2 and offset not in visited:
+        visited.add(offset)
         yield offset
         offset = space[offset + 1] & 0xFC
 
 
 def extended_capabilities(space: bytes) -> Iterator[tuple[int, int]]:
     """Yield the offset and id of each extended capability; a looping or invalid chain ends."""
-    offset, seen = _EXTENDED, set[int]()
-    while _EXTENDED <= offset <= len(space) - 4 and offset not in seen:
-        seen.add(offset)
+    offset, visited = _EXTENDED, set[int]()
+    while _EXTENDED <= offset <= len(space) - 4 and offset not in visited:
+        visited.add(offset)
         header = int.from_bytes(space[offset : offset + 4], "little")
         if header in (0, 0xFFFFFFFF):
             return
@@ -82,24 +82,24 @@ def cards(vpds: Mapping[str, bytes]) -> dict[str, str]:
 
     The value itself identifies the card, and stays out.
     """
-    told = {path: value for path, vpd in sorted(vpds.items()) if (value := _keyword(vpd, b"V3"))}
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(told.values()))}
-    return {path: f"card {numbers[value]}" for path, value in told.items()}
+    serials = {path: value for path, vpd in sorted(vpds.items()) if (value := _keyword(vpd, b"V3"))}
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(serials.values()))}
+    return {path: f"card {numbers[value]}" for path, value in serials.items()}
 
 
 def _keyword(vpd: bytes, name: bytes) -> bytes | None:
     """Return the value of a keyword of the read-only part (PCI Local Bus Specification 3.0, appendix I)."""
-    place = 0
-    while place < len(vpd) and vpd[place] not in _VPD_END:
-        large = vpd[place] & _VPD_LARGE
-        start = place + (3 if large else 1)
-        length = int.from_bytes(vpd[place + 1 : place + 3], "little") if large else vpd[place] & 7
+    position = 0
+    while position < len(vpd) and vpd[position] not in _VPD_END:
+        large = vpd[position] & _VPD_LARGE
+        start = position + (3 if large else 1)
+        length = int.from_bytes(vpd[position + 1 : position + 3], "little") if large else vpd[position] & 7
         item = vpd[start : start + length]
-        while vpd[place] == _VPD_READ_ONLY and len(item) >= 3:
+        while vpd[position] == _VPD_READ_ONLY and len(item) >= 3:
             if item[:2] == name:
                 return item[3 : 3 + item[2]]
             item = item[3 + item[2] :]
-        place = start + length
+        position = start + length
     return None
 
 
@@ -109,10 +109,10 @@ def _dumped(rows: Iterable[str], size: int) -> bytes:
     for row in rows:
         if row == "*":
             continue
-        offset, held = (row[: -2 * _ROW], row[-2 * _ROW :]) if len(row) > 2 * _ROW else (row, "")
+        offset, digits = (row[: -2 * _ROW], row[-2 * _ROW :]) if len(row) > 2 * _ROW else (row, "")
         if not re.fullmatch(r"[0-9a-f]+", row) or int(offset, 16) > size:
             break
         while dump and len(dump) < int(offset, 16):
             dump += dump[-_ROW:]
-        dump += bytes.fromhex(held)
+        dump += bytes.fromhex(digits)
     return bytes(dump)

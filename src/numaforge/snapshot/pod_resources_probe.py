@@ -71,12 +71,12 @@ def answer(path: str) -> list[tuple[str, ...]] | str:
 def exchange(path: str) -> bytes:
     """Return the data that the server sends until it ends the call."""
     deadline = time.monotonic() + SECONDS
-    found = bytearray()
+    answer_bytes = bytearray()
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(SECONDS)
         link.connect(path)
         link.sendall(CALL)
-        while len(found) <= MOST_BYTES:
+        while len(answer_bytes) <= MOST_BYTES:
             high, low, kind, flags, stream = struct.unpack(">BHBBI", received(link, 9, deadline))
             size = high << 16 | low
             if size > LARGEST_FRAME:
@@ -87,9 +87,9 @@ def exchange(path: str) -> bytes:
             if kind in (SETTINGS, PING) and not flags & ACK:
                 link.sendall(frame(kind, ACK, 0, payload if kind == PING else b""))
             if kind == DATA:
-                found += payload
+                answer_bytes += payload
             if stream == 1 and kind in (DATA, HEADERS) and flags & END_STREAM:
-                return bytes(found)
+                return bytes(answer_bytes)
     raise ValueError(f"more than {MOST_BYTES} bytes")
 
 
@@ -118,11 +118,11 @@ def message(data: bytes) -> bytes:
 def devices(listed: bytes) -> set[tuple[str, ...]]:
     """Return the devices of a ListPodResourcesResponse, each once, however many NUMA nodes it is near to."""
     return {
-        (f"{text(pod, 2)}/{text(pod, 1)}", text(container, 1), text(given, 1), device.decode())
+        (f"{text(pod, 2)}/{text(pod, 1)}", text(container, 1), text(allocation, 1), device.decode())
         for pod in parts(listed, 1)
         for container in parts(pod, 3)
-        for given in parts(container, 2)
-        for device in parts(given, 2)
+        for allocation in parts(container, 2)
+        for device in parts(allocation, 2)
     }
 
 

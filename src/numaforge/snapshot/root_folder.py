@@ -32,10 +32,10 @@ class RootFolder:
         parent = self.find(posixpath.dirname(path), followed)
         entry = None if parent is None else Path(parent, posixpath.basename(path))
         if entry is None or not entry.is_symlink():
-            found = str(entry) if entry is not None and entry.exists() else None
+            real = str(entry) if entry is not None and entry.exists() else None
         else:
             inside = "/" + posixpath.relpath(str(parent), str(self._root))
             link = posixpath.join(inside, str(entry.readlink()))
-            found = self.find(posixpath.normpath(link), followed + 1)
-        self._real[path] = found
-        return found
+            real = self.find(posixpath.normpath(link), followed + 1)
+        self._real[path] = real
+        return real

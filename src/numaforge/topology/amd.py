@@ -33,10 +33,10 @@ def partition_names(present: str) -> str | None:
     return forms.pop() if len(forms) == 1 else None
 
 
-def with_amdgpu(gpu: Gpu, files: Mapping[str, str], named: str | None = None) -> Gpu:
+def with_amdgpu(gpu: Gpu, files: Mapping[str, str], partition_name: str | None = None) -> Gpu:
     """Return the GPU with its driver's answers; unchanged where amdgpu has not bound it.
 
-    `named` is the prefix of the partition devices' names.
+    `partition_name` is the prefix of the partition devices' names.
     """
     if gpu.vendor != AMD:
         return gpu
@@ -58,8 +58,8 @@ def with_amdgpu(gpu: Gpu, files: Mapping[str, str], named: str | None = None) ->
     return replace(
         gpu,
         name=said("product_name") or gpu.name,
-        memory_bytes=gpu.memory_bytes if (held := digits(memory)) is None else held,
-        partition=_named(_counted(partition, _compute_nodes(gpu.pci_address, files)), named),
+        memory_bytes=gpu.memory_bytes if (size := digits(memory)) is None else size,
+        partition=_named(_counted(partition, _compute_nodes(gpu.pci_address, files)), partition_name),
         xgmi_hive=hive if hive.strip("0x") else None,
         ras=tuple(
             _errors(block, text) for block in RAS_BLOCKS if "ue:" in (text := said(f"ras/{block}_err_count"))
@@ -67,14 +67,14 @@ def with_amdgpu(gpu: Gpu, files: Mapping[str, str], named: str | None = None) ->
     )
 
 
-def _named(partition: GpuPartition | None, named: str | None) -> GpuPartition | None:
-    return None if partition is None else replace(partition, named=named)
+def _named(partition: GpuPartition | None, partition_name: str | None) -> GpuPartition | None:
+    return None if partition is None else replace(partition, named=partition_name)
 
 
 def _errors(block: str, text: str) -> RasErrors:
     """Return the error counts in the driver's lines "ue: 0" and "ce: 0"."""
-    found = {kind: int(count) for kind, count in _ERRORS.findall(text)}
-    return RasErrors(block, found.get("ue", 0), found.get("ce", 0))
+    counts = {kind: int(count) for kind, count in _ERRORS.findall(text)}
+    return RasErrors(block, counts.get("ue", 0), counts.get("ce", 0))
 
 
 def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartition | None:
@@ -93,17 +93,20 @@ def _counted(partition: GpuPartition, nodes: Sequence[int | None]) -> GpuPartiti
 def _compute_nodes(address: str, files: Mapping[str, str]) -> list[int | None]:
     """Return the memory of each compute node that belongs to this GPU."""
     domain, bus, device = (int(part, 16) for part in address.partition(".")[0].split(":"))
-    place = domain, bus << 8 | device << 3
-    found = []
+    location = domain, bus << 8 | device << 3
+    memories = []
     for number in range(MOST_NODES):
-        said = _properties(files.get(f"{KFD}/{number}/properties", ""))
+        properties = _properties(files.get(f"{KFD}/{number}/properties", ""))
         # A partition's number is in the function bits or in the highest ones, depending on the kernel's
         # release.
-        if said.get("simd_count") and (said.get("domain"), said.get("location_id", -1) & 0xFFF8) == place:
-            found.append(
+        if (
+            properties.get("simd_count")
+            and (properties.get("domain"), properties.get("location_id", -1) & 0xFFF8) == location
+        ):
+            memories.append(
                 _properties(files.get(f"{KFD}/{number}/mem_banks/0/properties", "")).get("size_in_bytes")
             )
-    return found
+    return memories
 
 
 def _properties(text: str) -> dict[str, int]:

@@ -13,10 +13,10 @@ def read_cpufreq(inventory: Inventory) -> Cpufreq | None:
     """Return what the scaling driver offers, or None where no CPU has a governor, as in most guests."""
 
     def said(name: str) -> dict[int, str]:
-        held = {
+        governors = {
             cpu: inventory.files.get(cpu, {}).get(f"cpufreq/{name}", "").strip() for cpu in inventory.online
         }
-        return {cpu: text for cpu, text in sorted(held.items()) if text}
+        return {cpu: text for cpu, text in sorted(governors.items()) if text}
 
     governors = said("scaling_governor")
     if not governors:

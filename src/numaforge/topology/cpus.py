@@ -74,20 +74,20 @@ def _online(files: Mapping[str, str], by_cpu: CpuFiles) -> CpuSet:
     if listed:
         return listed
     # Kernels before 2.6.26 have no list. CPU 0 often cannot be switched off and then has no file of its own.
-    return frozenset(cpu for cpu, held in by_cpu.items() if held.get("online", "1").strip() == "1")
+    return frozenset(cpu for cpu, files in by_cpu.items() if files.get("online", "1").strip() == "1")
 
 
 def read_switchable(inventory: Inventory) -> CpuSet | None:
     """Return the CPUs that can be taken offline: those with a file `online`; None where none has one."""
-    return frozenset(cpu for cpu, held in inventory.files.items() if "online" in held) or None
+    return frozenset(cpu for cpu, files in inventory.files.items() if "online" in files) or None
 
 
 def read_cores(inventory: Inventory) -> tuple[CpuSet, ...]:
     """Return the online threads of every physical core."""
 
     def siblings(cpu: int) -> CpuSet | None:
-        held = inventory.files.get(cpu, {})
-        return _first_set(held, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
+        files = inventory.files.get(cpu, {})
+        return _first_set(files, ("core_cpus", "thread_siblings", "core_cpus_list", "thread_siblings_list"))
 
     return _partition(inventory.online, siblings, _same_in_cpuinfo(inventory, "physical id", "core id"))
 
@@ -98,19 +98,21 @@ def read_core_ids(inventory: Inventory) -> Mapping[int, tuple[int, int]] | None:
     None where a CPU lacks one of them.
     """
     names = ("topology/core_id", "topology/physical_package_id")
-    told = {cpu: [inventory.files.get(cpu, {}).get(name, "") for name in names] for cpu in inventory.online}
-    if not all(_ID.fullmatch(text.strip()) for texts in told.values() for text in texts):
+    texts_of = {
+        cpu: [inventory.files.get(cpu, {}).get(name, "") for name in names] for cpu in inventory.online
+    }
+    if not all(_ID.fullmatch(text.strip()) for texts in texts_of.values() for text in texts):
         return None
-    return {cpu: (int(core), int(package)) for cpu, (core, package) in told.items()}
+    return {cpu: (int(core), int(package)) for cpu, (core, package) in texts_of.items()}
 
 
 def read_packages(inventory: Inventory) -> tuple[Package, ...]:
     """Return the sockets; ids are the kernel's where they are unique, else running numbers."""
 
     def siblings(cpu: int) -> CpuSet | None:
-        held = inventory.files.get(cpu, {})
+        files = inventory.files.get(cpu, {})
         names = ("package_cpus", "core_siblings", "package_cpus_list", "core_siblings_list")
-        return _first_set(held, names)
+        return _first_set(files, names)
 
     groups = _partition(inventory.online, siblings, _same_package_id(inventory))
     ids = [_package_id(inventory, min(group)) for group in groups]
@@ -123,7 +125,7 @@ def read_packages(inventory: Inventory) -> tuple[Package, ...]:
 
 def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
     """Return the groups of CPUs that share a last-level cache."""
-    deepest = {cpu: _deepest(held) for cpu, held in inventory.caches.items()}
+    deepest = {cpu: _deepest(caches) for cpu, caches in inventory.caches.items()}
     cached = frozenset(cpu for cpu, cache in deepest.items() if cache is not None)
     groups = _partition(
         cached,
@@ -139,27 +141,27 @@ def read_last_level_caches(inventory: Inventory) -> tuple[L3Cache, ...]:
 
 def read_core_caches(inventory: Inventory) -> tuple[CoreCaches, ...]:
     """Return the caches below each CPU's last level, one entry per kind and size, the deepest first."""
-    found: dict[tuple[int, str, int | None], set[CpuSet]] = {}
-    for held in inventory.caches.values():
-        last = max((cache.level for kind, cache in held if kind != _INSTRUCTION), default=0)
-        for kind, cache in held:
+    sharing: dict[tuple[int, str, int | None], set[CpuSet]] = {}
+    for caches in inventory.caches.values():
+        last = max((cache.level for kind, cache in caches if kind != _INSTRUCTION), default=0)
+        for kind, cache in caches:
             if cache.level < last:
-                found.setdefault((cache.level, kind, cache.size_bytes), set()).add(cache.cpus)
+                sharing.setdefault((cache.level, kind, cache.size_bytes), set()).add(cache.cpus)
     return tuple(
         CoreCaches(*alike, len(groups), frozenset().union(*groups))
-        for alike, groups in sorted(found.items(), key=lambda one: (-one[0][0], one[0][1], one[0][2] or 0))
+        for alike, groups in sorted(sharing.items(), key=lambda one: (-one[0][0], one[0][1], one[0][2] or 0))
     )
 
 
-def _deepest(held: Iterable[tuple[str, L3Cache]]) -> L3Cache | None:
-    known = (cache for kind, cache in held if kind != _INSTRUCTION)
-    return max(known, key=lambda cache: cache.level, default=None)
+def _deepest(caches: Iterable[tuple[str, L3Cache]]) -> L3Cache | None:
+    data_caches = (cache for kind, cache in caches if kind != _INSTRUCTION)
+    return max(data_caches, key=lambda cache: cache.level, default=None)
 
 
-def _caches(held: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
+def _caches(files: Mapping[str, str]) -> list[tuple[str, L3Cache]]:
     """Return each cache of a CPU, at every level, with its kind."""
     caches: dict[str, dict[str, str]] = {}
-    for name, text in held.items():
+    for name, text in files.items():
         if match := _CACHE_FILE.fullmatch(name):
             caches.setdefault(match[1], {})[match[2]] = text
     return [
@@ -188,7 +190,7 @@ def _package_id(inventory: Inventory, cpu: int) -> int | None:
 
 def _same_package_id(inventory: Inventory) -> Callable[[int], CpuSet]:
     ids = {cpu: _package_id(inventory, cpu) for cpu in inventory.online}
-    return lambda cpu: frozenset(other for other, held in ids.items() if held == ids[cpu])
+    return lambda cpu: frozenset(peer for peer, package_id in ids.items() if package_id == ids[cpu])
 
 
 def _same_in_cpuinfo(inventory: Inventory, *keys: str) -> Callable[[int], CpuSet]:
@@ -199,7 +201,7 @@ def _same_in_cpuinfo(inventory: Inventory, *keys: str) -> Callable[[int], CpuSet
         mine = identity(cpu)
         if None in mine:
             return frozenset({cpu})
-        return frozenset(other for other in inventory.stanzas if identity(other) == mine)
+        return frozenset(peer for peer in inventory.stanzas if identity(peer) == mine)
 
     return same
 
@@ -209,13 +211,13 @@ def _partition(
 ) -> tuple[CpuSet, ...]:
     """Group CPUs by `share`, else by `otherwise`, ordered by the lowest CPU; every CPU is in one group."""
     groups: list[CpuSet] = []
-    left = set(cpus)
+    ungrouped = set(cpus)
     for cpu in sorted(cpus):
-        if cpu in left:
+        if cpu in ungrouped:
             shared = share(cpu)
-            group = frozenset((shared if shared is not None else otherwise(cpu)) & left) | {cpu}
+            group = frozenset((shared if shared is not None else otherwise(cpu)) & ungrouped) | {cpu}
             groups.append(group)
-            left -= group
+            ungrouped -= group
     return tuple(groups)
 
 
@@ -225,8 +227,8 @@ def _cpuinfo_stanzas(text: str) -> dict[int, dict[str, str]]:
     for line in text.splitlines():
         key, colon, value = (part.strip() for part in line.partition(":"))
         # s390 writes "processor 3: version = FF,  identification = ..." in one line.
-        named = re.fullmatch(r"processor\s*([0-9]*)", key)
-        number = (named[1] or value) if named and colon else ""
+        processor = re.fullmatch(r"processor\s*([0-9]*)", key)
+        number = (processor[1] or value) if processor and colon else ""
         if (cpu := digits(number)) is not None:
             current = stanzas.setdefault(cpu, {})
         elif colon:
@@ -239,19 +241,19 @@ def cpu_set(files: Mapping[str, str], path: str) -> CpuSet | None:
     return _parse(files[path], path, mask=False) if path in files else None
 
 
-def _first_set(held: Mapping[str, str], names: Iterable[str], folder: str = "topology/") -> CpuSet | None:
+def _first_set(files: Mapping[str, str], names: Iterable[str], folder: str = "topology/") -> CpuSet | None:
     for name in names:
-        text = held.get(folder + name)
+        text = files.get(folder + name)
         if text is not None and (cpus := _parse(text, name, mask=not name.endswith("_list"))):
             return cpus
     return None
 
 
-def node_cpus(held: Mapping[str, str]) -> CpuSet | None:
+def node_cpus(files: Mapping[str, str]) -> CpuSet | None:
     """Return the CPUs in a NUMA node's folder, offline ones included, or None where it lists none."""
-    if "cpumap" in held:
-        return _parse(held["cpumap"], "cpumap", mask=True)
-    return _parse(held["cpulist"], "cpulist", mask=False) if "cpulist" in held else None
+    if "cpumap" in files:
+        return _parse(files["cpumap"], "cpumap", mask=True)
+    return _parse(files["cpulist"], "cpulist", mask=False) if "cpulist" in files else None
 
 
 def _parse(text: str, name: str, *, mask: bool) -> CpuSet:

@@ -14,16 +14,16 @@ DEVICE_STATE = "kubelet_internal_checkpoint"
 
 def read_device_state(text: str) -> dict[str, dict[str, dict[str, set[str]]]]:
     """Return device ids by pod UID, container and resource (pkg/kubelet/cm/devicemanager/checkpoint)."""
-    held: dict[str, dict[str, dict[str, set[str]]]] = {}
+    by_pod: dict[str, dict[str, dict[str, set[str]]]] = {}
     try:
         document: Mapping[str, Any] = json.loads(text)
         for entry in (document.get("Data") or {}).get("PodDeviceEntries") or ():
-            container = held.setdefault(entry["PodUID"], {}).setdefault(entry["ContainerName"], {})
+            container = by_pod.setdefault(entry["PodUID"], {}).setdefault(entry["ContainerName"], {})
             ids = {name for names in entry["DeviceIDs"].values() for name in names}
             container.setdefault(entry["ResourceName"], set()).update(ids)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise KubeletConfigError(f"not a device manager checkpoint: {error}", where=DEVICE_STATE) from error
-    return held
+    return by_pod
 
 
 def read_plugin_resources(text: str) -> tuple[str, ...] | None:

@@ -139,10 +139,10 @@ TOPOLOGY = DocumentKind(
 )
 
 _DEVICE_ID = re.compile("[0-9a-f]{1,4}")
-_STATES = [each.name for each in fields(CpuStates)]
+_STATES = [field.name for field in fields(CpuStates)]
 _OLDER = ("turbo", "transparent_hugepages", "ksm")
 _APART = ("cpus", "nvlink_domains", "gpu_memory_mode", "kernel_values", *_OLDER)
-_ALIKE = [each.name for each in fields(TopologyDocument) if each.name not in _APART]
+_ALIKE = [field.name for field in fields(TopologyDocument) if field.name not in _APART]
 _TURBO = next(knob for knob in KNOBS if knob.key == "turbo")
 _FOLDERS = {knob.feature.field: knob.feature.folder for knob in KNOBS if knob.feature and knob.feature.field}
 
@@ -203,8 +203,8 @@ def _require_whole(read: TopologyDocument) -> None:
     if not online:
         raise _refusal("cpus.online", "no CPU is online")
     for name, groups in (("packages", read.packages), ("cores", read.cores)):
-        if left := online - _require_apart(name, groups, online):
-            raise _refusal(name, f"CPU {min(left)} is in none of them")
+        if ungrouped := online - _require_apart(name, groups, online):
+            raise _refusal(name, f"CPU {min(ungrouped)} is in none of them")
     for number, core in enumerate(read.cores):
         if core.package not in packages:
             raise _refusal(f"cores[{number}].package", f"there is no package {core.package}")
@@ -212,9 +212,9 @@ def _require_whole(read: TopologyDocument) -> None:
             raise _refusal(f"cores[{number}].numa_node", f"there is no NUMA node {core.numa_node}")
     _require_apart("kubelet_cores", read.kubelet_cores or (), online)
     _require_apart("kubelet_packages", read.kubelet_packages or (), online)
-    known = online | read.cpus.offline
+    all_cpus = online | read.cpus.offline
     for number, cache in enumerate(read.l3_caches):
-        if strange := cache.cpus - known:
+        if strange := cache.cpus - all_cpus:
             raise _refusal(f"l3_caches[{number}].cpus", f"there is no CPU {min(strange)}")
     _require_distances(read.numa_nodes)
     _require_devices(read)
@@ -224,9 +224,9 @@ def _require_whole(read: TopologyDocument) -> None:
 def _require_distances(nodes: Sequence[NumaNode]) -> None:
     """Refuse a NUMA node that is listed twice, and distances to some that leave others out."""
     for number, node in enumerate(nodes):
-        if node.id in {other.id for other in nodes[:number]}:
+        if node.id in {earlier.id for earlier in nodes[:number]}:
             raise _refusal(f"numa_nodes[{number}].id", f"NUMA node {node.id} is listed twice")
-        left_out = [other.id for other in nodes if node.distances and other.id not in node.distances]
+        left_out = [node_id.id for node_id in nodes if node.distances and node_id.id not in node.distances]
         if left_out:
             raise _refusal(f"numa_nodes[{number}].distances", f"says nothing of NUMA node {left_out[0]}")
 
@@ -247,8 +247,8 @@ def _require_sizes(read: TopologyDocument) -> None:
         if (node.memory_bytes or 0) < 0:
             raise _refusal(f"numa_nodes[{number}].memory_bytes", f"{node.memory_bytes} bytes of memory")
     for number, gpu in enumerate(read.gpus):
-        for place, instance in enumerate(gpu.gpu_instances or ()):
-            where = f"gpus[{number}].gpu_instances[{place}]"
+        for position, instance in enumerate(gpu.gpu_instances or ()):
+            where = f"gpus[{number}].gpu_instances[{position}]"
             if instance.start < 0:
                 raise _refusal(f"{where}.start", f"{instance.start} is no memory slice: the first is 0")
             if instance.size < 1:
@@ -257,17 +257,17 @@ def _require_sizes(read: TopologyDocument) -> None:
 
 def _require_apart(name: str, groups: Sequence[Package | Core], online: CpuSet) -> CpuSet:
     """Return the CPUs of all groups; each group has some, which are online and in no other one."""
-    seen: CpuSet = frozenset()
-    for number, each in enumerate(groups):
+    grouped: CpuSet = frozenset()
+    for number, group in enumerate(groups):
         where = f"{name}[{number}].cpus"
-        if not each.cpus:
+        if not group.cpus:
             raise _refusal(where, "names no CPU")
-        if off := each.cpus - online:
+        if off := group.cpus - online:
             raise _refusal(where, f"CPU {min(off)} is not online")
-        if twice := each.cpus & seen:
+        if twice := group.cpus & grouped:
             raise _refusal(where, f"CPU {min(twice)} is in two of {name}")
-        seen |= each.cpus
-    return seen
+        grouped |= group.cpus
+    return grouped
 
 
 def _refusal(where: str, message: str) -> TopologyError:

@@ -32,8 +32,8 @@ def read_device_holders(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder
 
     The checkpoint lags behind: devices of a pod that has ended stay until the next pod asks for some.
     """
-    told = _told(snapshot, root_dir)
-    return _kept(snapshot, root_dir) if told is None else told
+    answered = _told(snapshot, root_dir)
+    return _kept(snapshot, root_dir) if answered is None else answered
 
 
 def read_holders_doubt(snapshot: Snapshot, root_dir: str) -> str | None:
@@ -66,13 +66,13 @@ def _kept(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
     if text is None:
         return None
     try:
-        held = read_device_state(text)
+        state = read_device_state(text)
     except KubeletConfigError:
         return None  # the kubelet, too, discards such a file
     names = _pod_names(snapshot)
     return tuple(
         DeviceHolder(device, resource, names.get(uid, uid), container, present=uid in names)
-        for uid, containers in sorted(held.items())
+        for uid, containers in sorted(state.items())
         for container, resources in sorted(containers.items())
         for resource, devices in sorted(resources.items())
         for device in sorted(devices)
@@ -81,9 +81,9 @@ def _kept(snapshot: Snapshot, root_dir: str) -> tuple[DeviceHolder, ...] | None:
 
 def pods_on(holders: Iterable[DeviceHolder], uuids: Iterable[str]) -> tuple[str, ...]:
     """Return the pods on the node that hold one of these GPUs or MIG devices, shared ones ("UUID::0") too."""
-    wanted = frozenset(uuids)
-    found = {one.pod for one in holders if one.present and one.device.partition("::")[0] in wanted}
-    return tuple(sorted(found))
+    asked_ids = frozenset(uuids)
+    pods = {one.pod for one in holders if one.present and one.device.partition("::")[0] in asked_ids}
+    return tuple(sorted(pods))
 
 
 def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
@@ -93,12 +93,12 @@ def read_daemons(snapshot: Snapshot) -> tuple[GpuProcess, ...] | None:
         return None
     units = read_units(snapshot)
     numbers = (pid for pid in map(digits, pids.split()) if pid is not None)
-    found = (
+    processes = (
         _process(snapshot.files, pid, {}, units)
         for pid in numbers
         if units.may_be_daemon(pid, snapshot.files.get(f"/proc/{pid}/cgroup", ""))
     )
-    return tuple(process for process in found if process is not None)
+    return tuple(process for process in processes if process is not None)
 
 
 def uuids_of(gpu: Gpu) -> Iterator[str]:

@@ -82,20 +82,20 @@ def _distribution(snapshot: Snapshot, units: Units, *, has_unit: bool) -> str | 
 
     Leftover files count for nothing where the kubelet has a unit of its own.
     """
-    there = frozenset(snapshot.commands.get("present", "").split())
-    for name, each in catalogue.DISTRIBUTIONS.items():
-        if any(posixpath.basename(path) in units.main_pids for path in each.units):
+    present = frozenset(snapshot.commands.get("present", "").split())
+    for name, distribution in catalogue.DISTRIBUTIONS.items():
+        if any(posixpath.basename(path) in units.main_pids for path in distribution.units):
             return name
-    for name, each in () if has_unit else catalogue.DISTRIBUTIONS.items():
-        if there.intersection((*each.logins, *each.units)):
+    for name, distribution in () if has_unit else catalogue.DISTRIBUTIONS.items():
+        if present.intersection((*distribution.logins, *distribution.units)):
             return name
     return None
 
 
 def _login(snapshot: Snapshot, distribution: str | None) -> str | None:
-    there = snapshot.commands.get("present", "").split()
-    wanted = catalogue.DISTRIBUTIONS[distribution].logins if distribution else catalogue.LOGINS
-    return next((path for path in wanted if path in there), None)
+    present = snapshot.commands.get("present", "").split()
+    logins = catalogue.DISTRIBUTIONS[distribution].logins if distribution else catalogue.LOGINS
+    return next((path for path in logins if path in present), None)
 
 
 def _version(snapshot: Snapshot, binary: str | None) -> str | None:
@@ -104,10 +104,10 @@ def _version(snapshot: Snapshot, binary: str | None) -> str | None:
         return answer[1]
     try:
         earlier = parse_json(snapshot.files.get(catalogue.PLAN, "null"))
-        said_of, version = earlier["kubelet"]["binary"], earlier["kubelet"]["binary_version"]
+        planned_binary, version = earlier["kubelet"]["binary"], earlier["kubelet"]["binary_version"]
     except (ValueError, KeyError, TypeError):
         return None
-    return version if binary and said_of == binary and isinstance(version, str) else None
+    return version if binary and planned_binary == binary and isinstance(version, str) else None
 
 
 def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
@@ -117,8 +117,8 @@ def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
             f"{refused} was not run: it, or a folder above it, is not root's or can be written by others "
             "(chown root, chmod go-w)"
         )
-    if (said := commands.get("kubelet --version")) is not None:
-        return f"kubelet --version says {said[:60]!r}, which names no version"
+    if (answer := commands.get("kubelet --version")) is not None:
+        return f"kubelet --version says {answer[:60]!r}, which names no version"
     status, _, program = commands.get("kubelet failed", "").partition(" ")
     if not program:
         return f"{binary.split(' ', 3)[-1]} did not say its version" if binary else None
@@ -130,14 +130,14 @@ def _problem(commands: Mapping[str, str], binary: str | None) -> str | None:
 def _arguments(words: list[str]) -> tuple[str, ...]:
     """Return the arguments after the kubelet's name; OpenShift's unit starts it through `kubenswrapper`."""
     programs = list(takewhile(lambda word: not word.startswith("-"), words))
-    names = [place for place, word in enumerate(programs) if posixpath.basename(word) == "kubelet"]
+    names = [index for index, word in enumerate(programs) if posixpath.basename(word) == "kubelet"]
     return tuple(words[names[0] + 1 if names else 1 :])
 
 
 def _drop_ins_below(files: Mapping[str, str], folder: str) -> dict[str, str]:
     inside = folder.rstrip("/") + "/"
-    found = (path for path in files if path.startswith(inside) and path.endswith(".conf"))
-    return {path: files[path] for path in sorted(found)}
+    paths = (path for path in files if path.startswith(inside) and path.endswith(".conf"))
+    return {path: files[path] for path in sorted(paths)}
 
 
 def _running_command_line(snapshot: Snapshot, units: Units) -> list[str] | None:
@@ -217,9 +217,9 @@ def _expanded(unit: _ServiceUnit, files: Mapping[str, str]) -> list[str]:
                 environment[name] = " ".join(_shell_words(value))
     words: list[str] = []
     for word in _shell_words((unit.exec_start or "").lstrip("-@:+!")):
-        alone = re.fullmatch(r"\$(\w+)", word)
-        if alone:  # a word that is only $NAME splits into the words of its value
-            words += _shell_words(environment.get(alone[1], ""))
+        variable = re.fullmatch(r"\$(\w+)", word)
+        if variable:  # a word that is only $NAME splits into the words of its value
+            words += _shell_words(environment.get(variable[1], ""))
         else:
             words.append(re.sub(r"\$\{(\w+)\}", lambda match: environment.get(match[1], ""), word))
     return words

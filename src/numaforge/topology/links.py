@@ -71,44 +71,44 @@ def link_matrix(topology: NodeTopology) -> LinkMatrix:
         for node in (nearest_numa_node(device, topology),)
     )
     links = tuple(
-        tuple(link_between(one.device, other.device, topology) for other in devices) for one in devices
+        tuple(link_between(one.device, peer.device, topology) for peer in devices) for one in devices
     )
     return LinkMatrix(devices, links, nvlink_domains(topology.gpus))
 
 
-def link_between(one: Device, other: Device, topology: NodeTopology) -> str | None:
+def link_between(one: Device, peer: Device, topology: NodeTopology) -> str | None:
     """Return `X`, `NV18`, `XGMI`, or the distance over PCIe; None where that is not known."""
-    if one is other:
+    if one is peer:
         return SELF
-    if isinstance(one, Gpu) and isinstance(other, Gpu):
-        count = nvlinks_between(one, other)
+    if isinstance(one, Gpu) and isinstance(peer, Gpu):
+        count = nvlinks_between(one, peer)
         if count:
             return f"NV{count}"
-        if one.xgmi_hive is not None and one.xgmi_hive == other.xgmi_hive:
+        if one.xgmi_hive is not None and one.xgmi_hive == peer.xgmi_hive:
             return "XGMI"
-    return pci_distance(one, other, topology)
+    return pci_distance(one, peer, topology)
 
 
-def nvlinks_between(one: Gpu, other: Gpu) -> int:
+def nvlinks_between(one: Gpu, peer: Gpu) -> int:
     """Return how many NVLinks join two GPUs, directly or through switches of the same fabric; 0 is none."""
-    switched = min(gpu.nvlink_peers.get("switch", 0) for gpu in (one, other))
-    return direct_nvlinks(one, other) or (switched if one.fabric == other.fabric else 0)
+    switched = min(gpu.nvlink_peers.get("switch", 0) for gpu in (one, peer))
+    return direct_nvlinks(one, peer) or (switched if one.fabric == peer.fabric else 0)
 
 
-def direct_nvlinks(one: Gpu, other: Gpu) -> int:
+def direct_nvlinks(one: Gpu, peer: Gpu) -> int:
     """Return how many NVLinks lead from one GPU to the other; either side may tell it, 0 is none."""
-    return max(one.nvlink_peers.get(other.pci_address, 0), other.nvlink_peers.get(one.pci_address, 0))
+    return max(one.nvlink_peers.get(peer.pci_address, 0), peer.nvlink_peers.get(one.pci_address, 0))
 
 
-def pci_distance(one: Function, other: Function, topology: NodeTopology) -> str | None:
+def pci_distance(one: Function, peer: Function, topology: NodeTopology) -> str | None:
     """Return PIX, PXB, PHB, NODE or SYS for two functions, None where the firmware does not tell it.
 
     NCCL calls NODE PHB, and functions of one card without a switch PHB instead of PIX.
     """
-    paths = [topology.pci_paths.get(device.pci_address or "", ()) for device in (one, other)]
+    paths = [topology.pci_paths.get(device.pci_address or "", ()) for device in (one, peer)]
     if all(paths) and paths[0][0] == paths[1][0]:
         return _below_one_host_bridge(*paths)
-    nodes = [nearest_numa_node(device, topology) for device in (one, other)]
+    nodes = [nearest_numa_node(device, topology) for device in (one, peer)]
     if None in nodes:
         return None
     if nodes[0] != nodes[1]:
@@ -116,10 +116,10 @@ def pci_distance(one: Function, other: Function, topology: NodeTopology) -> str 
     return "NODE" if all(paths) else None
 
 
-def _below_one_host_bridge(one: Sequence[str], other: Sequence[str]) -> str:
-    if one[1:2] != other[1:2]:  # the root port
+def _below_one_host_bridge(one: Sequence[str], peer: Sequence[str]) -> str:
+    if one[1:2] != peer[1:2]:  # the root port
         return "PHB"
-    return "PIX" if pcie_switches(one) == pcie_switches(other) else "PXB"
+    return "PIX" if pcie_switches(one) == pcie_switches(peer) else "PXB"
 
 
 def pcie_switches(path: Sequence[str]) -> tuple[str, ...]:
@@ -136,13 +136,15 @@ def nearest_numa_node(device: Function, topology: NodeTopology) -> int | None:
     Where the kernel does not say, it is the only one that has CPUs; where it names one without CPUs, as the
     GPU's own memory on Grace, the one with CPUs at the shortest distance from there.
     """
-    own = next((node for node in topology.numa_nodes if node.id == device.numa_node), None)
-    if own is not None and own.cpus:
-        return own.id
+    own_node = next((node for node in topology.numa_nodes if node.id == device.numa_node), None)
+    if own_node is not None and own_node.cpus:
+        return own_node.id
     if device.numa_node is None:
         return only_numa_node(topology)
     with_cpus = [node.id for node in topology.numa_nodes if node.cpus]
-    distances = {node: own.distances[node] for node in with_cpus if own and node in own.distances}
+    distances = {
+        node: own_node.distances[node] for node in with_cpus if own_node and node in own_node.distances
+    }
     nearest = [node for node, distance in distances.items() if distance == min(distances.values())]
     if not nearest:
         return device.numa_node
@@ -167,24 +169,24 @@ def nvlink_domains(gpus: Iterable[Gpu]) -> tuple[NvlinkDomain, ...]:
             neighbours[address].add(neighbour)
             neighbours.setdefault(neighbour, set()).add(address)
     domains = []
-    seen: set[object] = set()
+    visited: set[object] = set()
     for address, gpu in sorted(listed.items()):
-        group = _reached(address, neighbours, seen)
-        members = tuple(sorted(each for each in group if isinstance(each, str)))
+        group = _reached(address, neighbours, visited)
+        members = tuple(sorted(member for member in group if isinstance(member, str)))
         if len(members) > 1 or (members and gpu.fabric is not None):
-            fabric = next((listed[each].fabric for each in members if listed[each].fabric), None)
+            fabric = next((listed[member].fabric for member in members if listed[member].fabric), None)
             domains.append(NvlinkDomain(members, fabric))
     return tuple(domains)
 
 
-def _reached(start: object, neighbours: Mapping[object, set[object]], seen: set[object]) -> set[object]:
-    """Return everything reachable from `start` that is not in `seen`, and add it to `seen`."""
+def _reached(start: object, neighbours: Mapping[object, set[object]], visited: set[object]) -> set[object]:
+    """Return everything reachable from `start` that is not in `visited`, and add it to `visited`."""
     group: set[object] = set()
     waiting = [start]
     while waiting:
         one = waiting.pop()
-        if one not in seen:
-            seen.add(one)
+        if one not in visited:
+            visited.add(one)
             group.add(one)
             waiting.extend(neighbours[one])
     return group
@@ -212,11 +214,11 @@ def nodes_of_gpus(topology: NodeTopology) -> frozenset[int]:
     acpi-generic-initiator). Where the kernel does not name generic initiators (before 5.10), they are those
     without memory beside a GPU of such a board.
     """
-    beside = any(map(is_coherent, topology.gpus))
+    coherent = any(map(is_coherent, topology.gpus))
     return frozenset(gpu_memory_nodes(topology)) | {
         node.id
         for node in topology.numa_nodes
-        if beside and not node.cpus
+        if coherent and not node.cpus
         if node.generic_initiator or (node.generic_initiator is None and node.memory_bytes == 0)
     }
 
@@ -229,20 +231,20 @@ def gpu_names(gpus: Iterable[Gpu]) -> dict[str, str]:
     """
     ordered = sorted(gpus, key=lambda gpu: gpu.pci_address)
     if all(gpu.index is None for gpu in ordered):
-        return {gpu.pci_address: f"GPU{place}" for place, gpu in enumerate(ordered)}
+        return {gpu.pci_address: f"GPU{number}" for number, gpu in enumerate(ordered)}
     names = {gpu.pci_address: f"GPU{gpu.index}" for gpu in ordered if gpu.index is not None}
     unnumbered = [gpu.pci_address for gpu in ordered if gpu.index is None]
-    return names | {address: f"GPU{chr(ord('a') + place)}" for place, address in enumerate(unnumbered)}
+    return names | {address: f"GPU{chr(ord('a') + number)}" for number, address in enumerate(unnumbered)}
 
 
 def _named(topology: NodeTopology) -> Iterable[tuple[str, str, Device]]:
     names = gpu_names(topology.gpus)
     for gpu in sorted(topology.gpus, key=lambda gpu: natural(names[gpu.pci_address])):
         yield names[gpu.pci_address], model_of(gpu), gpu
-    for place, one in enumerate(sorted(topology.accelerators, key=lambda one: one.pci_address)):
-        yield f"ACC{place}", one.name or f"{one.vendor}:{one.device}", one
-    for place, (label, nic) in enumerate(_nics(topology.nics)):
-        yield f"NIC{place}", label, nic
+    for number, one in enumerate(sorted(topology.accelerators, key=lambda one: one.pci_address)):
+        yield f"ACC{number}", one.name or f"{one.vendor}:{one.device}", one
+    for number, (label, nic) in enumerate(_nics(topology.nics)):
+        yield f"NIC{number}", label, nic
 
 
 def _nics(nics: Iterable[Nic]) -> list[tuple[str, Nic]]:

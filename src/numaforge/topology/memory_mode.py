@@ -43,27 +43,27 @@ def gpu_memory_mode(machine: NodeTopology) -> GpuMemoryMode | None:
     """Return the mode of the machine, None where no GPU has memory that the CPU reaches coherently."""
     if not any(map(is_coherent, machine.gpus)):
         return None
-    said = machine.nvidia_install.gpu_memory_mode if machine.nvidia_install else None
-    if said in (DRIVER, NUMA):
-        return GpuMemoryMode(said, f"{OPTION} is {said}")
+    option = machine.nvidia_install.gpu_memory_mode if machine.nvidia_install else None
+    if option in (DRIVER, NUMA):
+        return GpuMemoryMode(option, f"{OPTION} is {option}")
     branch = driver_branch(machine)
     if branch is not None and branch >= FIRST_DRIVER_BY_DEFAULT:
         return GpuMemoryMode(DRIVER, f"the default of driver {branch}")
-    held = memory_of_gpus(machine)
-    if held:
-        nodes = format_cpulist(held)
-        return GpuMemoryMode(NUMA, f"NUMA nodes {nodes} have {format_bytes(sum(held.values()))}")
-    return GpuMemoryMode(None, f"{OPTION} was not captured" if said is None else f"{OPTION} is not set")
+    sizes = memory_of_gpus(machine)
+    if sizes:
+        nodes = format_cpulist(sizes)
+        return GpuMemoryMode(NUMA, f"NUMA nodes {nodes} have {format_bytes(sum(sizes.values()))}")
+    return GpuMemoryMode(None, f"{OPTION} was not captured" if option is None else f"{OPTION} is not set")
 
 
 def memory_of_gpus(machine: NodeTopology) -> dict[int, int]:
     """Return the memory in bytes of each NUMA node that is a GPU's, of the size of HBM."""
-    nodes, beside = nodes_of_gpus(machine), any(map(is_coherent, machine.gpus))
+    nodes, coherent = nodes_of_gpus(machine), any(map(is_coherent, machine.gpus))
     return {
         node.id: node.memory_bytes
         for node in machine.numa_nodes
         if not node.cpus and node.memory_bytes
-        if node.id in nodes or (beside and node.memory_bytes >= _HBM_BYTES)
+        if node.id in nodes or (coherent and node.memory_bytes >= _HBM_BYTES)
     }
 
 

@@ -22,7 +22,7 @@ def read_networks(routes: str) -> tuple[Network, ...]:
 
     Routes through a gateway and to single hosts are left out: an overlay has one for every node or pod.
     """
-    found: list[tuple[bool, int, str, str]] = []
+    networks: list[tuple[bool, int, str, str]] = []
     for route in _ROUTE.finditer(routes):
         flags, metric = int(route["flags"], 16), int(route["metric"])
         length = int(route["mask"], 16).bit_count()
@@ -31,8 +31,8 @@ def read_networks(routes: str) -> tuple[Network, ...]:
         if not flags & _UP or flags & _REJECT or (flags & _GATEWAY and not default):
             continue
         if default or network.prefixlen < network.max_prefixlen:
-            found.append((not default, metric if default else 0, route["interface"], str(network)))
-    return tuple(dict.fromkeys(Network(interface, network) for *_, interface, network in sorted(found)))
+            networks.append((not default, metric if default else 0, route["interface"], str(network)))
+    return tuple(dict.fromkeys(Network(interface, network) for *_, interface, network in sorted(networks)))
 
 
 def _address(text: str) -> bytes:

@@ -28,14 +28,14 @@ def read_nics(snapshot: Snapshot, rdma: Iterable[RdmaDevice]) -> tuple[Nic, ...]
 
 
 def _nic(snapshot: Snapshot, function: Function, interface: str | None, rdma: RdmaDevice | None) -> Nic:
-    held = {name: snapshot.files.get(f"/sys/class/net/{interface}/{name}", "") for name in ("type", "speed")}
-    speed = held["speed"].strip()
+    files = {name: snapshot.files.get(f"/sys/class/net/{interface}/{name}", "") for name in ("type", "speed")}
+    speed = files["speed"].strip()
     port = rdma.ports[0] if rdma and rdma.ports else None
     return Nic(
         pci_address=function.address,
         interface=interface,
         rdma_device=rdma.name if rdma else None,
-        link_layer=(port and port.link_layer) or _ARPHRD.get(held["type"].strip()),
+        link_layer=(port and port.link_layer) or _ARPHRD.get(files["type"].strip()),
         rate=(port and port.rate) or (f"{speed} Mb/s" if digits(speed) else None),
         driver=function.driver,
         numa_node=function.numa_node,
@@ -44,7 +44,7 @@ def _nic(snapshot: Snapshot, function: Function, interface: str | None, rdma: Rd
 
 def _rdma_of(function: Function, interface: str | None, devices: list[RdmaDevice]) -> RdmaDevice | None:
     """Return the RDMA device that names an interface, else the one of its PCI function."""
-    named = next((d for d in devices if interface is not None and d.interface == interface), None)
-    return named or next(
+    by_interface = next((d for d in devices if interface is not None and d.interface == interface), None)
+    return by_interface or next(
         (d for d in devices if d.pci_address == function.address and d.interface is None), None
     )

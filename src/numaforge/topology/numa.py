@@ -26,13 +26,13 @@ def read_numa_nodes(files: Mapping[str, str], online: CpuSet) -> tuple[NumaNode,
     return tuple(
         NumaNode(
             id=node,
-            cpus=(node_cpus(held) or frozenset()) & online,
-            memory_bytes=meminfo_bytes(held.get("meminfo", ""), "MemTotal"),
-            distances=_distances(held.get("distance", ""), frozenset(by_node), listed),
-            hugepages=read_pools(held),
+            cpus=(node_cpus(files_of) or frozenset()) & online,
+            memory_bytes=meminfo_bytes(files_of.get("meminfo", ""), "MemTotal"),
+            distances=_distances(files_of.get("distance", ""), frozenset(by_node), listed),
+            hugepages=read_pools(files_of),
             generic_initiator=None if initiators is None else node in initiators,
         )
-        for node, held in sorted(by_node.items())
+        for node, files_of in sorted(by_node.items())
     )
 
 

@@ -34,11 +34,11 @@ def with_answers(gpus: Sequence[Gpu], snapshot: Snapshot) -> tuple[Gpu, ...]:
 
     `unanswered` is why a GPU that belongs to the driver has no answer.
     """
-    asked = [gpu for gpu in gpus if listed_by_nvml(gpu)]
-    answers = _by_address(asked, list(read_gpu_answers(snapshot)))
+    queried = [gpu for gpu in gpus if listed_by_nvml(gpu)]
+    answers = _by_address(queried, list(read_gpu_answers(snapshot)))
     driver = read_driver(snapshot)
     reason = None if driver is None else driver.error or NOT_LISTED
-    silent = {gpu.pci_address: replace(gpu, unanswered=reason) for gpu in asked}
+    silent = {gpu.pci_address: replace(gpu, unanswered=reason) for gpu in queried}
     return tuple(
         _merged(gpu, answers[gpu.pci_address], answers, snapshot)
         if gpu.pci_address in answers
@@ -47,22 +47,24 @@ def with_answers(gpus: Sequence[Gpu], snapshot: Snapshot) -> tuple[Gpu, ...]:
     )
 
 
-def _by_address(asked: Sequence[Gpu], answers: Sequence[Gpu]) -> dict[str, Gpu]:
+def _by_address(queried: Sequence[Gpu], answers: Sequence[Gpu]) -> dict[str, Gpu]:
     """Return the answers by address; those without one are matched to the remaining GPUs.
 
     Both lists are in PCI order, so they match where their lengths are equal.
     """
-    found = {answer.pci_address: answer for answer in answers if answer.pci_address}
+    by_address = {answer.pci_address: answer for answer in answers if answer.pci_address}
     nameless = [answer for answer in answers if not answer.pci_address]
-    left = sorted(gpu.pci_address for gpu in asked if gpu.pci_address not in found)
-    return found | (dict(zip(left, nameless, strict=True)) if len(left) == len(nameless) else {})
+    unanswered = sorted(gpu.pci_address for gpu in queried if gpu.pci_address not in by_address)
+    return by_address | (
+        dict(zip(unanswered, nameless, strict=True)) if len(unanswered) == len(nameless) else {}
+    )
 
 
 def _merged(gpu: Gpu, answer: Gpu, answers: Mapping[str, Gpu], snapshot: Snapshot) -> Gpu:
     peers: dict[str, int] = {}
     for peer, count in answer.nvlink_peers.items():
-        known = peer if peer in answers or not _is_nvswitch(peer, snapshot) else "switch"
-        peers[known] = peers.get(known, 0) + count
+        end = peer if peer in answers or not _is_nvswitch(peer, snapshot) else "switch"
+        peers[end] = peers.get(end, 0) + count
     return replace(
         answer,
         pci_address=gpu.pci_address,

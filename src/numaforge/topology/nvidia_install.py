@@ -29,46 +29,46 @@ def read_nvswitches(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the PCI addresses of the NVSwitches that are PCI functions."""
     return tuple(
         address
-        for address, held in snapshot.pci_files.items()
-        if held.get("device", "").strip().removeprefix("0x") in _NVSWITCHES
-        and held.get("vendor", "").strip() == _NVIDIA
+        for address, function_files in snapshot.pci_files.items()
+        if function_files.get("device", "").strip().removeprefix("0x") in _NVSWITCHES
+        and function_files.get("vendor", "").strip() == _NVIDIA
     )
 
 
 def read_nvidia_install(snapshot: Snapshot) -> NvidiaInstall | None:
     """Return NVIDIA's software on the host; None without a trace of any."""
     files = snapshot.files
-    said = files.get("/proc/driver/nvidia/version", "").partition("\n")[0]
-    loaded = files.get("/sys/module/nvidia/version", "").strip() or _first(_VERSION, said)
+    version_line = files.get("/proc/driver/nvidia/version", "").partition("\n")[0]
+    loaded = files.get("/sys/module/nvidia/version", "").strip() or _first(_VERSION, version_line)
     present = snapshot.commands.get("present")
-    found = None if present is None else frozenset(present.split())
+    paths = None if present is None else frozenset(present.split())
     install = NvidiaInstall(
         loaded=loaded,
-        open_module="Open Kernel Module" in said if said else None,
+        open_module="Open Kernel Module" in version_line if version_line else None,
         on_disk=snapshot.commands.get("modinfo nvidia", "").strip() or None,
         library=_library(snapshot.links),
         packages=_nvidia_packages(
             snapshot.commands.get("nvidia packages", snapshot.commands.get("packages"))
         ),
-        kernel_modules=_names_below(found, "/sys/module/"),
+        kernel_modules=_names_below(paths, "/sys/module/"),
         daemons=read_daemons(snapshot),
         nouveau_kept_out=_nouveau_kept_out(files),
-        char_links=_char_links(found),
+        char_links=_char_links(paths),
         cdi_specs=None
-        if found is None
-        else tuple(sorted(path for path in found if path.rpartition("/")[0].endswith("/cdi"))),
-        compute_domains=None if found is None else f"{_PLUGINS}/compute-domain.nvidia.com" in found,
-        gpu_claims=None if found is None else f"{_PLUGINS}/gpu.nvidia.com" in found,
-        imex_service=_imex_service(found, snapshot.links),
+        if paths is None
+        else tuple(sorted(path for path in paths if path.rpartition("/")[0].endswith("/cdi"))),
+        compute_domains=None if paths is None else f"{_PLUGINS}/compute-domain.nvidia.com" in paths,
+        gpu_claims=None if paths is None else f"{_PLUGINS}/gpu.nvidia.com" in paths,
+        imex_service=_imex_service(paths, snapshot.links),
         imex_nodes=digits(snapshot.commands.get("imex nodes")),
         imex_list=snapshot.commands.get("imex list"),
         imex_commands=_imex_commands(snapshot.commands.get("imex commands")),
-        imex_channel=None if found is None or "/dev/null" not in found else catalogue.IMEX_CHANNEL in found,
+        imex_channel=None if paths is None or "/dev/null" not in paths else catalogue.IMEX_CHANNEL in paths,
         gpu_memory_mode=read_parameters(files).get(_MEMORY_MODE),
         gpu_memory_mode_next=_asked_memory_mode(files),
     )
-    told = loaded or install.library or install.packages or install.daemons
-    return install if told or {"nvidia", "nouveau"} & {*(install.kernel_modules or ())} else None
+    installed = loaded or install.library or install.packages or install.daemons
+    return install if installed or {"nvidia", "nouveau"} & {*(install.kernel_modules or ())} else None
 
 
 def read_parameters(files: Mapping[str, str]) -> dict[str, str]:
@@ -99,19 +99,19 @@ def _asked_memory_mode(files: Mapping[str, str]) -> str | None:
     arguments = files.get("/proc/cmdline", "").split()
     options += [word.removeprefix("nvidia.") for word in arguments if word.startswith("nvidia.")]
     pairs = (word.partition("=") for word in options)
-    said = [value.strip('"') for name, _, value in pairs if name == f"NVreg_{_MEMORY_MODE}"]
-    return said[-1] if said else ""
+    modes = [value.strip('"') for name, _, value in pairs if name == f"NVreg_{_MEMORY_MODE}"]
+    return modes[-1] if modes else ""
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:
-    found = pattern.search(text)
-    return found[0] if found else None
+    match = pattern.search(text)
+    return match[0] if match else None
 
 
 def _library(links: Mapping[str, str]) -> str | None:
     """Return the version of the first library; one that lies behind another link has none in its name."""
-    found = (_LIBRARY.search(target) for path, target in sorted(links.items()) if "libnvidia-ml" in path)
-    return next((match[1] for match in found if match), None)
+    matches = (_LIBRARY.search(target) for path, target in sorted(links.items()) if "libnvidia-ml" in path)
+    return next((match[1] for match in matches if match), None)
 
 
 def _nvidia_packages(answer: str | None) -> dict[str, str] | None:
@@ -128,10 +128,10 @@ def _nvidia_packages(answer: str | None) -> dict[str, str] | None:
     }
 
 
-def _names_below(found: frozenset[str] | None, folder: str) -> tuple[str, ...] | None:
-    if found is None:
+def _names_below(paths: frozenset[str] | None, folder: str) -> tuple[str, ...] | None:
+    if paths is None:
         return None
-    return tuple(sorted(path.removeprefix(folder) for path in found if path.startswith(folder)))
+    return tuple(sorted(path.removeprefix(folder) for path in paths if path.startswith(folder)))
 
 
 def _nouveau_kept_out(files: Mapping[str, str]) -> bool | None:
@@ -152,20 +152,20 @@ def _nouveau_kept_out(files: Mapping[str, str]) -> bool | None:
     return any(map(blocked.search, rules)) or "nouveau" in denied or "nouveau.modeset=0" in arguments
 
 
-def _char_links(found: frozenset[str] | None) -> bool | None:
+def _char_links(paths: frozenset[str] | None) -> bool | None:
     """Say whether /dev/char leads to NVIDIA's devices; None where nothing at all is linked there."""
-    if found is None or "/dev/char/1:3" not in found:
+    if paths is None or "/dev/char/1:3" not in paths:
         return None
-    return any(path.startswith("/dev/char/195:") for path in found)
+    return any(path.startswith("/dev/char/195:") for path in paths)
 
 
 def _imex_commands(value: str | None) -> bool | None:
     return None if value is None else value.strip() == "1"
 
 
-def _imex_service(found: frozenset[str] | None, links: Mapping[str, str]) -> str | None:
-    if found is None or "/usr/bin/nvidia-imex" not in found:
+def _imex_service(paths: frozenset[str] | None, links: Mapping[str, str]) -> str | None:
+    if paths is None or "/usr/bin/nvidia-imex" not in paths:
         return None
     if links.get(_IMEX_UNIT) == "/dev/null":
         return "masked"
-    return "enabled" if any(path.endswith(".wants/nvidia-imex.service") for path in found) else "disabled"
+    return "enabled" if any(path.endswith(".wants/nvidia-imex.service") for path in paths) else "disabled"

@@ -62,11 +62,11 @@ def read_smi_gpus(text: str) -> Iterator[Gpu]:
     log = _log(text)
     gpus = list(log.iter("gpu"))
     # They are in NVML's order; where one is missing, positions are not indexes.
-    whole = _said(log, "attached_gpus") == str(len(gpus))
+    complete = _said(log, "attached_gpus") == str(len(gpus))
     for index, gpu in enumerate(gpus):
         address = gpu.get("id") or _said(gpu, "pci/pci_bus_id")
         if address is not None:
-            yield _gpu(gpu, sysfs_address(address), index if whole else None)
+            yield _gpu(gpu, sysfs_address(address), index if complete else None)
 
 
 def _log(text: str) -> Element:
@@ -150,11 +150,11 @@ def _fabric_state(gpu: Element) -> FabricState | None:
     state = _FABRIC_STATES.get(_said(gpu, "fabric/state") or "")
     if state is None:
         return None
-    told = {name: _said(gpu, f"fabric/health/{name}") for name in (*_FAULTS, "incorrect_configuration")}
-    configuration = told["incorrect_configuration"] or "None"
-    faults = [fault for name, (word, fault) in _FAULTS.items() if told[name] == word]
+    health = {name: _said(gpu, f"fabric/health/{name}") for name in (*_FAULTS, "incorrect_configuration")}
+    configuration = health["incorrect_configuration"] or "None"
+    faults = [fault for name, (word, fault) in _FAULTS.items() if health[name] == word]
     faults += [f"incorrect configuration: {configuration.lower()}"] if configuration != "None" else []
-    return FabricState(state, _said(gpu, "fabric/status"), tuple(faults) if any(told.values()) else None)
+    return FabricState(state, _said(gpu, "fabric/status"), tuple(faults) if any(health.values()) else None)
 
 
 def _ecc(gpu: Element) -> Ecc | None:
@@ -175,8 +175,8 @@ def _uncorrected(gpu: Element, since: str) -> int | None:
         "double_bit/total",
     ]
     counts = [_number(gpu, f"ecc_errors/{since}/{counter}") for counter in counters]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    known_counts = [count for count in counts if count is not None]
+    return sum(known_counts) if known_counts else None
 
 
 def _remapped_rows(gpu: Element) -> RemappedRows | None:

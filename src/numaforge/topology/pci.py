@@ -117,13 +117,13 @@ class Function:
 def read_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
     """Return every GPU that can compute, with what its driver, NVML or nvidia-smi say of it."""
     gpus = [_gpu(function) for function in functions(snapshot) if function.is_gpu]
-    named = partition_names(snapshot.commands.get("present", ""))
-    return tuple(_with_driver(gpu, snapshot.files, named) for gpu in with_answers(gpus, snapshot))
+    names_by_gpu = partition_names(snapshot.commands.get("present", ""))
+    return tuple(_with_driver(gpu, snapshot.files, names_by_gpu) for gpu in with_answers(gpus, snapshot))
 
 
-def _with_driver(gpu: Gpu, files: Mapping[str, str], named: str | None) -> Gpu:
+def _with_driver(gpu: Gpu, files: Mapping[str, str], names_by_gpu: str | None) -> Gpu:
     """Return the GPU with what its kernel driver shows in files."""
-    gpu = with_amdgpu(gpu, files, named)
+    gpu = with_amdgpu(gpu, files, names_by_gpu)
     if gpu.memory_numa_node is not None:
         return gpu
     status = files.get(f"/proc/driver/nvidia/gpus/{gpu.pci_address}/numa_status", "")
@@ -193,9 +193,9 @@ def addresses_of(snapshot: Snapshot, kind: re.Pattern[str]) -> Iterator[tuple[st
         (match[1], target) for link, target in snapshot.links.items() if (match := kind.match(link))
     )
     for name, paths in sorted(targets.items()):
-        found = [address for path in paths for address in _ADDRESS.findall(path)[-1:]]
-        if found:
-            yield name, found[0]
+        addresses = [address for path in paths for address in _ADDRESS.findall(path)[-1:]]
+        if addresses:
+            yield name, addresses[0]
 
 
 def read_pci_paths(snapshot: Snapshot, addresses: Iterable[str]) -> dict[str, tuple[str, ...]]:

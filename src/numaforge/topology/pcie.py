@@ -42,7 +42,7 @@ def read_pci_functions(snapshot: Snapshot) -> tuple[PciFunction, ...]:
             access_control=access_control(space),
             address_translation=None
             if space is None
-            else any(found == _ADDRESS_TRANSLATION for _, found in extended_capabilities(space)),
+            else any(capability == _ADDRESS_TRANSLATION for _, capability in extended_capabilities(space)),
             iommu_group=group,
             iommu_domain=snapshot.files.get(f"{folder}/iommu_group/type", "").strip() or None,
             card=snapshot.files.get(f"{folder}/vpd"),
@@ -108,12 +108,12 @@ def read_peer_memory(snapshot: Snapshot) -> PeerMemory:
 def bar1_bytes(gpu: Gpu, files: Mapping[str, str]) -> int | None:
     """Return the size of the window through which peers reach an NVIDIA GPU's memory."""
     lines = files.get(f"/sys/bus/pci/drivers/nvidia/{gpu.pci_address}/resource", "").splitlines()
-    found = (
+    window = (
         re.match(r"0x([0-9a-f]{1,16}) 0x([0-9a-f]{1,16}) 0x[0-9a-f]+$", lines[1]) if len(lines) > 1 else None
     )
-    if found is None:
+    if window is None:
         return None
-    first, last = int(found[1], 16), int(found[2], 16)
+    first, last = int(window[1], 16), int(window[2], 16)
     return last - first + 1 if last else 0
 
 
@@ -136,15 +136,15 @@ def with_direct_functions(
         if is_direct_nic(function) and function.card is not None
     )
     cards = {function.pci_address: function.card for function in functions}
-    found = []
+    paired = []
     for device in devices:
-        own = (
+        candidates = (
             direct.get(cards.get(device.pci_address or "") or "", []) if not device.physical_function else []
         )
-        found.append(replace(device, data_direct=own[0]) if own else device)
-        if len(own) > 1:
-            own.pop(0)
-    return tuple(found)
+        paired.append(replace(device, data_direct=candidates[0]) if candidates else device)
+        if len(candidates) > 1:
+            candidates.pop(0)
+    return tuple(paired)
 
 
 def _group_number(target: str | None) -> int | None:

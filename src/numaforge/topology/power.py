@@ -15,13 +15,13 @@ def read_idle_states(inventory: Inventory) -> tuple[IdleState, ...] | None:
     """Return the sleep states of the online CPUs by index, or None where the kernel manages none."""
     cpus: dict[tuple[int, int, str], set[int]] = {}
     for cpu in inventory.online:
-        held = inventory.files.get(cpu, {})
-        for name, text in held.items():
+        files = inventory.files.get(cpu, {})
+        for name, text in files.items():
             if (match := _LATENCY.fullmatch(name)) and (latency := digits(text)) is not None:
-                state = held.get(f"cpuidle/state{match[1]}/name", "").strip()
+                state = files.get(f"cpuidle/state{match[1]}/name", "").strip()
                 cpus.setdefault((int(match[1]), latency, state), set()).add(cpu)
-    found = tuple(
-        IdleState(index, name or None, latency, frozenset(held))
-        for (index, latency, name), held in sorted(cpus.items())
+    states = tuple(
+        IdleState(index, name or None, latency, frozenset(files))
+        for (index, latency, name), files in sorted(cpus.items())
     )
-    return found or None
+    return states or None

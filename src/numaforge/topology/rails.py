@@ -47,8 +47,8 @@ def rails(topology: NodeTopology) -> tuple[Rail, ...]:
     }
     near: dict[str, list[str]] = {device.name: [] for device in devices}
     for gpu in gpus:
-        own = {device.name: distances[gpu.pci_address, device.name] for device in devices}
-        for device in _preferred(_nearest(devices, own), speeds):
+        own_distances = {device.name: distances[gpu.pci_address, device.name] for device in devices}
+        for device in _preferred(_nearest(devices, own_distances), speeds):
             near[device.name].append(gpu.pci_address)
     # "~" follows every address: rails without GPUs, then software devices, come last.
     devices.sort(
@@ -130,9 +130,9 @@ def _preferred(
 ) -> list[RdmaDevice]:
     """Return the fastest of the devices in use; those of unknown speed are kept."""
     in_use = [device for device in near if not is_down(device)]
-    known = {device.name: speeds.get(_kind(device)) for device in in_use or near}
-    fastest = max((speed for speed in known.values() if speed is not None), default=None)
-    return [device for device in in_use or near if known[device.name] in (None, fastest)]
+    speed_of = {device.name: speeds.get(_kind(device)) for device in in_use or near}
+    fastest = max((speed for speed in speed_of.values() if speed is not None), default=None)
+    return [device for device in in_use or near if speed_of[device.name] in (None, fastest)]
 
 
 def _speeds(devices: Iterable[RdmaDevice]) -> dict[tuple[str | None, ...], float]:
@@ -154,7 +154,7 @@ def _kind(device: RdmaDevice) -> tuple[str | None, ...]:
 
 
 def _place(
-    gpu: str, near: Mapping[str, Sequence[int]], served: Mapping[int, list[str]], most: int, seen: set[int]
+    gpu: str, near: Mapping[str, Sequence[int]], served: Mapping[int, list[str]], most: int, visited: set[int]
 ) -> bool:
     """Give a GPU one of its rails, moving others if needed; no rail may serve more than `most`."""
     free = next((rail for rail in near[gpu] if len(served[rail]) < most), None)
@@ -162,12 +162,12 @@ def _place(
         served[free].append(gpu)
         return True
     for rail in near[gpu]:
-        if rail in seen:
+        if rail in visited:
             continue
-        seen.add(rail)
-        for other in list(served[rail]):
-            if _place(other, near, served, most, seen):
-                served[rail].remove(other)
+        visited.add(rail)
+        for served_gpu in list(served[rail]):
+            if _place(served_gpu, near, served, most, visited):
+                served[rail].remove(served_gpu)
                 served[rail].append(gpu)
                 return True
     return False

@@ -83,23 +83,25 @@ def _rdma_device(name: str, sysfs: _Sysfs, physical: Mapping[str, str]) -> RdmaD
     software = address is None or sysfs.of_device(name, "parent") is not None
     interface = _interface(name, address, software, sysfs)
     function = sysfs.functions.get((sysfs.interfaces.get(interface or "") if software else address) or "")
-    own = None if software else function
+    own_function = None if software else function
     bond, bonded = (None, ()) if software else _bond(interface, sysfs)
     netdev = f"/sys/class/net/{interface}/device/net/{interface}"
     return RdmaDevice(
         name=name,
         pci_address=None if software else address,
         interface=interface,
-        driver=own.driver if own else None,
+        driver=own_function.driver if own_function else None,
         numa_node=function.numa_node if function else None,
-        ports=tuple(_port(number, held) for number, held in sorted(sysfs.ports[name].items())),
+        ports=tuple(_port(number, files) for number, files in sorted(sysfs.ports[name].items())),
         character_devices=sysfs.character_devices.get(name, ()),
         management=False if software else _manages_switches(name, sysfs.files),
         physical_function=None if software else physical.get(address or ""),
-        virtual_functions=digits(sysfs.of_device(name, "device/sriov_numvfs")) if own else None,
-        max_virtual_functions=digits(sysfs.of_device(name, "device/sriov_totalvfs")) if own else None,
-        vendor=own.hex_id("vendor") or None if own else None,
-        device=own.hex_id("device") or None if own else None,
+        virtual_functions=digits(sysfs.of_device(name, "device/sriov_numvfs")) if own_function else None,
+        max_virtual_functions=digits(sysfs.of_device(name, "device/sriov_totalvfs"))
+        if own_function
+        else None,
+        vendor=own_function.hex_id("vendor") or None if own_function else None,
+        device=own_function.hex_id("device") or None if own_function else None,
         node_type=(sysfs.of_device(name, "node_type") or "").rpartition(" ")[2] or None,
         firmware=sysfs.of_device(name, "fw_ver"),
         board=sysfs.of_device(name, "board_id"),
@@ -114,21 +116,21 @@ def _interface(name: str, address: str | None, software: bool, sysfs: _Sysfs) ->
     """The interface that a device names; a bond of two ports belongs to the function, not to one of them."""
     ports = sysfs.ports[name]
     first = ports[min(ports)].get("gid_attrs/ndevs/0") if ports else None
-    named = [interface for interface in (sysfs.of_device(name, "parent"), first) if interface]
+    named_interfaces = [interface for interface in (sysfs.of_device(name, "parent"), first) if interface]
     if software:
-        return next(iter(named), None)
-    own = [interface for interface, function in sysfs.interfaces.items() if function == address]
-    told = next((interface for interface in named if interface in sysfs.interfaces), None)
-    return told or (own[0] if len(own) == 1 else None)
+        return next(iter(named_interfaces), None)
+    of_function = [interface for interface, function in sysfs.interfaces.items() if function == address]
+    listed = next((interface for interface in named_interfaces if interface in sysfs.interfaces), None)
+    return listed or (of_function[0] if len(of_function) == 1 else None)
 
 
 def _bond(interface: str | None, sysfs: _Sysfs) -> tuple[str | None, tuple[str, ...]]:
     """The bond whose ports one device serves: the function of each other port has no device of its own."""
     with_device = set(sysfs.addresses.values())
     for bond, slaves in sorted(sysfs.bonds.items()):
-        others = [slave for slave in slaves if slave != interface]
-        if interface in slaves and others:
-            functions = {sysfs.interfaces.get(slave) for slave in others}
+        peers = [slave for slave in slaves if slave != interface]
+        if interface in slaves and peers:
+            functions = {sysfs.interfaces.get(slave) for slave in peers}
             return (None, ()) if functions & with_device else (bond, slaves)
     return None, ()
 
@@ -138,6 +140,6 @@ def _manages_switches(name: str, files: Mapping[str, str]) -> bool | None:
     return None if data is None else data.strip() != ""
 
 
-def _port(number: int, held: Mapping[str, str]) -> RdmaPort:
-    state = held.get("state", "").rpartition(" ")[2]  # "4: ACTIVE"
-    return RdmaPort(number, held.get("link_layer"), state or None, held.get("rate"))
+def _port(number: int, files: Mapping[str, str]) -> RdmaPort:
+    state = files.get("state", "").rpartition(" ")[2]  # "4: ACTIVE"
+    return RdmaPort(number, files.get("link_layer"), state or None, files.get("rate"))

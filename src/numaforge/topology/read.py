@@ -63,7 +63,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
     architecture = snapshot.commands.get("uname -m") or _architecture(files)
     core_ids = read_core_ids(inventory)
     # s390x has books and drawers above its packages, whose ids repeat: the kubelet looks at them, too.
-    apart = {cpu: package.id for package in packages for cpu in package.cpus if architecture == "s390x"}
+    drawers = {cpu: package.id for package in packages for cpu in package.cpus if architecture == "s390x"}
     gpus = tuple(replace(gpu, bar1_bytes=bar1_bytes(gpu, files)) for gpu in read_gpus(snapshot))
     accelerators, pci_functions = read_accelerators(snapshot), read_pci_functions(snapshot)
     rdma_devices = with_direct_functions(read_rdma_devices(snapshot), pci_functions)
@@ -100,7 +100,7 @@ def read_topology(snapshot: Snapshot) -> NodeTopology:
         packages=packages,
         numa_nodes=numa_nodes,
         cores=cores,
-        kubelet_cores=_kubelet_cores(core_ids, cores, numa_nodes, apart),
+        kubelet_cores=_kubelet_cores(core_ids, cores, numa_nodes, drawers),
         kubelet_packages=_kubelet_packages(core_ids, packages),
         l3_caches=read_last_level_caches(inventory),
         core_caches=read_core_caches(inventory),
@@ -152,8 +152,8 @@ def _unfinished(snapshot: Snapshot) -> Unfinished | None:
 def _product(files: Mapping[str, str]) -> str | None:
     """Return maker and product; None where the firmware has placeholders."""
     names = (_one_line(files, f"{_DMI}/{name}") for name in ("sys_vendor", "product_name"))
-    told = [name for name in names if name and not _NOT_TOLD.search(name)]
-    return " ".join(dict.fromkeys(told)) if len(told) == 2 else None
+    real_names = [name for name in names if name and not _NOT_TOLD.search(name)]
+    return " ".join(dict.fromkeys(real_names)) if len(real_names) == 2 else None
 
 
 def _core(cpus: CpuSet, packages: Iterable[Package], numa_nodes: Iterable[NumaNode]) -> Core:
@@ -169,13 +169,13 @@ def _kubelet_cores(
     ids: Mapping[int, tuple[int, int]] | None,
     cores: Iterable[Core],
     numa_nodes: Iterable[NumaNode],
-    apart: Mapping[int, int],
+    drawers: Mapping[int, int],
 ) -> tuple[Core, ...] | None:
     """Return the cores as the kernel's ids tell them, or None where the sibling masks say the same.
 
     cAdvisor utils/sysinfo/sysinfo.go, getCoresInfo: threads of a NUMA node with equal core_id and
-    physical_package_id are a core, on s390x with equal book_id and drawer_id, too, for which `apart` has the
-    package by its mask; without NUMA nodes each package stands for one.
+    physical_package_id are a core, on s390x with equal book_id and drawer_id, too: `drawers` has these by
+    CPU; without NUMA nodes each package stands for one.
     """
     node_of = {cpu: node.id for node in numa_nodes for cpu in node.cpus}
     if ids is None:
@@ -184,11 +184,13 @@ def _kubelet_cores(
     for cpu, (core, package) in sorted(ids.items()):
         if not node_of or cpu in node_of:
             # Where the kernel does not know the packages it prints -1, and the kubelet finds a single one.
-            place = (node_of.get(cpu), core, max(package, 0), apart.get(cpu))
-            together.setdefault(place, set()).add(cpu)
-    found = tuple(Core(package, node, frozenset(cpus)) for (node, _, package, _), cpus in together.items())
-    seen = {core for core in cores if not node_of or core.numa_node is not None}
-    return None if {*found} == seen else found
+            key = (node_of.get(cpu), core, max(package, 0), drawers.get(cpu))
+            together.setdefault(key, set()).add(cpu)
+    kubelet_cores = tuple(
+        Core(package, node, frozenset(cpus)) for (node, _, package, _), cpus in together.items()
+    )
+    node_cores = {core for core in cores if not node_of or core.numa_node is not None}
+    return None if {*kubelet_cores} == node_cores else kubelet_cores
 
 
 def _kubelet_packages(
@@ -204,8 +206,8 @@ def _kubelet_packages(
     together: dict[int, set[int]] = {}
     for cpu, (_, package) in sorted(ids.items()):
         together.setdefault(package, set()).add(cpu)
-    found = tuple(Package(number, frozenset(cpus)) for number, cpus in together.items())
-    return None if {each.cpus for each in found} == {each.cpus for each in packages} else found
+    by_ids = tuple(Package(number, frozenset(cpus)) for number, cpus in together.items())
+    return None if {package.cpus for package in by_ids} == {package.cpus for package in packages} else by_ids
 
 
 def _one_line(files: Mapping[str, str], path: str) -> str | None:
@@ -235,9 +237,9 @@ _CPUINFO_OF = {
 
 def _architecture(files: Mapping[str, str]) -> str | None:
     cpuinfo = files.get("/proc/cpuinfo", "")
-    told = (name for name, form in _CPUINFO_OF.items() if re.search(form, cpuinfo, re.MULTILINE))
-    named = _one_line(files, "/proc/sys/kernel/arch")  # since Linux 6.1
-    return named or _saved_by_hwloc(files, "Architecture") or next(told, None)
+    matching = (name for name, form in _CPUINFO_OF.items() if re.search(form, cpuinfo, re.MULTILINE))
+    by_kernel = _one_line(files, "/proc/sys/kernel/arch")  # since Linux 6.1
+    return by_kernel or _saved_by_hwloc(files, "Architecture") or next(matching, None)
 
 
 def _nohz_full(files: Mapping[str, str]) -> CpuSet | None:
@@ -247,8 +249,8 @@ def _nohz_full(files: Mapping[str, str]) -> CpuSet | None:
 
 
 def _cpu_vendor(files: Mapping[str, str]) -> str | None:
-    found = re.search(r"^vendor_id\s*: (\S+)$", files.get("/proc/cpuinfo", ""), re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^vendor_id\s*: (\S+)$", files.get("/proc/cpuinfo", ""), re.MULTILINE)
+    return match[1] if match else None
 
 
 def _loadable_modules(snapshot: Snapshot) -> tuple[str, ...]:
@@ -261,8 +263,8 @@ def _loadable_modules(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _saved_by_hwloc(files: Mapping[str, str], key: str) -> str | None:
-    found = re.search(rf"^{key}: (\S+)$", files.get("/proc/hwloc-nofile-info", ""), re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(rf"^{key}: (\S+)$", files.get("/proc/hwloc-nofile-info", ""), re.MULTILINE)
+    return match[1] if match else None
 
 
 def _cgroup_version(files: Mapping[str, str]) -> int | None:
@@ -303,7 +305,7 @@ def _sysctls(files: Mapping[str, str]) -> dict[str, str]:
 
 def _kernel_values(files: Mapping[str, str]) -> dict[str, str]:
     """Return the effective word of each knob's file: `always [madvise] never` is "madvise"."""
-    held = {path: files[path] for path in sorted(KNOB_AT) if path in files and path.startswith("/sys/")}
-    words = {path: re.search(r"\[(\S+)\]", text) for path, text in held.items()}
-    said = {path: word[1] if (word := words[path]) else text.strip() for path, text in held.items()}
-    return {path: word for path, word in said.items() if word}
+    texts = {path: files[path] for path in sorted(KNOB_AT) if path in files and path.startswith("/sys/")}
+    words = {path: re.search(r"\[(\S+)\]", text) for path, text in texts.items()}
+    effective = {path: word[1] if (word := words[path]) else text.strip() for path, text in texts.items()}
+    return {path: word for path, word in effective.items() if word}

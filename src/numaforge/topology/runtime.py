@@ -39,8 +39,8 @@ def may_be_limited(install: KubeletInstall | None) -> tuple[str, ...]:
 def crio_minor(topology: NodeTopology) -> int | None:
     """Return the minor version of the installed package of CRI-O, None where it is not known."""
     packages = (topology.userland.packages if topology.userland else None) or ()
-    found = [_VERSION.match(package.version) for package in packages if package.name == "cri-o"]
-    return next((int(match[1]) for match in found if match), None)
+    versions = [_VERSION.match(package.version) for package in packages if package.name == "cri-o"]
+    return next((int(match[1]) for match in versions if match), None)
 
 
 def _asked_by(install: KubeletInstall) -> str | None:
@@ -48,7 +48,7 @@ def _asked_by(install: KubeletInstall) -> str | None:
     endpoint = flag_value(install.flags, "container-runtime-endpoint") or ""
     if not endpoint:
         texts = (install.config_text or "", *(text for _, text in sorted(install.drop_ins.items())))
-        endpoint = ([""] + [found[1] for text in texts if (found := _ENDPOINT.search(text))])[-1]
+        endpoint = ([""] + [match[1] for text in texts if (match := _ENDPOINT.search(text))])[-1]
     if "crio" in endpoint:
         return CRIO
     return None if "k3s" in endpoint else CONTAINERD

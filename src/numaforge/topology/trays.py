@@ -66,20 +66,20 @@ def tray_of(machine: NodeTopology) -> Tray | None:
         return None
     install, mode, branch = machine.nvidia_install, gpu_memory_mode(machine), driver_branch(machine)
     by_host = install is not None and install.imex_service == "enabled"
-    known = install is not None and install.imex_service is not None
+    service_known = install is not None and install.imex_service is not None
     return Tray(
         cliques,
         None if branch is None else f"branch {branch}",
         mode.mode if mode else None,
-        (BY_HOST if by_host else NOT_BY_HOST) if known else None,
+        (BY_HOST if by_host else NOT_BY_HOST) if service_known else None,
         install.imex_list if install and by_host else None,
         install.imex_nodes if install and by_host else None,
     )
 
 
-def tray_in(said: Mapping[str, Any] | None) -> Tray | None:
+def tray_in(document: Mapping[str, Any] | None) -> Tray | None:
     """Return the tray in a mapping; None for None."""
-    return None if said is None else Tray(**{**said, "cliques": tuple(said["cliques"])})
+    return None if document is None else Tray(**{**document, "cliques": tuple(document["cliques"])})
 
 
 def cliques_of(machine: NodeTopology) -> tuple[str, ...]:
@@ -104,18 +104,18 @@ def disagreements(trays: Mapping[str, Tray]) -> tuple[Disagreement, ...]:
         racks.setdefault(tray.cluster, {})[host] = tray
         for clique in tray.cliques:
             cliques.setdefault(clique, {})[host] = tray
-    found: list[Disagreement] = []
-    for cluster, there in racks.items():
+    differing: list[Disagreement] = []
+    for cluster, in_rack in racks.items():
         rack = f"NVLink domain {cluster}"
-        found += _differing(rack, "clique", {host: tray.clique for host, tray in there.items()})
-        modes = {host: tray.memory_mode for host, tray in there.items()}
-        found += _differing(rack, "mode of the GPUs' memory", modes)
-    for clique, there in cliques.items():
+        differing += _differing(rack, "clique", {host: tray.clique for host, tray in in_rack.items()})
+        modes = {host: tray.memory_mode for host, tray in in_rack.items()}
+        differing += _differing(rack, "mode of the GPUs' memory", modes)
+    for clique, in_clique in cliques.items():
         rack = f"NVLink clique {clique}"
-        found += _differing(rack, "driver", {host: tray.driver for host, tray in there.items()})
-        found += _differing(rack, "IMEX daemon", {host: tray.imex for host, tray in there.items()})
-        found += _differing(rack, NODE_LISTS, {host: _list_of(tray) for host, tray in there.items()})
-    return tuple(found)
+        differing += _differing(rack, "driver", {host: tray.driver for host, tray in in_clique.items()})
+        differing += _differing(rack, "IMEX daemon", {host: tray.imex for host, tray in in_clique.items()})
+        differing += _differing(rack, NODE_LISTS, {host: _list_of(tray) for host, tray in in_clique.items()})
+    return tuple(differing)
 
 
 def by_value(values: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
@@ -124,9 +124,9 @@ def by_value(values: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return {value: tuple(hosts) for value, hosts in sorted(groups.items(), key=lambda each: -len(each[1]))}
 
 
-def _differing(rack: str, what: str, values: Mapping[str, str | None]) -> list[Disagreement]:
+def _differing(rack: str, subject: str, values: Mapping[str, str | None]) -> list[Disagreement]:
     groups = by_value({host: value for host, value in values.items() if value is not None})
-    return [Disagreement(rack, what, groups)] if len(groups) > 1 else []
+    return [Disagreement(rack, subject, groups)] if len(groups) > 1 else []
 
 
 def _list_of(tray: Tray) -> str | None:

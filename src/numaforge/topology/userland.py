@@ -24,36 +24,36 @@ def read_userland(snapshot: Snapshot) -> Userland | None:
     present = snapshot.commands.get("present")
     if pids is None or present is None:
         return None
-    files, there = snapshot.files, frozenset(present.split())
-    manager = _package_manager(there)
+    files, present_paths = snapshot.files, frozenset(present.split())
+    manager = _package_manager(present_paths)
     return Userland(
         processes=tuple(_processes(files, pids, read_units(snapshot))),
-        services=tuple(sorted({PurePosixPath(path).name for path in there if ".wants/" in path})),
+        services=tuple(sorted({PurePosixPath(path).name for path in present_paths if ".wants/" in path})),
         package_manager=manager,
-        can_hold=_can_hold(manager, there),
+        can_hold=_can_hold(manager, present_paths),
         packages=_packages(snapshot.commands.get("packages"), files, manager),
-        upgrades=_upgrades(files, there, manager),
+        upgrades=_upgrades(files, present_paths, manager),
         upgrades_skip=tuple(_skipped(files)),
-        containerd=_containerd(snapshot, there),
+        containerd=_containerd(snapshot, present_paths),
         clock_synchronised=_yes(snapshot.commands.get("timedatectl NTPSynchronized")),
         swaps=_swaps(files),
-        swap_units=tuple(sorted(PurePosixPath(path).name for path in there if _brings_swap(path))),
-        swap_kept_off="/etc/systemd/system/swap.d/90-numaforge.conf" in there,
+        swap_units=tuple(sorted(PurePosixPath(path).name for path in present_paths if _brings_swap(path))),
+        swap_kept_off="/etc/systemd/system/swap.d/90-numaforge.conf" in present_paths,
         tuned_profiles=tuple(files.get(catalogue.TUNED_PROFILE, "").split()),
         tuned=_tuned(files),
         sysctl_files=_sysctl_files(files),
-        claim_drivers=_claim_drivers(there),
-        rdma_plugin=any(fnmatchcase(path, catalogue.RDMA_PLUGIN_LOGS) for path in there),
-        rdma_cni=catalogue.RDMA_CNI in there,
+        claim_drivers=_claim_drivers(present_paths),
+        rdma_plugin=any(fnmatchcase(path, catalogue.RDMA_PLUGIN_LOGS) for path in present_paths),
+        rdma_cni=catalogue.RDMA_CNI in present_paths,
         driver_tuning=tuple(_driver_tuning(files.get("/etc/infiniband/openib.conf", ""))),
     )
 
 
-def _claim_drivers(there: frozenset[str]) -> tuple[str, ...] | None:
+def _claim_drivers(present: frozenset[str]) -> tuple[str, ...] | None:
     """Return the drivers with a socket: NAME-reg.sock, or NAME-UID-reg.sock during a rolling update."""
-    if catalogue.CLAIM_DRIVERS not in there:
+    if catalogue.CLAIM_DRIVERS not in present:
         return None
-    sockets = (path for path in there if path.startswith(f"{catalogue.CLAIM_DRIVERS}/"))
+    sockets = (path for path in present if path.startswith(f"{catalogue.CLAIM_DRIVERS}/"))
     return tuple(
         sorted({PurePosixPath(path).name.removesuffix("-reg.sock").partition("-")[0] for path in sockets})
     )
@@ -75,22 +75,22 @@ def _processes(files: Mapping[str, str], pids: str, units: Units) -> Iterator[Ho
 
 
 def _limit(text: str, name: str) -> int | None:
-    found = re.search(_LIMIT.format(name), text, re.MULTILINE)
-    return digits(found[1]) if found else None
+    match = re.search(_LIMIT.format(name), text, re.MULTILINE)
+    return digits(match[1]) if match else None
 
 
 # ---- packages ----
 
 
-def _package_manager(there: frozenset[str]) -> str | None:
+def _package_manager(present: frozenset[str]) -> str | None:
     managers = {"apt-mark": "apt", "dnf": "dnf", "dnf5": "dnf", "zypper": "zypper"}
-    return next((manager for name, manager in managers.items() if f"/usr/bin/{name}" in there), None)
+    return next((manager for name, manager in managers.items() if f"/usr/bin/{name}" in present), None)
 
 
-def _can_hold(manager: str | None, there: frozenset[str]) -> bool | None:
+def _can_hold(manager: str | None, present: frozenset[str]) -> bool | None:
     if manager != "dnf":
         return manager is not None
-    return "/usr/bin/dnf5" in there or "/etc/dnf/plugins/versionlock.conf" in there
+    return "/usr/bin/dnf5" in present or "/etc/dnf/plugins/versionlock.conf" in present
 
 
 def _packages(
@@ -133,21 +133,21 @@ _APT_PERIODIC = re.compile(r'^[ \t]*APT::Periodic::Unattended-Upgrade\s+"([^"]*)
 _APT_BLACKLIST = re.compile(r"Unattended-Upgrade::Package-Blacklist(?:::)?\s*\{")
 
 
-def _upgrades(files: Mapping[str, str], there: frozenset[str], manager: str | None) -> bool | None:
+def _upgrades(files: Mapping[str, str], present: frozenset[str], manager: str | None) -> bool | None:
     """Say whether packages are upgraded unattended; apt's later file wins."""
     if manager == "apt":
-        said = [found for _, text in _apt_files(files) for found in _APT_PERIODIC.findall(text)]
-        return bool(said) and said[-1] not in ("", "0")
+        periodic = [found for _, text in _apt_files(files) for found in _APT_PERIODIC.findall(text)]
+        return bool(periodic) and periodic[-1] not in ("", "0")
     if manager == "dnf":
-        return any("/dnf-automatic" in path for path in there)
+        return any("/dnf-automatic" in path for path in present)
     return None
 
 
 def _skipped(files: Mapping[str, str]) -> Iterator[str]:
     for _, text in _apt_files(files):
-        kept = re.sub(r"^[ \t]*(?://|#).*$", "", text, flags=re.MULTILINE)
-        for opening in _APT_BLACKLIST.finditer(kept):
-            block = kept[opening.end() : max(kept.find("}", opening.end()), 0)]
+        uncommented = re.sub(r"^[ \t]*(?://|#).*$", "", text, flags=re.MULTILINE)
+        for opening in _APT_BLACKLIST.finditer(uncommented):
+            block = uncommented[opening.end() : max(uncommented.find("}", opening.end()), 0)]
             yield from re.findall(r'"([^"]+)"', block)
 
 
@@ -158,12 +158,12 @@ def _apt_files(files: Mapping[str, str]) -> list[tuple[str, str]]:
 # ---- containerd ----
 
 
-def _containerd(snapshot: Snapshot, there: frozenset[str]) -> Containerd | None:
-    said = snapshot.commands.get("containerd --version")
+def _containerd(snapshot: Snapshot, present: frozenset[str]) -> Containerd | None:
+    version_answer = snapshot.commands.get("containerd --version")
     dump = _toml(snapshot.commands.get("containerd config dump"))
-    if said is None and dump is None:
+    if version_answer is None and dump is None:
         return None
-    version = re.search(r"\bv?([0-9]+\.[0-9]+\.[0-9]+)", (said or "").partition(" ")[2])
+    version = re.search(r"\bv?([0-9]+\.[0-9]+\.[0-9]+)", (version_answer or "").partition(" ")[2])
     # Version 3 has a plugin each for images and for running; version 2 one for both.
     plugins = _at(dump, "plugins") or {}
     cri = _at(plugins, "io.containerd.cri.v1.runtime") or _at(plugins, "io.containerd.grpc.v1.cri")
@@ -175,7 +175,7 @@ def _containerd(snapshot: Snapshot, there: frozenset[str]) -> Containerd | None:
         config_version=_at(dump, "version"),
         imports=_as_texts(_at(dump, "imports")),
         versions=dict(_versions(snapshot.commands.get("containerd files", ""))),
-        fragments=tuple(sorted(path for path in there if path.startswith("/etc/containerd/conf.d/"))),
+        fragments=tuple(sorted(path for path in present if path.startswith("/etc/containerd/conf.d/"))),
         runtimes=None
         if runtimes is None
         else {name: _at(runtime, "options", "SystemdCgroup") for name, runtime in sorted(runtimes.items())},
@@ -210,9 +210,9 @@ def _as_texts(value: object) -> tuple[str, ...] | None:
 
 def _versions(answer: str) -> Iterator[tuple[str, int | None]]:
     for line in answer.splitlines():
-        found = re.match(r"(?P<path>[^:]+):\s*version\s*=\s*(?P<version>[0-9]{1,9})", line)
-        if found:
-            yield f"/{found['path'].lstrip('/')}", int(found["version"])
+        match = re.match(r"(?P<path>[^:]+):\s*version\s*=\s*(?P<version>[0-9]{1,9})", line)
+        if match:
+            yield f"/{match['path'].lstrip('/')}", int(match["version"])
 
 
 # ---- swap, time, tuning by others ----
@@ -241,21 +241,21 @@ def _tuned(files: Mapping[str, str]) -> dict[str, str]:
     """Return what the active profiles set, with what they include; a later one and an including one win."""
     settings: dict[str, str] = {}
 
-    def add(name: str, seen: tuple[str, ...]) -> None:
+    def add(name: str, including: tuple[str, ...]) -> None:
         paths = (f"{folder}/{name}/tuned.conf" for folder in catalogue.TUNED_FOLDERS)
         text = next((files[path] for path in paths if path in files), "")
-        if name in seen:
+        if name in including:
             return
-        found, section = dict[str, str](), ""
+        options, section = dict[str, str](), ""
         for line in text.splitlines():
             stripped = line.strip()
             if header := re.fullmatch(r"\[(.+)\]", stripped):
                 section = header[1]
             elif (pair := re.match(r"([^#;=\s][^=]*?)\s*=\s*(.*)", stripped)) and section:
-                found[f"{section}.{pair[1]}"] = pair[2]
-        for parent in re.split(r"[\s,]+", found.get("main.include", "")):
-            add(parent, (*seen, name))
-        settings.update(found)
+                options[f"{section}.{pair[1]}"] = pair[2]
+        for parent in re.split(r"[\s,]+", options.get("main.include", "")):
+            add(parent, (*including, name))
+        settings.update(options)
 
     for profile in files.get(catalogue.TUNED_PROFILE, "").split():
         add(profile, ())
