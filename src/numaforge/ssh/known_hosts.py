@@ -60,8 +60,9 @@ class KnownKeys(MissingHostKeyPolicy):
         self._files = destination.files("userknownhostsfile")
         names = [self.name] if self._alias else dict.fromkeys((self.name, destination.host))
         files = [*self._files, *destination.files("globalknownhostsfile")]
-        self._known = [key for name in names for file in files for key in known_keys(file, name)]
-        self._of_name = [key for file in files for key in known_keys(file, self.name)]
+        keys = {name: [key for file in files for key in known_keys(file, name)] for name in names}
+        self._known = [key for of_name in keys.values() for key in of_name]
+        self._of_name = keys[self.name]
         self.changed = False
 
     def preferred(self, kinds: Sequence[str]) -> tuple[str, ...]:

@@ -149,9 +149,14 @@ def _start(
         raise cut(sock, f"{destination.host} port {destination.port}", error) from error
 
 
+def _needs_mac(cipher: str) -> bool:
+    return "gcm" not in cipher
+
+
 def _transport(destination: Destination, known: KnownKeys, sock: socket.socket, **options: Any) -> Transport:
     transport = HostTransport(sock, **options)
     offered = transport.get_security_options()
+    offered.ciphers = sorted(offered.ciphers, key=_needs_mac)  # GCM authenticates while it decrypts
     for keyword, name in _ALGORITHMS.items():
         wanted = destination.get(keyword)
         if wanted and wanted != defaults().get(keyword):
