@@ -32,19 +32,19 @@ def admit(pods: tuple[str, ...], topology: str | None, output: str, **kubelet: A
     from numaforge.kubelet.admission.settings import STATIC
     from numaforge.report.admit import JudgedAdmission, answer_document, answer_lines
 
-    given = read_pods(pods, replicas=True)
-    scenario = scenario_of(topology, given.claims, **kubelet)
+    request = read_pods(pods, replicas=True)
+    scenario = scenario_of(topology, request.claims, **kubelet)
     node = scenario.node()
     static = node.settings.cpu_policy == STATIC
     answers: list[JudgedAdmission] = []
-    held = node.pods
-    named = {operation.name for operation in given.operations if not isinstance(operation, str)}
-    node.restart_with(named.intersection(held))
-    for operation in given.operations:
+    pods_before = node.pods
+    restarted = {operation.name for operation in request.operations if not isinstance(operation, str)}
+    node.restart_with(restarted.intersection(pods_before))
+    for operation in request.operations:
         if isinstance(operation, str):
             node.remove(operation)
             continue
-        if operation.name in node.pods and operation.name not in held:
+        if operation.name in node.pods and operation.name not in pods_before:
             raise NumaforgeError(
                 f"pod {operation.name!r} is admitted already",
                 remedy=f"remove it first, with a document `remove: {operation.name}`, or rename one",

@@ -70,8 +70,8 @@ def apply(
 
     began = time.monotonic()
     data = {RETRY_FAILED: True} if retry_failed else {}
-    wanted = Run(inventory, str(deploy_file(deploy)), limits, None if quiet else verbosity(), data)
-    with prepared(wanted, looks=not yes) as site:
+    site_run = Run(inventory, str(deploy_file(deploy)), limits, None if quiet else verbosity(), data)
+    with prepared(site_run, looks=not yes) as site:
         if output == "table" and not yes:
             _show(site, diff=diff, hint=not diff)
         changes = yes or (asks and site.changes and click.confirm("Change these hosts?", err=True))
@@ -80,12 +80,12 @@ def apply(
             if output == "table":
                 _show(site, diff=diff and yes)
         hosts = site.hosts
-        left = asks and site.changes and not changes
+        nothing_applied = asks and site.changes and not changes
     from numaforge.report.fleet import exit_code, fleet_document
 
     if output == "json":
         show_json(fleet_document(hosts, dry=dry, seconds=time.monotonic() - began))
-    return ExitCode.NO if left else exit_code(hosts)
+    return ExitCode.NO if nothing_applied else exit_code(hosts)
 
 
 def _show(site: SiteRun, *, diff: bool, hint: bool = False) -> None:
@@ -93,7 +93,7 @@ def _show(site: SiteRun, *, diff: bool, hint: bool = False) -> None:
     from numaforge.report.fleet import EVERY_HOST, diff_lines, fleet_lines
 
     hosts = site.hosts
-    hints = ["every change as a diff: --diff"] if hint and any(each.changed for each in hosts) else []
+    hints = ["every change as a diff: --diff"] if hint and any(host.changed for host in hosts) else []
     for line in fleet_lines(hosts, screen(), hints=hints):
         echo(line)
     for line in diff_lines(hosts, [EVERY_HOST] if diff else []):

@@ -44,9 +44,9 @@ def asked_as_planned(profile: str | None, plan: str | None, *, live: bool) -> bo
     return profile is not None or plan is not None
 
 
-def require_machine(named: object, profile: str | None, plan: str | None, *, live: bool) -> None:
+def require_machine(machine: object, profile: str | None, plan: str | None, *, live: bool) -> None:
     """Raise UsageError where no argument or option names a machine."""
-    if not (named or live or profile or plan):
+    if not (machine or live or profile or plan):
         raise click.UsageError("--machine says which machine; --live is this one")
 
 
@@ -94,44 +94,47 @@ def plan_for(
     remedy = "give what `numaforge plan -o json` has written"
     if plan != "-" and not Path(plan).exists():
         raise NumaforgeError("there is no such file", where=plan, remedy=remedy)
-    found = plan_or_machine(plan)
-    if not isinstance(found, NodePlan):
+    saved = plan_or_machine(plan)
+    if not isinstance(saved, NodePlan):
         raise NumaforgeError("is no plan", where=plan, remedy=remedy)
-    if machine.hostname and found.hostname != machine.hostname:
+    if machine.hostname and saved.hostname != machine.hostname:
         raise NumaforgeError(
-            f"is the plan of {found.hostname}, and the machine is {machine.hostname}",
+            f"is the plan of {saved.hostname}, and the machine is {machine.hostname}",
             where=plan,
             remedy="give the plan and the snapshot of one host",
         )
-    if strange := found.cpus.reserved - machine.online - machine.offline:
+    if strange := saved.cpus.reserved - machine.online - machine.offline:
         raise NumaforgeError(f"reserves CPU {min(strange)}, which the machine has not", where=plan)
-    there = {gpu.pci_address: gpu.uuid for gpu in machine.gpus}
-    gone = [
-        each.pci_address
-        for each in found.mig.gpus
-        if each.pci_address not in there
-        or (there[each.pci_address] != each.uuid and None not in (there[each.pci_address], each.uuid))
+    present = {gpu.pci_address: gpu.uuid for gpu in machine.gpus}
+    missing = [
+        planned_gpu.pci_address
+        for planned_gpu in saved.mig.gpus
+        if planned_gpu.pci_address not in present
+        or (
+            present[planned_gpu.pci_address] != planned_gpu.uuid
+            and None not in (present[planned_gpu.pci_address], planned_gpu.uuid)
+        )
     ]
-    if gone:
-        remark(f"{plan}: it cuts GPUs that are not there now ({', '.join(gone)}); plan again")
-    return found
+    if missing:
+        remark(f"{plan}: it cuts GPUs that are not there now ({', '.join(missing)}); plan again")
+    return saved
 
 
-def _hold_to(planned: str, machine: NodeTopology, plan: str, asked: str | None) -> None:
+def _hold_to(planned: str, machine: NodeTopology, plan: str, version: str | None) -> None:
     """Refuse a --kubelet-version of another minor than the plan's; remark where the installed one differs."""
     from numaforge.kubelet.minors.versions import KubeletVersion
 
     minor = KubeletVersion.parse(planned).minor
-    if asked is not None and KubeletVersion.parse(asked).minor != minor:
+    if version is not None and KubeletVersion.parse(version).minor != minor:
         raise NumaforgeError(
-            f"is for kubelet {planned}, and --kubelet-version says {asked}",
+            f"is for kubelet {planned}, and --kubelet-version says {version}",
             where=plan,
             remedy="leave --kubelet-version out, or plan for that kubelet",
         )
-    there = machine.kubelet.version if machine.kubelet else None
-    if there is not None and asked is None and KubeletVersion.parse(there).minor != minor:
-        said = f"it is for kubelet {planned}, and {there} is installed: judged by {planned}"
-        remark(f"{plan}: {said}; plan again")
+    installed = machine.kubelet.version if machine.kubelet else None
+    if installed is not None and version is None and KubeletVersion.parse(installed).minor != minor:
+        mismatch = f"it is for kubelet {planned}, and {installed} is installed: judged by {planned}"
+        remark(f"{plan}: {mismatch}; plan again")
 
 
 def given_kubelet(
@@ -145,11 +148,11 @@ def given_kubelet(
     from numaforge.commands.inputs import read_drop_ins, read_settings
     from numaforge.topology.model import KubeletInstall
 
-    there = machine.kubelet or KubeletInstall(version, None, CONFIG_PATH, None, ())
+    kubelet = machine.kubelet or KubeletInstall(version, None, CONFIG_PATH, None, ())
     if config is not None:
-        there = replace(there, config_text=read_settings(config), config_dir=None, flags=(), drop_ins={})
+        kubelet = replace(kubelet, config_text=read_settings(config), config_dir=None, flags=(), drop_ins={})
     if drop_in is not None:
         texts = {f"{drop_in}/{name}": text for name, text in read_drop_ins(drop_in).items()}
-        there = replace(there, config_dir=drop_in, drop_ins=texts)
-        flags = (*(flags or there.flags), f"--config-dir={drop_in}")
-    return replace(machine, kubelet=replace(there, flags=flags or there.flags))
+        kubelet = replace(kubelet, config_dir=drop_in, drop_ins=texts)
+        flags = (*(flags or kubelet.flags), f"--config-dir={drop_in}")
+    return replace(machine, kubelet=replace(kubelet, flags=flags or kubelet.flags))

@@ -91,32 +91,32 @@ def audit(
     from numaforge.report.audit_documents import audit_document, earlier
 
     formats = {file: _format(file) for file in files}
-    known = earlier(baseline) if baseline else {}
-    before = earlier(since) if since else None
+    accepted = earlier(baseline) if baseline else {}
+    earlier_audit = earlier(since) if since else None
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         machines = read_machines(sources, limits, Path(folder), within)
         if (why := machines.refused) is not None:
             raise NumaforgeError(why)
-        found = with_baseline(fleet_audit(machines.read, machines.failed), known)
-        changed = None if before is None else changes(found, before)
+        audited = with_baseline(fleet_audit(machines.read, machines.failed), accepted)
+        changed = None if earlier_audit is None else changes(audited, earlier_audit)
         for file, kind in formats.items():
-            save(_text(found, changed, kind, fail_on, machines), file)
+            save(_text(audited, changed, kind, fail_on, machines), file)
         if output == "json":
-            show_json(audit_document(found, changed))
+            show_json(audit_document(audited, changed))
         elif output == "table":
             from numaforge.report.audit import audit_lines
 
-            for line in audit_lines(found, changed or Changes(), screen(), whole=verbose):
+            for line in audit_lines(audited, changed or Changes(), screen(), whole=verbose):
                 echo(line)
         else:
-            print_data(_text(found, changed, output, fail_on, machines))
-    return _exit_code(found.open, list(Severity)[: list(Severity).index(Severity(fail_on)) + 1])
+            print_data(_text(audited, changed, output, fail_on, machines))
+    return _exit_code(audited.open, list(Severity)[: list(Severity).index(Severity(fail_on)) + 1])
 
 
-def _exit_code(found: Sequence[AuditFinding], severities: Sequence[str]) -> ExitCode:
+def _exit_code(findings: Sequence[AuditFinding], severities: Sequence[str]) -> ExitCode:
     from numaforge.audit.fleet import UNREACHABLE
 
-    wrong = {each.finding.id for each in found if each.finding.severity in severities}
+    wrong = {finding.finding.id for finding in findings if finding.finding.severity in severities}
     if not wrong:
         return ExitCode.YES
     return ExitCode.UNREACHABLE if wrong == {UNREACHABLE.id} else ExitCode.NO
@@ -131,17 +131,17 @@ def _format(file: str) -> str:
     return kind
 
 
-def _text(found: FleetAudit, changed: Changes | None, kind: str, fail_on: str, machines: ManyMachines) -> str:
+def _text(audit: FleetAudit, changed: Changes | None, kind: str, fail_on: str, machines: ManyMachines) -> str:
     """Return an audit as text in the format `kind`."""
     from numaforge.report import audit_documents
 
     if kind == "html":
         from numaforge.report.audit_page import audit_page
 
-        return audit_page(found, changed, machines.portraits(found))
+        return audit_page(audit, changed, machines.portraits(audit))
     if kind == "junit":
-        return audit_documents.junit(found, fail_on)
+        return audit_documents.junit(audit, fail_on)
     if kind == "prometheus":
-        return audit_documents.prometheus(found)
-    made = audit_documents.sarif if kind == "sarif" else audit_documents.audit_document
-    return json.dumps(made(found, changed), indent=1, ensure_ascii=False) + "\n"
+        return audit_documents.prometheus(audit)
+    document = audit_documents.sarif if kind == "sarif" else audit_documents.audit_document
+    return json.dumps(document(audit, changed), indent=1, ensure_ascii=False) + "\n"

@@ -36,7 +36,7 @@ def boot(dry: bool, replan: bool, confirm: bool, reports: bool, output: str) -> 
     if (reports or confirm) and sum((dry, replan, confirm, reports)) > 1:
         raise click.UsageError("--report and --confirm go with no other option")
     if reports:
-        return _report(complain, output)
+        return _report_to_node(complain, output)
     if dry:
         return _dry(replan, output)
     from dataclasses import asdict
@@ -56,28 +56,28 @@ def _dry(replan: bool, output: str) -> int:
     from numaforge.first_boot import run
 
     why = "" if replan else run.why_not_planned()
-    found = run.foresee(complain, replan=replan, ends_what_was_left=False) if not why else None
+    forecast = run.foresee(complain, replan=replan, ends_what_was_left=False) if not why else None
     if output == "json":
         show_json(
             {
-                "profile": found.goal.plan.profile if found else None,
-                "named_by": found.chosen.by if found else None,
-                "changed": list(found.changed) if found else [],
-                "does": list(found.does) if found else [],
+                "profile": forecast.goal.plan.profile if forecast else None,
+                "named_by": forecast.chosen.by if forecast else None,
+                "changed": list(forecast.changed) if forecast else [],
+                "does": list(forecast.does) if forecast else [],
                 "why_not": why,
             }
         )
         return ExitCode.YES
-    if found is None:
+    if forecast is None:
         echo(why)
         return ExitCode.YES
-    echo(f"profile {found.goal.plan.profile}, by {found.chosen.by}")
-    for sentence in found.does or ("the node is as planned",):
+    echo(f"profile {forecast.goal.plan.profile}, by {forecast.chosen.by}")
+    for sentence in forecast.does or ("the node is as planned",):
         echo(sentence)
     return ExitCode.YES
 
 
-def _report(tell: Callable[[str], None], output: str) -> int:
+def _report_to_node(say_line: Callable[[str], None], output: str) -> int:
     from dataclasses import asdict
 
     from numaforge.first_boot.report import report
@@ -86,14 +86,14 @@ def _report(tell: Callable[[str], None], output: str) -> int:
 
     if not read_settings().report:
         if BootRecord.kept(TRIAL):
-            report(tell, only_confirms=True)
+            report(say_line, only_confirms=True)
         echo("boot.yaml says that this node tells nothing")
         return ExitCode.YES
-    told = report(tell)
-    if told is None:
+    answer = report(say_line)
+    if answer is None:
         echo("the node has joined no cluster: there is none to be told")
     elif output == "json":
-        show_json(asdict(told))
+        show_json(asdict(answer))
     else:
-        echo(f"the Node is told: {told.verdict}")
+        echo(f"the Node is told: {answer.verdict}")
     return ExitCode.YES

@@ -77,17 +77,17 @@ def capture(
     return ExitCode.YES
 
 
-def is_inventory(named: str) -> bool:
+def is_inventory(source: str) -> bool:
     """Whether `named` is a file or folder of a pyinfra inventory, not a host."""
-    return named.endswith(".py") or Path(named, "inventory.py").is_file()
+    return source.endswith(".py") or Path(source, "inventory.py").is_file()
 
 
 def inventories_of(sources: Sequence[str], limits: Sequence[str]) -> list[str]:
     """Return the sources that are inventories; raises UsageError for limits without an inventory."""
-    found = [source for source in sources if is_inventory(source)]
-    if limits and not found:
+    inventories = [source for source in sources if is_inventory(source)]
+    if limits and not inventories:
         raise click.UsageError("--limit chooses hosts of an INVENTORY, and there is none")
-    return found
+    return inventories
 
 
 def captured_hosts(
@@ -100,12 +100,14 @@ def captured_hosts(
     from numaforge.commands.over_inventory import ask_all
     from numaforge.roles.topology import CAPTURED
 
-    given = {"out": str(folder.absolute()), **data}
-    words = [word for name, value in given.items() for word in ("--data", f"{name}={json.dumps(value)}")]
+    script_data = {"out": str(folder.absolute()), **data}
+    words = [
+        word for name, value in script_data.items() for word in ("--data", f"{name}={json.dumps(value)}")
+    ]
     function = "numaforge.roles.topology.capture"
     answers = ask_all(inventory, limits, function, CAPTURED, "asking every host what it is", words)
     return answers, {
-        name: answers.told[name]["file"] for name in answers.settings if name not in answers.failed
+        name: answers.events[name]["file"] for name in answers.settings if name not in answers.failed
     }
 
 
@@ -115,20 +117,20 @@ def _capture_all(inventory: str, folder: str | None, limits: Sequence[str], data
         raise click.UsageError("the snapshots of an inventory go into a folder: --to DIR")
     if data:
         raise click.UsageError("--data says how to connect to one HOST; an INVENTORY says it itself")
-    place = Path(folder)
-    if place.exists() and not place.is_dir():
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
         raise HostError("is no folder", where=folder, remedy="name a folder for the snapshots of the hosts")
-    there = next(each for each in (place.absolute(), *place.absolute().parents) if each.exists())
-    if not os.access(there, os.W_OK | os.X_OK):  # checked before any host is asked
+    existing = next(parent for parent in (target.absolute(), *target.absolute().parents) if parent.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):  # checked before any host is asked
         raise HostError("cannot be written", where=folder, remedy="name another folder: --to DIR")
     from numaforge.report.hostnames import folded, grouped_by_reason
 
-    answers, files = captured_hosts(inventory, limits, place, {})
+    answers, files = captured_hosts(inventory, limits, target, {})
     failed = {name: why.removeprefix(f"{name}: ") for name, why in answers.failed.items()}
     for why, names in grouped_by_reason(failed):
         complain(f"{folded(names)}: {why}")
     for file in files.values():
-        remark(f"wrote {place / Path(file).name}")
+        remark(f"wrote {target / Path(file).name}")
     remark(f"{len(files)} of {counted(len(answers.settings), 'host')} captured")
     return answers.exit_code
 
@@ -145,7 +147,7 @@ def _capture(name: str, connection: Mapping[str, str | int]) -> Snapshot:
 
 
 def asked_of(
-    host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer], what: str
+    host: str, data: Sequence[str], ask: Callable[[str, Mapping[str, str | int]], Answer], activity: str
 ) -> Answer:
     """Return a host's answer; `ask` gets its name and pyinfra's connection data. Raises HostError.
 
@@ -162,7 +164,7 @@ def asked_of(
     from gevent import monkey  # type: ignore[import-untyped]  # pyinfra does so when it is imported
 
     monkey.patch_all()  # before the spinner: gevent does not find a thread that it has not started
-    with progress(what), _log_of_pyinfra() as log:
+    with progress(activity), _log_of_pyinfra() as log:
         try:
             return ask(name, connection)
         except HostError as error:
@@ -175,8 +177,8 @@ def asked_of(
                     message = f"{NO_HOST}, and no host of that name answers: {message}"
                     remedy = f"name a host; `numaforge topology {name} -o json` saves what the machine is"
                 elif Path(name).exists():
-                    what = "folder" if Path(name).is_dir() else "file"
-                    message = f"is a {what}, and no host of that name answers: {message}"
+                    activity = "folder" if Path(name).is_dir() else "file"
+                    message = f"is a {activity}, and no host of that name answers: {message}"
                     remedy = "name a host, or an inventory: a file NAME.py, a folder with an inventory.py"
             raise type(error)(message, where=error.where, remedy=remedy) from error
 
@@ -227,25 +229,25 @@ def _checked(key: str, value: str) -> str | int:
     """Return a value of host data in the type that pyinfra takes: a text, a number or a boolean."""
     from numaforge.hosts.host_data import mistakes_in, not_known
 
-    place = f"--data {key}"
+    hint = f"--data {key}"
     if key == "ssh_port":
-        return _port(value, place)
+        return _port(value, hint)
     if key == "ssh_key" and not Path(value).expanduser().is_file():
-        raise click.BadParameter(f"there is no file {value}", param_hint=place)
+        raise click.BadParameter(f"there is no file {value}", param_hint=hint)
     if unknown := not_known(key):
-        raise click.BadParameter(unknown, param_hint=place)
+        raise click.BadParameter(unknown, param_hint=hint)
     if not key.startswith(_OF_SSH):
         number = digits(value)
         return value if number is None else number
     readings = (value, digits(value), {"true": True, "false": False}.get(value.lower()))
-    found = [one for one in readings if one is not None and not mistakes_in({key: one})]
-    if not found:
-        raise click.BadParameter(mistakes_in({key: value})[key], param_hint=place)
-    return found[0]
+    valid = [one for one in readings if one is not None and not mistakes_in({key: one})]
+    if not valid:
+        raise click.BadParameter(mistakes_in({key: value})[key], param_hint=hint)
+    return valid[0]
 
 
-def _port(text: str, place: str) -> int:
+def _port(text: str, hint: str) -> int:
     port = digits(text)
     if port is None or not 1 <= port <= 65535:
-        raise click.BadParameter(f"{text!r} is not a port; write 1 to 65535", param_hint=place)
+        raise click.BadParameter(f"{text!r} is not a port; write 1 to 65535", param_hint=hint)
     return port

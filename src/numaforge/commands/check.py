@@ -61,17 +61,19 @@ def check(
     planned = asked_as_planned(profile, plan, live=live)
     if machine and root:
         raise click.UsageError("give either --machine or --root, not both")
-    here = not (machine or root)
+    is_local = not (machine or root)
     topology = machine_of(machine, root)
     if not planned:
-        report = _as_it_is(topology, config, drop_in, flags, kubelet_version, state_dir, live=live, here=here)
+        report = _as_it_is(
+            topology, config, drop_in, flags, kubelet_version, state_dir, live=live, is_local=is_local
+        )
     else:
         from numaforge.commands.inputs import read_state
 
-        given = given_kubelet(topology, config, drop_in, flags, kubelet_version)
-        states = state_dir or (given.kubelet.root_dir if given.kubelet and here else None)
+        kubelet_of = given_kubelet(topology, config, drop_in, flags, kubelet_version)
+        states = state_dir or (kubelet_of.kubelet.root_dir if kubelet_of.kubelet and is_local else None)
         state = read_state(states, required=state_dir is not None) if states else {}
-        report = node_as_planned(given, profile, plan, kubelet_version, state).kubelet
+        report = node_as_planned(kubelet_of, profile, plan, kubelet_version, state).kubelet
     if not report.readable and output != "sarif":
         from numaforge.kubelet.findings import words
 
@@ -94,7 +96,7 @@ def _as_it_is(
     state_dir: str | None,
     *,
     live: bool,
-    here: bool,
+    is_local: bool,
 ) -> Report:
     from numaforge.commands.inputs import read_drop_ins, read_state
     from numaforge.kubelet.config.loading import below
@@ -110,7 +112,7 @@ def _as_it_is(
             f"no kubelet version is known: {why_no_version(installed)}",
             remedy="give it: --kubelet-version 1.36",
         )
-    states = state_dir or (inherited.root_dir if inherited and here else None)
+    states = state_dir or (inherited.root_dir if inherited and is_local else None)
     drop_ins = {}
     if inherited is not None:
         drop_ins = below(inherited.config_dir or DROP_IN_DIR, inherited.drop_ins)

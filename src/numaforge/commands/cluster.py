@@ -93,21 +93,21 @@ def generate(
     nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
         return code
-    asked = live or any(login.values())
-    folders = generated(nodes, systems, Kubectl(**login).gang_version() if asked else None)
-    for each in folders:
-        if each.nothing:
-            remark(f"{each.name}: nothing to write: {each.nothing}")
-        for node, why in each.left_out.items():
-            remark(f"{each.name}: not all is said of {node}: {why}")
+    uses_cluster = live or any(login.values())
+    folders = generated(nodes, systems, Kubectl(**login).gang_version() if uses_cluster else None)
+    for written in folders:
+        if written.nothing:
+            remark(f"{written.name}: nothing to write: {written.nothing}")
+        for node, why in written.left_out.items():
+            remark(f"{written.name}: not all is said of {node}: {why}")
     if folder is not None:
         _write(folders, Path(folder))
     elif output == "json":
-        show_json({"schema": 1, "systems": {each.name: dict(each.texts()) for each in folders}})
+        show_json({"schema": 1, "systems": {written.name: dict(written.texts()) for written in folders}})
     else:
-        for each in folders:
-            for name, text in each.texts():
-                print_data(f"---\n# {each.name}/{name}\n{text.rstrip()}\n")
+        for written in folders:
+            for name, text in written.texts():
+                print_data(f"---\n# {written.name}/{name}\n{text.rstrip()}\n")
     return code
 
 
@@ -117,12 +117,12 @@ def _all_served(
     """Return the machines as their plans make them, and the exit code for those that cannot be planned."""
     if not sources:
         raise click.UsageError("name machines: files, a folder of snapshots, ready machines, hosts")
-    found = answers_of(each_named(sources), lambda name: _served(name, profile, kubelet_version))
-    for name, why in found.failed.items():
+    answers = answers_of(each_named(sources), lambda name: _served(name, profile, kubelet_version))
+    for name, why in answers.failed.items():
         remark(f"{name}: {why}")
-    nodes = [node for _, node in found.found]
+    nodes = [node for _, node in answers.read]
     _require_names(nodes)
-    return nodes, found.code
+    return nodes, answers.code
 
 
 def _served(source: str, profile: str | None, kubelet_version: str | None) -> ServedNode:
@@ -146,10 +146,10 @@ def _require_names(nodes: Sequence[ServedNode]) -> None:
 
 
 def _write(folders: Sequence[Folder], below: Path) -> None:
-    for each in folders:
-        if each.files:
-            _write_files(below / each.name, dict(each.texts()))
-            remark(f"wrote {below / each.name}: {each.why}")
+    for folder in folders:
+        if folder.files:
+            _write_files(below / folder.name, dict(folder.texts()))
+            remark(f"wrote {below / folder.name}: {folder.why}")
 
 
 def _write_files(folder: Path, texts: Mapping[str, str]) -> None:
@@ -233,37 +233,44 @@ def verify(
     nodes, code = _all_served(sources, profile, kubelet_version)
     if not nodes:
         return code
-    found, passed_over, held = {}, dict[str, list[str]](), 0
+    deviations_of, passed_over, count_compared = {}, dict[str, list[str]](), 0
     for folder in generated(nodes, systems):
-        found[folder.name], count, unserved = _deviations(folder, login)
-        held += count
+        deviations_of[folder.name], count, unserved = _deviations(folder, login)
+        count_compared += count
         if unserved:
             passed_over[folder.name] = unserved
     if _DRA in (systems or SYSTEMS):
         slices = Kubectl(**login).resource_slices()
         if slices is None and any(node.plan.dra for node in nodes):
             passed_over.setdefault(_DRA, []).append("resource.k8s.io ResourceSlice")
-        own = {node.name for node in nodes}
-        held += sum((each.get("spec") or {}).get("nodeName") in own for each in slices or ())
-        found.setdefault(_DRA, []).extend(slice_deviations(nodes, slices) if slices is not None else ())
-    wrong = any(found.values())
+        node_names = {node.name for node in nodes}
+        count_compared += sum(
+            (device_slice.get("spec") or {}).get("nodeName") in node_names for device_slice in slices or ()
+        )
+        deviations_of.setdefault(_DRA, []).extend(
+            slice_deviations(nodes, slices) if slices is not None else ()
+        )
+    wrong = any(deviations_of.values())
     if output == "json":
         show_json(
             {
                 "schema": 1,
-                "objects": held,
-                "deviations": {name: [asdict(one) for one in each] for name, each in found.items()},
+                "objects": count_compared,
+                "deviations": {
+                    name: [asdict(one) for one in deviations_list]
+                    for name, deviations_list in deviations_of.items()
+                },
                 "not_served": passed_over,
             }
         )
     else:
         for name, kinds in passed_over.items():
             remark(f"{name}: the cluster does not serve {', '.join(kinds)}")
-        for name, each in found.items():
-            for one in each:
+        for name, deviations_list in deviations_of.items():
+            for one in deviations_list:
                 echo_lines([f"{name}: {one}"])
         how = "see above" if wrong else "as planned"
-        echo(f"{counted(held, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
+        echo(f"{counted(count_compared, 'object')} held to {counted(len(nodes), 'plan')}: {how}")
     return ExitCode.NO if wrong else code
 
 
@@ -275,9 +282,13 @@ def _deviations(folder: Folder, login: Mapping[str, str | None]) -> tuple[list[D
     if folder.nothing:
         remark(f"{folder.name}: nothing to hold a cluster to: {folder.nothing}")
     live, unserved = Kubectl(**login).live_objects(folder.compared())
-    held = folder.held_where_served(unserved)
-    found = [one for each in held for one in deviations(each, folder.completed(live.get(identity(each))))]
-    return found, len(held), [" ".join(kind) for kind in unserved]
+    documents = folder.held_where_served(unserved)
+    unlike = [
+        one
+        for document in documents
+        for one in deviations(document, folder.completed(live.get(identity(document))))
+    ]
+    return unlike, len(documents), [" ".join(kind) for kind in unserved]
 
 
 cluster.add_command(explain)

@@ -87,8 +87,8 @@ def explain(
         if saved or live or is_name or any(login.values())
         else None
     )
-    with ExitStack() as kept:
-        folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="numaforge-")))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="numaforge-")))
         machines, code = _machines(_all_named(sources, limits, folder), profile, kubelet_version, read)
     if not machines and code:
         return code
@@ -103,17 +103,17 @@ def explain(
     if read and read.unread:
         remark(f"{read.unread} pods of the cluster cannot be read, and are not counted")
     answers = []
-    before = nodes
+    nodes_before = nodes
     for workload in workloads:
-        before = before if workload.follows else nodes
-        answer, nodes = explained(workload, before)
+        nodes_before = nodes_before if workload.follows else nodes
+        answer, nodes = explained(workload, nodes_before)
         answers.append(answer)
     if output == "json":
-        show_json({"schema": 1, "workloads": [explanation_document(each, subject) for each in answers]})
+        show_json({"schema": 1, "workloads": [explanation_document(answer, subject) for answer in answers]})
     else:
-        for number, each in enumerate(answers):
-            echo_lines([*([""] if number else []), *explanation_lines(each, subject)])
-    return ExitCode.YES if all(each.fits for each in answers) else ExitCode.NO
+        for number, answer in enumerate(answers):
+            echo_lines([*([""] if number else []), *explanation_lines(answer, subject)])
+    return ExitCode.YES if all(answer.fits for answer in answers) else ExitCode.NO
 
 
 def _is_name(pod: str) -> bool:
@@ -138,9 +138,9 @@ def _workloads(
     if subject is not None and cluster is not None:
         return (cluster.workload(subject),), world
     documents = read_documents(pod)
-    found = workloads_of(documents, pod)
-    remark_passed_over(pod, found.passed_over)
-    return found.workloads, world.merged(claim_world(documents_of(documents, pod)))
+    reading = workloads_of(documents, pod)
+    remark_passed_over(pod, reading.passed_over)
+    return reading.workloads, world.merged(claim_world(documents_of(documents, pod)))
 
 
 def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
@@ -149,10 +149,10 @@ def _claims(login: Mapping[str, str | None]) -> ClaimWorld:
     from numaforge.schedulers.kubectl_get import Kubectl
 
     try:
-        found = Kubectl(**login).claim_objects()
+        documents = Kubectl(**login).claim_objects()
     except NumaforgeError as error:
         return ClaimWorld(why_unknown=error.message)
-    return claim_world(found or (), is_whole=True)
+    return claim_world(documents or (), is_whole=True)
 
 
 def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]) -> LiveCluster:
@@ -170,10 +170,10 @@ def _cluster(saved: str | None, pod: str | None, login: Mapping[str, str | None]
         except NumaforgeError as error:
             raise error.at(saved) from error
     documents = Kubectl(**login).listed("nodes,pods")
-    found = read_cluster(documents)
-    group = found.pod(pod).member.group if pod is not None else None
+    cluster = read_cluster(documents)
+    group = cluster.pod(pod).member.group if pod is not None else None
     stubs = group_stubs(group) if group else []
-    return read_cluster(documents, Kubectl(**login).live_objects(stubs)[0].values()) if stubs else found
+    return read_cluster(documents, Kubectl(**login).live_objects(stubs)[0].values()) if stubs else cluster
 
 
 def _all_named(sources: Sequence[str], limits: Sequence[str], folder: Path) -> Iterator[str]:
@@ -204,20 +204,20 @@ def _machines(
     code: int = ExitCode.YES
     for name in names:
         try:
-            found = plan_or_machine(name)
+            saved = plan_or_machine(name)
         except NumaforgeError as error:
             complain(f"numaforge: {error}")
             code = (
                 max(code, error.exit_code) if error.exit_code == ExitCode.UNREACHABLE else ExitCode.BAD_INPUT
             )
             continue
-        host = (found.hostname or "").lower()
+        host = (saved.hostname or "").lower()
         if not host:
             raise NumaforgeError("has no host name, by which its Node would be known", where=name)
-        same = plans if isinstance(found, NodePlan) else hosts
+        same = plans if isinstance(saved, NodePlan) else hosts
         if host in same:
             raise NumaforgeError(f"{host}: several machines have this name, and a cluster takes one")
-        same[host] = found  # type: ignore[assignment]
+        same[host] = saved  # type: ignore[assignment]
     machines = [
         _machine(host, hosts.get(host), plans.get(host), profile, kubelet_version, cluster)
         for host in dict.fromkeys((*hosts, *plans))
@@ -253,7 +253,7 @@ def _machine(
 
 
 def _as_planned(name: str, machine: NodeTopology, plan: NodePlan, state: Mapping[str, str]) -> GivenMachine:
-    return _given(name, as_plan_makes_it(machine, plan, state).scenario(name), plan)
+    return _given_machine(name, as_plan_makes_it(machine, plan, state).scenario(name), plan)
 
 
 def _as_it_is(
@@ -269,26 +269,26 @@ def _as_it_is(
     plan = saved_plan(machine)
     devices = devices_of(machine, plan) if plan else inventory_as_it_is(machine)
     scenario = Scenario(machine, dict(report.effective), devices, state or None, report.version)
-    return _given(name, scenario, plan)
+    return _given_machine(name, scenario, plan)
 
 
-def _given(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine:
+def _given_machine(name: str, scenario: Scenario, plan: NodePlan | None) -> GivenMachine:
     """Return a machine with its Node's labels and claim objects once its plan is carried out."""
     from numaforge.explain.candidates import GivenMachine
     from numaforge.explain.node_claims import as_planned
 
     labels, world = as_planned(name, scenario, plan)
-    held = _held(scenario.topology) if scenario.state else None
-    return GivenMachine(name, scenario, labels, given_devices=held, world=world)
+    given_devices = _devices_held(scenario.topology) if scenario.state else None
+    return GivenMachine(name, scenario, labels, given_devices=given_devices, world=world)
 
 
-def _held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:
+def _devices_held(machine: NodeTopology) -> dict[str, dict[str, dict[str, set[str]]]] | None:
     """Return the devices that each pod's containers held at capture, by resource; None where unknown."""
     if machine.device_holders is None:
         return None
-    held: dict[str, dict[str, dict[str, set[str]]]] = {}
-    for each in machine.device_holders:
-        if each.present:
-            container = held.setdefault(each.pod, {}).setdefault(each.container, {})
-            container.setdefault(each.resource, set()).add(each.device)
-    return held
+    devices_of: dict[str, dict[str, dict[str, set[str]]]] = {}
+    for device in machine.device_holders:
+        if device.present:
+            container = devices_of.setdefault(device.pod, {}).setdefault(device.container, {})
+            container.setdefault(device.resource, set()).add(device.device)
+    return devices_of

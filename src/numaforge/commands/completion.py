@@ -21,7 +21,7 @@ _PLACES = {
 
 
 @click.command(
-    epilog="\b\n" + "\n".join(f"{shell:6}{place}" for shell, place in _PLACES.items()),
+    epilog="\b\n" + "\n".join(f"{shell:6}{file}" for shell, file in _PLACES.items()),
 )
 @click.argument("shell", type=click.Choice([*_PLACES]))
 def completion(shell: str) -> None:
@@ -37,14 +37,14 @@ def completion(shell: str) -> None:
     print_data(f"{text}\n")
 
 
-def complete(program: click.Command, asked: str) -> int:
+def complete(program: click.Command, instruction: str) -> int:
     """Print what completes the words in the shell script's variables, and return the exit code."""
     from click.shell_completion import shell_complete
 
-    if asked.endswith("_complete") and not os.environ.keys() >= {"COMP_WORDS", "COMP_CWORD"}:
+    if instruction.endswith("_complete") and not os.environ.keys() >= {"COMP_WORDS", "COMP_CWORD"}:
         raise NumaforgeError(
             "there are no words to complete: COMP_WORDS and COMP_CWORD are not set",
             where=COMPLETE,
             remedy="leave it to the script that `numaforge completion` prints",
         )
-    return ExitCode.NO if shell_complete(program, {}, "numaforge", COMPLETE, asked) else ExitCode.YES
+    return ExitCode.NO if shell_complete(program, {}, "numaforge", COMPLETE, instruction) else ExitCode.YES

@@ -38,12 +38,12 @@ class Handed:
 
 
 def config_map_options(
-    name: str, namespace: str = "gpu-operator", what: str = "ConfigMap"
+    name: str, namespace: str = "gpu-operator", noun: str = "ConfigMap"
 ) -> Callable[[Command], Command]:
     """Offer `--name` and `--namespace` of the written object, with their defaults."""
     return offered(
-        click.option("--name", default=name, show_default=True, help=f"The {what}'s name."),
-        click.option("--namespace", default=namespace, show_default=True, help=f"Where the {what} belongs."),
+        click.option("--name", default=name, show_default=True, help=f"The {noun}'s name."),
+        click.option("--namespace", default=namespace, show_default=True, help=f"Where the {noun} belongs."),
     )
 
 
@@ -89,7 +89,11 @@ def say_manifests(
     if output == "json":
         show_json({"schema": 1, **document, "labels": labels})
         return
-    lines = (f"# {host}: {key}={value}\n" for host, said in labels.items() for key, value in said.items())
+    lines = (
+        f"# {host}: {key}={value}\n"
+        for host, host_labels in labels.items()
+        for key, value in host_labels.items()
+    )
     save("".join([*lines, as_yaml(*manifests)]), None)
 
 
@@ -124,11 +128,12 @@ def _of_inventory(
                 where=inventory,
                 remedy="--limit leaves hosts out",
             )
-        found = [
-            (plan_or_machine(told["plan"]), machine_of(told["file"], None)) for told in answers.told.values()
+        sources = [
+            (plan_or_machine(answer["plan"]), machine_of(answer["file"], None))
+            for answer in answers.events.values()
         ]
     machines = [
-        (plan, machine) for plan, machine in found if isinstance(plan, NodePlan) and handed.leaves(plan)
+        (plan, machine) for plan, machine in sources if isinstance(plan, NodePlan) and handed.leaves(plan)
     ]
     if not machines:
         raise PlanError(handed.none, where=inventory, remedy=handed.remedy)

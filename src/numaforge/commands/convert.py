@@ -52,12 +52,12 @@ def convert(words: tuple[str, ...], name: str | None, to: str | None, output: st
     kind, file = words if len(words) == 2 else (AUTO, words[0])
     if kind not in (AUTO, *FORM_NAMES):
         raise click.UsageError(f"{kind!r} is not a KIND; say auto or one of {', '.join(FORM_NAMES)}")
-    place = "standard input" if file == "-" else file
+    where = "standard input" if file == "-" else file
     if to and file != "-" and Path(to).exists() and Path(to).samefile(file):
         raise click.UsageError(f"{to} is the file that is read: name another one with --to")
     text = read_text(file, most_mib=MOST_MIB).removeprefix(BYTE_ORDER_MARK)
-    made = converted(text, place, kind, name)
-    document = {"schema": 1, **asdict(made)}
-    written = f"{json.dumps(document, indent=2)}\n" if output == "json" else as_yaml(made, place)
+    conversion = converted(text, where, kind, name)
+    document = {"schema": 1, **asdict(conversion)}
+    written = f"{json.dumps(document, indent=2)}\n" if output == "json" else as_yaml(conversion, where)
     save(plain(written), to)
     return ExitCode.YES

@@ -8,13 +8,13 @@ from numaforge.errors import NumaforgeError
 from numaforge.resources import deploy_dir
 
 
-def deploy_file(named: str | None) -> Path:
+def deploy_file(path: str | None) -> Path:
     """Return the named deploy, else deploys/site.py of this folder, else the package's.
 
     Raises NumaforgeError where there is no such file.
     """
-    here = Path("deploys/site.py")
-    file = Path(named) if named else here if here.exists() else deploy_dir() / "site.py"
+    local = Path("deploys/site.py")
+    file = Path(path) if path else local if local.exists() else deploy_dir() / "site.py"
     if file.suffix != ".py" or not file.is_file():
         raise NumaforgeError(
             "there is no such deploy", where=str(file), remedy="name a file, such as deploys/site.py"

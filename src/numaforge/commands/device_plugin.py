@@ -71,9 +71,9 @@ def check(
     if source is not None or planned or live:
         machine = machine_of(source, None)
         mig = plan_for(machine, profile, plan).mig if planned else MigPlan()
-        after = as_listed(as_cut(machine, mig))
-        findings = (*findings, *check_answers(config, after), *check_machine(config, after))
-        counts = {} if has_errors(findings) else advertised(config, after)
+        machine_after = as_listed(as_cut(machine, mig))
+        findings = (*findings, *check_answers(config, machine_after), *check_machine(config, machine_after))
+        counts = {} if has_errors(findings) else advertised(config, machine_after)
     if output == "json":
         show_json(plugin_document("starts", findings, counts))
     else:

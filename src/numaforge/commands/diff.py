@@ -53,13 +53,15 @@ def diff(
     kinds = [kind for kind in documents[0] if kind in documents[1]]
     if not kinds:
         raise click.UsageError("a plan alone and a machine without one cannot be compared: give --profile")
-    found = {kind: differences(*(each[kind] for each in documents), names_of_host=own) for kind in kinds}
+    unlike = {
+        kind: differences(*(document[kind] for document in documents), names_of_host=own) for kind in kinds
+    }
     if output == "json":
-        show_json({"schema": 1, "differences": {kind: [vars(one) for one in found[kind]] for kind in kinds}})
+        show_json({"schema": 1, "differences": {kind: [vars(one) for one in unlike[kind]] for kind in kinds}})
     else:
         for kind in kinds:
-            _show_differences(kind, found[kind], _column_names(left, right))
-    return ExitCode.NO if any(found.values()) else ExitCode.YES
+            _show_differences(kind, unlike[kind], _column_names(left, right))
+    return ExitCode.NO if any(unlike.values()) else ExitCode.YES
 
 
 def _now_and_with_image(
@@ -70,10 +72,10 @@ def _now_and_with_image(
     from numaforge.roles.node import NodePlan
 
     machine = plan_or_machine(source)
-    now = None if isinstance(machine, NodePlan) else plan_of(machine, profile, None)
-    if isinstance(machine, NodePlan) or now is None:
+    planned = None if isinstance(machine, NodePlan) else plan_of(machine, profile, None)
+    if isinstance(machine, NodePlan) or planned is None:
         raise click.UsageError(f"{source} is no machine with a plan: --profile says which one it has")
-    return [{"plan": to_document(each)} for each in (now, plan_with(machine, image, kubelet_version))]
+    return [{"plan": to_document(plan)} for plan in (planned, plan_with(machine, image, kubelet_version))]
 
 
 def _comparable(source: str, profile: str | None, kubelet_version: str | None) -> dict[str, Any]:
@@ -82,8 +84,8 @@ def _comparable(source: str, profile: str | None, kubelet_version: str | None) -
     from numaforge.topology.document import to_document as topology_document
 
     machine, plan = _source(source, profile, kubelet_version)
-    found = {} if machine is None else {"machine": topology_document(machine)}
-    return found if plan is None else {**found, "plan": plan_document(plan)}
+    documents = {} if machine is None else {"machine": topology_document(machine)}
+    return documents if plan is None else {**documents, "plan": plan_document(plan)}
 
 
 def _source(
@@ -91,36 +93,37 @@ def _source(
 ) -> tuple[NodeTopology | None, NodePlan | None]:
     from numaforge.roles.node import NodePlan
 
-    found = plan_or_machine(source)
-    if isinstance(found, NodePlan):
-        return None, found
-    return found, plan_of(found, profile, kubelet_version)
+    saved = plan_or_machine(source)
+    if isinstance(saved, NodePlan):
+        return None, saved
+    return saved, plan_of(saved, profile, kubelet_version)
 
 
-def _column_names(left: str, right: str) -> tuple[str, str]:
+def _column_names(first: str, right: str) -> tuple[str, str]:
     """Return the column headings: file names without folders where these differ, else the given names."""
-    short = Path(left).name, Path(right).name
-    return short if short[0] != short[1] else (left, right)
+    short = Path(first).name, Path(right).name
+    return short if short[0] != short[1] else (first, right)
 
 
-def _show_differences(kind: str, found: list[Unlike], names: tuple[str, str]) -> None:
+def _show_differences(kind: str, unlike: list[Unlike], names: tuple[str, str]) -> None:
     from rich.text import Text
 
     from numaforge.report.columns import add_row, columns
 
-    if not found:
+    if not unlike:
         show(Text(f"{kind}: no difference"))
         return
     headers = (kind, *names)
     table = columns(*headers, folds=headers)
-    for (path, _), alike in groupby(found, key=_entry_of_one_side):
+    for (path, _), alike in groupby(unlike, key=_entry_of_one_side):
         group = list(alike)
         if path is None or len(group) == 1:
             for one in group:
                 add_row(table, one.path, _value(one.left), _value(one.right))
         else:
             sides = [
-                counted(sum(side is not None for side in each), "entry", "entries") for each in _sides(group)
+                counted(sum(side is not None for side in sides_of_entries), "entry", "entries")
+                for sides_of_entries in _sides(group)
             ]
             add_row(table, f"{path}[]", *sides)
     show(table)

@@ -37,13 +37,13 @@ def doctor(inventory: str | None, limits: tuple[str, ...], output: str) -> int:
     from numaforge.preflight import errors
     from numaforge.report.doctor import doctor_document, doctor_lines
 
-    found, unreachable = _looked(inventory, limits)
+    checks_of, unreachable = _looked(inventory, limits)
     if output == "json":
-        show_json(doctor_document(found))
+        show_json(doctor_document(checks_of))
     else:
-        for line in doctor_lines(found, screen()):
+        for line in doctor_lines(checks_of, screen()):
             echo(line)
-    lacking = {place for place, checks in found.items() if errors(checks)}
+    lacking = {where for where, checks in checks_of.items() if errors(checks)}
     if lacking and lacking <= unreachable:
         return ExitCode.UNREACHABLE
     return ExitCode.NO if lacking else ExitCode.YES
@@ -64,13 +64,13 @@ def _looked(
         function = f"{examine.__module__}.{examine.__name__}"
         answers = ask_all(inventory, limits, function, PREFLIGHT, "asking every host whether it is ready")
     with progress("looking at this machine and the cluster"):
-        found = {HERE: runner_checks()}
-        told = answers.told.values() if answers else ()
-        found[CLUSTER] = _cluster(answers, any(is_joined(event["answer"]) for event in told))
+        checks_of = {HERE: runner_checks()}
+        events = answers.events.values() if answers else ()
+        checks_of[CLUSTER] = _cluster(answers, any(is_joined(event["answer"]) for event in events))
     if answers is None:
-        return found, frozenset()
+        return checks_of, frozenset()
     racks = _racks(answers)
-    return {**found, **({RACKS: racks} if racks else {}), **_hosts(answers)}, answers.unreachable
+    return {**checks_of, **({RACKS: racks} if racks else {}), **_hosts(answers)}, answers.unreachable
 
 
 def _cluster(answers: Answers | None, joined: bool) -> tuple[Check, ...]:
@@ -93,7 +93,14 @@ def _options(answers: Answers | None) -> RolloutOptions:
 
     settings = answers.settings if answers else {}
     return read_options(
-        agreed({host: said for host, said in settings.items() if isinstance(said, Mapping)}, LOGIN)
+        agreed(
+            {
+                host: host_settings
+                for host, host_settings in settings.items()
+                if isinstance(host_settings, Mapping)
+            },
+            LOGIN,
+        )
     )
 
 
@@ -101,18 +108,18 @@ def _hosts(answers: Answers) -> dict[str, tuple[Check, ...]]:
     from numaforge.preflight import Check
     from numaforge.preflight.host import checks
 
-    found: dict[str, tuple[Check, ...]] = {}
+    checks_of: dict[str, tuple[Check, ...]] = {}
     for name in answers.settings:
         if why := answers.failed.get(name):
-            found[name] = (_refused("data" if why.startswith("host data ") else "login", why),)
+            checks_of[name] = (_refused("data" if why.startswith("host data ") else "login", why),)
             continue
-        told = answers.told[name]
-        login = Check("login", "as root" if told["right"] == "root" else "with sudo")
-        ready = checks(told["answer"], told["asked_at"], told["answered_at"])
-        why = told.get("refused")
-        profile = _refused("profile", why) if why else Check("profile", f"{told['profile']}: can be planned")
-        found[name] = (login, *ready, profile, *_changed(told.get("changed")))
-    return found
+        event = answers.events[name]
+        login = Check("login", "as root" if event["right"] == "root" else "with sudo")
+        ready = checks(event["answer"], event["asked_at"], event["answered_at"])
+        why = event.get("refused")
+        profile = _refused("profile", why) if why else Check("profile", f"{event['profile']}: can be planned")
+        checks_of[name] = (login, *ready, profile, *_changed(event.get("changed")))
+    return checks_of
 
 
 def _racks(answers: Answers) -> tuple[Check, ...]:
@@ -123,18 +130,18 @@ def _racks(answers: Answers) -> tuple[Check, ...]:
     from numaforge.rollout.racks import REMEDY
     from numaforge.topology.trays import NODE_LISTS, disagreements, tray_in
 
-    trays = {host: tray_in(event.get("tray")) for host, event in answers.told.items()}
-    found = disagreements({host: tray for host, tray in trays.items() if tray is not None})
+    trays = {host: tray_in(event.get("tray")) for host, event in answers.events.items()}
+    unlike = disagreements({host: tray for host, tray in trays.items() if tray is not None})
     return tuple(
-        Check("IMEX nodes", disagreement_text(each), Severity.ERROR, REMEDY)
-        if each.what == NODE_LISTS
+        Check("IMEX nodes", disagreement_text(disagreement), Severity.ERROR, REMEDY)
+        if disagreement.what == NODE_LISTS
         else Check(
-            each.what,
-            disagreement_text(each),
+            disagreement.what,
+            disagreement_text(disagreement),
             Severity.WARNING,
             "`numaforge audit` says of each tray what helps",
         )
-        for each in found
+        for disagreement in unlike
     )
 
 

@@ -40,9 +40,9 @@ def draw(
     from numaforge.report.svg import draw as drawn
 
     to, output = destination(to, output, *FORMATS)
-    named = PurePath(to or "").suffix.lower().removeprefix(".")
-    if output and named in FORMATS and named != output:
-        raise click.UsageError(f"{to} is to be {named.upper()} by its name, and {output.upper()} by -o")
+    extension = PurePath(to or "").suffix.lower().removeprefix(".")
+    if output and extension in FORMATS and extension != output:
+        raise click.UsageError(f"{to} is to be {extension.upper()} by its name, and {output.upper()} by -o")
     picture = f".{output}" if output else to
     check_format(picture)
     machine, decided = machine_and_plan(source, root, profile, kubelet_version)

@@ -63,7 +63,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     from numaforge.kubelet.admission.scheduler import bound_claims, claims_not_known, not_known
     from numaforge.report.fit import fit_document, fit_tables, hosts_table, shape_documents
 
-    shape, known = _only_pod(pod)
+    shape, claims = _only_pod(pod)
     remarks = [f"{mig.field}: {mig.reason}" for mig in explain_mig(shape)]
     is_bound = False
     documents: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ def _fit_pod(pod: str, topologies: tuple[str, ...], output: str, kubelet: dict[s
     for path in topologies or (None,):
         if path and "=" in path and not Path(path).exists():
             raise click.UsageError(f"{path}: =COUNT is for --shapes; one pod is tried on one node of a kind")
-        scenario = scenario_of(path, known, **kubelet)
+        scenario = scenario_of(path, claims, **kubelet)
         report = fit_node(scenario, shape)
         resource = _device_resource(scenario, shape)
         shapes = largest_shapes(scenario, resource) if resource else ()
@@ -113,69 +113,71 @@ def _fit_shapes(shapes: str, topologies: tuple[str, ...], output: str, kubelet: 
 
     if kubelet["state_dir"]:
         raise click.UsageError("--shapes fills empty nodes: leave out --state-dir")
-    given = read_load(shapes)
-    for each in given.remarks:
-        remark(each)
+    load_file = read_load(shapes)
+    for remark_text in load_file.remarks:
+        remark(remark_text)
     nodes: list[tuple[str, Scenario, object]] = []
     unknown: dict[str, None] = {}
-    for named, count in _nodes_named(topologies):
-        scenario = scenario_of(named, given.claims, **kubelet)
-        name = scenario.topology.hostname or named or "this machine"
+    for source, count in _nodes_named(topologies):
+        scenario = scenario_of(source, load_file.claims, **kubelet)
+        name = scenario.topology.hostname or source or "this machine"
         alike: object = kind_of(scenario)
-        if given.claims.slices is not None:
-            alike = alike, named  # a ResourceSlice belongs to one node
+        if load_file.claims.slices is not None:
+            alike = alike, source  # a ResourceSlice belongs to one node
         empty = scenario.node()
         unknown |= dict.fromkeys(
-            note for shape in given.load.shapes for note in claims_not_known(empty, shape.pod)
+            note for shape in load_file.load.shapes for note in claims_not_known(empty, shape.pod)
         )
         names = [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
-        nodes += [(each, scenario, alike) for each in names]
-    for each in unknown:
-        remark(f"not counted: {each}")
+        nodes += [(node_name, scenario, alike) for node_name in names]
+    for unread in unknown:
+        remark(f"not counted: {unread}")
     kinds = kinds_of(nodes)
-    report = best_settings(kinds, given.load)
+    report = best_settings(kinds, load_file.load)
     if output == "json":
-        show_json({"schema": 1, "nodes": len(nodes), **shapes_document(report, given.load)})
+        show_json({"schema": 1, "nodes": len(nodes), **shapes_document(report, load_file.load)})
     else:
-        show(shapes_tables(report, given.load, len(nodes), len(kinds)))
-    wanted = sum(each.count for each in given.load.shapes)
-    return ExitCode.YES if report.configured.pods == wanted else ExitCode.NO
+        show(shapes_tables(report, load_file.load, len(nodes), len(kinds)))
+    pods_of_load = sum(shape.count for shape in load_file.load.shapes)
+    return ExitCode.YES if report.configured.pods == pods_of_load else ExitCode.NO
 
 
 def _nodes_named(topologies: tuple[str, ...]) -> Iterator[tuple[str | None, int]]:
     """Yield each machine and how many nodes it stands for; `dgx-h100=40` are 40."""
     if not topologies:
         yield None, 1
-    for named in topologies:
-        name, equals, count = named.rpartition("=")
-        if equals and name and not Path(named).exists():
+    for source in topologies:
+        name, equals, count = source.rpartition("=")
+        if equals and name and not Path(source).exists():
             if not (
                 count.isascii() and count.isdigit() and 0 < int(count[:6]) <= MOST_NODES and len(count) < 6
             ):
                 raise NumaforgeError(
-                    f"{count!r} is not a number of nodes", where=named, remedy=f"write 1 to {MOST_NODES}"
+                    f"{count!r} is not a number of nodes", where=source, remedy=f"write 1 to {MOST_NODES}"
                 )
             yield name, int(count)
         else:
-            yield from ((each, 1) for each in each_named([named]))
+            yield from ((source_name, 1) for source_name in each_named([source]))
 
 
 def _only_pod(path: str) -> tuple[Pod, ClaimWorld]:
     """Return the only pod in a file, and the claim objects beside it."""
     from numaforge.commands.inputs import read_pods
 
-    given = read_pods([path])
-    pods = [operation for operation in given.operations if not isinstance(operation, str)]
+    request = read_pods([path])
+    pods = [operation for operation in request.operations if not isinstance(operation, str)]
     if len(pods) != 1:
         raise NumaforgeError(
             f"holds {len(pods)} pods", where=path, remedy="give the one whose shape is to fit"
         )
-    return pods[0], given.claims
+    return pods[0], request.claims
 
 
 def _device_resource(scenario: Scenario, pod: Pod) -> str | None:
     """Return the resource to vary: the devices that the pod asks for, else the node's GPUs, else slices."""
     offered = scenario.devices or {}
-    asked = [resource for container in pod.containers for resource in container.limits if resource in offered]
+    resources = [
+        resource for container in pod.containers for resource in container.limits if resource in offered
+    ]
     slices = [resource for resource, devices in offered.items() if any(one.part_of for one in devices)]
-    return next(iter([*asked, *(resource for resource in offered if _GPU in resource), *slices]), None)
+    return next(iter([*resources, *(resource for resource in offered if _GPU in resource), *slices]), None)

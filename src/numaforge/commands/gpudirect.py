@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaforge.commands.rules import Beside, judging_options, say_judgements
+from numaforge.commands.rules import Note, judging_options, say_judgements
 
 if TYPE_CHECKING:
     from numaforge.topology.model import NodeTopology
@@ -33,9 +33,9 @@ def gpudirect(sources: tuple[str, ...], root: str | None, verbose: bool, output:
     from numaforge.findings.gpudirect.rules import RULES
     from numaforge.report.gpudirect import doubt, pair_lines, rails_in_short
 
-    def pairs_of(machine: NodeTopology) -> Beside:
+    def pairs_of(machine: NodeTopology) -> Note:
         pairs = gpu_nic_pairs(machine)
-        return Beside(
+        return Note(
             pair_lines(pairs, verbose=verbose),
             doubt(pairs),
             {"pairs": [asdict(pair) for pair in pairs]},
@@ -43,5 +43,5 @@ def gpudirect(sources: tuple[str, ...], root: str | None, verbose: bool, output:
         )
 
     return say_judgements(
-        sources, root, RULES, verbose=verbose, output=output, beside=pairs_of, column="Rails"
+        sources, root, RULES, verbose=verbose, output=output, note_of=pairs_of, column="Rails"
     )

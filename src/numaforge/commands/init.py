@@ -69,7 +69,7 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
         raise NumaforgeError(
             f"{user!r} is no name of a user", where="--user", remedy="write one such as root"
         )
-    named = _named(hosts, user)
+    connections = _connections_of(hosts, user)
     if profile not in (*ready_profiles(), *machine_profiles()):
         raise NumaforgeError(
             f"there is no ready profile {profile!r}",
@@ -85,8 +85,8 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     )
     environment.filters["quoted"] = json.dumps  # JSON's texts and whole numbers are valid Python
     values = {
-        "hosts": list(named.items()),
-        "host": next(iter(named), EXAMPLE_HOST),
+        "hosts": list(connections.items()),
+        "host": next(iter(connections), EXAMPLE_HOST),
         "example": EXAMPLE_HOST,
         "user": user,
         "profile": profile,
@@ -98,17 +98,17 @@ def starting_files(hosts: tuple[str, ...], user: str, profile: str) -> dict[str,
     return texts | {f"deploys/{path.name}": path.read_text(encoding="utf-8") for path in deploys}
 
 
-def _named(hosts: Sequence[str], user: str) -> dict[str, dict[str, str | int]]:
+def _connections_of(hosts: Sequence[str], user: str) -> dict[str, dict[str, str | int]]:
     """Return the data of each host by its name: ssh_user and ssh_port where given."""
-    found: dict[str, dict[str, str | int]] = {}
-    for given in hosts:
+    connections: dict[str, dict[str, str | int]] = {}
+    for pattern in hosts:
         try:
-            names = unfolded(given)
+            names = unfolded(pattern)
         except ValueError as error:
-            raise NumaforgeError(str(error), where=f"--host {given}") from error
+            raise NumaforgeError(str(error), where=f"--host {pattern}") from error
         for name in names:
             if _CONNECTOR.fullmatch(name):
-                found[name] = {}
+                connections[name] = {}
                 continue
             try:
                 host, data = address(name)
@@ -121,10 +121,10 @@ def _named(hosts: Sequence[str], user: str) -> dict[str, dict[str, str | int]]:
                     remedy="write it as ssh calls it, with a user or a port: ubuntu@gpu-01:2222; many are "
                     "gpu-[01-30], or one --host each",
                 ) from error
-            found[host] = data
-    if len(found) > MOST_NAMES:
-        raise NumaforgeError(f"{len(found)} hosts are more than {MOST_NAMES}", where="--host")
-    return found
+            connections[host] = data
+    if len(connections) > MOST_NAMES:
+        raise NumaforgeError(f"{len(connections)} hosts are more than {MOST_NAMES}", where="--host")
+    return connections
 
 
 def write_folder(folder: Path, texts: Mapping[str, str]) -> None:

@@ -57,8 +57,8 @@ def read_config(
         raise KubeletConfigError(
             "the machine comes without a kubelet configuration", remedy="name the file: --config FILE"
         )
-    known = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
-    report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=known)
+    rules_version = version or (installed.version if installed else None) or f"1.{LATEST_MINOR}"
+    report = check(text, drop_ins=drop_ins, flags=flags, topology=topology, version=rules_version)
     require_start(report, path or topology.hostname)
     return report
 
@@ -69,10 +69,10 @@ def read_settings(path: str) -> str:
     Raises KubeletConfigError for a file with a plan or a machine.
     """
     text = read_text(path, error=KubeletConfigError)
-    if given := _ours(text):
-        what, option = given
+    if other_kind := _other_kind(text):
+        kind, option = other_kind
         raise KubeletConfigError(
-            f"is a {what}, and no kubelet configuration",
+            f"is a {kind}, and no kubelet configuration",
             where=path,
             remedy=f"give it as {option} {path}"
             + (", beside the --machine that it is for" if option == "--plan" else ""),
@@ -80,7 +80,7 @@ def read_settings(path: str) -> str:
     return text
 
 
-def _ours(text: str) -> tuple[str, str] | None:
+def _other_kind(text: str) -> tuple[str, str] | None:
     """Return whether a document is a plan or a machine of numaforge, and the option that takes it."""
     from numaforge.sections.strict_yaml import MOST_MIB, read_yaml
     from numaforge.snapshot.model import KIND
@@ -114,15 +114,15 @@ def read_drop_ins(folder: str) -> dict[str, str]:
 
 def read_state(folder: str, *, required: bool = True) -> dict[str, str]:
     """Return the kubelet's state files below its root directory, by name; at least one if `required`."""
-    present = {name: Path(folder) / place for name, place in _STATE_FILES.items()}
-    found = {name: read_text(path) for name, path in present.items() if path.is_file()}
-    if required and not found:
+    present = {name: Path(folder) / file_name for name, file_name in _STATE_FILES.items()}
+    texts = {name: read_text(path) for name, path in present.items() if path.is_file()}
+    if required and not texts:
         raise NumaforgeError(
             f"holds none of {', '.join(_STATE_FILES)}",
             where=folder,
             remedy=f"name the kubelet's root directory, such as {ROOT_DIR}",
         )
-    return found
+    return texts
 
 
 def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
@@ -139,7 +139,7 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
         devices = read_inventory(document)
     except DeviceError as error:
         raise error.at(path) from error
-    known = {node.id for node in machine.numa_nodes}
+    node_ids = {node.id for node in machine.numa_nodes}
     for resource, listed in devices.items():
         where = f"{path}: {resource}"
         if not is_extended(resource):
@@ -152,11 +152,11 @@ def read_devices(path: str, machine: NodeTopology) -> dict[str, tuple[Device, ..
             raise NumaforgeError(
                 f"{len(listed)} devices are more than the {MOST_DEVICES} that are judged", where=where
             )
-        for node in sorted({node for one in listed for node in one.numa_nodes or ()} - known):
+        for node in sorted({node for one in listed for node in one.numa_nodes or ()} - node_ids):
             raise NumaforgeError(
                 f"the machine has no NUMA node {node}",
                 where=where,
-                remedy=f"write one of {', '.join(map(str, sorted(known)))}, or null for near none",
+                remedy=f"write one of {', '.join(map(str, sorted(node_ids)))}, or null for near none",
             )
     return devices
 
@@ -192,12 +192,12 @@ def _operations(
 
     for path in paths:
         if path != "-" and not Path(path).exists():
-            what = "cannot be read: No such file or directory"
+            problem = "cannot be read: No such file or directory"
             raise NumaforgeError(
-                what, where=path, remedy="--machine names a machine, an argument a file with pods"
+                problem, where=path, remedy="--machine names a machine, an argument a file with pods"
             )
         has_pods = False
-        others: list[str] = []
+        without_pods: list[str] = []
         for number, document in enumerate(documents_of(read_documents(path), path)):
             if is_of_claims(document):
                 objects.append(document)
@@ -207,17 +207,19 @@ def _operations(
                 yield str(document[REMOVE])
                 continue
             try:
-                made = pod_sets(document, f"{Path(path).stem}-{number}" if number else Path(path).stem)
-                others += [] if made else [name_without_pods(document)]
-                for pods in made:
+                sets = pod_sets(document, f"{Path(path).stem}-{number}" if number else Path(path).stem)
+                without_pods += [] if sets else [name_without_pods(document)]
+                for pods in sets:
                     for pod in _pods_of(pods, replicas=replicas):
                         has_pods = True
                         yield pod
             except NumaforgeError as error:
                 raise error.at(path) from error
         if not has_pods:
-            raise NumaforgeError(f"holds no pod{': ' if others else ''}{', '.join(others)}", where=path)
-        remark_passed_over(path, others)
+            raise NumaforgeError(
+                f"holds no pod{': ' if without_pods else ''}{', '.join(without_pods)}", where=path
+            )
+        remark_passed_over(path, without_pods)
 
 
 def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[Pod]:
@@ -243,8 +245,8 @@ def read_documents(path: str) -> list[Any]:
     from numaforge.sections.strict_yaml import MOST_MIB, read_manifests
 
     documents, repeated = read_manifests(read_text(path, most_mib=MOST_MIB), path)
-    for place in repeated:
-        remark(f"{path}, {place}")
+    for key_path in repeated:
+        remark(f"{path}, {key_path}")
     return documents
 
 

@@ -45,15 +45,15 @@ def _machines(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
 
 def machine_option(*names: str, help: str = _HELP, **settings: Any) -> Callable[[Command], Command]:  # noqa: A002 (click's word)
     """Offer `--machine`, with click's `names`, to a command whose arguments are not machines."""
-    given = {"metavar": "MACHINE", "type": click.Path(), "shell_complete": _machines, "help": help}
-    return click.option("--machine", *names, **{**given, **settings})
+    defaults = {"metavar": "MACHINE", "type": click.Path(), "shell_complete": _machines, "help": help}
+    return click.option("--machine", *names, **{**defaults, **settings})
 
 
 def machine_argument(metavar: str, *, nargs: int = 1, required: bool = False) -> Callable[[Command], Command]:
     """Take a machine, or several, as an argument (`source`, `sources`) or with `--machine`."""
 
     def offer(command: Command) -> Command:
-        taken = click.argument(
+        decorate = click.argument(
             "source" if nargs == 1 else "sources",
             metavar=metavar,
             nargs=nargs,
@@ -68,7 +68,7 @@ def machine_argument(metavar: str, *, nargs: int = 1, required: bool = False) ->
             is_eager=True,
             callback=_keep_named,
             help="The same as MACHINE.",
-        )(taken)
+        )(decorate)
 
     return offer
 
@@ -80,16 +80,16 @@ def _keep_named(context: click.Context, _: click.Parameter, value: tuple[str, ..
 def _argument_or_option(
     context: click.Context, parameter: click.Parameter, value: Any, *, required: bool
 ) -> Any:
-    named: tuple[str, ...] = context.meta.get(_NAMED, ())
-    if named and value:
+    arguments: tuple[str, ...] = context.meta.get(_NAMED, ())
+    if arguments and value:
         raise click.UsageError("name a machine once: as an argument, or with --machine")
-    if required and not named and not value:
+    if required and not arguments and not value:
         raise click.MissingParameter(ctx=context, param=parameter)
     if parameter.nargs != 1:
-        return named or value
-    if len(named) > 1:
+        return arguments or value
+    if len(arguments) > 1:
         raise click.UsageError("this command looks at one machine: give --machine once")
-    return named[0] if named else value
+    return arguments[0] if arguments else value
 
 
 def each_named(sources: Sequence[str]) -> list[str]:
@@ -101,8 +101,8 @@ def _saved_in(folder: Path) -> list[str]:
     """Return the files in a folder of `numaforge capture INVENTORY`; none for a captured root."""
     if not folder.is_dir() or any((folder / name).is_dir() for name in ("proc", "sys")):
         return []
-    found = [*folder.glob("*.snapshot.json")] or [*folder.glob("*.json")]
-    return sorted(map(str, found), key=natural)
+    snapshots = [*folder.glob("*.snapshot.json")] or [*folder.glob("*.json")]
+    return sorted(map(str, snapshots), key=natural)
 
 
 class _OfHost(Protocol):
@@ -120,24 +120,24 @@ class OfMachines(Generic[T]):
     `code` is the exit code for the others.
     """
 
-    found: list[tuple[str, T]]
+    read: list[tuple[str, T]]
     failed: dict[str, str]
     code: ExitCode
 
 
 def answers_of(names: Sequence[str], ask: Callable[[str], T]) -> OfMachines[T]:
     """Return the answer of each machine, under its host name where that is unique."""
-    found: dict[str, T] = {}
+    answers: dict[str, T] = {}
     failed: dict[str, NumaforgeError] = {}
     for name in names:
         try:
-            found[name] = ask(name)
+            answers[name] = ask(name)
         except NumaforgeError as error:
             failed[name] = error
-    hosts = Counter(one.hostname for one in found.values())
+    hosts = Counter(one.hostname for one in answers.values())
     shown = [
         (one.hostname if one.hostname and hosts[one.hostname] == 1 else name, one)
-        for name, one in found.items()
+        for name, one in answers.items()
     ]
     silent = all(error.exit_code == ExitCode.UNREACHABLE for error in failed.values())
     code = ExitCode.YES if not failed else ExitCode.UNREACHABLE if silent else ExitCode.NO
@@ -187,14 +187,14 @@ def machine_and_plan(
 
     if source is None:
         machine = machine_of(None, root)
-    elif isinstance(found := plan_or_machine(source), NodeTopology):
-        machine = machine_of(source, root) if root is not None else found
+    elif isinstance(saved := plan_or_machine(source), NodeTopology):
+        machine = machine_of(source, root) if root is not None else saved
     elif root or profile or kubelet_version:
         raise click.UsageError("a PLAN is shown as it is: leave out --root, --profile and --kubelet-version")
     else:
         from numaforge.report.layout import topology_of
 
-        return topology_of(found), found
+        return topology_of(saved), saved
     planned = plan_of(machine, profile, kubelet_version)
     if planned is None:
         return machine, None
@@ -243,10 +243,10 @@ def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB
         if is_file(source):
             return _machine_in(_document(source, most_mib), source)
         return _machine_called(source)
-    place = root or "this machine"
-    with step(f"reading {place}"):
+    source_name = root or "this machine"
+    with step(f"reading {source_name}"):
         snapshot = snapshot_of(source, root)
-    with _located(place), step(f"interpreting {place}"):
+    with _located(source_name), step(f"interpreting {source_name}"):
         return read_topology(snapshot)
 
 
@@ -333,11 +333,11 @@ def _plan_of(machine: NodeTopology) -> NodePlan | None:
 
 
 @contextmanager
-def _located(place: str) -> Iterator[None]:
+def _located(where: str) -> Iterator[None]:
     try:
         yield
     except NumaforgeError as error:
-        raise error.at(place) from error
+        raise error.at(where) from error
 
 
 def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) -> NodePlan:
@@ -354,10 +354,10 @@ def plan_with(machine: NodeTopology, profile: str, kubelet_version: str | None) 
         return plan_node(machine, load_profile(profile), kubelet_version)
 
 
-def is_image_root(named: str) -> bool:
+def is_image_root(root: str) -> bool:
     """Whether `named` is the root of an image whose nodes plan themselves."""
-    if not Path(named).is_dir():
+    if not Path(root).is_dir():
         return False
     from numaforge.first_boot.chosen import is_image
 
-    return is_image(Path(named))
+    return is_image(Path(root))

@@ -42,17 +42,17 @@ _DRAWN = ("NA110", "NA111", "NA113", "NA120", "NA121", "NA122", "NA125", "NA140"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a machine comes from; `named` None is this machine, `host` its name in an inventory."""
+    """Where a machine comes from; `argument` None is this machine, `host` its name in an inventory."""
 
-    named: str | None
+    argument: str | None
     host: str | None = None
 
     @property
     def called(self) -> str:
         """The name of a machine whose own name is unknown."""
-        if self.host or self.named is None:
+        if self.host or self.argument is None:
             return self.host or "this machine"
-        name = Path(self.named).name if is_saved(self.named) else self.named
+        name = Path(self.argument).name if is_saved(self.argument) else self.argument
         return name.removesuffix(".json").removesuffix(".snapshot")
 
 
@@ -60,13 +60,13 @@ class Source:
 class ManyMachines:
     """The audited machines by the name to show, the failures of the others, and the sources of all.
 
-    `kept` has the machines that are not saved in a file.
+    `unsaved` has the machines that are not saved in a file.
     """
 
     read: Mapping[str, AuditedMachine]
     failed: Mapping[str, Failed]
     sources: Mapping[str, Source]
-    kept: Mapping[str, NodeTopology]
+    unsaved: Mapping[str, NodeTopology]
 
     @property
     def refused(self) -> str | None:
@@ -95,14 +95,14 @@ class ManyMachines:
         """Return the picture of the first of these machines that can be read again."""
         for name in names:
             with suppress(NumaforgeError):
-                machine = self.kept.get(name) or self._again(name)
+                machine = self.unsaved.get(name) or self._read_again(name)
                 if machine is not None:
                     return _drawn(machine)
         return None
 
-    def _again(self, name: str) -> NodeTopology | None:
-        named = self.sources[name].named
-        return machine_of(named, None, most_mib=MOST_MIB) if named and is_saved(named) else None
+    def _read_again(self, name: str) -> NodeTopology | None:
+        argument = self.sources[name].argument
+        return machine_of(argument, None, most_mib=MOST_MIB) if argument and is_saved(argument) else None
 
 
 def _drawn(machine: NodeTopology) -> str:
@@ -112,9 +112,9 @@ def _drawn(machine: NodeTopology) -> str:
         return draw(machine)
 
 
-def is_saved(named: str) -> bool:
+def is_saved(source: str) -> bool:
     """Whether `named` is a file, not a host, folder or ready machine."""
-    return named != "-" and Path(named).is_file()
+    return source != "-" and Path(source).is_file()
 
 
 def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, within_s: int) -> ManyMachines:
@@ -126,8 +126,8 @@ def read_machines(sources: Sequence[str], limits: Sequence[str], folder: Path, w
     entries: list[_Entry] = []
     places: list[Source] = []
     for number, inventory in enumerate(inventories):
-        found, failed = _captured(inventory, limits, folder / str(number), within_s)
-        places += found
+        captured, failed = _captured(inventory, limits, folder / str(number), within_s)
+        places += captured
         entries += failed
     names = each_named([source for source in sources if source not in inventories])
     places += map(Source, names) if sources else [Source(None)]
@@ -147,18 +147,24 @@ class _Entry:
 
 def _by_name(entries: Sequence[_Entry]) -> ManyMachines:
     """Return the entries by host name where that is unique; others, and inventories' hosts, by source."""
-    told = [entry.read.hostname if isinstance(entry.read, AuditedMachine) else None for entry in entries]
-    counts = Counter(told)
-    named: dict[str, _Entry] = {}
-    for entry, hostname in zip(entries, told, strict=True):
-        own = hostname if hostname and counts[hostname] == 1 and not entry.source.host else None
-        name = own or entry.source.called
-        named[unlike(name, named)] = entry
+    hostnames = [entry.read.hostname if isinstance(entry.read, AuditedMachine) else None for entry in entries]
+    counts = Counter(hostnames)
+    entries_by_name: dict[str, _Entry] = {}
+    for entry, hostname in zip(entries, hostnames, strict=True):
+        unique_hostname = hostname if hostname and counts[hostname] == 1 and not entry.source.host else None
+        name = unique_hostname or entry.source.called
+        entries_by_name[unlike(name, entries_by_name)] = entry
     return ManyMachines(
-        read={name: each.read for name, each in named.items() if isinstance(each.read, AuditedMachine)},
-        failed={name: each.read for name, each in named.items() if isinstance(each.read, Failed)},
-        sources={name: each.source for name, each in named.items()},
-        kept={name: each.machine for name, each in named.items() if each.machine is not None},
+        read={
+            name: entry.read
+            for name, entry in entries_by_name.items()
+            if isinstance(entry.read, AuditedMachine)
+        },
+        failed={
+            name: entry.read for name, entry in entries_by_name.items() if isinstance(entry.read, Failed)
+        },
+        sources={name: entry.source for name, entry in entries_by_name.items()},
+        unsaved={name: entry.machine for name, entry in entries_by_name.items() if entry.machine is not None},
     )
 
 
@@ -167,33 +173,35 @@ def _captured(
 ) -> tuple[list[Source], list[_Entry]]:
     """Capture the hosts of an inventory; return their snapshots, and why others have none."""
     answers, files = captured_hosts(inventory, limits, folder, {ANSWER_SECONDS: within_s})
-    found = [Source(file, name) for name, file in files.items()]
+    sources = [Source(file, name) for name, file in files.items()]
     failed = [
         _Entry(Source(None, name), Failed(why.removeprefix(f"{name}: "), name in answers.unreachable))
         for name, why in answers.failed.items()
     ]
-    return found, failed
+    return sources, failed
 
 
 def _all_read(places: Sequence[Source]) -> Iterator[_Entry]:
     """Yield the audit of each source, in order; the saved ones are read first, by many processes."""
-    read = _in_processes([place.named for place in places if place.named and is_saved(place.named)])
-    for place in places:
-        if place.named is not None and place.named in read:
-            yield _Entry(place, read[place.named])
+    read = _in_processes(
+        [source.argument for source in places if source.argument and is_saved(source.argument)]
+    )
+    for source in places:
+        if source.argument is not None and source.argument in read:
+            yield _Entry(source, read[source.argument])
         else:
-            yield _asked(place)
+            yield _entry_of(source)
 
 
-def _asked(place: Source) -> _Entry:
+def _entry_of(source: Source) -> _Entry:
     """Return the audit of a host, a folder, a ready machine, standard input, or this machine."""
-    kept: list[NodeTopology] = []
+    machines: list[NodeTopology] = []
 
     def look() -> NodeTopology:
-        kept.append(machine_of(place.named, None))
-        return kept[0]
+        machines.append(machine_of(source.argument, None))
+        return machines[0]
 
-    return _Entry(place, _guarded(look), kept[0] if kept else None)
+    return _Entry(source, _guarded(look), machines[0] if machines else None)
 
 
 def _read_file(path: str) -> AuditedMachine | Failed:
@@ -217,23 +225,23 @@ def _in_processes(paths: Sequence[str]) -> dict[str, AuditedMachine | Failed]:
     unique = list(dict.fromkeys(paths))
     if len(unique) <= _FEW or every_core() == 1:
         return {path: _read_file(path) for path in unique}
-    found = _together(unique, every_core())
+    audited = _together(unique, every_core())
     for path in unique:
-        if path not in found:
-            found |= _together([path], 1)
+        if path not in audited:
+            audited |= _together([path], 1)
     lost = Failed("the process that read it was ended: it may be too large")
-    return {path: found.get(path, lost) for path in unique}
+    return {path: audited.get(path, lost) for path in unique}
 
 
 def _together(paths: Sequence[str], processes: int) -> dict[str, AuditedMachine | Failed]:
     """Return the audits made by `processes` processes; without those left when a process was killed."""
-    found: dict[str, AuditedMachine | Failed] = {}
+    audited: dict[str, AuditedMachine | Failed] = {}
     with ProcessPoolExecutor(processes, _FORK) as pool:
         # Processes fork here, before the spinner starts a thread.
         running = {path: pool.submit(_read_file, path) for path in paths}
         with progress(f"reading {counted(len(paths), 'machine')}") as show_far:
             for path, future in running.items():
                 with suppress(BrokenProcessPool):
-                    found[path] = future.result()
-                    show_far(str(len(found)))
-    return found
+                    audited[path] = future.result()
+                    show_far(str(len(audited)))
+    return audited

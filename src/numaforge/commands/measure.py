@@ -114,8 +114,8 @@ def measure(
     if kept and (in_use or aligned_and_not or kubeconfig):
         raise click.UsageError("--kept measures nothing: leave out what says how to measure")
     order = MeasureOrder(seconds, runs, in_use, aligned_and_not, _drained(kubeconfig) if kubeconfig else ())
-    found = _measured(host, limits, data, order, kept=kept)
-    return _shown(found, least_share, to, output, aligned=aligned_and_not)
+    results = _measured(host, limits, data, order, kept=kept)
+    return _report_results(results, least_share, to, output, aligned=aligned_and_not)
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,10 @@ def _of_one(host: str, data: Sequence[str], order: MeasureOrder, *, kept: bool) 
 
         return kept_of_host(name, how) if kept else measure_host(name, how, order)
 
-    found = asked_of(host, data, ask, f"{'asking' if kept else 'measuring'} {host}")
-    return Taken({}, {host: _NOTHING}) if found is None else Taken({found.hostname or host: found}, {})
+    measured = asked_of(host, data, ask, f"{'asking' if kept else 'measuring'} {host}")
+    return (
+        Taken({}, {host: _NOTHING}) if measured is None else Taken({measured.hostname or host: measured}, {})
+    )
 
 
 def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken:
@@ -163,22 +165,26 @@ def _of_all(inventory: str, limits: Sequence[str], order: MeasureOrder) -> Taken
     from numaforge.measure.siblings import with_siblings
 
     function = "numaforge.hosts.measuring.measure"
-    taken = _taken(ask_all(inventory, limits, function, MEASURED, "measuring every host", order.data()))
-    if order.aligned or not taken.machines:
-        return taken
-    others = _kept_of_all(inventory, ()).machines if limits else {}
-    compared = with_siblings({**others, **taken.machines})
-    now = {name: compared[name] for name in taken.machines}
+    results = _results_of(
+        ask_all(inventory, limits, function, MEASURED, "measuring every host", order.data())
+    )
+    if order.aligned or not results.machines:
+        return results
+    records = _kept_of_all(inventory, ()).machines if limits else {}
+    compared = with_siblings({**records, **results.machines})
+    current = {name: compared[name] for name in results.machines}
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         file = Path(folder, "kept.json")
-        documents = {name: MEASUREMENT.encode(measured) for name, measured in now.items()}
+        documents = {name: MEASUREMENT.encode(measured) for name, measured in current.items()}
         file.write_text(json.dumps(documents), encoding="utf-8")
-        said = of_data({"file": str(file)})
-        again = ask_all(
-            inventory, limits, "numaforge.hosts.measuring.keep", KEPT, "keeping it on every host", said
+        script_data = of_data({"file": str(file)})
+        recorded = ask_all(
+            inventory, limits, "numaforge.hosts.measuring.keep", KEPT, "keeping it on every host", script_data
         )
-    lost = {name: why for name, why in again.failed.items() if name in now}
-    return Taken(now, {**taken.failed, **lost}, taken.unreachable | (again.unreachable & lost.keys()))
+    lost = {name: why for name, why in recorded.failed.items() if name in current}
+    return Taken(
+        current, {**results.failed, **lost}, results.unreachable | (recorded.unreachable & lost.keys())
+    )
 
 
 def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
@@ -186,16 +192,16 @@ def _kept_of_all(inventory: str, limits: Sequence[str]) -> Taken:
     from numaforge.measure.order import KEPT
 
     function = "numaforge.hosts.measuring.kept"
-    return _taken(ask_all(inventory, limits, function, KEPT, "asking every host what it keeps"))
+    return _results_of(ask_all(inventory, limits, function, KEPT, "asking every host what it keeps"))
 
 
-def _taken(answers: object) -> Taken:
+def _results_of(answers: object) -> Taken:
     from numaforge.commands.over_inventory import Answers
     from numaforge.measure.record import MEASUREMENT
 
     assert isinstance(answers, Answers)  # noqa: S101
     machines, failed = {}, dict(answers.failed)
-    for name, event in answers.told.items():
+    for name, event in answers.events.items():
         if "refused" in event:
             failed[name] = event["refused"]
         elif event.get("document") is None:
@@ -220,19 +226,19 @@ def _drained(kubeconfig: str) -> tuple[str, ...]:
         return tuple(name for name in cordoned if sort_pods(cluster.pods(name), DrainSettings()).empty)
 
 
-def _shown(found: Taken, least_share: float, to: str | None, output: str, *, aligned: bool) -> int:
+def _report_results(results: Taken, least_share: float, to: str | None, output: str, *, aligned: bool) -> int:
     from numaforge.measure.siblings import slow_of
     from numaforge.report import measure as report
 
-    document = report.document(found.machines, found.failed, least_share, aligned=aligned)
+    document = report.document(results.machines, results.failed, least_share, aligned=aligned)
     if to is not None:
         save(json.dumps(document, indent=2, ensure_ascii=False) + "\n", to)
     if output == "json":
         show_json(document)
     else:
-        for line in report.lines(found.machines, found.failed, least_share, screen(), aligned=aligned):
+        for line in report.lines(results.machines, results.failed, least_share, screen(), aligned=aligned):
             echo(line)
-    slow = not aligned and any(slow_of(each, least_share) for each in found.machines.values())
-    if slow or found.failed.keys() - found.unreachable:
+    slow = not aligned and any(slow_of(machine, least_share) for machine in results.machines.values())
+    if slow or results.failed.keys() - results.unreachable:
         return ExitCode.NO
-    return ExitCode.UNREACHABLE if found.failed else ExitCode.YES
+    return ExitCode.UNREACHABLE if results.failed else ExitCode.YES

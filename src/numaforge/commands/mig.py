@@ -55,20 +55,20 @@ def explain(model: str, profiles: tuple[str, ...], output: str) -> int:
     from numaforge.roles.mig.models import model_named
     from numaforge.roles.mig.request import parse_counts, wanted_instances
 
-    found = model_named(model)
+    chosen = model_named(model)
     if not profiles:
         if output == "json":
-            show_json(report.model_document(found))
+            show_json(report.model_document(chosen))
         else:
-            show(report.profile_table(found))
+            show(report.profile_table(chosen))
         return ExitCode.YES
-    wanted = [one.profile for one in wanted_instances(found, parse_counts(profiles))]
-    placed = place(found, wanted)
-    collision = reasons(found, wanted) if placed is None else None
+    profiles_wanted = [one.profile for one in wanted_instances(chosen, parse_counts(profiles))]
+    placed = place(chosen, profiles_wanted)
+    collision = reasons(chosen, profiles_wanted) if placed is None else None
     if output == "json":
-        show_json(report.geometry_document(found, placed, collision))
+        show_json(report.geometry_document(chosen, placed, collision))
     else:
-        show(report.geometry_text(found, placed, collision))
+        show(report.geometry_text(chosen, placed, collision))
     return ExitCode.NO if placed is None else ExitCode.YES
 
 
@@ -141,10 +141,10 @@ def plan(
     """
     from numaforge.report import mig as report
 
-    named = [*(sources if profile else sources[1:]), *([machine] if machine else [])]
-    if not (profile or sources) or len(named) > 1:
+    names = [*(sources if profile else sources[1:]), *([machine] if machine else [])]
+    if not (profile or sources) or len(names) > 1:
         raise click.UsageError("give a FILE or --profile, and at most one MACHINE")
-    looked_at = machine_of(named[0] if named else None, root)
+    looked_at = machine_of(names[0] if names else None, root)
     if profile:
         if config:
             raise click.UsageError("--config is for a FILE; a profile names it with mig.config")
@@ -162,11 +162,11 @@ def _by_profile(profile: str, machine: NodeTopology) -> MachineMigPlan:
     from numaforge.profile import load_profile
     from numaforge.roles.mig.machine import plan_profile
 
-    wanted = load_profile(profile)
-    if not wanted.mig.gpus and wanted.mig.mig_parted is None:
+    loaded = load_profile(profile)
+    if not loaded.mig.gpus and loaded.mig.mig_parted is None:
         raise PlanError("says nothing about MIG", where=profile, remedy="give it a section mig with gpus")
     try:
-        return plan_profile(machine, wanted)
+        return plan_profile(machine, loaded)
     except PlanError as error:
         raise error.at(profile) from error
 
@@ -190,5 +190,5 @@ def _configs(
     """Return the configs of a file, or only the named one."""
     from numaforge.roles.mig.mig_parted import parse_config
 
-    text, place = read_wrapped(file, key, lambda document: "mig-configs" in document)
-    return parse_config(text, place, config)
+    text, where = read_wrapped(file, key, lambda document: "mig-configs" in document)
+    return parse_config(text, where, config)

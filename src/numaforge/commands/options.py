@@ -88,8 +88,8 @@ def _documents_as(context: click.Context, _: click.Parameter, value: str) -> str
 class GroupedOption(click.Option):
     """An option that `--help` shows under its own heading, after the main options."""
 
-    def __init__(self, *given: Any, heading: str, **settings: Any) -> None:
-        super().__init__(*given, **settings)
+    def __init__(self, *declarations: Any, heading: str, **settings: Any) -> None:
+        super().__init__(*declarations, **settings)
         self.heading = heading
 
 
@@ -99,18 +99,18 @@ def screen_options(command: click.Command) -> click.Command:
     A command's own `verbose` stays, and also shows more of the answer.
     """
     if isinstance(command, click.Group):
-        for each in command.commands.values():
-            screen_options(each)
+        for subcommand in command.commands.values():
+            screen_options(subcommand)
     elif all(parameter.name != "quiet" for parameter in command.params):
-        own = next((each for each in command.params if each.name == "verbose"), None)
-        command.params = [each for each in command.params if each is not own]
-        more = own.help if isinstance(own, click.Option) else None
+        own_verbose = next((parameter for parameter in command.params if parameter.name == "verbose"), None)
+        command.params = [parameter for parameter in command.params if parameter is not own_verbose]
+        more = own_verbose.help if isinstance(own_verbose, click.Option) else None
         command.params += [
             _of_every_command(
                 ["-v", "--verbose"],
                 count=True,
                 help=" ".join(filter(None, (more, _VERBOSE))),
-                expose_value=own is not None,
+                expose_value=own_verbose is not None,
                 callback=partial(_keep, terminal.VERBOSE),
             ),
             _of_every_command(
@@ -139,10 +139,10 @@ _of_every_command = partial(GroupedOption, heading=OF_EVERY_COMMAND)
 def _format_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
     """Write the main options, then the others under their headings."""
     groups: dict[str, list[tuple[str, str]]] = {"Options": []}
-    for each in command.get_params(context):
-        default = OF_EVERY_COMMAND if "--help" in each.opts else "Options"
-        if isinstance(each, click.Option) and (row := each.get_help_record(context)) is not None:
-            groups.setdefault(getattr(each, "heading", default), []).append(row)
+    for parameter in command.get_params(context):
+        default = OF_EVERY_COMMAND if "--help" in parameter.opts else "Options"
+        if isinstance(parameter, click.Option) and (row := parameter.get_help_record(context)) is not None:
+            groups.setdefault(getattr(parameter, "heading", default), []).append(row)
     last = groups.pop(OF_EVERY_COMMAND)
     for heading, rows in (*groups.items(), (OF_EVERY_COMMAND, last)):
         if rows:
@@ -164,8 +164,8 @@ class LazyGroup(click.Group):
     for `-` in both names.
     """
 
-    def __init__(self, *given: Any, package: str, names: Sequence[str], **settings: Any) -> None:
-        super().__init__(*given, **settings)
+    def __init__(self, *declarations: Any, package: str, names: Sequence[str], **settings: Any) -> None:
+        super().__init__(*declarations, **settings)
         self.package = package
         self.names = names
 
@@ -178,7 +178,7 @@ class LazyGroup(click.Group):
         name = args[0]
         if name in self.names or name.startswith("-"):
             return super().resolve_command(ctx, args)
-        options = [option for each in self.get_params(ctx) for option in each.opts]
+        options = [option for parameter in self.get_params(ctx) for option in parameter.opts]
         near = [f"--{name}"] if f"--{name}" in options else get_close_matches(name, self.names, n=1)
         if near:  # click knows only the commands that are imported already
             raise click.UsageError(f"No such command {name!r}. Did you mean {near[0]!r}?", ctx)

@@ -29,7 +29,7 @@ class Answers:
     """
 
     settings: Mapping[str, object]
-    told: Mapping[str, Mapping[str, Any]]
+    events: Mapping[str, Mapping[str, Any]]
     failed: Mapping[str, str]
     unreachable: frozenset[str] = frozenset()
 
@@ -45,7 +45,7 @@ class Answers:
 class Connections:
     """How each host is reached, and why others are refused."""
 
-    found: Mapping[str, Mapping[str, Any]]
+    reached: Mapping[str, Mapping[str, Any]]
     refused: Mapping[str, str]
 
 
@@ -54,7 +54,7 @@ def ask_all(
     limits: Sequence[str],
     function: str,
     kind: str,
-    what: str,
+    activity: str,
     arguments: Sequence[str] = (),
 ) -> Answers:
     """Run `function`, a `MODULE.FUNCTION`, on every host, and return the events of `kind`.
@@ -63,7 +63,7 @@ def ask_all(
     names no host, and where pyinfra aborts.
     """
     command = Command(inventory_file(inventory), function, limits, ["--dry", *arguments], every_core())
-    with _ended(command, what) as run:
+    with _ended(command, activity) as run:
         hosts, answers, failures = run.hosts(), run.said(kind), run.failures()
         failed = {**failures["refused"], **failures["unreachable"]}
         if hosts and not (answers or failed):
@@ -80,18 +80,18 @@ def connections(inventory: str, limits: Sequence[str]) -> Connections:
     command = Command(inventory_file(inventory), "debug-inventory", limits, connections=True)
     with _ended(command, "reading the inventory") as run:
         run.hosts()
-        found = run.said("connections")[""]["hosts"]
+        hosts = run.said("connections")[""]["hosts"]
         refused = run.failures()["refused"]
-    return Connections({name: how for name, how in found.items() if name not in refused}, refused)
+    return Connections({name: how for name, how in hosts.items() if name not in refused}, refused)
 
 
 @contextmanager
-def _ended(command: Command, what: str) -> Iterator[ProgramRun]:
+def _ended(command: Command, activity: str) -> Iterator[ProgramRun]:
     """Yield a finished run of pyinfra, with its log; a terminal shows its progress."""
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         run = start(_verbose(command), Path(folder, "run.log"), outlives_us=False)
         try:
-            with progress(what) as show_far:
+            with progress(activity) as show_far:
                 while not run.has_ended():
                     show_far(run.answered)
                     time.sleep(_POLL_SECONDS)
@@ -110,11 +110,11 @@ def _verbose(command: Command) -> Command:
 def say_notices(run: ProgramRun) -> None:
     """Print the notices about the inventory, each once per command."""
     context = click.get_current_context(silent=True)
-    said: list[str] = [] if context is None else context.meta.setdefault(_NOTICES, [])
-    for each in run.notices:
-        if each not in said:
-            said.append(each)
-            remark(each)
+    shown_notices: list[str] = [] if context is None else context.meta.setdefault(_NOTICES, [])
+    for notice in run.notices:
+        if notice not in shown_notices:
+            shown_notices.append(notice)
+            remark(notice)
 
 
 def say_how(run: ProgramRun) -> None:

@@ -47,10 +47,10 @@ def plan(
       numaforge plan dgx-h100 --profile training
       numaforge plan fleet/ --profile training
     """
-    named = each_named(sources)
-    if len(named) > 1:
-        return _plan_all(named, root, profile, kubelet_version, output)
-    machine, decided = _decided(named[0] if named else None, root, profile, kubelet_version)
+    names = each_named(sources)
+    if len(names) > 1:
+        return _plan_all(names, root, profile, kubelet_version, output)
+    machine, decided = _decided(names[0] if names else None, root, profile, kubelet_version)
     if output == "json":
         from numaforge.roles.document import to_document
 
@@ -74,19 +74,19 @@ def _decided(
 
 
 def _plan_all(
-    named: list[str], root: str | None, profile: str | None, kubelet_version: str | None, output: str
+    names: list[str], root: str | None, profile: str | None, kubelet_version: str | None, output: str
 ) -> int:
     from numaforge.report.machines import plans_table
 
     if root is not None:
         raise click.UsageError("give either MACHINE or --root, not both")
-    plans = answers_of(named, lambda name: _decided(name, None, profile, kubelet_version)[1])
+    plans = answers_of(names, lambda name: _decided(name, None, profile, kubelet_version)[1])
     if output == "json":
         from numaforge.roles.document import to_document
 
         show_json(
-            {"schema": 1, "plans": [to_document(each) for _, each in plans.found], "failed": plans.failed}
+            {"schema": 1, "plans": [to_document(plan) for _, plan in plans.read], "failed": plans.failed}
         )
     else:
-        show(plans_table(plans.found, plans.failed))
+        show(plans_table(plans.read, plans.failed))
     return plans.code

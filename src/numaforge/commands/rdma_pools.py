@@ -87,11 +87,11 @@ def check(
     findings = check_config(read)
     counts = None
     if (machine is not None or planned or live) and refusal(read) is None:
-        there = machine_of(machine, None)
+        looked_at = machine_of(machine, None)
         if planned:
-            there = machine_as_planned(there, plan_for(there, profile, plan))
-        findings = (*findings, *check_machine(read, there))
-        counts = advertised(read, there)
+            looked_at = machine_as_planned(looked_at, plan_for(looked_at, profile, plan))
+        findings = (*findings, *check_machine(read, looked_at))
+        counts = advertised(read, looked_at)
     if output == "json":
         show_json(plugin_document("right", findings, counts))
     else:

@@ -126,10 +126,10 @@ def _show_changes(
         raise click.UsageError("--diff compares files, and a snapshot has none: name HOST or --root")
     if source is None:
         files, _ = _files(None, root, profile, kubelet_version)
-        found = _of_root(Path(root or "/"), files)
+        live = _of_root(Path(root or "/"), files)
     else:
-        files, found = _of_host(source, profile, kubelet_version, data)
-    different = changes(files, (), found)
+        files, live = _of_host(source, profile, kubelet_version, data)
+    different = changes(files, (), live)
     if output == "json":
         show_json({"schema": 1, "differences": [{"path": one.path, "diff": diff(one)} for one in different]})
     else:
@@ -168,15 +168,15 @@ def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]
 
     folder = RootFolder(root)
     users, groups = (_names_by_number(folder.find(file)) for file in ("/etc/passwd", "/etc/group"))
-    found = {}
+    states = {}
     for file in files:
         try:
-            place = folder.find(file.path)
+            copy = folder.find(file.path)
         except LinkLoopError as error:
             raise HostError("leads to itself by links", where=f"{root}{file.path}") from error
-        if place is None:
+        if copy is None:
             continue
-        path = Path(place)
+        path = Path(copy)
         try:
             status = path.stat()
             text = path.read_bytes().decode("utf-8", "surrogateescape")
@@ -191,12 +191,14 @@ def _of_root(root: Path, files: tuple[FileContent, ...]) -> dict[str, FileState]
             names.get(number, str(number))
             for names, number in ((users, status.st_uid), (groups, status.st_gid))
         )
-        found[file.path] = FileState(text, mode, owner, group)
-    return found
+        states[file.path] = FileState(text, mode, owner, group)
+    return states
 
 
 def _names_by_number(file: str | None) -> dict[int, str]:
     """Return the names of users or groups by number from a passwd or group file, if there is one."""
     lines = Path(file).read_text("utf-8", "replace").splitlines() if file and Path(file).is_file() else []
     entries = [line.split(":") for line in reversed(lines)]
-    return {0: "root"} | {int(each[2]): each[0] for each in entries if len(each) > 2 and each[2].isdigit()}
+    return {0: "root"} | {
+        int(fields[2]): fields[0] for fields in entries if len(fields) > 2 and fields[2].isdigit()
+    }

@@ -36,7 +36,7 @@ def judging_options(verbose: str) -> Callable[[Command], Command]:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Note:
     """What a command prints about one machine besides the verdicts of its rules.
 
     `lines` stand above the verdicts, `document` has more keys of the JSON document, `doubt` says what is not
@@ -56,7 +56,7 @@ def say_judgements(
     *,
     verbose: bool,
     output: str,
-    beside: Callable[[NodeTopology], Beside] = lambda _: Beside(),
+    note_of: Callable[[NodeTopology], Note] = lambda _: Note(),
     column: str | None = None,
 ) -> int:
     """Print the verdicts of rules on machines, as a table or as JSON; return NO where a finding is an error.
@@ -67,28 +67,28 @@ def say_judgements(
     from numaforge.report import findings as report
     from numaforge.report.machines import judgements_table
 
-    named = each_named(sources)
-    if len(named) > 1 and root is not None:
+    names = each_named(sources)
+    if len(names) > 1 and root is not None:
         raise click.UsageError("give either MACHINE or --root, not both")
-    if len(named) > 1:
-        machines = answers_of(named, lambda name: machine_of(name, None))
+    if len(names) > 1:
+        machines = answers_of(names, lambda name: machine_of(name, None))
     else:
-        machine = machine_of(named[0] if named else None, root)
+        machine = machine_of(names[0] if names else None, root)
         machines = OfMachines([(machine.hostname or "this machine", machine)], {}, ExitCode.YES)
-    judged = [(name, machine, check(rules, machine), beside(machine)) for name, machine in machines.found]
+    judged = [(name, machine, check(rules, machine), note_of(machine)) for name, machine in machines.read]
     if output == "json":
         documents = [
-            report.to_document(machine.hostname, verdicts, said.document)
-            for _, machine, verdicts, said in judged
+            report.to_document(machine.hostname, verdicts, note.document)
+            for _, machine, verdicts, note in judged
         ]
         several = {"schema": 1, "machines": documents, "failed": machines.failed}
-        show_json(several if len(named) > 1 else documents[0])
+        show_json(several if len(names) > 1 else documents[0])
     else:
-        for name, _, verdicts, said in judged if verbose or len(named) <= 1 else ():
-            lines = report.judgement_lines(name, verdicts, verbose=verbose, doubt=said.doubt)
-            echo_lines([*said.lines, *lines])
-        if len(named) > 1:
-            rows = [(name, said.cell, verdicts) for name, _, verdicts, said in judged]
+        for name, _, verdicts, note in judged if verbose or len(names) <= 1 else ():
+            lines = report.judgement_lines(name, verdicts, verbose=verbose, doubt=note.doubt)
+            echo_lines([*note.lines, *lines])
+        if len(names) > 1:
+            rows = [(name, note.cell, verdicts) for name, _, verdicts, note in judged]
             show(judgements_table(rows, machines.failed, column))
     wrong = any(report.has_errors(report.all_findings(verdicts)) for _, _, verdicts, _ in judged)
     return ExitCode.NO if wrong else machines.code

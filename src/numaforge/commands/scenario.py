@@ -83,18 +83,18 @@ def scenario_of(
     machine = machine_of(topology, None)
     state = read_state(state_dir) if state_dir else None
     if planned:
-        given = given_kubelet(machine, config, drop_in, flags, kubelet_version)
-        node = node_as_planned(given, profile, plan, kubelet_version, state or {})
+        kubelet_of = given_kubelet(machine, config, drop_in, flags, kubelet_version)
+        node = node_as_planned(kubelet_of, profile, plan, kubelet_version, state or {})
         scenario = node.scenario(machine.hostname)
         if devices:
             scenario = replace(scenario, devices=read_devices(devices, node.machine))
         return with_claims(_with_notice(scenario), node.plan, objects)
     report = read_config(config, drop_in, flags, kubelet_version, machine)
-    own = without_plugins(inventory_as_it_is(machine), objects)
+    offered = without_plugins(inventory_as_it_is(machine), objects)
     scenario = Scenario(
         topology=machine,
         config=dict(report.effective),
-        devices=read_devices(devices, machine) if devices else own,
+        devices=read_devices(devices, machine) if devices else offered,
         state=state,
         version=report.version,
     )

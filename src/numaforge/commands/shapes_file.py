@@ -59,20 +59,20 @@ def read_load(path: str) -> GivenLoad:
         raise NumaforgeError("holds no pods", where=path, remedy=_EXAMPLE)
     ordered = sorted(shapes, key=lambda shape: -shape.count)
     if len(ordered) > MOST_SHAPES:
-        left = sum(shape.count for shape in ordered[MOST_SHAPES:])
+        omitted = sum(shape.count for shape in ordered[MOST_SHAPES:])
         total = sum(shape.count for shape in ordered)
         remarks.append(
             f"{path}: of {len(ordered)} shapes the {MOST_SHAPES} most frequent are placed; "
-            f"{left} of {total} pods are left out"
+            f"{omitted} of {total} pods are left out"
         )
-    load = Load(tuple(_named(ordered[:MOST_SHAPES])), everywhere)
+    load = Load(tuple(_with_names(ordered[:MOST_SHAPES])), everywhere)
     return GivenLoad(load, claim_world(_not_allocated(objects)), tuple(remarks))
 
 
 def _not_allocated(objects: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield claim objects without their allocation: all pods are placed from scratch."""
-    for each in objects:
-        yield {key: value for key, value in each.items() if key != "status"}
+    for document in objects:
+        yield {key: value for key, value in document.items() if key != "status"}
 
 
 def _documents(text: str, path: str, remarks: list[str]) -> list[Any]:
@@ -87,7 +87,7 @@ def _documents(text: str, path: str, remarks: list[str]) -> list[Any]:
     if len(text) > MOST_MIB * 2**20:
         raise NumaforgeError(f"is larger than {MOST_MIB} MiB", where=path, remedy="give it as JSON or CSV")
     documents, repeated = read_manifests(text, path)
-    remarks += [f"{path}, {place}" for place in repeated]
+    remarks += [f"{path}, {key_path}" for key_path in repeated]
     return [document for document in documents if document is not None] or [None]
 
 
@@ -104,13 +104,13 @@ def _of_list(document: object, path: str, objects: list[Mapping[str, Any]]) -> I
     listed = document.get("shapes") if isinstance(document, Mapping) else document
     if not isinstance(listed, list):
         raise NumaforgeError("is not a list of shapes", where=path, remedy=_EXAMPLE)
-    for number, each in enumerate(listed):
-        if not isinstance(each, Mapping):
-            raise NumaforgeError(f"{shown(each)} is no shape", where=f"{path}[{number}]", remedy=_EXAMPLE)
-        if is_of_claims(each):
-            objects.append(each)
+    for number, entry in enumerate(listed):
+        if not isinstance(entry, Mapping):
+            raise NumaforgeError(f"{shown(entry)} is no shape", where=f"{path}[{number}]", remedy=_EXAMPLE)
+        if is_of_claims(entry):
+            objects.append(entry)
         else:
-            yield _shape(each, f"{path}[{number}]")
+            yield _shape(entry, f"{path}[{number}]")
 
 
 def _of_table(text: str, path: str) -> Iterator[Shape]:
@@ -129,31 +129,33 @@ def _of_table(text: str, path: str) -> Iterator[Shape]:
         raise NumaforgeError(f"is no table: {error}", where=path) from error
 
 
-def _shape(said: Mapping[str, Any], where: str) -> Shape:
+def _shape(entry: Mapping[str, Any], where: str) -> Shape:
     """Return a shape, from the limits of one container or a pod's spec, with its number of pods."""
     from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.shapes import Shape
 
-    count = said.get(_COUNT, 1)
+    count = entry.get(_COUNT, 1)
     count = int(count) if isinstance(count, str) and count.isascii() and count.isdigit() else count
     if type(count) is not int or not 0 < count <= MOST_OF_A_SHAPE:
         raise NumaforgeError(
             f"{shown(count)} is not a number of pods", where=f"{where}: count", remedy="write 1 or more"
         )
-    limits = {str(key): value for key, value in said.items() if key not in (_COUNT, _NAME, _POD)}
-    if _POD in said and limits:
+    limits = {str(key): value for key, value in entry.items() if key not in (_COUNT, _NAME, _POD)}
+    if _POD in entry and limits:
         raise NumaforgeError(
             "has both a pod and resources", where=where, remedy=f"leave out {', '.join(limits)}"
         )
-    given = said.get(_POD)
-    manifest = given if _POD in said else {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+    pod_spec = entry.get(_POD)
+    manifest = (
+        pod_spec if _POD in entry else {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+    )
     if not isinstance(manifest, Mapping):
         raise NumaforgeError(f"{shown(manifest)} is no pod", where=f"{where}: pod")
     try:
         pod = Pod.from_manifest(manifest, "shape")
     except NumaforgeError as error:
         raise error.at(where) from error
-    return Shape(str(said.get(_NAME) or ""), pod, count)
+    return Shape(str(entry.get(_NAME) or ""), pod, count)
 
 
 def _of_cluster(
@@ -171,11 +173,11 @@ def _of_cluster(
     from numaforge.kubelet.admission.shapes import Shape
     from numaforge.rollout.cluster import ENDED_PHASES
 
-    found: dict[object, Pod] = {}
+    pods_by_key: dict[object, Pod] = {}
     counts: Counter[object] = Counter()
     everywhere: dict[str, Pod] = {}
     ended = 0
-    others: list[str] = []
+    without_pods: list[str] = []
     for number, document in enumerate(documents):
         metadata = mapping(document.get("metadata"))
         is_pod = document.get("kind", "Pod") == "Pod"
@@ -185,9 +187,9 @@ def _of_cluster(
             ended += 1
             continue
         try:
-            made = pod_sets(document)
-            others += [] if made else [name_without_pods(document)]
-            sets = [pod_set for pods in made for pod_set in pods.sets]
+            sets_of_document = pod_sets(document)
+            without_pods += [] if sets_of_document else [name_without_pods(document)]
+            sets = [pod_set for pods in sets_of_document for pod_set in pods.sets]
             read = [
                 (Pod.from_manifest({"metadata": one.metadata, "spec": one.spec}, "shape"), one)
                 for one in sets
@@ -198,16 +200,16 @@ def _of_cluster(
             if (owner := _owner_of_all(document)) is not None:
                 everywhere[owner] = pod
                 continue
-            asked = shape_of_pod(pod, names=False), pod.claims
-            found.setdefault(asked, pod)
-            counts[asked] += len(pod_set.names)
+            key = shape_of_pod(pod, names=False), pod.claims
+            pods_by_key.setdefault(key, pod)
+            counts[key] += len(pod_set.names)
     if len(everywhere) > MOST_PODS:
         raise NumaforgeError(f"has more than {MOST_PODS} DaemonSets", where=path)
     if ended:
         remarks.append(f"{path}: {ended} pods have ended, and are not counted")
-    if others:
-        remarks.append(f"{path}: passed over, without pods: {', '.join(others)}")
-    shapes = [Shape("", found[asked], count) for asked, count in counts.items() if count]
+    if without_pods:
+        remarks.append(f"{path}: passed over, without pods: {', '.join(without_pods)}")
+    shapes = [Shape("", pods_by_key[key], count) for key, count in counts.items() if count]
     return shapes, tuple(everywhere.values())
 
 
@@ -227,12 +229,12 @@ def _owner_of_all(document: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _named(shapes: Iterable[Shape]) -> Iterator[Shape]:
+def _with_names(shapes: Iterable[Shape]) -> Iterator[Shape]:
     """Yield the shapes with names that tell them apart: their own, else what they ask for."""
-    taken: set[str] = set()
+    names_taken: set[str] = set()
     for shape in shapes:
-        name = unlike(shape.name or _in_words(shape.pod), taken)
-        taken.add(name)
+        name = unlike(shape.name or _in_words(shape.pod), names_taken)
+        names_taken.add(name)
         yield replace(shape, name=name, pod=shape.pod.named(name))
 
 
@@ -241,10 +243,10 @@ def _in_words(pod: Pod) -> str:
     from numaforge.kubelet.admission.pod import is_extended, pod_requests
     from numaforge.report.wording import amount_in_words
 
-    asked = {resource: amount for resource, amount in pod_requests(pod).items() if amount}
-    first = sorted(asked, key=lambda resource: not is_extended(resource))
+    requests = {resource: amount for resource, amount in pod_requests(pod).items() if amount}
+    first = sorted(requests, key=lambda resource: not is_extended(resource))
     names = {name: name.rpartition("/")[2] if is_extended(name) else name for name in first}
-    words = [amount_in_words(names[name], asked[name]).removesuffix(" memory") for name in first]
+    words = [amount_in_words(names[name], requests[name]).removesuffix(" memory") for name in first]
     words += [f"claim {str(claim.template or claim.claim).rpartition('/')[2]}" for claim in pod.claims]
     shown_words = ", ".join(words) or "nothing"
     return shown_words if qos_class(pod) == GUARANTEED else f"{shown_words} ({qos_class(pod)})"

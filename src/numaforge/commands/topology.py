@@ -44,10 +44,10 @@ def topology(
     """
     if whole and not as_tree:
         raise click.UsageError("--all is for the tree of --ascii; -o json has everything")
-    named = each_named(sources)
-    if len(named) > 1:
-        return _show_machines(named, root, matrix or as_tree, output)
-    machine = machine_of(named[0] if named else None, root)
+    names = each_named(sources)
+    if len(names) > 1:
+        return _show_machines(names, root, matrix or as_tree, output)
+    machine = machine_of(names[0] if names else None, root)
     if matrix:
         _show_matrix(machine, output)
         return ExitCode.YES
@@ -67,19 +67,19 @@ def topology(
     return ExitCode.YES
 
 
-def _show_machines(named: list[str], root: str | None, alone: bool, output: str) -> int:
+def _show_machines(names: list[str], root: str | None, single: bool, output: str) -> int:
     from numaforge.report.machines import machines_table
 
-    if root is not None or alone:
+    if root is not None or single:
         raise click.UsageError("--root, --matrix and --ascii are for one machine")
-    machines = answers_of(named, lambda name: machine_of(name, None))
+    machines = answers_of(names, lambda name: machine_of(name, None))
     if output == "json":
         from numaforge.topology.document import to_document
 
-        documents = [to_document(machine) for _, machine in machines.found]
+        documents = [to_document(machine) for _, machine in machines.read]
         show_json({"schema": 1, "machines": documents, "failed": machines.failed})
     else:
-        show(machines_table(machines.found, machines.failed))
+        show(machines_table(machines.read, machines.failed))
     return machines.code
 
 

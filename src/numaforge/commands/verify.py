@@ -83,7 +83,7 @@ def verify(
     from numaforge.verification import suite
     from numaforge.verification.reach import reached_host, write_hosts
 
-    given = [
+    pytest_options = [
         *([f"--kubeconfig={kubeconfig}"] if kubeconfig else []),
         *([f"--roles={roles}"] if roles else []),
         *([f"--active={active}"] if active else []),
@@ -93,21 +93,21 @@ def verify(
     hosts = connections(inventory, limits)
     for name, why in hosts.refused.items():
         complain(f"{name}: {why}")
-    if not hosts.found:
+    if not hosts.reached:
         raise HostError("no host is left to be verified", where=inventory)
-    reached = [reached_host(name, how["connector"], how["data"]) for name, how in hosts.found.items()]
+    reached = [reached_host(name, how["connector"], how["data"]) for name, how in hosts.reached.items()]
     with tempfile.TemporaryDirectory(prefix="numaforge-") as folder:
         if arguments and output == "table":
             write_hosts(reached, Path(folder, "hosts"))
-            code = _as_pytest_shows_it(suite.command(Path(folder, "hosts"), *given))
+            code = _as_pytest_shows_it(suite.command(Path(folder, "hosts"), *pytest_options))
         else:
-            found = _verified(reached, given, Path(folder), inventory)
-            code = verification.exit_code(found)
+            results = _verified(reached, pytest_options, Path(folder), inventory)
+            code = verification.exit_code(results)
             if output == "table":
-                for line in verification.lines(found, screen()):
+                for line in verification.lines(results, screen()):
                     echo(line)
             else:
-                show_json(verification.document(found))
+                show_json(verification.document(results))
     if code not in _ANSWERS:
         raise HostError(f"the verification suite could not run: pytest ended with {code}", where=inventory)
     return ExitCode.BAD_INPUT if hosts.refused and not code else code
@@ -121,10 +121,10 @@ def _check(kubeconfig: str | None, roles: str | None) -> None:
         return
     from numaforge.verification.table import choices
 
-    known = choices()
-    if unknown := [name for name in roles.split(",") if name not in known]:
+    role_names = choices()
+    if unknown := [name for name in roles.split(",") if name not in role_names]:
         raise click.BadParameter(
-            f"{unknown[0]!r} is no role; write some of {','.join(known)}", param_hint="--roles"
+            f"{unknown[0]!r} is no role; write some of {','.join(role_names)}", param_hint="--roles"
         )
 
 
@@ -149,11 +149,11 @@ def _image(root: str, output: str, arguments: Sequence[str]) -> int:
                 capture_output=True,
                 check=False,
             ).returncode
-            found = suite.results(report) if report.exists() else ()
+            results = suite.results(report) if report.exists() else ()
         if output == "json":
-            show_json(verification.document(found))
+            show_json(verification.document(results))
         else:
-            for line in verification.image_lines(found, screen()):
+            for line in verification.image_lines(results, screen()):
                 echo(line)
     if code not in (ExitCode.YES, ExitCode.NO):
         raise NumaforgeError(f"the rules could not be tested: pytest ended with {code}", where=root)
@@ -167,7 +167,7 @@ def _as_pytest_shows_it(command: Sequence[str]) -> int:
 
 
 def _verified(
-    hosts: Sequence[ReachedHost], given: Sequence[str], folder: Path, inventory: str
+    hosts: Sequence[ReachedHost], arguments: Sequence[str], folder: Path, inventory: str
 ) -> tuple[CaseResult, ...]:
     """Run the suite, for many hosts in one process per core, and return all results.
 
@@ -179,14 +179,14 @@ def _verified(
     from numaforge.verification.reach import write_hosts
 
     count = max(1, min(every_core(), len(hosts) // _HOSTS_OF_PROCESS))
-    found: list[CaseResult] = []
+    results: list[CaseResult] = []
     with progress(f"verifying {counted(len(hosts), 'host')}"), ExitStack() as stack:
         running = []
         for number in range(count):
             report, log = folder / f"report-{number}.xml", folder / f"log-{number}"
             share = folder / f"hosts-{number}"
             write_hosts(hosts[number::count], share)
-            command = suite.command(share, *given, *suite.reporting(report))
+            command = suite.command(share, *arguments, *suite.reporting(report))
             out = stack.enter_context(log.open("wb"))
             process = subprocess.Popen(
                 command,
@@ -204,5 +204,5 @@ def _verified(
                 raise HostError(
                     f"the verification suite could not run: pytest ended with {code}", where=inventory
                 )
-            found += suite.results(report)
-    return tuple(found)
+            results += suite.results(report)
+    return tuple(results)

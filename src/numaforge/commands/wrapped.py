@@ -39,30 +39,30 @@ def read_wrapped(path: str, key: str | None, is_one: Callable[[Mapping[str, Any]
     documents = _documents(text, path)
     if any(is_one(document) for document in documents):
         return text, path
-    found = _by_name(
+    texts = _by_name(
         (owner, name, inner)
         for document in documents
         for owner, name, inner in _texts(document, path)
         if any(is_one(one) for one in _documents(inner, name))
     )
-    if key is not None and key not in found:
-        remedy = f"it has {', '.join(found)}" if found else "leave --key out"
+    if key is not None and key not in texts:
+        remedy = f"it has {', '.join(texts)}" if texts else "leave --key out"
         raise PlanError(f"has no configuration {key!r}", where=path, remedy=remedy)
-    if not found:
+    if not texts:
         return text, path
-    if key is None and len(found) > 1:
-        remedy = f"name one: --key {' or --key '.join(found)}"
-        raise PlanError(f"holds {len(found)} configurations", where=path, remedy=remedy)
-    name = key if key is not None else next(iter(found))
-    return found[name], f"{path}: {name}"
+    if key is None and len(texts) > 1:
+        remedy = f"name one: --key {' or --key '.join(texts)}"
+        raise PlanError(f"holds {len(texts)} configurations", where=path, remedy=remedy)
+    name = key if key is not None else next(iter(texts))
+    return texts[name], f"{path}: {name}"
 
 
-def _documents(text: str, place: str) -> list[Mapping[str, Any]]:
+def _documents(text: str, where: str) -> list[Mapping[str, Any]]:
     """Return the mappings in a text, those in a List one by one; none where it is not YAML."""
     from numaforge.sections.strict_yaml import read_yaml_documents
 
     with suppress(NumaforgeError):  # the reader of the configuration says what is wrong with it
-        documents = list(read_yaml_documents(text, place))
+        documents = list(read_yaml_documents(text, where))
         return [
             one
             for document in map(mapping, documents)
@@ -82,30 +82,30 @@ def _texts(document: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, s
     """Yield the texts that may be configurations in a document that deploys them: owner, name, text."""
     owner = str(mapping(document.get("metadata")).get("name"))
     if document.get("kind") == "ConfigMap":
-        yield from _named(owner, document.get("data"))
+        yield from _by_owner(owner, document.get("data"))
     policy = _at(document, _POLICY)
     if isinstance(policy, str):
         yield owner, ".".join(_POLICY), policy
-    for place in _CONFIGS:
-        texts = _at(document, place)
+    for config_path in _CONFIGS:
+        texts = _at(document, config_path)
         if not isinstance(texts, Mapping):
             continue
-        default = mapping(_at(document, place[:-1])).get("default")
+        default = mapping(_at(document, config_path[:-1])).get("default")
         if default and default not in texts:
             raise PlanError(
                 f"the default {default!r} is not one of the configurations: {', '.join(map(str, texts))}",
-                where=f"{path}: {'.'.join(place[:-1])}.default",
+                where=f"{path}: {'.'.join(config_path[:-1])}.default",
                 remedy="name one of them",
             )
-        yield from _named(owner, texts)
+        yield from _by_owner(owner, texts)
 
 
-def _named(owner: str, texts: object) -> Iterator[tuple[str, str, str]]:
+def _by_owner(owner: str, texts: object) -> Iterator[tuple[str, str, str]]:
     yield from ((owner, str(name), text) for name, text in mapping(texts).items() if isinstance(text, str))
 
 
-def _at(document: Mapping[str, Any], place: tuple[str, ...]) -> object:
-    found: object = document
-    for key in place:
-        found = mapping(found).get(key)
-    return found
+def _at(document: Mapping[str, Any], key_path: tuple[str, ...]) -> object:
+    entry: object = document
+    for key in key_path:
+        entry = mapping(entry).get(key)
+    return entry

@@ -233,9 +233,9 @@ def junit(audit: FleetAudit, fail_on: str) -> str:
             _add_case(suite, several, severities)
         if not by_rule:
             ET.SubElement(suite, "testcase", classname=_in_one_line(name), name="nothing found")
-    for suite in (suites, *suites):
+    for element in (suites, *suites):
         for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
-            suite.set(count, str(sum(1 for _ in suite.iter(tag))))
+            element.set(count, str(sum(1 for _ in element.iter(tag))))
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
 

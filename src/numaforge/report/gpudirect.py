@@ -78,10 +78,10 @@ def _reasons(pairs: Sequence[Pair], width: int) -> list[str]:
     """Return each reason once, as the first pair has it; others may differ only in PCI addresses."""
     alike = grouped((_PLACE.sub("", _answer(pair)), pair) for pair in pairs if pair.reason)
     lines = []
-    for pairs in alike.values():
-        too = "; the others likewise" if len({pair.reason for pair in pairs}) > 1 else ""
-        gpus = folded(pair.gpu for pair in pairs)
-        lines += ["", *wrapped(f"{gpus} {_answer(pairs[0])}{too}", width, indent="")]
+    for same in alike.values():
+        too = "; the others likewise" if len({pair.reason for pair in same}) > 1 else ""
+        gpus = folded(pair.gpu for pair in same)
+        lines += ["", *wrapped(f"{gpus} {_answer(same[0])}{too}", width, indent="")]
     return lines
 
 

@@ -11,7 +11,7 @@ import click
 from numaforge.commands.options import GroupedOption
 from numaforge.commands.rollout.drive import driven, fleet, show_nothing, show_report
 from numaforge.commands.rollout.options import LOGIN, WAITING, fleet_command
-from numaforge.commands.rollout.preflight import agreed, asked, did_not_answer, settings_of, waiting
+from numaforge.commands.rollout.preflight import agreed, did_not_answer, settings_of, surveyed, waiting
 from numaforge.errors import ExitCode, NumaforgeError
 from numaforge.report.terminal import complain
 from numaforge.rollout.abort import Abort
@@ -75,24 +75,30 @@ def abort(program: Pyinfra, output: str, verbose: bool, wait_seconds: float) -> 
 
 
 def _login(program: Pyinfra) -> RolloutOptions | None:
-    """Return how to reach the cluster, by the command line and the inventory; no host is asked.
+    """Return how to reach the cluster, by the command line and the inventory; no host is surveyed.
 
     Returns None for a shard without hosts. Raises NumaforgeError where the inventory cannot be read and
     --kubeconfig is not given, and where hosts disagree.
     """
-    said = {name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}}
+    login = {
+        name: value for name, value in program.options.items() if name in {*LOGIN, "unreachable_seconds"}
+    }
     try:
         settings = settings_of(program)
     except NumaforgeError as error:
-        if "kubeconfig" in said:
-            return read_options(said)
+        if "kubeconfig" in login:
+            return read_options(login)
         raise NumaforgeError(
             error.message, where=error.where, remedy="--kubeconfig says where the cluster is, too"
         ) from error
     if not settings:
         return None
-    named = {host: each for host, each in settings.items() if isinstance(each, Mapping)}
-    return read_options(agreed(named, [name for name in LOGIN if name not in said]), said)
+    mappings = {
+        host: options_of_host
+        for host, options_of_host in settings.items()
+        if isinstance(options_of_host, Mapping)
+    }
+    return read_options(agreed(mappings, [name for name in LOGIN if name not in login]), login)
 
 
 def _undone(
@@ -108,17 +114,17 @@ def _undone(
     stopped = None
     try:
         waiting(order.tell(), "asking the runners in progress to abort")
-        complain(_told(order))
-        while left := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
-            survey = survey or asked(program)
-            _take_up(order, cluster, program, options, output, survey, left)
+        complain(_order_text(order))
+        while unfinished := waiting(order.undone(wait_seconds), "waiting until the nodes are as they were"):
+            survey = survey or surveyed(program)
+            _take_up(order, cluster, program, options, output, survey, unfinished)
         if order.leader:
             stopped = f"{order.leader} still leads the roll-out, and was told to begin nothing new"
     except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
         if not (order.leader or order.asked or order.outcomes):
             raise  # no runner was told yet: nothing to report
         stopped = str(trouble) or "interrupted"
-    under_way = dict.fromkeys(order.asked, "asked to be undone, and not known to be: abort again")
+    under_way = dict.fromkeys(order.asked, "surveyed to be undone, and not known to be: abort again")
     return FleetReport(
         order.outcomes,
         survey.refused if survey else {},
@@ -128,7 +134,7 @@ def _undone(
     )
 
 
-def _told(order: Abort) -> str:
+def _order_text(order: Abort) -> str:
     leader = (
         f"{order.leader} was told to begin nothing new" if order.leader else "no process leads it any more"
     )
@@ -143,13 +149,13 @@ def _take_up(
     options: RolloutOptions,
     output: str,
     survey: Survey,
-    left: Iterable[str],
+    unfinished: Iterable[str],
 ) -> None:
     """Undo the nodes that no process works on; one whose host cannot be reached is held."""
-    known = {each.node: Member(each.host, each.node) for each in survey.needs if each.joined}
-    members = [known[name] for name in left if name in known]
-    for name in left:
-        if name not in known:
+    members_by_node = {need.node: Member(need.host, need.node) for need in survey.needs if need.joined}
+    members = [members_by_node[name] for name in unfinished if name in members_by_node]
+    for name in unfinished:
+        if name not in members_by_node:
             order.end(name, Outcome(Ending.HELD, _no_host(name, survey)))
     if not members:
         return

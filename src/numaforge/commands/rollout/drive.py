@@ -43,7 +43,7 @@ def fleet(
         tell=lambda _reason: None,
         lead=lead,
         shards=Shards(name.removesuffix(shard.suffix), shard, shards) if shard and lead else None,
-        outside=sum(not each.joined for each in survey.needs) if survey else None,
+        outside=sum(not need.joined for need in survey.needs) if survey else None,
         refused=len(refused),
     )
 
@@ -81,11 +81,11 @@ def _interrupted(fleet: Fleet) -> Iterator[None]:
         fleet.stop("interrupted")
         complain("no further node is begun; interrupt again to leave: what is in progress continues")
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -119,10 +119,10 @@ def show_report(
 ) -> None:
     """Write each host's result to a file, and show a summary."""
     file, trouble = save_report(report, program)
-    told = (*notes, *trouble)
+    remarks = (*notes, *trouble)
     if output == "json":
-        show_json_line(report_document(report, exit_code, told, file))
+        show_json_line(report_document(report, exit_code, remarks, file))
         return
     if verbose:
         echo_lines(results_text(report).split("\n"))
-    show(summary(report, screen(), file, told, nothing), wrapped=True)
+    show(summary(report, screen(), file, remarks, nothing), wrapped=True)

@@ -21,30 +21,30 @@ from numaforge.rollout.mig_labels import MigChange, mig_changes, repair_labels
 @click.option("--repair", is_flag=True, help="Put the labels right, where no MIG manager is at work.")
 @rollout_options(LOGIN)
 @output_option("text", "json")
-def mig_labels(nodes: tuple[str, ...], repair: bool, output: str, **given: Any) -> int:
+def mig_labels(nodes: tuple[str, ...], repair: bool, output: str, **login: Any) -> int:
     """Say which nodes a MIG manager of the GPU operator has left in the middle of a change.
 
     Their operands are paused, so they advertise no GPU. NODE is a name in the cluster; without one, all nodes
     are looked at. A node where a MIG manager may be at work is shown, and never repaired. Exits with 1 while
     a node is not repaired.
     """
-    now = datetime.now(UTC)
-    with options_of(given).cluster() as cluster:
-        found = mig_changes(cluster, nodes, now)
-        repaired = {change.node for change in found if repair and not change.at_work}
+    moment = datetime.now(UTC)
+    with options_of(login).cluster() as cluster:
+        changes = mig_changes(cluster, nodes, moment)
+        repaired = {change.node for change in changes if repair and not change.at_work}
         for name in sorted(repaired):
-            repair_labels(cluster, name, now)
+            repair_labels(cluster, name, moment)
     if output == "json":
-        document = [{**asdict(change), "repaired": change.node in repaired} for change in found]
+        document = [{**asdict(change), "repaired": change.node in repaired} for change in changes]
         show_json({"schema": 1, "nodes": document})
     else:
-        echo_lines(_lines(found, repaired) or ["no node is in the middle of a MIG change"])
-    return ExitCode.NO if len(found) > len(repaired) else ExitCode.YES
+        echo_lines(_lines(changes, repaired) or ["no node is in the middle of a MIG change"])
+    return ExitCode.NO if len(changes) > len(repaired) else ExitCode.YES
 
 
-def _lines(found: Sequence[MigChange], repaired: Collection[str]) -> list[str]:
+def _lines(changes: Sequence[MigChange], repaired: Collection[str]) -> list[str]:
     lines = []
-    for change in found:
+    for change in changes:
         verdict = "a MIG manager may be at work" if change.at_work else "left behind"
         lines.append(f"{change.node}: {'repaired' if change.node in repaired else verdict}")
         lines += [f"  {line}" for line in change.evidence]

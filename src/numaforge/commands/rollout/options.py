@@ -93,13 +93,13 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
         name: str,
         shard: str | None,
         output: str,
-        **given: Any,
+        **options: Any,
     ) -> int:
-        said = {key: given.pop(key) for key in _OF_A_FLEET}
-        own = Shard.parse(shard) if shard else None
-        role = RunRole(own.name_of(name) if own else name)
-        program = replace(_program(inventory, deploy, limits, role, said), shard=own)
-        return command(program=program, output=output, **given)
+        fleet_options = {key: options.pop(key) for key in _OF_A_FLEET}
+        own_shard = Shard.parse(shard) if shard else None
+        role = RunRole(own_shard.name_of(name) if own_shard else name)
+        program = replace(_program(inventory, deploy, limits, role, fleet_options), shard=own_shard)
+        return command(program=program, output=output, **options)
 
     offer = offered(
         click.argument("inventory", type=click.Path()),
@@ -124,43 +124,43 @@ def fleet_command(command: Callable[..., int]) -> Callable[..., int]:
     return offer(called)
 
 
-def options_of(given: Mapping[str, Any]) -> RolloutOptions:
+def options_of(options: Mapping[str, Any]) -> RolloutOptions:
     """Return the options of the command line alone."""
-    return read_options(_said(given))
+    return read_options(_chosen(options))
 
 
 def _program(
-    inventory: str, deploy: str | None, limits: tuple[str, ...], role: RunRole, given: Mapping[str, Any]
+    inventory: str, deploy: str | None, limits: tuple[str, ...], role: RunRole, options: Mapping[str, Any]
 ) -> Pyinfra:
     """Return how to run pyinfra here.
 
     Raises NumaforgeError for invalid options, and for files that do not exist.
     """
-    said = _said(given)
-    read_options(said, where="the command line")
+    chosen = _chosen(options)
+    read_options(chosen, where="the command line")
     if len(role.name) > _LONGEST_NAME or not _NAME.fullmatch(role.name):
         raise click.BadParameter(
             f"{role.name!r} names no Lease; write lower-case letters, digits and - between them",
             param_hint="--name",
         )
-    kubeconfig = said.get("kubeconfig")
+    kubeconfig = chosen.get("kubeconfig")
     if kubeconfig and not Path(kubeconfig).expanduser().is_file():
         raise NumaforgeError("there is no such kubeconfig", where=str(kubeconfig))
-    named = inventory_file(inventory)
+    inventory_path = inventory_file(inventory)
     carried_out = str(deploy_file(deploy))
     state = Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser())
     stem = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{role.name.replace('/', '_')}-{os.getpid()}"
     folder = state / "numaforge" / "rollouts" / stem
-    return Pyinfra(named, carried_out, limits, said, folder, role, verbose=verbosity() > 1)
+    return Pyinfra(inventory_path, carried_out, limits, chosen, folder, role, verbose=verbosity() > 1)
 
 
-def _said(given: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options given on the command line as fields of RolloutOptions."""
-    said = {name: value for name, value in given.items() if value not in (None, ())}
-    for name in _PAIRS.keys() & said.keys():
-        wrong = next((pair for pair in said[name] if "=" not in pair), None)
+    chosen = {name: value for name, value in options.items() if value not in (None, ())}
+    for name in _PAIRS.keys() & chosen.keys():
+        wrong = next((pair for pair in chosen[name] if "=" not in pair), None)
         if wrong is not None:
             hint = f"--{name.replace('_', '-')}"
             raise click.BadParameter(f"{wrong!r} is not {_PAIRS[name]}", param_hint=hint)
-        said[name] = dict(pair.split("=", 1) for pair in said[name])
-    return said
+        chosen[name] = dict(pair.split("=", 1) for pair in chosen[name])
+    return chosen

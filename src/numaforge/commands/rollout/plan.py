@@ -6,7 +6,7 @@ import click
 
 from numaforge.commands.rollout.drive import show_nothing
 from numaforge.commands.rollout.options import fleet_command
-from numaforge.commands.rollout.preflight import asked, common_options, preflight, refused_hosts
+from numaforge.commands.rollout.preflight import common_options, preflight, refused_hosts, surveyed
 from numaforge.errors import ExitCode
 from numaforge.report.rollout import outlook_document, outlook_tables
 from numaforge.report.terminal import show, show_json
@@ -23,7 +23,7 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
 
     Nothing is changed, on hosts or in the cluster.
     """
-    survey = asked(program)
+    survey = surveyed(program)
     if survey.is_empty:
         return show_nothing(program, output)
     options = common_options(survey)
@@ -32,10 +32,10 @@ def plan(program: Pyinfra, output: str, verbose: bool) -> int:
         refused = refused_hosts(cluster, options, nodes, leases, survey)
         ahead = look_ahead(cluster, nodes, leases, survey, options, refused)
         undrained = look_further(nodes, leases, survey, options, refused)
-    own = plan_themselves(nodes.values(), {each.node for each in survey.needs})
+    self_planned = plan_themselves(nodes.values(), {need.node for need in survey.needs})
     racks = disagreeing(survey)
     if output == "json":
-        show_json(outlook_document(ahead, survey, undrained, refused, own, racks))
+        show_json(outlook_document(ahead, survey, undrained, refused, self_planned, racks))
     else:
-        show(outlook_tables(ahead, survey, options, undrained, refused, own, racks, verbose=verbose))
+        show(outlook_tables(ahead, survey, options, undrained, refused, self_planned, racks, verbose=verbose))
     return ExitCode.YES

@@ -39,9 +39,9 @@ _REASONS = 10
 _FOR_THE_FLEET = {*RolloutOptions.model_fields} - {*NOT_HERE, "verify", "retry_failed"}
 
 
-def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:
+def waiting(steps: Steps[T], activity: str, far: Callable[[], str] = str) -> T:
     """Run steps that take a while; a terminal shows `what` is done, and how `far` it is."""
-    with progress(what) as show_far:
+    with progress(activity) as show_far:
 
         def sleep(seconds: float) -> None:
             show_far(far())
@@ -50,7 +50,7 @@ def waiting(steps: Steps[T], what: str, far: Callable[[], str] = str) -> T:
         return run(steps, sleep)
 
 
-def asked(program: Pyinfra) -> Survey:
+def surveyed(program: Pyinfra) -> Survey:
     """Ask every host what it needs, and print the inventory's notices."""
     return _saying_how(program, program.survey(), "asking every host what it needs")
 
@@ -60,9 +60,9 @@ def settings_of(program: Pyinfra) -> dict[str, object]:
     return _saying_how(program, program.settings(), "reading the inventory")
 
 
-def _saying_how(program: Pyinfra, steps: Steps[T], what: str) -> T:
+def _saying_how(program: Pyinfra, steps: Steps[T], activity: str) -> T:
     try:
-        return waiting(steps, what, lambda: program.answered)
+        return waiting(steps, activity, lambda: program.answered)
     finally:
         if program.last_asked:
             say_how(program.last_asked)
@@ -90,7 +90,7 @@ def common_options(survey: Survey) -> RolloutOptions:
         if silent and not survey.refused:
             none.exit_code = ExitCode.UNREACHABLE
         raise none
-    return read_options(agreed({each.host: each.options for each in survey.needs}, _FOR_THE_FLEET))
+    return read_options(agreed({need.host: need.options for need in survey.needs}, _FOR_THE_FLEET))
 
 
 def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]:
@@ -102,14 +102,14 @@ def _by_reason(reasons: Mapping[str, str], between: str, log: Path) -> list[str]
     return lines
 
 
-def agreed(said: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dict[str, Any]:
+def agreed(options_of: Mapping[str, Mapping[str, Any]], names: Collection[str]) -> dict[str, Any]:
     """Return the options among `names` that hosts set; `said` has the options of each host.
 
     Raises NumaforgeError for hosts that disagree.
     """
     common: dict[str, Any] = {}
     said_by: dict[str, str] = {}
-    for host, options in said.items():
+    for host, options in options_of.items():
         for name in (name for name in names if name in options):
             value = options[name]
             if common.setdefault(name, value) != value:
@@ -129,7 +129,9 @@ def preflight(
 
     Returns the cluster's nodes by name, and the Leases with their records.
     """
-    missing = [str(each) for each in permissions(options.namespace) if not cluster.may(each)]
+    missing = [
+        str(permission) for permission in permissions(options.namespace) if not cluster.may(permission)
+    ]
     if missing:
         raise NumaforgeError(
             f"this login lacks permissions: {', '.join(missing)}",
@@ -139,11 +141,13 @@ def preflight(
     suite = verification_check() if options.verify else None
     if suite is not None and suite.severity:
         raise NumaforgeError(suite.found, where=suite.name, remedy=f"{suite.remedy}; nothing was begun")
-    known = {node.name: node for node in cluster.nodes()}
-    joined = [each for each in survey.needs if each.joined]
-    if joined and not any(each.node in known for each in joined):
-        raise NumaforgeError(unknown_node(joined[0], known), where=joined[0].host, remedy="nothing was begun")
-    return known, node_leases(cluster.leases(ended=True))
+    nodes_by_name = {node.name: node for node in cluster.nodes()}
+    joined = [need for need in survey.needs if need.joined]
+    if joined and not any(need.node in nodes_by_name for need in joined):
+        raise NumaforgeError(
+            unknown_node(joined[0], nodes_by_name), where=joined[0].host, remedy="nothing was begun"
+        )
+    return nodes_by_name, node_leases(cluster.leases(ended=True))
 
 
 def refused_hosts(
@@ -160,10 +164,13 @@ def refused_hosts(
     Raises NumaforgeError where no host is left, except in a shard, which other shards wait for; and where a
     named canary is refused or does not answer, as it could not prove anything.
     """
-    alone = refusals(cluster, nodes, leases, survey, options.budget())
-    racks = held_back(disagreeing(survey, alone), survey, nodes, leases)
-    refused = {**{host: f"{disagreement_text(each)}: {REMEDY}" for host, each in racks.items()}, **alone}
-    if not survey.shards and all(each.host in refused for each in survey.needs):
+    refused_alone = refusals(cluster, nodes, leases, survey, options.budget())
+    racks = held_back(disagreeing(survey, refused_alone), survey, nodes, leases)
+    refused = {
+        **{host: f"{disagreement_text(disagreement)}: {REMEDY}" for host, disagreement in racks.items()},
+        **refused_alone,
+    }
+    if not survey.shards and all(need.host in refused for need in survey.needs):
         lines = _by_reason(dict(sorted(refused.items())), ": ", survey.log)
         raise NumaforgeError("nothing was begun:\n" + "\n".join(lines))
     reasons = {**did_not_answer(survey), **refused}
@@ -199,20 +206,20 @@ def sort_hosts(
     """Return which hosts change and which are drained for it; hosts in a roll-out are included."""
     members, blocked, as_planned = [], {}, []
     slots = {slot.node for slot in held_slots(cluster.leases())}
-    for each in survey.needs:
-        if each.host in refused:
+    for need in survey.needs:
+        if need.host in refused:
             continue
-        node = nodes[each.node] if each.joined else None
-        lease = leases.get(each.node)
-        drains = node is not None and (each.drains(node, lease) or node.name in slots)
+        node = nodes[need.node] if need.joined else None
+        lease = leases.get(need.node)
+        drains = node is not None and (need.drains(node, lease) or node.name in slots)
         if node is not None and lease is not None and (trouble := unreadable(lease)):
-            blocked[each.host] = Outcome(Ending.BLOCKED, trouble)
-        elif drains or each.changes:
+            blocked[need.host] = Outcome(Ending.BLOCKED, trouble)
+        elif drains or need.changes:
             name = node.name if node is not None else None
             control_plane = node is not None and is_control_plane(node)
-            members.append(Member(each.host, name, drains, each.unfinished, control_plane))
+            members.append(Member(need.host, name, drains, need.unfinished, control_plane))
         else:
-            as_planned.append(each.host)
+            as_planned.append(need.host)
     return Sorted(members, blocked, tuple(sorted(as_planned, key=natural)))
 
 

@@ -17,13 +17,13 @@ from numaforge.rollout.self_planned import UNVERIFIED, release_verified
 @click.command()
 @rollout_options(LOGIN)
 @output_option("table", "json")
-def release(output: str, **given: Any) -> int:
+def release(output: str, **login: Any) -> int:
     """Lift the taint numaforge.io/unverified of every node that has verified itself since it booted.
 
     A node of an image joins with that taint where its profile says so (kubelet.register_with_taints). Exits
     with 0 when no node keeps it, 3 when some do, and says why.
     """
-    with options_of(given).cluster() as cluster:
+    with options_of(login).cluster() as cluster:
         released, kept = release_verified(cluster)
     if output == "json":
         show_json({"released": released, "kept": kept})

@@ -11,11 +11,11 @@ import click
 from numaforge.commands.rollout.drive import driven, fleet, save_report, show_nothing, show_report
 from numaforge.commands.rollout.options import fleet_command
 from numaforge.commands.rollout.preflight import (
-    asked,
     common_options,
     preflight,
     refused_hosts,
     sort_hosts,
+    surveyed,
     waiting,
 )
 from numaforge.errors import NumaforgeError
@@ -34,11 +34,11 @@ def run(program: Pyinfra, output: str, verbose: bool) -> int:
 
 def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> int:
     """Roll out over an inventory, show how it ended, and return the exit code."""
-    survey = asked(program)
+    survey = surveyed(program)
     if survey.is_empty:
         return show_nothing(program, output)
     options = common_options(survey)
-    state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _now()}
+    state = {"inventory": program.inventory, "deploy": program.deploy, "begun": _timestamp()}
     with options.cluster() as cluster:
         nodes, leases = preflight(cluster, options, survey)
         refused = refused_hosts(cluster, options, nodes, leases, survey)
@@ -74,7 +74,7 @@ def roll_out(program: Pyinfra, output: str, *, verbose: bool, go_on: bool) -> in
 
 def _given_back(lead: Lead, report: FleetReport) -> list[str]:
     """Release the lead, record how the roll-out ended, and return what could not be recorded."""
-    end = {"ended": _now(), "exit_code": int(report.exit_code), "stopped": report.stopped}
+    end = {"ended": _timestamp(), "exit_code": int(report.exit_code), "stopped": report.stopped}
     try:
         lead.end({**lead.state, **end})
     except (NumaforgeError, OSError, KeyboardInterrupt) as trouble:
@@ -83,5 +83,5 @@ def _given_back(lead: Lead, report: FleetReport) -> list[str]:
     return []
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

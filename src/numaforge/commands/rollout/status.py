@@ -18,12 +18,12 @@ from numaforge.rollout.orders import situation
 @rollout_options(LOGIN)
 @click.option("--verbose", is_flag=True, help="Print every node, however many there are.")
 @output_option("table", "json")
-def status(output: str, verbose: bool, **given: Any) -> int:
+def status(output: str, verbose: bool, **login: Any) -> int:
     """Show roll-outs, slots and nodes as the cluster has them; no host is asked."""
-    with options_of(given).cluster() as cluster:
-        found = situation(cluster)
+    with options_of(login).cluster() as cluster:
+        state = situation(cluster)
     if output == "json":
-        show_json(situation_document(found))
+        show_json(situation_document(state))
     else:
-        show(situation_tables(found, verbose=verbose))
+        show(situation_tables(state, verbose=verbose))
     return ExitCode.YES

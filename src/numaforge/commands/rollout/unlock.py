@@ -18,9 +18,9 @@ from numaforge.rollout import orders
 @click.argument("node")
 @click.option("--force", is_flag=True, help="Also for a node in the middle of a roll-out; it stays as it is.")
 @rollout_options(LOGIN)
-def unlock(node: str, force: bool, **given: Any) -> int:
+def unlock(node: str, force: bool, **login: Any) -> int:
     """Take its slot from NODE, the name in the cluster, when no process is at work on it any more."""
-    with options_of(given).cluster() as cluster:
+    with options_of(login).cluster() as cluster:
         steps = orders.unlock(cluster, node, force=force, clock=time.monotonic)
         slot = waiting(steps, "making sure that no process is at work on it")
     echo(f"{node} holds {slot.lease.name} no more; it was held by {slot.runner}")
