@@ -116,50 +116,6 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, handle *device)
     return index < machine.gpu_count ? give_handle(&machine.gpus[index], device) : INVALID_ARGUMENT;
 }
 
-static bool find_mig_device(const struct gpu *gpu, const char *uuid, handle *device)
-{
-    struct found found = {.gpu = (struct gpu *)gpu};
-    char own[NAME_SIZE];
-    for (unsigned row = 0; row < gpu->instance_count; row++) {
-        found.instance = (struct gpu_instance *)&gpu->instances[row];
-        for (unsigned column = 0; column < found.instance->compute_count; column++) {
-            found.compute = &found.instance->computes[column];
-            mig_device_uuid(&found, own);
-            if (strcmp(own, uuid) == 0) {
-                *device = handle_of(MIG_DEVICE_HANDLE, gpu, found.instance->id, found.compute->id);
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-int nvmlDeviceGetHandleByUUID(const char *uuid, handle *device)
-{
-    int error = session_look();
-    for (unsigned index = 0; error == SUCCESS && index < machine.gpu_count; index++) {
-        if (strcmp(machine.gpus[index].uuid, uuid) == 0)
-            return give_handle(&machine.gpus[index], device);
-        if (find_mig_device(&machine.gpus[index], uuid, device))
-            return SUCCESS;
-    }
-    return error ? error : NOT_FOUND;
-}
-
-int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, handle *device)
-{
-    struct address at;
-    int error = session_look();
-    if (error)
-        return error;
-    if (sscanf(bus_id, "%x:%x:%x.%x", &at.domain, &at.bus, &at.device, &at.function) != 4)
-        return INVALID_ARGUMENT;
-    for (unsigned index = 0; index < machine.gpu_count; index++)
-        if (memcmp(&machine.gpus[index].address, &at, sizeof at) == 0)
-            return give_handle(&machine.gpus[index], device);
-    return NOT_FOUND;
-}
-
 int nvmlDeviceGetIndex(handle device, unsigned *index)
 {
     struct found found;

@@ -156,15 +156,6 @@ int nvmlDeviceGetGpuInstanceProfileInfoV(handle device, unsigned kind, struct gp
     return give_profile(gpu, profile_by_kind(model_of(gpu), kind), info);
 }
 
-#ifndef OLD_DRIVER
-int nvmlDeviceGetGpuInstanceProfileInfoByIdV(handle device, unsigned id, struct gpu_profile_info_v2 *info)
-{
-    struct gpu *gpu;
-    int error = find_gpu(__func__, device, &gpu);
-    return error ? error : give_profile(gpu, profile_by_id(model_of(gpu), id), info);
-}
-#endif
-
 /* Placement */
 
 static unsigned mask_of(const struct profile *profile, unsigned start)
@@ -463,21 +454,6 @@ static unsigned free_start(const struct gpu_instance *instance, unsigned slices)
     return start + slices <= instance->profile->slices ? start : instance->profile->slices;
 }
 
-int nvmlGpuInstanceGetComputeInstanceRemainingCapacity(handle what, unsigned id, unsigned *count)
-{
-    struct found found;
-    int error = find_compute_profile(__func__, what, id, 0, &found);
-    if (error)
-        return error;
-    if (!session_privileged())
-        return NO_PERMISSION;
-    unsigned taken = 0;
-    for (unsigned mask = occupied_slices(found.instance); mask; mask >>= 1)
-        taken += mask & 1;
-    *count = (found.instance->profile->slices - taken) / compute_slices[id];
-    return SUCCESS;
-}
-
 static bool device_index_taken(const struct gpu *gpu, unsigned index)
 {
     for (unsigned row = 0; row < gpu->instance_count; row++)
@@ -629,15 +605,6 @@ int nvmlDeviceIsMigDeviceHandle(handle device, unsigned *is_mig)
     struct found found;
     int error = find_device(__func__, device, &found);
     *is_mig = error == SUCCESS && found.compute != NULL;
-    return error;
-}
-
-int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle mig_device, handle *device)
-{
-    struct found found;
-    int error = find(__func__, mig_device, MIG_DEVICE_HANDLE, &found);
-    if (error == SUCCESS)
-        *device = handle_of(GPU_HANDLE, found.gpu, 0, 0);
     return error;
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 
 import pytest
 
@@ -90,13 +89,6 @@ answer([before, len(instances(gpu, 9))])
     assert [fake.ask(code, {"FAKE_NVML_STATE": ""}) for _ in range(2)] == [[0, 1], [0, 1]]
 
 
-def test_the_description_may_name_the_state_file_and_leave_the_boot_to_the_kernel(gpus):
-    fake = gpus()
-    fake.describe(fake.description.read_text().replace("boot 0\n", f"state {fake.state}\n"))
-    code = "nvmlDeviceCreateGpuInstance(gpu, 9); answer(len(instances(gpu, 9)))"
-    assert [fake.ask(code, {"FAKE_NVML_STATE": ""}) for _ in range(2)] == [1, 2]
-
-
 def test_a_gpu_that_is_no_longer_described_is_gone_with_its_instances(gpus):
     fake = gpus("instance 9 4")
     fake.ask("nvmlDeviceCreateGpuInstance(gpu, 9); answer(None)")
@@ -156,11 +148,6 @@ def test_a_call_fails_when_its_turn_comes_in_whatever_process(gpus, nth, errors)
     fake = gpus(f"fail {CALL} {nth} NVML_ERROR_INSUFFICIENT_RESOURCES")
     assert [fake.ask("answer(error_of(nvmlDeviceCreateGpuInstance, gpu, 19))") for _ in errors] == errors
     assert len(fake.instances(ADDRESS)) == errors.count(None)
-
-
-def test_a_call_that_asks_can_be_one_that_the_driver_does_not_know(gpus):
-    fake = gpus("fail nvmlDeviceGetMigMode every NVML_ERROR_FUNCTION_NOT_FOUND")
-    assert fake.ask("answer(error_of(nvmlDeviceGetMigMode, gpu))") == "FunctionNotFound"
 
 
 def test_an_old_driver_lacks_symbols(gpus):
@@ -252,30 +239,3 @@ def test_a_process_with_nvml_initialised_stands_in_the_way_of_a_reset(gpus):
     assert client.stdout.readline() == "gone\n"
     assert fake.smi("-r").returncode == 0
     client.communicate("\n")
-
-
-def test_a_process_with_the_device_file_open_stands_in_the_way_as_well(gpus, tmp_path):
-    fake = gpus(f"device_file {tmp_path}/nvidia0")
-    with (tmp_path / "nvidia0").open("w"):
-        assert "In use by another client" in fake.smi("-r").stdout
-    assert fake.smi("-r").returncode == 0
-
-
-def test_what_an_admin_types_by_hand_brings_a_geometry(gpus):
-    fake = gpus(mig="disabled")
-    for line in ("-i 0000:1b:00.0 -mig 1", "mig -i 0000:1b:00.0 -cgi 9:4,14:2,19:0 -C", "-i 0 -pm 1"):
-        assert fake.smi(*line.split()).returncode == 0
-    assert fake.instances(ADDRESS) == [Instance(19, 0, (0,)), Instance(14, 2, (1,)), Instance(9, 4, (2,))]
-    listed = fake.smi("mig", "-lgi").stdout
-    assert "|   0  MIG 2g.20gb         14        6          2:2     |" in listed
-    assert fake.smi("mig", "-i", "0", "-dgi").returncode == 255
-    assert [fake.smi("mig", "-i", "0", verb).returncode for verb in ("-dci", "-dgi")] == [0, 0]
-    assert fake.smi("mig", "-lgi").returncode == 6
-
-
-def test_a_script_finds_nvidia_smi_first(gpus):
-    fake = gpus()
-    found = subprocess.run(
-        ["sh", "-c", "nvidia-smi -L"], env=fake.environment, capture_output=True, text=True, check=True
-    )
-    assert found.stdout == "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-4000-8000-000000000000)\n"

@@ -7,16 +7,10 @@ import dataclasses
 import pytest
 
 from numaforge.rollout.cluster import (
-    ApiUnreachableError,
     ClusterPod,
     DisruptionBudget,
-    Eviction,
-    ForbiddenError,
-    Lease,
     Owner,
-    Permission,
     Taint,
-    Toleration,
 )
 from tests.fixtures.cluster_contract import NODES, ClusterContract, World
 from tests.fixtures.control_plane_contract import ControlPlaneContract, ThreeControlPlanes
@@ -114,62 +108,6 @@ WEB = DisruptionBudget(
 )
 
 
-def test_an_answer_can_be_lost_after_the_effect():
-    answers = iter([None, ApiUnreachableError("lost")])
-    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: next(answers))
-    with pytest.raises(ApiUnreachableError):
-        cluster.put_lease(Lease("slot", holder="somebody"))
-    cluster.fault = None
-    assert [lease.holder for lease in cluster.leases()] == ["somebody"]
-
-
-def test_a_request_can_be_lost_before_the_effect():
-    cluster = MemoryCluster(lambda: 0.0, workers(1), fault=lambda _: ApiUnreachableError("lost"))
-    with pytest.raises(ApiUnreachableError):
-        cluster.put_lease(Lease("slot", holder="somebody"))
-    cluster.fault = None
-    assert cluster.leases() == []
-
-
-def test_a_busy_api_server_throttles_evictions_and_is_away_for_the_rest():
-    cluster = MemoryCluster(lambda: 0.0, workers(1), pods_on=lambda node: [pod_on(node)])
-    [pod] = cluster.pods("node-0000")
-    cluster.throttled_until = 10.0
-    assert cluster.evict(pod).result is Eviction.THROTTLED
-    with pytest.raises(ApiUnreachableError):
-        cluster.nodes()
-
-
-def test_what_a_login_lacks_is_forbidden_and_can_be_asked():
-    cluster = MemoryCluster(lambda: 0.0, workers(1))
-    cluster.denied = {"patch nodes"}
-    assert not cluster.may(Permission("patch", "nodes"))
-    assert cluster.may(Permission("get", "nodes"))
-    with pytest.raises(ForbiddenError, match="patch nodes"):
-        cluster.patch_node(cluster.node("node-0000"), annotations={})
-
-
-def test_a_webhook_refuses_an_eviction_by_name():
-    cluster = MemoryCluster(lambda: 0.0, workers(1), pods_on=lambda node: [pod_on(node)])
-    cluster.webhook = lambda _: "admission webhook says no"
-    answer = cluster.evict(cluster.pods("node-0000")[0])
-    assert (answer.result, answer.message) == (Eviction.REFUSED, "admission webhook says no")
-
-
-def test_a_nodes_pods_are_asked_for_when_they_first_matter():
-    asked = []
-
-    def pods_on(node):
-        asked.append(node)
-        return [pod_on(node)]
-
-    cluster = MemoryCluster(lambda: 0.0, workers(2000), pods_on=pods_on)
-    cluster.nodes()
-    cluster.pods("node-0007")
-    cluster.pods("node-0007")
-    assert asked == ["node-0007"]
-
-
 @pytest.mark.parametrize(
     ("shutdown", "grace", "ends"),
     [
@@ -235,21 +173,6 @@ def test_a_kubelet_reports_its_status_every_five_minutes():
     assert cluster.node("node-0000").resource_version != before.resource_version
 
 
-def test_a_pod_that_tolerates_the_cordon_comes_back():
-    toleration = Toleration("node.kubernetes.io/unschedulable", "Exists", None, "NoSchedule")
-    now = [0.0]
-    cluster = MemoryCluster(
-        lambda: now[0],
-        workers(5),
-        pods_on=lambda node: [pod_on(node, tolerations=(toleration,))] if node == "node-0000" else [],
-    )
-    cluster.patch_node(cluster.node("node-0000"), unschedulable=True, annotations={})
-    [pod] = cluster.pods("node-0000")
-    cluster.evict(pod)
-    now[0] = 10.0
-    assert [(found.uid != pod.uid, found.phase) for found in cluster.pods("node-0000")] == [(True, "Running")]
-
-
 def test_a_pod_waits_until_a_node_takes_it():
     now = [0.0]
     cluster = MemoryCluster(
@@ -266,26 +189,6 @@ def test_a_pod_waits_until_a_node_takes_it():
     now[0] = 40.0
     assert [found.phase for found in cluster.pods("node-0000")] == ["Running"]
     assert cluster.disruption_budgets()[0].disruptions_allowed == 1
-
-
-def test_watchers_see_every_change_of_a_node():
-    now = [0.0]
-    cluster = MemoryCluster(lambda: now[0], workers(1))
-    seen = []
-    cluster.watchers.append(
-        lambda old, new: seen.append((old.unschedulable, new.unschedulable, len(new.taints)))
-    )
-    cluster.patch_node(cluster.node("node-0000"), unschedulable=True, annotations={})
-    now[0] = 1.0
-    cluster.settle()
-    assert seen == [(False, True, 0), (True, True, 1)]
-
-
-def test_calls_are_counted():
-    cluster = MemoryCluster(lambda: 0.0, workers(1))
-    cluster.nodes()
-    cluster.nodes("a=b")
-    assert cluster.calls == {"nodes": 2}
 
 
 def test_the_same_seed_makes_the_same_world():
