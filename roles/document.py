@@ -19,7 +19,6 @@ PLAN = DocumentKind(
     error=PlanError,
     remedy="plan the host again with this version of numaforge",
     written={"written_by": f"numaforge {__version__}"},
-    gone=("elsewhere",),  # what GKE, EKS, AKS and kubespray would reserve
 )
 
 

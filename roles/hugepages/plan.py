@@ -41,8 +41,6 @@ def share_memory(topology: NodeTopology, previous: NodePlan | None) -> dict[int,
     It is the earlier plan's while a boot alone may explain the difference, so that the pools stay the same.
     """
     earlier: Mapping[int, int] = previous.hugepage_memory if previous else {}
-    if previous and not earlier:  # written by an earlier release
-        earlier = {node.id: node.memory_bytes for node in previous.memory.numa_nodes}
     now = {node.id: node.memory_bytes or 0 for node in pool_places(topology).values()}
     return {
         node: kept if abs((kept := earlier.get(node, there)) - there) <= _a_boot_moves(there) else there

@@ -50,7 +50,7 @@ class MigGpu:
         instances = []
         for each in document["instances"]:
             slices = tuple(sorted(each["compute_instances"], reverse=True))
-            instances.append(MigInstance(**{"profile": "", **each, "compute_instances": slices}))
+            instances.append(MigInstance(**{**each, "compute_instances": slices}))
         return cls(**{**document, "instances": tuple(instances)})
 
     @property

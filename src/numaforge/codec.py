@@ -33,7 +33,7 @@ class DocumentKind(Generic[Held]):
     """One kind of document: its name, its schema's number, and the dataclass that it holds.
 
     An unreadable document is refused with `error`; `remedy` says what to do about it. `written` are texts at
-    the head of a document that readers ignore, `gone` fields that earlier releases wrote.
+    the head of a document that readers ignore.
     """
 
     name: str
@@ -42,7 +42,6 @@ class DocumentKind(Generic[Held]):
     error: type[NumaforgeError]
     remedy: str
     written: Mapping[str, str] = field(default_factory=dict)
-    gone: tuple[str, ...] = ()
 
     def prepare(self) -> None:
         """Build the reader and writer of these documents now, before the first document needs them."""
@@ -68,7 +67,7 @@ class DocumentKind(Generic[Held]):
             raise newer(self.error, self.name, found, self.number)
         if type(found) is not int or found != self.number:
             raise self._refusal(f"the {self.name} has schema {found!r}, not {self.number}")
-        body = {name: value for name, value in document.items() if name not in (*self._head, *self.gone)}
+        body = {name: value for name, value in document.items() if name not in self._head}
         try:
             return self._adapter.validate_json(json.dumps(body), strict=True)
         except ValidationError as invalid:
@@ -95,10 +94,9 @@ class DocumentKind(Generic[Held]):
             "schema": {"const": self.number, "description": "The form of the document."},
             **{name: {"type": "string"} for name in self.written},
         }
-        gone = {"description": "Of an earlier release; not read.", "deprecated": True}
         return {
             **body,
-            "properties": {**head, **body["properties"], **dict.fromkeys(self.gone, gone)},
+            "properties": {**head, **body["properties"]},
             "required": ["schema", *body["required"]],
         }
 

@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
@@ -82,8 +82,7 @@ class Record:
     has ended, for which this one did. `rollout` is the roll-out's name. `labels` are the previous values of
     the labels it changed, None where there was no label; `set_labels` are all labels that numaforge has set
     on the node. `mark` is that of the cordon. `ending` is None until it is decided, after which only the
-    uncordon is left. `others` are keys of a newer release, which are kept. `lease` is the node's Lease as
-    read or written last.
+    uncordon is left. `lease` is the node's Lease as read or written last.
     """
 
     runner: str
@@ -99,7 +98,6 @@ class Record:
     set_labels: SetLabels = field(default_factory=dict)
     mark: str = field(default_factory=new_mark, compare=False)
     ending: Ending | None = None
-    others: Mapping[str, Any] = field(default_factory=dict)
     lease: Lease = field(default_factory=lambda: Lease(""), compare=False, repr=False)
 
     @property
@@ -152,7 +150,7 @@ class UnreadableError(ClusterError):
 
 
 _RECORD = TypeAdapter(Record)
-_FIELDS = {field.name for field in fields(Record)} - {"others", "lease"}
+_FIELDS = {field.name for field in fields(Record)} - {"lease"}
 
 
 def lease_name(node: str) -> str:
@@ -237,7 +235,9 @@ def _read(text: str, lease: Lease) -> Record:
                 remedy="go on with that release",
             )
         fields = {name: document.pop(name) for name in _FIELDS & document.keys()}
-        record = _RECORD.validate_json(json.dumps({**fields, "others": document}), strict=True)
+        if document:
+            raise ValueError(f"no key of a record: {', '.join(document)}")
+        record = _RECORD.validate_json(json.dumps(fields), strict=True)
         if NODE not in lease.annotations or not record.labels.keys() | record.set_labels.keys() <= OURS:
             raise ValueError("a label that no plan has, or no node")
         return record
@@ -510,4 +510,4 @@ def _dump(record: Record) -> str:
     fields = {name: getattr(record, name) for name in sorted(_FIELDS)}
     set_labels = {name: asdict(label) for name, label in record.set_labels.items()}
     plain = {"offered": dict(record.offered), "labels": dict(record.labels), "set_labels": set_labels}
-    return json.dumps({**record.others, _VERSION: VERSION, **fields, **plain}, separators=(",", ":"))
+    return json.dumps({_VERSION: VERSION, **fields, **plain}, separators=(",", ":"))

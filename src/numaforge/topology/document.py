@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from numaforge.codec import NOTHING_ELSE, CpuSet, DocumentKind
+from numaforge.codec import CpuSet, DocumentKind
 from numaforge.errors import TopologyError
-from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS
 from numaforge.topology.links import nvlink_domains
 from numaforge.topology.memory_mode import GpuMemoryMode, gpu_memory_mode
 from numaforge.topology.model import (
@@ -51,19 +50,6 @@ class CpuStates:
     isolated: CpuSet
 
 
-@dataclass(frozen=True)
-class Turbo:
-    """The switch for frequencies above the nominal one: a file below /sys/devices/system/cpu.
-
-    `switch` is "intel_pstate/no_turbo", which is inverted, or "cpufreq/boost".
-    """
-
-    __pydantic_config__ = NOTHING_ELSE
-
-    switch: str
-    on: bool
-
-
 @dataclass(frozen=True, kw_only=True)
 class TopologyDocument:
     """One machine as a document, with its fields in the order in which they are written.
@@ -97,10 +83,7 @@ class TopologyDocument:
     hugepages: Mapping[str, HugepagePool] = field(default_factory=dict)
     cpufreq: Cpufreq | None
     idle_states: tuple[IdleState, ...] | None = None
-    kernel_values: Mapping[str, str] | None = None
-    turbo: Turbo | None = None  # this one and the next two are what `kernel_values` say, if they are there
-    transparent_hugepages: Mapping[str, str] = field(default_factory=dict)
-    ksm: str | None = None
+    kernel_values: Mapping[str, str] = field(default_factory=dict)
     sysctls: Mapping[str, str] = field(default_factory=dict)
     loadable_modules: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...]
@@ -140,11 +123,8 @@ TOPOLOGY = DocumentKind(
 
 _DEVICE_ID = re.compile("[0-9a-f]{1,4}")
 _STATES = [field.name for field in fields(CpuStates)]
-_OLDER = ("turbo", "transparent_hugepages", "ksm")
-_APART = ("cpus", "nvlink_domains", "gpu_memory_mode", "kernel_values", *_OLDER)
+_APART = ("cpus", "nvlink_domains", "gpu_memory_mode")
 _ALIKE = [field.name for field in fields(TopologyDocument) if field.name not in _APART]
-_TURBO = next(knob for knob in KNOBS if knob.key == "turbo")
-_FOLDERS = {knob.feature.field: knob.feature.folder for knob in KNOBS if knob.feature and knob.feature.field}
 
 
 def to_document(topology: NodeTopology) -> dict[str, Any]:
@@ -154,8 +134,6 @@ def to_document(topology: NodeTopology) -> dict[str, Any]:
         cpus=states,
         nvlink_domains=nvlink_domains(topology.gpus),
         gpu_memory_mode=gpu_memory_mode(topology),
-        kernel_values=topology.kernel_values,
-        **_older(topology.kernel_values),
         **_members(topology, _ALIKE),
     )
     return TOPOLOGY.encode(document)
@@ -168,32 +146,7 @@ def from_document(document: object) -> NodeTopology:
     """
     read = TOPOLOGY.decode(document)
     _require_whole(read)
-    values = _of_older(read) if read.kernel_values is None else read.kernel_values
-    return NodeTopology(**_members(read.cpus, _STATES), kernel_values=values, **_members(read, _ALIKE))
-
-
-def _older(values: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a document that are older than `kernel_values`."""
-    below = _FOLDERS["transparent_hugepages"]
-    switch = next((path for path in _TURBO.files if path in values), None)
-    on = switch is not None and _TURBO.word_for(switch, values[switch]) is True
-    return {
-        "turbo": switch and Turbo(switch.removeprefix(_FOLDERS["turbo"]), on),
-        "transparent_hugepages": {
-            path.removeprefix(below): word for path, word in values.items() if path.startswith(below)
-        },
-        "ksm": values.get(f"{_FOLDERS['ksm']}run"),
-    }
-
-
-def _of_older(read: TopologyDocument) -> dict[str, str]:
-    """Return the values of a document of a release that had no `kernel_values`."""
-    below, values = _FOLDERS["transparent_hugepages"], {}
-    if read.turbo:
-        path = f"{_FOLDERS['turbo']}{read.turbo.switch}"
-        values[path] = _TURBO.text(path, read.turbo.on) if path in KNOB_AT else str(int(read.turbo.on))
-    values |= {f"{below}{name}": word for name, word in read.transparent_hugepages.items()}
-    return values if read.ksm is None else {**values, f"{_FOLDERS['ksm']}run": read.ksm}
+    return NodeTopology(**_members(read.cpus, _STATES), **_members(read, _ALIKE))
 
 
 def _require_whole(read: TopologyDocument) -> None:

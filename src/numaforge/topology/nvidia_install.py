@@ -122,7 +122,7 @@ def _nvidia_packages(answer: str | None) -> dict[str, str] | None:
     return {
         row[-2]: row[-1].rpartition(":")[2].partition("-")[0]
         for row in rows
-        if len(row) in (3, 4)  # an older snapshot does not say what is wanted
+        if len(row) == 4
         and row[-3] == "installed"
         and any(fnmatchcase(row[-2], glob) for glob in catalogue.NVIDIA_PACKAGES)
     }

@@ -85,12 +85,3 @@ def test_a_kernel_without_the_file_keeps_what_it_has(knob):
     plan = plan_node(machine, load_profile(below_tuning(knob, knob.example)))
     assert not kernel_values(plan.tuning)
     assert bool(plan.notices) is (knob.absent_is != knob.example)
-
-
-def test_a_document_of_an_earlier_release_says_the_same():
-    values = {f"{CPU}/intel_pstate/no_turbo": "0", "/sys/kernel/mm/ksm/run": "2", f"{THP}/enabled": "always"}
-    document = to_document(replace(lab_node(), kernel_values=values))
-    assert document["turbo"] == {"switch": "intel_pstate/no_turbo", "on": True}
-    assert (document["ksm"], document["transparent_hugepages"]) == ("2", {"enabled": "always"})
-    del document["kernel_values"]
-    assert from_document(document).kernel_values == values

@@ -55,11 +55,6 @@ def test_the_schemas_address_is_accepted():
     assert from_document({"$schema": "plan.json", **document()}) == from_document(document())
 
 
-def test_a_field_of_an_earlier_release_is_passed_over():
-    eks = {"name": "EKS", "cpu_millis": 630, "memory_bytes": 2**30, "source": "nodeadm"}
-    assert from_document({**document(), "elsewhere": [eks]}) == from_document(document())
-
-
 def damaged(change) -> dict[str, Any]:
     copy = json.loads(json.dumps(document()))
     change(copy)

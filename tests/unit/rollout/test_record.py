@@ -39,7 +39,7 @@ from numaforge.rollout.record import (
     unreadable,
     write,
 )
-from tests.fixtures.node_records import request_abort, write_record
+from tests.fixtures.node_records import request_abort
 from tests.fixtures.rollout_world import NODE, World
 
 OURS = Record("ann", Phase.CLAIMED, was_unschedulable=False, offered={"nvidia.com/gpu": "8"})
@@ -179,20 +179,6 @@ def test_no_text_does_more_than_not_to_be_a_record(text):
 def test_a_record_of_a_newer_release_names_the_version():
     with pytest.raises(UnreadableError, match="version 2"):
         read_record(lease(json.dumps({"version": 2, "stage": "x"})))
-
-
-def test_keys_of_a_newer_release_stay_until_the_roll_out_ends():
-    world, _ = claimed()
-    newer = {**json.loads(world.lease.annotations[RECORD]), "ticket": {"id": 7}, "others": "x"}
-    write_record(world.cluster, world.node, json.dumps(newer))
-
-    def written():
-        return {key: json.loads(world.lease.annotations[RECORD]).get(key) for key in ("ticket", "others")}
-
-    record = take_over(world.cluster, world.node, "bob")
-    assert written() == {"ticket": {"id": 7}, "others": "x"}
-    advance(world.cluster, replace(record, phase=Phase.DRAINED))
-    assert written() == {"ticket": {"id": 7}, "others": "x"}
 
 
 def test_a_record_says_its_version_and_whose_roll_out_it_is():

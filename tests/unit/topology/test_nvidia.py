@@ -51,36 +51,6 @@ def nvml(*gpus, **said):
     return Snapshot(files={}, nvml={"gpus": list(gpus), **said})
 
 
-OF_THE_FIRST_PROBE = {
-    "pci_address": "00000000:1B:00.0",
-    "uuid": "GPU-0",
-    "name": "NVIDIA H100 80GB HBM3",
-    "memory_bytes": 85520809984,
-    "nvlinks": 18,
-    "fabric": f"{CLUSTER}.7",
-    "mig_capable": True,
-    "mig_current": False,
-    "mig_pending": True,
-}
-
-
-def test_a_capture_of_the_first_probe_is_still_read():
-    snapshot = nvml(OF_THE_FIRST_PROBE, driver_version="550.54.15")
-    (gpu,) = read_gpu_answers(snapshot)
-    assert (gpu.uuid, gpu.mig_mode, gpu.mig_pending, gpu.nvlinks) == ("GPU-0", "disabled", "enabled", 18)
-    unknown = (
-        gpu.index,
-        gpu.minor,
-        gpu.gpu_instances,
-        gpu.ecc,
-        gpu.fabric_state,
-        gpu.driver_link,
-        gpu.unanswered,
-    )
-    assert unknown == (None,) * 7
-    assert read_driver(snapshot) == NvidiaDriver("550.54.15")
-
-
 @pytest.mark.parametrize(
     ("answers", "field", "value"),
     [

@@ -31,14 +31,6 @@ def test_the_loaded_module_tells_its_version_and_kind(said, version, is_open):
     assert (found.loaded, found.open_module) == (version, is_open)
 
 
-def test_an_older_capture_leaves_unknown_what_it_did_not_look_for():
-    found = install()
-    assert (found.kernel_modules, found.daemons, found.packages, found.char_links, found.cdi_specs) == (
-        (None,) * 5
-    )
-    assert (found.nouveau_kept_out, found.compute_domains, found.imex_service) == (None, None, None)
-
-
 def test_a_host_without_any_trace_has_none():
     assert (
         read_nvidia_install(Snapshot(files={}, commands={"present": "/dev/char/1:3", "daemons": ""})) is None
@@ -119,8 +111,8 @@ def test_the_imex_service_is_enabled_disabled_or_masked(present, links, service)
 
 def test_packages_are_compared_without_epoch_and_distribution():
     rows = (
-        "installed nvidia-fabricmanager-580 1:580.95.05-0ubuntu0.24.04.1\n"
-        "config-files nvidia-imex-570 570.1-1\ninstalled nvlsm 2025.06.6-1\n"
+        "install installed nvidia-fabricmanager-580 1:580.95.05-0ubuntu0.24.04.1\n"
+        "deinstall config-files nvidia-imex-570 570.1-1\ninstall installed nvlsm 2025.06.6-1\n"
     )
     assert install(nvidia_packages=rows).packages == {
         "nvidia-fabricmanager-580": "580.95.05",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ FIELDS = """
 schema hostname architecture cpu_vendor product firmware kernel kernel_cmdline os_release memory_bytes
 swap_bytes cgroup_version kubelet cpus smt switchable nohz_full packages numa_nodes cores kubelet_cores
 kubelet_packages l3_caches core_caches
-hugepages cpufreq idle_states kernel_values turbo transparent_hugepages ksm sysctls loadable_modules gpus
+hugepages cpufreq idle_states kernel_values sysctls loadable_modules gpus
 nvidia nvidia_install gpu_memory_mode
 nvswitches nvlink_domains gpu_processes device_holders holders_doubt accelerators nics rdma_devices
 rdma_netns networks nccl_conf peer_memory nvmes other_devices pci_functions pci_paths userland
@@ -109,17 +109,6 @@ def test_what_is_known_of_gpus_is_kept_whole():
         device_holders=(DeviceHolder("MIG-a", "nvidia.com/mig-3g.40gb", "team-a/train-0", "main", True),),
     )
     assert from_document(reread(to_document(machine))) == machine
-
-
-def test_a_document_of_a_version_that_knew_less_of_gpus_is_read():
-    known = [each.name for each in fields(Gpu)][:13]
-    gpus = [{name: getattr(gpu, name) for name in known} for gpu in dgx_h100().gpus]
-    machine = replace(dgx_h100(), gpus=tuple(Gpu(**gpu) for gpu in gpus), rdma_devices=())
-    document = reread(to_document(machine))
-    for name in ("nvidia", "nvidia_install", "nvswitches", "gpu_processes", "device_holders", "rdma_devices"):
-        del document[name]
-    document["gpus"] = [{name: gpu[name] for name in known} for gpu in document["gpus"]]
-    assert from_document(document) == machine
 
 
 def test_fields_come_in_the_order_in_which_a_person_reads_them():

@@ -12,16 +12,10 @@ from numaforge.topology.model import ComputeInstance, GpuInstance
 
 HALF = MigInstance("3g.40gb", 9, 4, 4, (2, 1))
 GPU = MigGpu("0000:1b:00.0", None, "enabled", (HALF, MigInstance("1g.10gb", 19, 0, 1, (1,))))
-OLDER = {"profile_id": 9, "start": 4, "size": 4, "compute_instances": [1, 2]}
 
 
 def test_a_gpu_is_read_as_it_was_written() -> None:
     assert MigGpu.read(asdict(GPU)) == GPU
-
-
-def test_what_a_worker_of_an_older_release_says_is_the_same_geometry() -> None:
-    document = asdict(GPU) | {"instances": [asdict(GPU.instances[1]), OLDER]}
-    assert MigGpu.read(document).geometry == GPU.geometry
 
 
 @pytest.mark.parametrize(
