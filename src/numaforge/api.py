@@ -139,7 +139,7 @@ def admit(
     answers = []
     for number, given in enumerate(pods):
         pod = _pod(given)
-        pod = pod.named(f"{UNNAMED}-{number}") if pod.name == UNNAMED else pod
+        pod = pod.renamed(f"{UNNAMED}-{number}") if pod.name == UNNAMED else pod
         if pod.name in node.pods:
             raise ArgumentError(f"pod {pod.name!r} is admitted already", where="admit()")
         answers.append(unschedulable(node, pod) or node.admit(pod))

@@ -232,7 +232,7 @@ def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[Pod]:
         metadata = {**pod_set.metadata, "name": "pod"}
         first = Pod.from_manifest({"metadata": metadata, "spec": pod_set.spec}, _short(pod_set.names[0]))
         names = pod_set.names if replicas else (pods.name,)
-        yield from (first.named(_short(name)) for name in names)
+        yield from (first.renamed(_short(name)) for name in names)
 
 
 def _short(name: str) -> str:

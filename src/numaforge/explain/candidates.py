@@ -136,7 +136,7 @@ class KnownKubelet:
         """
         shape = shape_of_pod(pod)
         if shape not in self._asked:
-            node, named_pod = self.node.fork(), pod.named(_unused())
+            node, named_pod = self.node.fork(), pod.renamed(_unused())
             try:
                 self._asked[shape] = _Asked(node.admit(named_pod, explained=True), named_pod, node)
             except KubeletHangError as hang:
@@ -605,7 +605,7 @@ def _started(machine: GivenMachine, scenario: Scenario, pods: Sequence[LivePod])
         node.device_manager.restore(
             {uids.get(pod, pod): devices for pod, devices in machine.given_devices.items()}
         )
-    named_pods = [(pod, pod.member.pod.named(pod.uid)) for pod in pods]
+    named_pods = [(pod, pod.member.pod.renamed(pod.uid)) for pod in pods]
     decided = {pod.uid for pod in pods if pod.decided}
     for name in [name for name in node.pods if name not in decided]:
         node.remove(name)

@@ -163,7 +163,7 @@ class _Trial:
             if shape_of_pod(pod.pod) != shape or pod.claims != self.about.claims:
                 return pod
             return replace(
-                pod, pod=member.pod.named(pod.pod.name), placing=member.placing, claims=member.claims
+                pod, pod=member.pod.renamed(pod.pod.name), placing=member.placing, claims=member.claims
             )
 
         return self._helped("pod", change, place(self.workload.with_members(changed), self.nodes))

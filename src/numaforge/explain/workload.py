@@ -274,7 +274,7 @@ def _members_of(pods: PodSet) -> tuple[GangPod, ...]:
     if not pods.names:
         return ()
     first = member_of(pods.metadata, pods.spec, pods.names[0])
-    return tuple(replace(first, pod=first.pod.named(name)) for name in pods.names)
+    return tuple(replace(first, pod=first.pod.renamed(name)) for name in pods.names)
 
 
 def _units_of(running: Iterable[tuple[PodSet, tuple[GangPod, ...]]], domain: str | None) -> Iterator[Unit]:

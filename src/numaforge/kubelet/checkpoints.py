@@ -151,10 +151,10 @@ class CpuState:
     pods: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     @property
-    def known(self) -> frozenset[int]:
+    def known_cpus(self) -> frozenset[int]:
         """The CPUs that are shared or allocated."""
-        held = (cpus for containers in self.assignments.values() for cpus in containers.values())
-        return self.default.union(*held, *self.pods.values())
+        allocated = (cpus for containers in self.assignments.values() for cpus in containers.values())
+        return self.default.union(*allocated, *self.pods.values())
 
 
 @dataclass(frozen=True)
@@ -274,10 +274,10 @@ def check_cpu_state(
                     f'pod: {pod}, container: {container} cpuset: "{format_cpulist(cpus)}" overlaps with '
                     f'default cpuset "{format_cpulist(default)}"'
                 )
-    if state.known - pool or (state.known != pool and not running):
+    if state.known_cpus - pool or (state.known_cpus != pool and not running):
         return (
             f'current set of available CPUs "{format_cpulist(pool)}" doesn\'t match with CPUs in state '
-            f'"{format_cpulist(state.known)}"'
+            f'"{format_cpulist(state.known_cpus)}"'
         )
     return None
 
@@ -300,8 +300,8 @@ def check_memory_state(
         for node, tables in machine.items()
     }
     for pod, containers in sorted(state.assignments.items()):
-        held = {"": state.pods[pod]} if state.pods.get(pod) else containers
-        for container, blocks in sorted(held.items()):
+        by_container = {"": state.pods[pod]} if state.pods.get(pod) else containers
+        for container, blocks in sorted(by_container.items()):
             error = _assign(expected, blocks, f"(pod: {pod}, container: {container})")
             if error:
                 return f"[memorymanager] {error}"
@@ -354,12 +354,14 @@ _UNKNOWN_WRITER = "the configuration under which it was written is not known"
 def _cpu_state_reason(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> str | None:
     if old is None:
         return _UNKNOWN_WRITER
-    before, after = old.get("cpuManagerPolicy", "none"), new.get("cpuManagerPolicy", "none")
-    if before != after:
-        return f'cpuManagerPolicy changes from "{before}" to "{after}", and the file names the old one'
-    if after != "static":
+    old_policy, new_policy = old.get("cpuManagerPolicy", "none"), new.get("cpuManagerPolicy", "none")
+    if old_policy != new_policy:
+        return (
+            f'cpuManagerPolicy changes from "{old_policy}" to "{new_policy}", and the file names the old one'
+        )
+    if new_policy != "static":
         return None
-    options = [each.get("cpuManagerPolicyOptions") or {} for each in (old, new)]
+    options = [config.get("cpuManagerPolicyOptions") or {} for config in (old, new)]
     if truth(options[0].get(STRICT_CPU_RESERVATION)) != truth(options[1].get(STRICT_CPU_RESERVATION)):
         return f"{STRICT_CPU_RESERVATION} changes, and with it whether reserved CPUs are in the shared pool"
     if _reservation(old) != _reservation(new):
@@ -374,10 +376,11 @@ def _memory_state_reason(
 ) -> str | None:
     if old is None:
         return _UNKNOWN_WRITER
-    before, after = old.get("memoryManagerPolicy", "None"), new.get("memoryManagerPolicy", "None")
-    if before != after:
-        return f'memoryManagerPolicy changes from "{before}" to "{after}", and the file names the old one'
-    if after != "Static":
+    old_policy, new_policy = old.get("memoryManagerPolicy", "None"), new.get("memoryManagerPolicy", "None")
+    if old_policy != new_policy:
+        change = f'from "{old_policy}" to "{new_policy}"'
+        return f"memoryManagerPolicy changes {change}, and the file names the old one"
+    if new_policy != "Static":
         return None
     if hugepages_changed:
         return "a hugepage pool changed its size, and the file holds every NUMA node's pools and memory"
@@ -396,7 +399,7 @@ def _reservation(effective: Mapping[str, Any]) -> tuple[Any, ...]:
         except CpuSetError:
             return ("text", cpus)
     reserved = (effective.get(field) or {} for field in ("kubeReserved", "systemReserved"))
-    return ("count", *(each.get("cpu", "0") for each in reserved))
+    return ("count", *(reservation.get("cpu", "0") for reservation in reserved))
 
 
 def _sorted_reservations(effective: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -474,8 +477,8 @@ def _from_data(
         json = parse_json(text)
     except GoJsonError:
         return None
-    data = _alone(json, "data", "string") or ""
-    checksum = _alone(json, "dataChecksum", "uint64") or 0
+    data = _lenient_field(json, "data", "string") or ""
+    checksum = _lenient_field(json, "dataChecksum", "uint64") or 0
     if not data and not checksum:
         return None
     failed = f"could not load {newest.lower()} checkpoint: "
@@ -493,20 +496,20 @@ def _from_data(
     return checkpoint
 
 
-def _alone(json: Json, name: str, go_type: str) -> Any:
+def _lenient_field(json: Json, name: str, go_type: str) -> Any:
     """Return one field as Go decodes it, whatever is wrong with other fields."""
     try:
-        found = decode_json(json, "field", Types(structs={"field": {name: go_type}}), in_any_case=True)
+        decoded = decode_json(json, "field", Types(structs={"field": {name: go_type}}), in_any_case=True)
     except GoJsonError:
         return None
-    return found.value.get(name) if isinstance(found.value, dict) else None
+    return decoded.value.get(name) if isinstance(decoded.value, dict) else None
 
 
 def _with_embedded(error: str, name: str, newest: str, inline: str) -> str:
     """Return an error with the struct names that Go prints: the embedded struct for its own fields."""
-    own = "|".join(_DATA_FIELDS)
+    fields = "|".join(_DATA_FIELDS)
     return re.sub(
-        rf"(?<=Go struct field ){name}{newest}\.(?!(?:{own})\b)", f"{name}.{name}{inline}.", error
+        rf"(?<=Go struct field ){name}{newest}\.(?!(?:{fields})\b)", f"{name}.{name}{inline}.", error
     ).replace(f"{name}{newest}", name)
 
 
@@ -574,7 +577,7 @@ def _cpu_dump(checkpoint: dict[str, Any], written: _Format) -> str:
     map_type = _NESTED if written.nested else "map[string]string"
     pods = ""
     if written.pods:
-        sets = _each(checkpoint.get("podEntries"), _dumped_cpus)
+        sets = _dumped_values(checkpoint.get("podEntries"), _dumped_cpus)
         pods = f"PodEntries:(state.PodCPUAssignments){_dumped_map(sets)} "
     return (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
@@ -589,17 +592,17 @@ def _dumped_cpus(cpus: frozenset[int]) -> str:
 
 
 def _memory_dump(checkpoint: dict[str, Any], written: _Format) -> str:
-    nodes = _each(checkpoint.get("machineState"), _dumped_node)
-    entries = _each(
-        checkpoint.get("entries"), lambda containers: _dumped_map(_each(containers, _dumped_blocks))
+    nodes = _dumped_values(checkpoint.get("machineState"), _dumped_node)
+    entries = _dumped_values(
+        checkpoint.get("entries"), lambda containers: _dumped_map(_dumped_values(containers, _dumped_blocks))
     )
     pods = ""
     if written.pods:
-        held = _each(
+        dumped = _dumped_values(
             checkpoint.get("podEntries"),
             lambda pod: f"{{MemoryBlocks:([]state.Block){_dumped_blocks(pod.get('memoryBlocks'))}}}",
         )
-        pods = f"PodEntries:(state.PodMemoryAssignments){_dumped_map(held)} "
+        pods = f"PodEntries:(state.PodMemoryAssignments){_dumped_map(dumped)} "
     return (
         f"(*state.MemoryManagerCheckpoint){{PolicyName:(string){checkpoint.get('policyName', '')} "
         f"MachineState:(state.NUMANodeMap){_dumped_map(nodes)} "
@@ -611,7 +614,7 @@ def _memory_dump(checkpoint: dict[str, Any], written: _Format) -> str:
 def _dumped_node(state: Mapping[str, Any] | None) -> str:
     if state is None:
         return "<*><nil>"
-    tables = _each(state.get("memoryMap"), _dumped_table)
+    tables = _dumped_values(state.get("memoryMap"), _dumped_table)
     return (
         f"<*>{{NumberOfAssignments:(int){state.get('numberOfAssignments', 0)} "
         f"MemoryMap:(map[v1.ResourceName]*state.MemoryTable){_dumped_map(tables)} "
@@ -641,7 +644,9 @@ def _dumped_blocks(blocks: list[Mapping[str, Any]] | None) -> str:
     return f"[{' '.join(dumped)}]"
 
 
-def _each(entries: Mapping[Any, Any] | None, dumped: Callable[[Any], str]) -> Mapping[Any, str] | None:
+def _dumped_values(
+    entries: Mapping[Any, Any] | None, dumped: Callable[[Any], str]
+) -> Mapping[Any, str] | None:
     return None if entries is None else {key: dumped(value) for key, value in entries.items()}
 
 
@@ -665,7 +670,7 @@ def _checksum(dump: str) -> int:
 
 def _assign(expected: dict[int, _ExpectedNode], blocks: list[Mapping[str, Any]], owner: str) -> str | None:
     for block in blocks:
-        wanted = block.get("size", 0)
+        remaining = block.get("size", 0)
         nodes = block.get("numaAffinity") or []
         for node_id in nodes:
             node = expected.get(node_id)
@@ -676,10 +681,10 @@ def _assign(expected: dict[int, _ExpectedNode], blocks: list[Mapping[str, Any]],
             table = node.tables.get(block.get("type", ""))
             if table is None:
                 return f"{owner} the memory assignment uses memory resource that does not exist"
-            taken = min(table[0], wanted)
-            table[0] -= taken
-            table[1] += taken
-            wanted -= taken
+            part = min(table[0], remaining)
+            table[0] -= part
+            table[1] += part
+            remaining -= part
     return None
 
 
@@ -739,7 +744,7 @@ def _same_node(
             return False
         compared = cells if by_group else [node]
         for index, amount in enumerate(("free", "reserved")):
-            held = sum(written[cell]["memoryMap"][name].get(amount, 0) for cell in compared)
-            if held != sum(expected[cell].tables[name][index] for cell in compared):
+            written_total = sum(written[cell]["memoryMap"][name].get(amount, 0) for cell in compared)
+            if written_total != sum(expected[cell].tables[name][index] for cell in compared):
                 return False
     return True

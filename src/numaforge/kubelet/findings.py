@@ -134,7 +134,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def found(
+def finding_of(
     rule_id: str,
     message: str,
     remedy: str,

@@ -190,7 +190,7 @@ def test_fractional_cpus_are_no_remark_where_no_cpu_is_exclusive_anyway() -> Non
     ("other", "alike", "alike_without_names"),
     [
         pytest.param(
-            pod(container(cpu="1000m", memory="1Gi")).named("other"),
+            pod(container(cpu="1000m", memory="1Gi")).renamed("other"),
             True,
             True,
             id="the pod's own name is no part of it",

@@ -140,7 +140,7 @@ def test_flags(flags: list[str], reason: str) -> None:
 def test_letters_of_flags_stand_together() -> None:
     flags = parse_flags(["-hv4"], KubeletVersion.parse("1.36"))
     assert flags.settings == {"logging.verbosity": 4}
-    assert flags.others == {"h": True}
+    assert flags.outside_config == {"h": True}
 
 
 def test_flags_that_are_seen_in_the_effective_settings() -> None:

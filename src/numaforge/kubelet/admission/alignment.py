@@ -17,22 +17,22 @@ def explain_claims(answer: Admission, claims: JudgedClaims, cpus: CpuTopology) -
 
     The topology manager has no hints for claims (kubernetes/website#56232).
     """
-    own = {cpus.places[cpu].numa_node for given in answer.cpus.values() for cpu in given}
-    found = []
+    pod_nodes = {cpus.places[cpu].numa_node for cpu_ids in answer.cpus.values() for cpu in cpu_ids}
+    remarks = []
     for name, devices in claims.devices.items():
-        far = [each for each in devices if each.numa_nodes and not each.numa_nodes & own]
-        if own and far and not claims.unknown:
-            nodes = format_cpulist({node for each in far for node in each.numa_nodes})
+        far = [device for device in devices if device.numa_nodes and not device.numa_nodes & pod_nodes]
+        if pod_nodes and far and not claims.unknown:
+            nodes = format_cpulist({node for device in far for node in device.numa_nodes})
             listed = ", ".join(map(str, far))
-            found.append(
+            remarks.append(
                 Remark(
                     f"claim {name}",
-                    f"{listed} on NUMA node {nodes}, and the pod's CPUs on {format_cpulist(own)}: the "
+                    f"{listed} on NUMA node {nodes}, and the pod's CPUs on {format_cpulist(pod_nodes)}: the "
                     "kubelet does not align claims",
                     "ask for the CPUs, too  (kubelet.resource_engine: dra)",
                 )
             )
-    return tuple(found)
+    return tuple(remarks)
 
 
 def explain_mig(pod: Pod) -> tuple[Remark, ...]:
@@ -57,7 +57,7 @@ def explain_alignment(pod: Pod, inventory: Inventory) -> tuple[Remark, ...]:
 
     Their plugin gives no hints (k8s-rdma-shared-dev-plugin#117), so the topology manager ignores them.
     """
-    hinted = {name for name, devices in inventory.items() if any(each.numa_nodes for each in devices)}
+    hinted = {name for name, devices in inventory.items() if any(device.numa_nodes for device in devices)}
     return tuple(
         Remark(
             f"{field}.resources.limits.{name}",

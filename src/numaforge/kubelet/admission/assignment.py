@@ -321,15 +321,15 @@ def _most_balanced(
             free[n] < share for n in members
         ):
             continue
-        left = dict(free)
+        free_after = dict(free)
         for node in members:
-            left[node] -= share
+            free_after[node] -= share
         remainder = count - share * size
         if remainder == 0:
-            balance, subset = _standard_deviation(left), None
+            balance, subset = _standard_deviation(free_after), None
         else:
-            candidates = [node for node in members if left[node] >= group]
-            balance, subset = _best_remainder(left, candidates, remainder, group)
+            candidates = [node for node in members if free_after[node] >= group]
+            balance, subset = _best_remainder(free_after, candidates, remainder, group)
         in_socket = by_socket and len(taking.topology.sockets_in_numa_nodes(members)) <= 1
         if in_socket if in_socket != best_in_socket else balance < best_balance:
             best_balance, best, best_remainder, best_in_socket = balance, combination, subset, in_socket
@@ -339,17 +339,17 @@ def _most_balanced(
 
 
 def _best_remainder(
-    left: dict[int, int], candidates: list[int], remainder: int, group: int
+    free: dict[int, int], candidates: list[int], remainder: int, group: int
 ) -> tuple[float, _Combination | None]:
     best_balance, best = math.inf, None
     for size in range(len(candidates), 0, -1):
         for subset in _combinations(candidates, size):
             members = list(subset)
-            if sum(left[node] for node in members) < remainder:
+            if sum(free[node] for node in members) < remainder:
                 continue
-            after = dict(left)
-            _hand_out(after, members, remainder, group)
-            balance = _standard_deviation(after)
+            free_after = dict(free)
+            _hand_out(free_after, members, remainder, group)
+            balance = _standard_deviation(free_after)
             if balance < best_balance:
                 best_balance, best = balance, subset
     return best_balance, best
@@ -357,14 +357,14 @@ def _best_remainder(
 
 def _hand_out(free: dict[int, int], nodes: list[int], remainder: int, group: int) -> None:
     while remainder > 0:
-        before = remainder
+        previous = remainder
         for node in nodes:
             if remainder == 0:
                 break
             if free[node] >= group:
                 free[node] -= group
                 remainder -= group
-        if remainder == before:
+        if remainder == previous:
             raise KubeletHangError(
                 f"the kubelet loops for ever here: {remainder} CPUs are left to share out in groups of "
                 f"{group}, and no NUMA node considered has a whole group free",
@@ -382,14 +382,14 @@ def _take_choice(taking: _CpuAccumulator, choice: _Choice, group: int, *, spread
         taking.take(_take_or_nothing(taking, nodes[node] & taking.free, share, spread))
     remainder = count - share * len(choice.nodes)
     while remainder > 0:
-        before = remainder
+        previous = remainder
         for node in choice.remainder_nodes:
             if remainder == 0:
                 break
             if (nodes[node] & taking.free).bit_count() >= group:
                 taking.take(_take_or_nothing(taking, nodes[node] & taking.free, group, spread))
                 remainder -= group
-        if remainder == before:
+        if remainder == previous:
             raise KubeletHangError("the kubelet loops for ever handing out the last CPUs of this request")
     if taking.needed:
         direction = "not enough" if taking.needed > 0 else "too many"
@@ -414,5 +414,5 @@ def _standard_deviation(values: Mapping[int, int]) -> float:
 def _round_thousandths(value: float) -> float:
     """Round to three decimals, half away from zero, as Go's math.Round does."""
     scaled = value * 1000
-    whole = math.floor(scaled)
-    return (whole + 1 if scaled - whole >= 0.5 else whole) / 1000
+    floor = math.floor(scaled)
+    return (floor + 1 if scaled - floor >= 0.5 else floor) / 1000

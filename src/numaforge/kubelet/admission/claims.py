@@ -75,7 +75,7 @@ class NothingKnown:
         """Return that the answer is unknown for a pod with claims."""
         if not pod.claims:
             return NO_CLAIMS
-        return JudgedClaims(tuple(each.name for each in pod.claims), unknown=(UNKNOWN_OFFER,))
+        return JudgedClaims(tuple(claim.name for claim in pod.claims), unknown=(UNKNOWN_OFFER,))
 
     def with_pod(self, pod: Pod, request: Mapping[str, int], advertised: Collection[str]) -> Claims:  # noqa: ARG002
         """Return the node unchanged."""

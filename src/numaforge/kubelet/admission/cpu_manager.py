@@ -74,7 +74,7 @@ class CpuManager:
         )
         if complaint:
             raise KubeletConfigError(complaint)
-        if not state.known:
+        if not state.known_cpus:
             return
         self.default = mask_of(state.default)
         self.assignments = {
@@ -86,15 +86,15 @@ class CpuManager:
             # Between the kubelet's two writes, CPUs being allocated or released are in neither place
             # (allocateCPUs, RemoveContainer).
             kept_back = self.reserved if self.options.strict_reservation else 0
-            self.unwritten = self.topology.cpus & ~kept_back & ~mask_of(state.known)
+            self.unwritten = self.topology.cpus & ~kept_back & ~mask_of(state.known_cpus)
             self.default |= self.unwritten
 
     def has_given(self, demand: Demand) -> bool:
         """Whether a pod already has all its exclusive CPUs."""
         if demand.by_pod:
             return not demand.pod_cpus or demand.pod.name in self.pods
-        held = self.assignments.get(demand.pod.name, {})
-        return not demand.pinned or all(name in held for name, cpus in demand.cpus.items() if cpus)
+        assigned = self.assignments.get(demand.pod.name, {})
+        return not demand.pinned or all(name in assigned for name, cpus in demand.cpus.items() if cpus)
 
     @property
     def available(self) -> int:
@@ -104,10 +104,10 @@ class CpuManager:
     def collect(self, active: Collection[str]) -> None:
         """Release the CPUs of pods that are no longer active (removeStaleState)."""
         for pod in [pod for pod in self.assignments if pod not in active]:
-            held = self.assignments.pop(pod)
+            by_container = self.assignments.pop(pod)
             # A pod managed as one unit releases its own set: with uneven SMT its containers may hold CPUs
             # outside it (kubernetes/kubernetes#140495).
-            for cpus in [self.pods.pop(pod)] if pod in self.pods else held.values():
+            for cpus in [self.pods.pop(pod)] if pod in self.pods else by_container.values():
                 self.default |= cpus
 
     def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
@@ -115,9 +115,11 @@ class CpuManager:
         requested = demand.cpus[container.name]
         if requested == 0 or not demand.pinned:
             return {}
-        held = self.assignments.get(demand.pod.name, {}).get(container.name)
-        if held is not None:
-            return {CPU: self._hints(held, 0, requested) if held.bit_count() == requested else NO_HINTS}
+        assigned = self.assignments.get(demand.pod.name, {}).get(container.name)
+        if assigned is not None:
+            return {
+                CPU: self._hints(assigned, 0, requested) if assigned.bit_count() == requested else NO_HINTS
+            }
         return {CPU: self._hints(self.available, self._reusable_by(demand), requested)}
 
     def pod_hints(self, demand: Demand) -> HintsByResource:
@@ -127,13 +129,13 @@ class CpuManager:
             return {}
         if demand.by_pod and _shared_pool_is_empty(demand) is not None:
             return {CPU: NO_HINTS}
-        held = self.assignments.get(demand.pod.name, {})
+        by_container = self.assignments.get(demand.pod.name, {})
         assigned = 0
         for container in demand.pod.containers:
-            if container.name in held:
-                if held[container.name].bit_count() != demand.cpus[container.name]:
+            if container.name in by_container:
+                if by_container[container.name].bit_count() != demand.cpus[container.name]:
                     return {CPU: NO_HINTS}
-                assigned |= held[container.name]
+                assigned |= by_container[container.name]
         if assigned.bit_count() == requested:
             return {CPU: self._hints(assigned, 0, requested)}
         return {CPU: self._hints(self.available, self._reusable_by(demand) | assigned, requested)}
@@ -143,15 +145,15 @@ class CpuManager:
         requested = demand.cpus[container.name]
         if requested == 0 or not demand.pinned:
             return
-        held = self.assignments.get(demand.pod.name, {}).get(container.name)
-        if held is None or self._minor < _FIRST_MINOR_KEEPING_HALVES:
+        assigned = self.assignments.get(demand.pod.name, {}).get(container.name)
+        if assigned is None or self._minor < _FIRST_MINOR_KEEPING_HALVES:
             self._enforce_smt_alignment(requested)
-        if held is None:
-            held = self._allocate_cpus(requested, hint, self._reusable_by(demand))
-            self.assignments.setdefault(demand.pod.name, {})[container.name] = held
+        if assigned is None:
+            assigned = self._allocate_cpus(requested, hint, self._reusable_by(demand))
+            self.assignments.setdefault(demand.pod.name, {})[container.name] = assigned
         reusable = self._reusable_by(demand)
         reuse = container.init and not container.restartable
-        self._reusable = (demand.pod.name, reusable | held if reuse else reusable & ~held)
+        self._reusable = (demand.pod.name, reusable | assigned if reuse else reusable & ~assigned)
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
         """Allocate one set of CPUs to a pod with pod-level resources, and divide it (AllocatePod)."""
@@ -221,13 +223,13 @@ class CpuManager:
 
     def _allocate_cpus(self, requested: int, hint: Hint, reusable: int) -> int:
         offered = self.available | reusable
-        taken = 0
+        allocated = 0
         if hint.numa is not None:
             aligned = self._aligned(hint.numa) & offered
-            taken = self._take(aligned, min(requested, aligned.bit_count()))
-        taken |= self._take(offered & ~taken, requested - taken.bit_count())
-        self.default &= ~taken
-        return taken
+            allocated = self._take(aligned, min(requested, aligned.bit_count()))
+        allocated |= self._take(offered & ~allocated, requested - allocated.bit_count())
+        self.default &= ~allocated
+        return allocated
 
     def _aligned(self, numa: int) -> int:
         nodes = list(bits(numa))

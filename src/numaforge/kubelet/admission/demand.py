@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, whole
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, Quantities, integer_of
 from numaforge.kubelet.minors.versions import LATEST_MINOR
 from numaforge.kubelet.values.pages import in_pages
 
@@ -71,7 +71,7 @@ class Demand:
         memory = {c.name: pinned_memory(c.requests) if c.name in eligible else {} for c in pod.containers}
         if by_pod:
             requests = pod.requests or {}
-            pod_cpus = whole(requests[CPU]) if qos == GUARANTEED and CPU in requests else 0
+            pod_cpus = integer_of(requests[CPU]) if qos == GUARANTEED and CPU in requests else 0
             pod_memory = pinned_memory(requests)
             if pod_memory is not None:
                 pod_memory = {resource: size for resource, size in pod_memory.items() if size > 0}

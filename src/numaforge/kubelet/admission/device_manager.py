@@ -126,16 +126,16 @@ class DeviceManager:
                     if resource not in self.plugins:
                         continue
                     listed = enumerate(self.plugins[resource].devices)
-                    held = mask_of(index for index, device in listed if device.id in ids)
-                    self.assignments.setdefault(pod, {}).setdefault(container, {})[resource] = held
+                    mask = mask_of(index for index, device in listed if device.id in ids)
+                    self.assignments.setdefault(pod, {}).setdefault(container, {})[resource] = mask
         self._recount()
 
     def collect(self, active: Collection[str]) -> None:
         """Release the devices of pods that are no longer active (UpdateAllocatedDevices)."""
-        gone = [pod for pod in self.assignments if pod not in active]
-        for pod in gone:
+        inactive = [pod for pod in self.assignments if pod not in active]
+        for pod in inactive:
             del self.assignments[pod]
-        if gone:
+        if inactive:
             self._recount()
 
     def allocatable(self) -> dict[str, int]:
@@ -151,26 +151,28 @@ class DeviceManager:
 
     def devices_of(self, pod: str, container: str) -> dict[str, tuple[str, ...]]:
         """Return the ids that a container holds, by resource."""
-        held = self.assignments.get(pod, {}).get(container, {})
-        return {r: tuple(self.plugins[r].devices[i].id for i in bits(mask)) for r, mask in held.items()}
+        by_resource = self.assignments.get(pod, {}).get(container, {})
+        return {
+            r: tuple(self.plugins[r].devices[i].id for i in bits(mask)) for r, mask in by_resource.items()
+        }
 
     def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
         """Return the hints for one container (GetTopologyHints)."""
-        held = self.assignments.get(demand.pod.name, {}).get(container.name, {})
+        by_resource = self.assignments.get(demand.pod.name, {}).get(container.name, {})
         reusable = self._reusable_by(demand)
         return {
-            resource: self._hints(resource, count, held.get(resource, 0), reusable.get(resource, 0))
+            resource: self._hints(resource, count, by_resource.get(resource, 0), reusable.get(resource, 0))
             for resource, count in self._requests(container.limits).items()
         }
 
     def pod_hints(self, demand: Demand) -> HintsByResource:
         """Return the hints for a pod as a whole (GetPodTopologyHints)."""
-        held: dict[str, int] = {}
+        masks: dict[str, int] = {}
         for resources in self.assignments.get(demand.pod.name, {}).values():
             for resource, mask in resources.items():
-                held[resource] = held.get(resource, 0) | mask
+                masks[resource] = masks.get(resource, 0) | mask
         return {
-            resource: self._hints(resource, count, held.get(resource, 0), 0)
+            resource: self._hints(resource, count, masks.get(resource, 0), 0)
             for resource, count in self._requests(pod_limits(demand.pod)).items()
         }
 
@@ -179,27 +181,31 @@ class DeviceManager:
         pod = demand.pod.name
         reusable = dict(self._reusable_by(demand))
         for resource, count in self._requests(container.limits).items():
-            taken = self._take(demand, container, resource, count, reusable.get(resource, 0), hint.numa)
-            self._refuse_more_than_one(resource, taken)
-            if taken:
-                self.assignments.setdefault(pod, {}).setdefault(container.name, {})[resource] = taken
+            allocated = self._take(demand, container, resource, count, reusable.get(resource, 0), hint.numa)
+            self._refuse_more_than_one(resource, allocated)
+            if allocated:
+                self.assignments.setdefault(pod, {}).setdefault(container.name, {})[resource] = allocated
         for resource, mask in self.assignments.get(pod, {}).get(container.name, {}).items():
-            kept = reusable.get(resource, 0)
-            reusable[resource] = kept | mask if container.init and not container.restartable else kept & ~mask
+            reusable_mask = reusable.get(resource, 0)
+            reusable[resource] = (
+                reusable_mask | mask
+                if container.init and not container.restartable
+                else reusable_mask & ~mask
+            )
         self._reusable = (pod, reusable)
 
     def allocate_pod(self, demand: Demand, hint: Hint) -> None:
         """Do nothing: a pod managed as one unit gets devices when its containers start (AllocatePod)."""
 
-    def _refuse_more_than_one(self, resource: str, taken: int) -> None:
+    def _refuse_more_than_one(self, resource: str, allocated: int) -> None:
         """Reject several replicas as NVIDIA's plugin does (k8s-device-plugin, rm.go, ValidateRequest)."""
         devices = self.plugins[resource].devices
-        if taken.bit_count() < 2 or not any(devices[index].one_per_request for index in bits(taken)):
+        if allocated.bit_count() < 2 or not any(devices[index].one_per_request for index in bits(allocated)):
             return
         self._recount()
         raise unexpected(
             f'rpc error: code = Unknown desc = invalid allocation request for "{resource}": invalid request: '
-            f"maximum request size for shared resources is 1; found {taken.bit_count()}",
+            f"maximum request size for shared resources is 1; found {allocated.bit_count()}",
             resource,
         )
 
@@ -218,12 +224,12 @@ class DeviceManager:
                 for resource, mask in resources.items():
                     self.plugins[resource].allocated |= mask
 
-    def _hints(self, resource: str, count: int, held: int, reusable: int) -> Hints | None:
+    def _hints(self, resource: str, count: int, assigned: int, reusable: int) -> Hints | None:
         plugin = self.plugins[resource]
         if not plugin.has_topology:
             return None
-        if held:
-            return _hints(plugin, held, 0, count) if held.bit_count() == count else NO_HINTS
+        if assigned:
+            return _hints(plugin, assigned, 0, count) if assigned.bit_count() == count else NO_HINTS
         available = plugin.healthy & ~plugin.allocated
         if (available | reusable).bit_count() < count:
             return NO_HINTS
@@ -234,31 +240,31 @@ class DeviceManager:
     ) -> int:
         """Take and return devices: reusable ones, then near ones, then the rest (devicesToAllocate)."""
         plugin = self.plugins[resource]
-        held = self.assignments.get(demand.pod.name, {}).get(container.name, {}).get(resource)
-        if held is not None and held.bit_count() != count:
+        assigned = self.assignments.get(demand.pod.name, {}).get(container.name, {}).get(resource)
+        if assigned is not None and assigned.bit_count() != count:
             raise unexpected(
                 f'pod "{demand.pod.name}" container "{container.name}" changed request for resource '
                 f'"{resource}" '
-                f"from {held.bit_count()} to {count}",
+                f"from {assigned.bit_count()} to {count}",
                 resource,
             )
         if not plugin.healthy:
             raise unexpected(
                 f"no healthy devices present; cannot allocate unhealthy devices {resource}", resource
             )
-        if held is not None and held & ~plugin.healthy:
+        if assigned is not None and assigned & ~plugin.healthy:
             raise unexpected(
                 "previously allocated devices are no longer healthy; cannot allocate unhealthy devices "
                 f"{resource}",
                 resource,
             )
-        if held is not None or count == 0:
+        if assigned is not None or count == 0:
             return 0
-        taken = lowest_bits(reusable, count)
-        plugin.allocated |= taken
-        needed = count - taken.bit_count()
+        allocated = lowest_bits(reusable, count)
+        plugin.allocated |= allocated
+        needed = count - allocated.bit_count()
         if needed == 0:
-            return taken
+            return allocated
         available = plugin.healthy & ~plugin.allocated
         if available.bit_count() < needed:
             raise unexpected(
@@ -268,12 +274,12 @@ class DeviceManager:
             )
         near = plugin.in_nodes(numa) & available if plugin.has_topology and numa is not None else 0
         if needed < near.bit_count():
-            taken |= lowest_bits(near, needed)
+            allocated |= lowest_bits(near, needed)
         else:
-            taken |= near
-            taken |= lowest_bits(available & ~near, count - taken.bit_count())
-        plugin.allocated |= taken
-        return taken
+            allocated |= near
+            allocated |= lowest_bits(available & ~near, count - allocated.bit_count())
+        plugin.allocated |= allocated
+        return allocated
 
 
 def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> Hints:

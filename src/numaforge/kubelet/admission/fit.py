@@ -66,9 +66,9 @@ class Scenario:
 
     def toggled(self, option: str, *, on: bool) -> dict[str, Any]:
         """Return the setting that turns an option of the CPU manager on, or omits it."""
-        said = self.config.get("cpuManagerPolicyOptions") or {}
-        kept = {name: value for name, value in said.items() if name != option}
-        return {"cpuManagerPolicyOptions": {**kept, option: "true"} if on else kept}
+        options = self.config.get("cpuManagerPolicyOptions") or {}
+        other_options = {name: value for name, value in options.items() if name != option}
+        return {"cpuManagerPolicyOptions": {**other_options, option: "true"} if on else other_options}
 
 
 @dataclass(frozen=True)
@@ -239,21 +239,21 @@ def _smallest_spans(node: Node) -> list[tuple[int, int]]:
 def _alternatives(scenario: Scenario, pod: Pod, configured: Fit) -> Iterator[Fit]:
     """Yield the fit under each policy and scope, filling only once where both scopes request the same."""
     same = scopes_agree(pod, scenario.node().settings.gates)
-    found: dict[str, Fit] = {configured.policy: configured}
+    by_policy: dict[str, Fit] = {configured.policy: configured}
     for policy in TOPOLOGY_MANAGER_POLICIES:
         for scope in TOPOLOGY_MANAGER_SCOPES if policy != NONE else TOPOLOGY_MANAGER_SCOPES[:1]:
             if (policy, scope) == (configured.policy, configured.scope):
                 yield configured
                 continue
-            if same and policy in found:
-                yield replace(found[policy], scope=scope)
+            if same and policy in by_policy:
+                yield replace(by_policy[policy], scope=scope)
                 continue
             changed = scenario.configured(topologyManagerPolicy=policy, topologyManagerScope=scope)
             try:
-                found[policy] = fill(changed, pod)
+                by_policy[policy] = fill(changed, pod)
             except KubeletConfigError as refusal:
-                found[policy] = Fit(policy, scope, 0, error=refusal.message)
-            yield found[policy]
+                by_policy[policy] = Fit(policy, scope, 0, error=refusal.message)
+            yield by_policy[policy]
 
 
 def scopes_agree(pod: Pod, gates: Gates) -> bool:

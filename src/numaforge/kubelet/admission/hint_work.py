@@ -150,11 +150,11 @@ def hint_work(topology: NodeTopology, version: KubeletVersion, policies: Policie
     hints: dict[str, int] = {}
     gpus = {gpu.numa_node for gpu in topology.gpus} - {None}
     rdma = [nic for nic in topology.nics if nic.rdma_device]
-    others = {one.numa_node for one in topology.accelerators} | {nic.numa_node for nic in rdma}
-    others -= {None}
+    other_nodes = {one.numa_node for one in topology.accelerators} | {nic.numa_node for nic in rdma}
+    other_nodes -= {None}
     narrow = version.rules_minor >= FIRST_MINOR_OF_NARROW_HINTS
-    if policies.topology != "none" and (gpus or others):
-        numa_nodes[DEVICE_MANAGER] = max(len(gpus), len(others)) if narrow else every
+    if policies.topology != "none" and (gpus or other_nodes):
+        numa_nodes[DEVICE_MANAGER] = max(len(gpus), len(other_nodes)) if narrow else every
     if policies.topology != "none" and gpus:
         hints["GPUs"] = _sets_with(len(gpus), len(gpus) if narrow else every)
     if policies.topology != "none" and policies.cpu == "static":

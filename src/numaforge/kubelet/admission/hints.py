@@ -50,10 +50,10 @@ class Hints:
     @classmethod
     def of(cls, hints: Iterable[Hint]) -> Hints:
         """Return the hints for individual answers."""
-        known = tuple(hints)
-        masks = frozenset(hint.numa for hint in known if hint.numa is not None)
-        preferred = {hint.numa for hint in known if hint.numa is not None and hint.preferred}
-        return cls(preferred, lambda: masks, {hint.preferred for hint in known if hint.numa is None})
+        answers = tuple(hints)
+        masks = frozenset(hint.numa for hint in answers if hint.numa is not None)
+        preferred = {hint.numa for hint in answers if hint.numa is not None and hint.preferred}
+        return cls(preferred, lambda: masks, {hint.preferred for hint in answers if hint.numa is None})
 
     @cached_property
     def masks(self) -> frozenset[int]:

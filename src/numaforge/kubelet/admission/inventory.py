@@ -57,21 +57,23 @@ def inventory_of(
     AMD's are named by PCI address. GPUs passed through to virtual machines are left out, and so are MIG
     devices whose profile has no known name.
     """
-    found: dict[str, list[tuple[Gpu, Device]]] = {}
+    by_resource: dict[str, list[tuple[Gpu, Device]]] = {}
     for gpu in countable_gpus(topology.gpus):
         resource = _RESOURCES.get(gpu.vendor)
         if resource is None or not _of_the_host(gpu):
             continue
         if gpu.mig_mode == "enabled" and mig_strategy != "none":
             for name, device in _slices(gpu):
-                found.setdefault(resource if mig_strategy == "single" else name, []).append((gpu, device))
+                by_resource.setdefault(resource if mig_strategy == "single" else name, []).append(
+                    (gpu, device)
+                )
             continue
-        listed = found.setdefault(resource, [])
+        listed = by_resource.setdefault(resource, [])
         listed.append((gpu, Device(gpu.uuid or str(len(listed)), _nodes(gpu))))
     of_amd = [gpu for gpu in countable_gpus(topology.gpus) if gpu.vendor == AMD and _of_the_host(gpu)]
     for name, gpu, device in amd_devices(of_amd, amd):
-        found.setdefault(name, []).append((gpu, device))
-    counted = dict(_advertised(resource, devices, shared) for resource, devices in found.items())
+        by_resource.setdefault(name, []).append((gpu, device))
+    counted = dict(_advertised(resource, devices, shared) for resource, devices in by_resource.items())
     return counted | _accelerators(topology)
 
 
@@ -90,12 +92,12 @@ def inventory_as_it_is(machine: NodeTopology) -> dict[str, tuple[Device, ...]]:
 
 def _accelerators(topology: NodeTopology) -> dict[str, tuple[Device, ...]]:
     """Return the accelerators of the table that are not passed through, by resource."""
-    found = grouped(
+    by_resource = grouped(
         (ACCELERATORS[one.vendor], Device(one.pci_address, None))
         for one in topology.accelerators
         if one.vendor in ACCELERATORS and one.driver != "vfio-pci"
     )
-    return {resource: tuple(devices) for resource, devices in found.items()}
+    return {resource: tuple(devices) for resource, devices in by_resource.items()}
 
 
 def whole_gpus(inventory: Inventory) -> Inventory:

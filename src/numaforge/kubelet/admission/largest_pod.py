@@ -49,7 +49,9 @@ class EmptyNode:
         self._allocatable = node.allocatable
         self._topology = node.machine.cpus
         self._every = node.machine.node_mask
-        self._pages = sorted({size_of(page) for each in node.machine.nodes for page in each.hugepages})
+        self._pages = sorted(
+            {size_of(page) for node_info in node.machine.nodes for page in node_info.hugepages}
+        )
         self._least_nodes: dict[int, int] = {}
         self.step = max(1, node.machine.cpus.cpus_per_core)
         self.devices = self._plugin.healthy.bit_count() if self._plugin else 0
@@ -98,8 +100,8 @@ class EmptyNode:
         if self._cpu_manager:
             cpus = min(cpus, self._cpu_manager.available.bit_count())
             if self._cpu_manager.options.full_pcpus_only:
-                whole = self._cpu_manager.default & ~self._cpu_manager.reserved_cores
-                cpus = min(cpus, whole.bit_count())
+                free_cores = self._cpu_manager.default & ~self._cpu_manager.reserved_cores
+                cpus = min(cpus, free_cores.bit_count())
         return PodShape(
             devices,
             cpus // self.step * self.step,
@@ -172,7 +174,9 @@ class EmptyNode:
         free = manager.available & self._topology.cpus_in_numa_nodes(bits(members)) if manager else 0
         if manager is None or free.bit_count() < cpus:
             return False
-        totals = sorted((held.bit_count() for held in self._topology.numa_nodes.values()), reverse=True)
+        totals = sorted(
+            (node_cpus.bit_count() for node_cpus in self._topology.numa_nodes.values()), reverse=True
+        )
         least = next((size for size in range(1, len(totals) + 1) if sum(totals[:size]) >= cpus), _NEVER)
         return manager.prefers(members, least)
 
@@ -183,7 +187,7 @@ class EmptyNode:
         if fewer == 0 or any(self._most_of_any(resource, fewer) < size for resource, size in sizes.items()):
             return True
         every = bits(self._every)
-        return not any(self._holds(mask_of(others), sizes) for others in combinations(every, fewer))
+        return not any(self._holds(mask_of(fewer_nodes), sizes) for fewer_nodes in combinations(every, fewer))
 
     def _holds(self, members: int, sizes: Mapping[str, int]) -> bool:
         tables = [(self._memory or {})[number] for number in bits(members)]

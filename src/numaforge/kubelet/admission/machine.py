@@ -55,10 +55,10 @@ class CpuTopology:
         return cls(
             places=places,
             num_cpus=len(places),
-            num_cores=len({(place.numa_node, place.core) for place in places.values()}),
-            num_sockets=len({place.socket for place in places.values()}),
-            num_numa_nodes=len({place.numa_node for place in places.values()}),
-            num_uncores=len({place.uncore for place in places.values()}),
+            num_cores=len({(cpu_place.numa_node, cpu_place.core) for cpu_place in places.values()}),
+            num_sockets=len({cpu_place.socket for cpu_place in places.values()}),
+            num_numa_nodes=len({cpu_place.numa_node for cpu_place in places.values()}),
+            num_uncores=len({cpu_place.uncore for cpu_place in places.values()}),
         )
 
     @property
@@ -137,8 +137,8 @@ class CpuTopology:
 
     def _group(self, level: str) -> dict[int, int]:
         members: dict[int, int] = {}
-        for cpu, place in self.places.items():
-            number: int = getattr(place, level)
+        for cpu, cpu_place in self.places.items():
+            number: int = getattr(cpu_place, level)
             members[number] = members.get(number, 0) | 1 << cpu
         return dict(sorted(members.items()))
 
@@ -226,18 +226,18 @@ def whole_cores(topology: NodeTopology) -> tuple[Core, ...]:
 
     Reserving such sets splits no core. Each has the package of its lowest CPU.
     """
-    seen = cores_seen(topology)
+    kubelet_cores = cores_seen(topology)
     if topology.kubelet_cores is None:
-        return seen
+        return kubelet_cores
     of = {cpu: core.cpus for core in topology.cores for cpu in core.cpus}
-    for core in seen:
+    for core in kubelet_cores:
         joined = frozenset[int]().union(*(of[cpu] for cpu in core.cpus))
         of.update(dict.fromkeys(joined, joined))
-    found = cpus_seen(topology)
+    kubelet_cpus = cpus_seen(topology)
     return tuple(
-        replace(core, cpus=of[min(core.cpus)] & found)
+        replace(core, cpus=of[min(core.cpus)] & kubelet_cpus)
         for core in topology.cores
-        if min(core.cpus) == min(of[min(core.cpus)]) and of[min(core.cpus)] & found
+        if min(core.cpus) == min(of[min(core.cpus)]) and of[min(core.cpus)] & kubelet_cpus
     )
 
 
@@ -262,25 +262,25 @@ def _page_bytes(size: str) -> int:
 
 def _places(topology: NodeTopology) -> dict[int, CpuPlace]:
     cores_of_node: dict[int, int] = {}
-    seen = cores_seen(topology)
-    for core in seen:
+    kubelet_cores = cores_seen(topology)
+    for core in kubelet_cores:
         node = _numa_node_of(core)
         cores_of_node[node] = cores_of_node.get(node, 0) + 1
     caches = sorted((cache for cache in topology.l3_caches if cache.level > _L2), key=_lowest)
     cache_of = {cpu: (number, len(cache.cpus)) for number, cache in enumerate(caches) for cpu in cache.cpus}
     places: dict[int, CpuPlace] = {}
-    for core in seen:
+    for core in kubelet_cores:
         node, first = _numa_node_of(core), min(core.cpus)
         uncore, size = cache_of.get(first, (core.package, 0))
         # cAdvisor counts a NUMA node's threads as if every core had as many as this one.
         covers_node = size == cores_of_node[node] * len(core.cpus)
-        place = CpuPlace(
+        cpu_place = CpuPlace(
             core=first,
             socket=core.package,
             numa_node=node,
             uncore=core.package if covers_node else uncore,
         )
-        places.update(dict.fromkeys(core.cpus, place))
+        places.update(dict.fromkeys(core.cpus, cpu_place))
     return dict(sorted(places.items()))
 
 

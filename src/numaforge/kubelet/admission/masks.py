@@ -33,13 +33,13 @@ def ids_of(mask: int) -> frozenset[int]:
 
 def lowest_bits(mask: int, count: int) -> int:
     """Return the bitmask of the `count` lowest ids in `mask`, or all of it where it holds fewer."""
-    taken = 0
+    lowest_ids = 0
     while mask and count > 0:
         lowest = mask & -mask
-        taken |= lowest
+        lowest_ids |= lowest
         mask ^= lowest
         count -= 1
-    return taken
+    return lowest_ids
 
 
 def refuse_endless(nodes: int) -> None:
@@ -59,28 +59,28 @@ def subsets(nodes: int) -> tuple[int, ...]:
     pkg/kubelet/cm/topologymanager/bitmask/bitmask.go, IterateBitMasks, orders by size; the hints do not
     depend on the order.
     """
-    found = [0]
+    masks = [0]
     for number in bits(nodes):
-        found += [mask | 1 << number for mask in found]
-    return tuple(found)
+        masks += [mask | 1 << number for mask in masks]
+    return tuple(masks)
 
 
 def sums(nodes: int, amounts: Mapping[int, int]) -> list[int]:
     """Return the summed amounts for each of `subsets(nodes)`."""
-    found = [0]
+    totals = [0]
     for number in bits(nodes):
         amount = amounts[number]
-        found += [total + amount for total in found]
-    return found
+        totals += [total + amount for total in totals]
+    return totals
 
 
 def unions(nodes: int, members: Mapping[int, int]) -> list[int]:
     """Return the union of the members, bitmasks themselves, for each of `subsets(nodes)`."""
-    found = [0]
+    masks = [0]
     for number in bits(nodes):
         more = members.get(number, 0)
-        found += [union | more for union in found]
-    return found
+        masks += [union | more for union in masks]
+    return masks
 
 
 def of_size(nodes: int, size: int) -> Iterator[int]:
@@ -88,7 +88,7 @@ def of_size(nodes: int, size: int) -> Iterator[int]:
     return map(sum, combinations([1 << number for number in bits(nodes)], size))
 
 
-def fewest(amounts: Iterable[int], wanted: int) -> int:
-    """Return how few amounts sum up to at least `wanted`; one more than all where they fall short."""
+def fewest(amounts: Iterable[int], target: int) -> int:
+    """Return how few amounts sum up to at least `target`; one more than all where they fall short."""
     largest = sorted(amounts, reverse=True)
-    return next((1 + at for at, total in enumerate(accumulate(largest)) if total >= wanted), len(largest) + 1)
+    return next((1 + at for at, total in enumerate(accumulate(largest)) if total >= target), len(largest) + 1)

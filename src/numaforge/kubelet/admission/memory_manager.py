@@ -156,10 +156,10 @@ class MemoryManager:
         self.pods = {pod: _blocks(blocks) for pod, blocks in state.pods.items()}
         if running and self._is_half_written():
             self.nodes = fresh
-            for block in self._held():
+            for block in self._all_blocks():
                 self._reserve(mask_of(block.numa_nodes), block.resource, block.bytes)
 
-    def _held(self) -> Iterator[MemoryBlock]:
+    def _all_blocks(self) -> Iterator[MemoryBlock]:
         """Yield the blocks of all pods."""
         for pod, containers in self.assignments.items():
             for blocks in [self.pods[pod]] if pod in self.pods else containers.values():
@@ -173,7 +173,7 @@ class MemoryManager:
         """
         assignments: Counter[int] = Counter()
         sizes: Counter[str] = Counter()
-        for block in self._held():
+        for block in self._all_blocks():
             assignments.update(block.numa_nodes)
             sizes[block.resource] += block.bytes
         reserved: Counter[str] = Counter()
@@ -189,15 +189,19 @@ class MemoryManager:
             return True
         if demand.by_pod:
             return not demand.pod_memory or demand.pod.name in self.pods
-        held = self.assignments.get(demand.pod.name, {})
-        lasting = (each.name for each in demand.pod.containers if each.restartable or not each.init)
-        return all(name in held for name in lasting if demand.memory[name])
+        by_container = self.assignments.get(demand.pod.name, {})
+        lasting = (
+            container.name
+            for container in demand.pod.containers
+            if container.restartable or not container.init
+        )
+        return all(name in by_container for name in lasting if demand.memory[name])
 
     def collect(self, active: Collection[str]) -> None:
         """Release the memory of pods that are no longer active (removeStaleState)."""
         for pod in [pod for pod in self.assignments if pod not in active]:
-            held = self.assignments.pop(pod)
-            for blocks in [self.pods.pop(pod)] if pod in self.pods else held.values():
+            by_container = self.assignments.pop(pod)
+            for blocks in [self.pods.pop(pod)] if pod in self.pods else by_container.values():
                 self._release(blocks)
 
     def finish_init_containers(self, pod: Pod) -> None:
@@ -206,19 +210,19 @@ class MemoryManager:
         pkg/kubelet/cm/memorymanager/memory_manager.go, AddContainer. The CPU manager and the device
         manager keep theirs until the pod is gone.
         """
-        held = self.assignments.get(pod.name, {})
+        by_container = self.assignments.get(pod.name, {})
         for container in pod.init_containers:
-            if not container.restartable and container.name in held and pod.name not in self.pods:
-                self._release(held.pop(container.name))
+            if not container.restartable and container.name in by_container and pod.name not in self.pods:
+                self._release(by_container.pop(container.name))
 
     def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
         """Return the hints for one container (GetTopologyHints)."""
         sizes = demand.memory[container.name]
         if demand.qos != GUARANTEED or sizes is None or not demand.pinned:
             return {}
-        held = self.assignments.get(demand.pod.name, {}).get(container.name)
-        if held is not None:
-            return _held_hints(held, sizes)
+        blocks = self.assignments.get(demand.pod.name, {}).get(container.name)
+        if blocks is not None:
+            return _held_hints(blocks, sizes)
         return self._hints(demand, sizes)
 
     def pod_hints(self, demand: Demand) -> HintsByResource:
@@ -230,10 +234,10 @@ class MemoryManager:
             return dict.fromkeys(sizes, NO_HINTS)
         if not sizes:
             return {}
-        held = self.assignments.get(demand.pod.name, {})
+        by_container = self.assignments.get(demand.pod.name, {})
         for container in demand.pod.containers:
-            if container.name in held:
-                return _held_hints(held[container.name], sizes)
+            if container.name in by_container:
+                return _held_hints(by_container[container.name], sizes)
         return self._hints(demand, sizes)
 
     def allocate(self, demand: Demand, container: Container, hint: Hint) -> None:
@@ -241,15 +245,15 @@ class MemoryManager:
         if demand.qos != GUARANTEED or not demand.pinned:
             return
         pod = demand.pod.name
-        held = self.assignments.get(pod, {}).get(container.name)
+        pinned = self.assignments.get(pod, {}).get(container.name)
         sizes = demand.memory[container.name]
         if self._minor >= _FIRST_MINOR_WITHOUT_EMPTY_BLOCKS:
             if sizes is None:
                 raise unexpected(_NOT_WHOLE_BYTES, MEMORY)
             if not sizes:
                 return
-        if held is not None:
-            self._update_reusable(pod, container, held)
+        if pinned is not None:
+            self._update_reusable(pod, container, pinned)
             return
         if sizes is None:
             raise unexpected(_NOT_WHOLE_BYTES, MEMORY)
@@ -339,11 +343,11 @@ class MemoryManager:
             sets = subsets(every)
             able = [True] * len(sets)
             for resource, size in sizes.items():
-                totals, left = sums(every, allocatable[resource]), sums(every, free[resource])
-                again = reusable[resource].get
+                totals, free_totals = sums(every, allocatable[resource]), sums(every, free[resource])
+                reusable_of = reusable[resource].get
                 able = [
-                    ok and total % _UINT64 >= size and (rest + again(mask, 0)) % _UINT64 >= size
-                    for ok, mask, total, rest in zip(able, sets, totals, left, strict=True)
+                    ok and total % _UINT64 >= size and (rest + reusable_of(mask, 0)) % _UINT64 >= size
+                    for ok, mask, total, rest in zip(able, sets, totals, free_totals, strict=True)
                 ]
             return [mask for mask, ok in zip(sets, able, strict=True) if ok and mask and fits_groups(mask)]
 
@@ -360,9 +364,11 @@ class MemoryManager:
     ) -> int:
         """Return the size of the smallest set that could serve all if it were empty, else of all nodes."""
         every = self._node_mask.bit_count()
-        wraps = any(sum(held.values()) >= _UINT64 for held in amounts.values())
+        wraps = any(sum(by_node.values()) >= _UINT64 for by_node in amounts.values())
         first = (
-            1 if wraps else max((fewest(held.values(), sizes[r]) for r, held in amounts.items()), default=1)
+            1
+            if wraps
+            else max((fewest(by_node.values(), sizes[r]) for r, by_node in amounts.items()), default=1)
         )
         able = (size for size in range(first, every) if any(map(possible, of_size(self._node_mask, size))))
         return next(able, every)
@@ -390,10 +396,10 @@ class MemoryManager:
         single = grouped = 0
         groups: list[tuple[int, int]] = []
         for number, node in self.nodes.items():
-            alone = node.group.bit_count() == 1
-            if not alone:
+            is_single = node.group.bit_count() == 1
+            if not is_single:
                 grouped |= 1 << number
-            if node.assignments > 0 and alone:
+            if node.assignments > 0 and is_single:
                 single |= 1 << number
             elif node.assignments > 0:
                 groups.append((1 << number, node.group))
@@ -426,10 +432,10 @@ class MemoryManager:
             table = node.tables.get(resource)
             if size == 0 or table is None or table.free <= 0:
                 continue
-            taken = min(table.free, size)
-            table.reserved += taken
-            table.free -= taken
-            size -= taken
+            part = min(table.free, size)
+            table.reserved += part
+            table.free -= part
+            size -= part
 
     def _release(self, blocks: tuple[MemoryBlock, ...]) -> None:
         """releaseMemory."""
@@ -443,10 +449,10 @@ class MemoryManager:
                 table = node.tables.get(block.resource)
                 if size == 0 or table is None or table.reserved == 0:
                     continue
-                given = min(table.reserved, size)
-                table.free += given
-                table.reserved -= given
-                size -= given
+                part = min(table.reserved, size)
+                table.free += part
+                table.reserved -= part
+                size -= part
 
     # Memory of init containers is reusable: bytes by (NUMA nodes, resource), for one pod at a time.
 
@@ -465,33 +471,33 @@ class MemoryManager:
         sizes = dict(sizes) if owner == pod else {}
         for block in blocks:
             key = block.numa_nodes, block.resource
-            left = sizes.get(key, 0)
+            unused = sizes.get(key, 0)
             if container.init and not container.restartable:
-                sizes[key] = max(left, block.bytes)
-            elif left:
-                sizes[key] = max(0, left - block.bytes)
+                sizes[key] = max(unused, block.bytes)
+            elif unused:
+                sizes[key] = max(0, unused - block.bytes)
         self._reusable = (pod, sizes)
 
     def _shrink_init_blocks(
         self, demand: Demand, container: Container, blocks: tuple[MemoryBlock, ...]
     ) -> None:
         """Subtract what a container reuses from its init containers (updateInitContainersMemoryBlocks)."""
-        held = self.assignments[demand.pod.name]
+        by_container = self.assignments[demand.pod.name]
         for block in blocks:
             size = block.bytes
             for earlier in demand.pod.init_containers:
                 if earlier.name == container.name or size == 0:
                     break
-                if earlier.restartable or not held.get(earlier.name):
+                if earlier.restartable or not by_container.get(earlier.name):
                     continue
                 shrunk: list[MemoryBlock] = []
-                for old in held[earlier.name]:
+                for old in by_container[earlier.name]:
                     if old.bytes and (old.resource, old.numa_nodes) == (block.resource, block.numa_nodes):
                         reused = min(old.bytes, size)
                         size -= reused
                         old = replace(old, bytes=old.bytes - reused)
                     shrunk.append(old)
-                held[earlier.name] = tuple(shrunk)
+                by_container[earlier.name] = tuple(shrunk)
 
 
 def fresh_memory(machine: MachineInfo, reserved: Mapping[int, Sizes]) -> dict[int, dict[str, FreshTable]]:
@@ -501,14 +507,14 @@ def fresh_memory(machine: MachineInfo, reserved: Mapping[int, Sizes]) -> dict[in
     does.
     """
 
-    def table(total: int, kept: int, pages: int) -> FreshTable:
-        return FreshTable(total, kept, (total - kept - pages) % _UINT64)
+    def table(total: int, reserved_here: int, pages: int) -> FreshTable:
+        return FreshTable(total, reserved_here, (total - reserved_here - pages) % _UINT64)
 
     state = {}
     for node in machine.nodes:
-        kept = reserved.get(node.id, {})
-        tables = {name: table(size, kept.get(name, 0), 0) for name, size in node.hugepages.items()}
-        tables[MEMORY] = table(node.memory_bytes, kept.get(MEMORY, 0), sum(node.hugepages.values()))
+        reserved_here = reserved.get(node.id, {})
+        tables = {name: table(size, reserved_here.get(name, 0), 0) for name, size in node.hugepages.items()}
+        tables[MEMORY] = table(node.memory_bytes, reserved_here.get(MEMORY, 0), sum(node.hugepages.values()))
         state[node.id] = tables
     return state
 
@@ -520,7 +526,7 @@ def _held_hints(blocks: tuple[MemoryBlock, ...], sizes: Sizes) -> HintsByResourc
         return {}
     for block in blocks:
         hints[block.resource].append(Hint(mask_of(block.numa_nodes), True))
-    return {resource: Hints.of(held) for resource, held in hints.items()}
+    return {resource: Hints.of(resource_hints) for resource, resource_hints in hints.items()}
 
 
 def _shared_pool_is_empty(demand: Demand) -> str | None:

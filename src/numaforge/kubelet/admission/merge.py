@@ -131,21 +131,21 @@ def _all_masks(lists: list[Hints], nodes: int) -> set[int]:
     return merged
 
 
-def _intersections(left: Set[int], right: Set[int]) -> set[int]:
-    if len(left) * len(right) > _PAIRS:
-        return counted_intersections(left, right)
-    return {one & other for one in left for other in right} - {0}
+def _intersections(first_side: Set[int], second_side: Set[int]) -> set[int]:
+    if len(first_side) * len(second_side) > _PAIRS:
+        return counted_intersections(first_side, second_side)
+    return {first & second for first in first_side for second in second_side} - {0}
 
 
-def counted_intersections(left: Set[int], right: Set[int]) -> set[int]:
+def counted_intersections(first_side: Set[int], second_side: Set[int]) -> set[int]:
     """Return every non-empty intersection of one mask of each side, without visiting each pair.
 
     The number of pairs whose masks both contain a set is a product; sieving the products leaves, for each
     set, the pairs that intersect in exactly that set. n * 2^n steps for n NUMA nodes.
     """
-    shared = _union(left) & _union(right)
+    shared = _union(first_side) & _union(second_side)
     sets = subsets(shared)
-    counts = (_unpacked(_supersets(masks, shared), len(sets)) for masks in (left, right))
+    counts = (_unpacked(_supersets(masks, shared), len(sets)) for masks in (first_side, second_side))
     pairs = _packed(map(mul, *counts))
     for step in _steps(shared):
         pairs -= (pairs >> _LANE * step) & _lanes_without(step, len(sets))
@@ -161,14 +161,14 @@ def _supersets(masks: Set[int], shared: int) -> int:
     """Return, for each of `subsets(shared)`, how many masks contain it."""
     sets = subsets(shared)
     counts = Counter(mask & shared for mask in masks)
-    packed = _packed(counts[each] for each in sets)
+    packed = _packed(counts[mask] for mask in sets)
     for step in _steps(shared):
         packed += (packed >> _LANE * step) & _lanes_without(step, len(sets))
     return packed
 
 
 def _steps(shared: int) -> Iterator[int]:
-    return (1 << place for place in range(shared.bit_count()))
+    return (1 << bit for bit in range(shared.bit_count()))
 
 
 def _packed(counts: Iterable[int]) -> int:

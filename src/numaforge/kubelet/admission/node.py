@@ -136,8 +136,8 @@ class Node:
         claims: Claims | None = None,
     ) -> None:
         self.machine = topology if isinstance(topology, MachineInfo) else MachineInfo.from_topology(topology)
-        known = KubeletVersion.parse(version) if isinstance(version, str) else version
-        self.settings = Settings.from_config(config, self.machine, known)
+        kubelet_version = KubeletVersion.parse(version) if isinstance(version, str) else version
+        self.settings = Settings.from_config(config, self.machine, kubelet_version)
         self.device_manager = DeviceManager(
             _inventory(topology, devices), self.machine.node_mask, self.settings.minor
         )
@@ -191,16 +191,16 @@ class Node:
         if not isinstance(pod, Pod):
             pod = Pod.from_manifest(pod, name)
             if pod.name == UNNAMED:
-                pod = pod.named(self._unused_name())
+                pod = pod.renamed(self._unused_name())
         elif name is not None:
-            pod = pod.named(name)
+            pod = pod.renamed(name)
         if not self._returning:
             self._collect({*self._requests})
         self._returning.discard(pod.name)
         demand = Demand.of(pod, self.settings.gates)
         request = self._request(pod)
         self._claims = self._claims.without(pod.name)
-        others = [other for key, other in self._requests.items() if key != pod.name]
+        requests = [request_of for key, request_of in self._requests.items() if key != pod.name]
         hints: dict[str, Hint] = {}
         opinions: Opinions | None = {} if explained else None
         try:
@@ -208,7 +208,7 @@ class Node:
             if not self.settings.gates.sidecars:
                 check_sidecars(pod)
             if self._predicates:
-                check_fit(request, others, self.allocatable)
+                check_fit(request, requests, self.allocatable)
         except PodRejectedError as refusal:
             self._requests.pop(pod.name, None)
             self._admitted.pop(pod.name, None)
@@ -259,10 +259,10 @@ class Node:
         Devices are allocated first, so a pod with its own CPUs or memory has its devices.
         """
         demand = Demand.of(pod, self.settings.gates)
-        managers = [each for each in (self.cpu_manager, self.memory_manager) if each]
-        if not all(each.has_given(demand) for each in managers):
+        managers = [manager for manager in (self.cpu_manager, self.memory_manager) if manager]
+        if not all(manager.has_given(demand) for manager in managers):
             return False
-        if any(pod.name in each.assignments for each in (*managers, self.device_manager)):
+        if any(pod.name in manager.assignments for manager in (*managers, self.device_manager)):
             return True
         return not any(pod_limits(pod).get(resource) for resource in self.device_manager.plugins)
 
@@ -277,19 +277,20 @@ class Node:
             self._claims,
         )
         listed = (plugin.devices for plugin in self.device_manager.plugins.values())
-        return deepcopy(self, {id(each): each for each in (*same, *listed, *self._admitted.values())})
+        return deepcopy(self, {id(shared): shared for shared in (*same, *listed, *self._admitted.values())})
 
     def short_of(self, pod: Pod) -> tuple[str, ...]:
         """Return the resources of which too little is left for a pod, as the scheduler counts them."""
         request = self._request(pod)
-        others = [other for name, other in self._requests.items() if name != pod.name]
-        full = (PODS,) if len(others) + 1 > self.allocatable.pods else ()
+        requests = [request_of for name, request_of in self._requests.items() if name != pod.name]
+        full = (PODS,) if len(requests) + 1 > self.allocatable.pods else ()
         return full + tuple(
             resource
-            for resource, asked in request.items()
-            if asked
+            for resource, amount in request.items()
+            if amount
             and counts(resource, self.allocatable)
-            and asked > self.allocatable.amount(resource) - sum(other.get(resource, 0) for other in others)
+            and amount
+            > self.allocatable.amount(resource) - sum(request_of.get(resource, 0) for request_of in requests)
         )
 
     def remove(self, name: str) -> None:
@@ -333,11 +334,11 @@ class Node:
         for request in self._requests.values():
             for resource in requested:
                 requested[resource] += request.get(resource, 0)
-        left = {resource: self.allocatable.amount(resource) - used for resource, used in requested.items()}
+        amounts = {resource: self.allocatable.amount(resource) - used for resource, used in requested.items()}
         return Free(
-            cpu_milli=left.pop(CPU),
-            memory_bytes=left.pop(MEMORY),
-            devices=left,
+            cpu_milli=amounts.pop(CPU),
+            memory_bytes=amounts.pop(MEMORY),
+            devices=amounts,
             numa_nodes=tuple(self._free_on(node.id) for node in self.machine.nodes),
         )
 
@@ -369,8 +370,8 @@ class Node:
             self.memory_manager.collect(active)
 
     def _cpus_of(self, pod: str) -> dict[str, CpuSet]:
-        held = self.cpu_manager.assignments.get(pod, {}) if self.cpu_manager else {}
-        return {container: ids_of(cpus) for container, cpus in held.items()}
+        by_container = self.cpu_manager.assignments.get(pod, {}) if self.cpu_manager else {}
+        return {container: ids_of(cpus) for container, cpus in by_container.items()}
 
     def _restore(self, state: Mapping[str, str], *, running: bool) -> None:
         unknown = set(state) - {CPU_STATE_FILE, MEMORY_STATE_FILE, DEVICE_STATE}
@@ -400,10 +401,10 @@ class Node:
         """Return the requests of pods from state files: what they hold, as there is no manifest."""
         requests: dict[str, dict[str, int]] = {}
         for pod, cpus in (self.cpu_manager.assignments if self.cpu_manager else {}).items():
-            held = 0
+            all_cpus = 0
             for mask in cpus.values():
-                held |= mask
-            requests.setdefault(pod, {})[CPU] = 1000 * held.bit_count()
+                all_cpus |= mask
+            requests.setdefault(pod, {})[CPU] = 1000 * all_cpus.bit_count()
         for pod, containers in (self.memory_manager.assignments if self.memory_manager else {}).items():
             sizes = requests.setdefault(pod, {})
             for block in (block for blocks in containers.values() for block in blocks):

@@ -44,7 +44,7 @@ class Container:
     def whole_cpus(self) -> int:
         """The requested CPUs if they are a whole number, else 0 (isIntegralCPUAmount)."""
         cpus = self.requests.get(CPU)
-        return whole(cpus) if cpus is not None else 0
+        return integer_of(cpus) if cpus is not None else 0
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,15 @@ class Pod:
         resources = spec.get("resources")
         return pod if resources is None else _with_pod_level_resources(pod, resources)
 
-    def named(self, name: str) -> Pod:
+    def renamed(self, name: str) -> Pod:
         """Return the same pod under another name."""
         return replace(self, name=name)
 
     def asking(self, container: Container, values: Quantities) -> Pod:
         """Return the pod with other amounts in a container's requests and limits."""
         requests, limits = (
-            {name: values.get(name, amount) for name, amount in held.items()}
-            for held in (container.requests, container.limits)
+            {name: values.get(name, amount) for name, amount in amounts.items()}
+            for amounts in (container.requests, container.limits)
         )
         changed = replace(container, requests=requests, limits=limits)
         return replace(self, containers=tuple(changed if c is container else c for c in self.containers))
@@ -140,38 +140,38 @@ def claim_refs(
 
     Raises PodError for what an API server would refuse (validatePodResourceClaims).
     """
-    found: dict[str, ClaimRef] = {}
+    refs: dict[str, ClaimRef] = {}
     listed = spec.get("resourceClaims") or []
     if not isinstance(listed, list) or len(mappings(listed)) != len(listed):
         raise PodError("must be a list of mappings", where=f"{where}: resourceClaims")
-    for number, each in enumerate(listed):
-        place = f"{where}: resourceClaims[{number}]"
-        source = each.get("source") or each  # v1alpha2
-        name = each.get("name")
+    for number, entry in enumerate(listed):
+        at = f"{where}: resourceClaims[{number}]"
+        source = entry.get("source") or entry  # v1alpha2
+        name = entry.get("name")
         if not isinstance(name, str) or not name or not isinstance(source, Mapping):
-            raise PodError("a claim needs a name", where=f"{place}.name")
-        if name in found:
-            raise PodError(f"two claims have the name {name!r}", where=f"{place}.name")
+            raise PodError("a claim needs a name", where=f"{at}.name")
+        if name in refs:
+            raise PodError(f"two claims have the name {name!r}", where=f"{at}.name")
         claim, template = (source.get(f"resourceClaim{key}") for key in ("Name", "TemplateName"))
         if bool(claim) == bool(template):
             remedy = "write resourceClaimName or resourceClaimTemplateName"
-            raise PodError("names neither or both of a claim and a template", where=place, remedy=remedy)
-        if (own := (made or {}).get(name)) and not claim:
-            claim, template = own, None
-        full = (f"{namespace}/{own}" if own else None for own in (claim, template))
-        found[name] = ClaimRef(name, *full)
-    _check_claims_of_containers(spec, found, where)
-    return tuple(found.values())
+            raise PodError("names neither or both of a claim and a template", where=at, remedy=remedy)
+        if (created := (made or {}).get(name)) and not claim:
+            claim, template = created, None
+        full = (f"{namespace}/{created}" if created else None for created in (claim, template))
+        refs[name] = ClaimRef(name, *full)
+    _check_claims_of_containers(spec, refs, where)
+    return tuple(refs.values())
 
 
 def _check_claims_of_containers(spec: Mapping[str, Any], claims: Collection[str], where: str) -> None:
     """Raise PodError for a container that names a claim which its pod does not have."""
     for key in ("initContainers", "containers"):
         for number, container in enumerate(mappings(spec.get(key))):
-            for each in mappings(mapping(container.get("resources")).get("claims")):
-                if str(each.get("name")) not in claims:
+            for claim in mappings(mapping(container.get("resources")).get("claims")):
+                if str(claim.get("name")) not in claims:
                     raise PodError(
-                        f"names the claim {shown(each.get('name'))}, which the pod does not have",
+                        f"names the claim {shown(claim.get('name'))}, which the pod does not have",
                         where=f"{where}: {key}[{number}].resources.claims",
                         remedy="list it under the pod's resourceClaims",
                     )
@@ -185,13 +185,13 @@ def shape_of_pod(pod: Pod, *, names: bool = True) -> Hashable:
     """
     containers = tuple(
         (
-            each.name if names else None,
-            _in_order(each.requests),
-            _in_order(each.limits),
-            each.init,
-            each.restartable,
+            container.name if names else None,
+            _in_order(container.requests),
+            _in_order(container.limits),
+            container.init,
+            container.restartable,
         )
-        for each in pod.containers
+        for container in pod.containers
     )
     return containers, _in_order(pod.requests), _in_order(pod.limits), _in_order(pod.overhead)
 
@@ -200,7 +200,7 @@ def _in_order(quantities: Quantities | None) -> Hashable:
     return None if quantities is None else tuple(sorted(quantities.items()))
 
 
-def whole(quantity: Fraction) -> int:
+def integer_of(quantity: Fraction) -> int:
     """Return a quantity as an integer if its thousandths round to one, else 0."""
     value = ceil(quantity)
     return value if value * 1000 == ceil(quantity * 1000) else 0
@@ -285,9 +285,9 @@ def _pod_parts(manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[
             break
         spec = inner.get("spec")
     if not isinstance(spec, Mapping) or "containers" not in spec:
-        named = f" {name!r}" if (name := metadata.get("name")) else ""
+        title = f" {name!r}" if (name := metadata.get("name")) else ""
         raise PodError(
-            f"{manifest.get('kind', 'document')}{named} holds no pod: there is no spec.containers and no pod "
+            f"{manifest.get('kind', 'document')}{title} holds no pod: there is no spec.containers and no pod "
             "template",
             remedy="give a Pod, a Deployment, a StatefulSet, a DaemonSet, a Job or a CronJob",
         )

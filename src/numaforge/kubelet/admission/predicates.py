@@ -74,17 +74,17 @@ def check_sidecars(pod: Pod) -> None:
 
 
 def check_fit(
-    request: Mapping[str, int], others: Iterable[Mapping[str, int]], allocatable: NodeAllocatable
+    request: Mapping[str, int], requests: Iterable[Mapping[str, int]], allocatable: NodeAllocatable
 ) -> None:
     """Raise PodRejectedError for the first resource, in the kubelet's order, that does not suffice."""
-    running = list(others)
+    running = list(requests)
     if len(running) + 1 > allocatable.pods:
         raise _out_of(PODS, 1, len(running), allocatable.pods)
     first = [resource for resource in (CPU, MEMORY) if resource in request]
     for resource in [*first, *sorted(request.keys() - {CPU, MEMORY})]:
         if request[resource] == 0 or not counts(resource, allocatable):
             continue
-        used = sum(other.get(resource, 0) for other in running)
+        used = sum(request_of.get(resource, 0) for request_of in running)
         capacity = allocatable.amount(resource)
         if request[resource] > capacity - used:
             raise _out_of(resource, request[resource], used, capacity)

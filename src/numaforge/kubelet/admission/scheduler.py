@@ -65,7 +65,7 @@ def bound_claims(node: Node, pod: Pod) -> frozenset[str]:
 
     With a node-local device, a claim's nodeSelector names that node (structured, createNodeSelector).
     """
-    shared = {each.name: each.claim for each in pod.claims if each.claim}
+    shared = {claim.name: claim.claim for claim in pod.claims if claim.claim}
     devices = node.judged_claims(pod).devices if shared else {}
     local = (name for name in shared if any(device.is_local for device in devices.get(name, ())))
     return frozenset(claim for name in local if (claim := shared[name]))

@@ -205,12 +205,12 @@ def _cpu_options(config: Mapping[str, Any]) -> CpuOptions:
 
 
 def _boolean(value: Any, where: str) -> bool:
-    said = truth(value)
-    if said is None:
+    parsed = truth(value)
+    if parsed is None:
         raise KubeletConfigError(
             f'bad value "{value}"', where=where, remedy='write "true" or "false", in quotes'
         )
-    return said
+    return parsed
 
 
 def _reserved_cpus(config: Mapping[str, Any], machine: MachineInfo) -> int:
@@ -244,13 +244,13 @@ def _reserved(config: Mapping[str, Any], key: str, resource: str) -> Fraction:
 
 
 def _reserved_memory(config: Mapping[str, Any], machine: MachineInfo) -> dict[int, dict[str, int]]:
-    known = {node.id for node in machine.nodes}
+    node_ids = {node.id for node in machine.nodes}
     reserved: dict[int, dict[str, int]] = {}
     entries = config.get("reservedMemory") if config.get("memoryManagerPolicy") == "Static" else ()
     for number, entry in enumerate(entries or ()):
         node = entry.get("numaNode")
         where = f"reservedMemory[{number}]"
-        if node not in known:
+        if node not in node_ids:
             raise KubeletConfigError(
                 f"the reserved memory configuration references a NUMA node {node} that does not exist on "
                 "this machine",
@@ -301,11 +301,12 @@ def _max_pods(config: Mapping[str, Any], machine: MachineInfo) -> int:
 
 
 def _gates(config: Mapping[str, Any], version: KubeletVersion) -> Gates:
-    wanted = config.get("featureGates") or {}
+    feature_gates = config.get("featureGates") or {}
     return Gates(
-        pod_level_resources=enabled(version, wanted, "PodLevelResources"),
-        pod_level_resource_managers=enabled(version, wanted, "PodLevelResourceManagers"),
-        sidecars=version.minor >= _FIRST_MINOR_OF_SIDECARS or enabled(version, wanted, "SidecarContainers"),
+        pod_level_resources=enabled(version, feature_gates, "PodLevelResources"),
+        pod_level_resource_managers=enabled(version, feature_gates, "PodLevelResourceManagers"),
+        sidecars=version.minor >= _FIRST_MINOR_OF_SIDECARS
+        or enabled(version, feature_gates, "SidecarContainers"),
         minor=version.rules_minor,
     )
 

@@ -122,8 +122,8 @@ class SettingOutcome:
     @property
     def rank(self) -> tuple[int, float, int, int, int]:
         """Sort key of settings: fewest shapes left out, served share, pods, alignment, strictness."""
-        known = self.policy in TOPOLOGY_MANAGER_POLICIES
-        strict = TOPOLOGY_MANAGER_POLICIES.index(self.policy) if known else 0
+        is_policy = self.policy in TOPOLOGY_MANAGER_POLICIES
+        strict = TOPOLOGY_MANAGER_POLICIES.index(self.policy) if is_policy else 0
         served = -1.0 if self.error else round(self.share, 3)
         return -len(self.never), served, self.pods, sum(self.aligned.values()), strict
 
@@ -175,8 +175,8 @@ def _on_one_node(kinds: Sequence[NodeKind], load: Load) -> int:
 
 def kinds_of(nodes: Iterable[tuple[str, Scenario, object]]) -> tuple[NodeKind, ...]:
     """Return nodes grouped by the third element of their tuples, equal for nodes of a kind."""
-    found = grouped((alike, (name, scenario)) for name, scenario, alike in nodes)
-    return tuple(NodeKind(tuple(name for name, _ in each), each[0][1]) for each in found.values())
+    groups = grouped((alike, (name, scenario)) for name, scenario, alike in nodes)
+    return tuple(NodeKind(tuple(name for name, _ in members), members[0][1]) for members in groups.values())
 
 
 # ---- the settings that are tried ----
@@ -188,7 +188,7 @@ def _settings(kind: NodeKind) -> Settings:
 
 def _by_policy(kinds: Sequence[NodeKind], load: Load, configured: SettingOutcome) -> Iterator[SettingOutcome]:
     gates = [one.gates for one in map(_settings, kinds)]
-    one_scope = all(scopes_agree(each.pod, one) for one in gates for each in load.shapes)
+    one_scope = all(scopes_agree(shape.pod, one) for one in gates for shape in load.shapes)
     for policy in TOPOLOGY_MANAGER_POLICIES:
         scopes = TOPOLOGY_MANAGER_SCOPES if policy != NONE and not one_scope else TOPOLOGY_MANAGER_SCOPES[:1]
         for scope in scopes:
@@ -196,8 +196,8 @@ def _by_policy(kinds: Sequence[NodeKind], load: Load, configured: SettingOutcome
             if configured.policy == policy and same_scope:
                 yield configured
                 continue
-            own = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
-            yield _tried(kinds, load, policy, scope, "", lambda _, own=own: own)  # type: ignore[misc]
+            base = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
+            yield _tried(kinds, load, policy, scope, "", lambda _, base=base: base)  # type: ignore[misc]
 
 
 def _changes(kinds: Sequence[NodeKind]) -> Iterator[tuple[str, Changes]]:
@@ -205,9 +205,11 @@ def _changes(kinds: Sequence[NodeKind]) -> Iterator[tuple[str, Changes]]:
     if not any(one.cpu_policy == STATIC for one in map(_settings, kinds)):
         return
     for option in _OPTIONS:
-        held = any(option in (kind.scenario.config.get("cpuManagerPolicyOptions") or {}) for kind in kinds)
-        word = "without" if held else "with"
-        yield f"{word} {option}", partial(Scenario.toggled, option=option, on=not held)
+        option_set = any(
+            option in (kind.scenario.config.get("cpuManagerPolicyOptions") or {}) for kind in kinds
+        )
+        word = "without" if option_set else "with"
+        yield f"{word} {option}", partial(Scenario.toggled, option=option, on=not option_set)
     yield "a whole core reserved on each NUMA node", _core_on_each
     yield "the reserved cores on one NUMA node", _cores_on_first
 
@@ -215,8 +217,8 @@ def _changes(kinds: Sequence[NodeKind]) -> Iterator[tuple[str, Changes]]:
 def _base(outcome: SettingOutcome) -> Changes:
     if outcome.policy not in TOPOLOGY_MANAGER_POLICIES or outcome.change == "as configured":
         return _unchanged
-    own = {"topologyManagerPolicy": outcome.policy, "topologyManagerScope": outcome.scope}
-    return lambda _: own
+    base = {"topologyManagerPolicy": outcome.policy, "topologyManagerScope": outcome.scope}
+    return lambda _: base
 
 
 def _unchanged(_: Scenario) -> Mapping[str, Any]:
@@ -239,12 +241,12 @@ def _cores_on_first(scenario: Scenario) -> Mapping[str, Any]:
         return {}
     topology = node.machine.cpus
     first = next(iter(topology.numa_nodes.values()))
-    reserved, wanted = 0, node.cpu_manager.reserved.bit_count()
+    reserved, count = 0, node.cpu_manager.reserved.bit_count()
     for cpu in bits(first):
-        if reserved.bit_count() >= wanted:
+        if reserved.bit_count() >= count:
             break
         reserved |= topology.cores[topology.places[cpu].core]
-    if reserved.bit_count() < wanted or reserved == node.cpu_manager.reserved:
+    if reserved.bit_count() < count or reserved == node.cpu_manager.reserved:
         return {}
     return {"reservedSystemCPUs": format_cpulist(ids_of(reserved))}
 
@@ -271,25 +273,31 @@ def _placed(
     *,
     filled_up: bool,
 ) -> SettingOutcome:
-    left = Counter({shape.name: shape.count for shape in load.shapes})
+    unplaced = Counter({shape.name: shape.count for shape in load.shapes})
     admitted, aligned, refused = Counter[str](), Counter[str](), Counter[str]()
     devices, outcomes, bound = 0, [], set[str]()
     never = {shape.name for shape in load.shapes}
     for kind in _cheap_first(kinds):
-        own = kind.scenario.configured(**settings(kind.scenario))
-        before = left.copy()
-        never -= {shape.name for shape in load.shapes if shape.name in never and _takes(own, shape.pod)}
-        arrangements = [*_arranged(own, len(kind.names), load, left, bound, filled_up=filled_up)]
+        configured = kind.scenario.configured(**settings(kind.scenario))
+        unplaced_before = unplaced.copy()
+        never -= {
+            shape.name for shape in load.shapes if shape.name in never and _takes(configured, shape.pod)
+        }
+        arrangements = [*_arranged(configured, len(kind.names), load, unplaced, bound, filled_up=filled_up)]
         for times, one in arrangements:
             for total, more in ((admitted, one.admitted), (aligned, one.aligned), (refused, one.refused)):
                 total.update({name: count * times for name, count in more.items()})
             devices += one.devices * times
         busy = sum(times for times, one in arrangements if one.admitted)
         _, most = max(arrangements, key=lambda each: each[0], default=(0, _Arrangement()))
-        here = {name: before[name] - left[name] for name in before if before[name] > left[name]}
-        outcomes.append(KindOutcome(kind.names, busy, here, most.free, most.no_more_pods))
+        placed = {
+            name: unplaced_before[name] - unplaced[name]
+            for name in unplaced_before
+            if unplaced_before[name] > unplaced[name]
+        }
+        outcomes.append(KindOutcome(kind.names, busy, placed, most.free, most.no_more_pods))
     weights = _weights(kinds, load)
-    asked = sum(weights[shape.name] * shape.count for shape in load.shapes)
+    requested = sum(weights[shape.name] * shape.count for shape in load.shapes)
     served = sum(weights[name] * count for name, count in admitted.items())
     return SettingOutcome(
         policy,
@@ -298,7 +306,7 @@ def _placed(
         dict(admitted),
         dict(aligned),
         dict(refused),
-        served / asked if asked else 1.0,
+        served / requested if requested else 1.0,
         devices,
         tuple(outcomes),
         tuple(shape.name for shape in load.shapes if shape.name in never),
@@ -317,11 +325,11 @@ def _takes(scenario: Scenario, pod: Pod) -> bool:
 def _weights(kinds: Sequence[NodeKind], load: Load) -> dict[str, float]:
     """Return the share of a node that a pod of each shape takes, on the best kind; 1 where none fits."""
     nodes = [kind.scenario.node() for kind in kinds]
-    found = {}
+    weights = {}
     for shape in load.shapes:
         sizes = [_size(node, shape.pod) for node in nodes if not unschedulable(node, shape.pod)]
-        found[shape.name] = float(min([Fraction(1), *filter(None, sizes)]))
-    return found
+        weights[shape.name] = float(min([Fraction(1), *filter(None, sizes)]))
+    return weights
 
 
 def _cheap_first(kinds: Sequence[NodeKind]) -> list[NodeKind]:
@@ -343,37 +351,37 @@ class _Arrangement:
 
 
 def _arranged(
-    scenario: Scenario, nodes: int, load: Load, left: Counter[str], bound: set[str], *, filled_up: bool
+    scenario: Scenario, nodes: int, load: Load, unplaced: Counter[str], bound: set[str], *, filled_up: bool
 ) -> Iterator[tuple[int, _Arrangement]]:
     """Fill the nodes of a kind, and yield each arrangement with the number of nodes that have it.
 
-    `left` are the waiting pods; those that run are subtracted. `bound` are the named claims that nodes
+    `unplaced` are the waiting pods; those that run are subtracted. `bound` are the named claims that nodes
     already have: a pod that names one, also one of a DaemonSet, runs on no further node.
     """
 
     def runs_here(pod: Pod) -> bool:
-        return bound.isdisjoint(each.claim for each in pod.claims)
+        return bound.isdisjoint(claim.claim for claim in pod.claims)
 
     empty = scenario.node()
     largest_first = sorted(load.shapes, key=lambda shape: _size(empty, shape.pod), reverse=True)
     number = 0
-    while nodes and sum(left.values()):
+    while nodes and sum(unplaced.values()):
         pods = {shape.name: shape.pod for shape in largest_first if runs_here(shape.pod)}
         everywhere = [*filter(runs_here, load.everywhere)]
         # Each setting gets the same orders; half of the nodes are filled in random order, as after a drain.
         random = None if number % 2 == 0 else Random(f"{number}/{nodes}")  # noqa: S311
-        share = [name for name in pods for _ in range(-(-left[name] // nodes))]
+        share = [name for name in pods for _ in range(-(-unplaced[name] // nodes))]
         if random is not None:
             random.shuffle(share)
-        one = _filled(scenario, everywhere, pods, left, share, filled_up=filled_up)
+        one = _filled(scenario, everywhere, pods, unplaced, share, filled_up=filled_up)
         if not one.admitted and not one.bound:
             yield nodes, one
             return
         bound |= one.bound
         most = 1 if one.bound else -(-nodes // _SHARE_OF_NODES)
-        times = min([most, *(left[name] // count for name, count in one.admitted.items())])
+        times = min([most, *(unplaced[name] // count for name, count in one.admitted.items())])
         for name, count in one.admitted.items():
-            left[name] -= count * times
+            unplaced[name] -= count * times
         yield times, one
         nodes -= times
         number += 1
@@ -383,37 +391,37 @@ def _filled(
     scenario: Scenario,
     everywhere: Sequence[Pod],
     pods: Mapping[str, Pod],
-    left: Counter[str],
+    unplaced: Counter[str],
     share: Sequence[str],
     *,
     filled_up: bool,
 ) -> _Arrangement:
     """Fill a node with its share of the pods in order, then with any waiting pods that fit."""
-    node, found = scenario.node(), _Arrangement()
+    node, arrangement = scenario.node(), _Arrangement()
     for number, pod in enumerate(everywhere):
         if unserved(node, pod):
             continue
         bound = bound_claims(node, pod)
         if node.admit(pod, f"{number} everywhere").admitted:
-            found.bound |= bound
-    waiting = Counter({name: count for name, count in left.items() if count and name in pods})
+            arrangement.bound |= bound
+    waiting = Counter({name: count for name, count in unplaced.items() if count and name in pods})
     closed = {name for name in waiting if unschedulable(node, pods[name])}
     for name in share:
         if name not in closed and waiting[name]:
-            _give(node, name, pods[name], waiting, closed, found)
+            _give(node, name, pods[name], waiting, closed, arrangement)
     random = Random(len(share))  # noqa: S311
     while open_to := [name for name, count in waiting.items() if count and name not in closed]:
-        [name] = random.choices(open_to, [waiting[each] for each in open_to])
-        _give(node, name, pods[name], waiting, closed, found)
+        [name] = random.choices(open_to, [waiting[name_open] for name_open in open_to])
+        _give(node, name, pods[name], waiting, closed, arrangement)
     if filled_up:
         _fill_up(node, pods)
-        found.free = node.free()
-        found.no_more_pods = len(node.pods) >= node.allocatable.pods
-    return found
+        arrangement.free = node.free()
+        arrangement.no_more_pods = len(node.pods) >= node.allocatable.pods
+    return arrangement
 
 
 def _give(
-    node: Node, name: str, pod: Pod, waiting: Counter[str], closed: set[str], found: _Arrangement
+    node: Node, name: str, pod: Pod, waiting: Counter[str], closed: set[str], arrangement: _Arrangement
 ) -> None:
     """Admit a pod of a shape to a node, or close the node to the shape."""
     if node.short_of(pod) or unserved(node, pod):
@@ -421,20 +429,23 @@ def _give(
         return
     bound = bound_claims(node, pod)
     try:
-        answer = node.admit(pod, f"{name} {found.admitted[name]}")
+        answer = node.admit(pod, f"{name} {arrangement.admitted[name]}")
     except KubeletHangError:
         closed.add(name)
         return
     if not answer.admitted:
         closed.add(name)
-        found.refused[name] += 1
+        arrangement.refused[name] += 1
         return
     waiting[name] -= 1
-    found.bound |= bound
-    found.admitted[name] += 1
-    found.aligned[name] += _is_aligned(node, pod, answer)
-    found.devices += sum(
-        len(ids) for held in answer.devices.values() for resource, ids in held.items() if is_counted(resource)
+    arrangement.bound |= bound
+    arrangement.admitted[name] += 1
+    arrangement.aligned[name] += _is_aligned(node, pod, answer)
+    arrangement.devices += sum(
+        len(ids)
+        for ids_of in answer.devices.values()
+        for resource, ids in ids_of.items()
+        if is_counted(resource)
     )
 
 
@@ -458,8 +469,8 @@ def _size(node: Node, pod: Pod) -> Fraction:
     """Return the largest share of any resource of a node that a pod takes."""
     request = request_of(pod, pod_level=True)
     shares = (
-        Fraction(asked) / node.allocatable.amount(name)
-        for name, asked in request.items()
+        Fraction(amount) / node.allocatable.amount(name)
+        for name, amount in request.items()
         if node.allocatable.amount(name)
     )
     return max(shares, default=Fraction(0))

@@ -123,9 +123,9 @@ def _refused_resources(policy: MergePolicy, answers: Sequence[HintsByResource]) 
     opinions = {
         resource: hints for answer in answers for resource, hints in answer.items() if hints is not None
     }
-    alone = [resource for resource, hints in opinions.items() if not policy.admits([{resource: hints}])]
-    if alone:
-        return alone
+    refused = [resource for resource, hints in opinions.items() if not policy.admits([{resource: hints}])]
+    if refused:
+        return refused
     for pair in combinations(opinions, 2):
         if not policy.admits([{resource: opinions[resource] for resource in pair}]):
             return list(pair)

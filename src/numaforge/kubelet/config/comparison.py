@@ -17,20 +17,20 @@ def differences(name: str, expected: Any, actual: Any) -> list[str]:
     A mapping may hold more keys than expected, because the kubelet fills in defaults; a list may not.
     """
     if isinstance(expected, Mapping):
-        held = actual if isinstance(actual, Mapping) else {}
+        actual_value = actual if isinstance(actual, Mapping) else {}
         return [
             line
             for key, value in expected.items()
-            for line in differences(f"{name}.{key}", value, held.get(key))
+            for line in differences(f"{name}.{key}", value, actual_value.get(key))
         ]
     if _is_list(expected):
-        held = actual if _is_list(actual) else []
-        if len(held) != len(expected):
-            return [f"{name} has {len(held)} entries instead of {len(expected)}: {actual!r}"]
+        actual_value = actual if _is_list(actual) else []
+        if len(actual_value) != len(expected):
+            return [f"{name} has {len(actual_value)} entries instead of {len(expected)}: {actual!r}"]
         return [
             line
-            for place, (value, own) in enumerate(zip(expected, held, strict=True))
-            for line in differences(f"{name}[{place}]", value, own)
+            for index, (value, item) in enumerate(zip(expected, actual_value, strict=True))
+            for line in differences(f"{name}[{index}]", value, item)
         ]
     if meaning(expected) == meaning(actual):
         return []
@@ -59,16 +59,16 @@ _MOST_OF_A_BOOT = 100
 """A reboot changes MemTotal by at most one part in this many; a larger loss is a missing DIMM."""
 
 
-def same_memory(predicted: str, found: str, capacity_bytes: int, capacity: str) -> bool:
+def same_memory(predicted: str, actual: str, capacity_bytes: int, capacity: str) -> bool:
     """Whether Allocatable memory is as predicted for `capacity_bytes`, on a machine that has `capacity` now.
 
     Each boot moves the kernel (KASLR) and changes how much it reserves: MemTotal differs by some KiB or MiB,
     and Allocatable by as much, or by less where an eviction threshold is a percentage.
     """
-    if meaning(predicted) == meaning(found):
+    if meaning(predicted) == meaning(actual):
         return True
     drift = abs(parse_quantity(capacity) - capacity_bytes)
-    off = abs(parse_quantity(found) - parse_quantity(predicted))
+    off = abs(parse_quantity(actual) - parse_quantity(predicted))
     return off <= drift <= capacity_bytes / _MOST_OF_A_BOOT
 
 

@@ -68,10 +68,10 @@ def _extra_arguments(data: object) -> Iterator[tuple[object, object]]:
     if not isinstance(data, dict) or data.get("kind") not in KUBEADM_KINDS:
         return
     node = data.get("nodeRegistration")
-    given = node.get("kubeletExtraArgs") if isinstance(node, dict) else None
-    if isinstance(given, dict):
-        yield from given.items()
-    for argument in given if isinstance(given, list) else ():
+    arguments = node.get("kubeletExtraArgs") if isinstance(node, dict) else None
+    if isinstance(arguments, dict):
+        yield from arguments.items()
+    for argument in arguments if isinstance(arguments, list) else ():
         if isinstance(argument, dict):
             yield argument.get("name"), argument.get("value")
 

@@ -161,13 +161,13 @@ def _with_plain_numbers(data: Any) -> Any:
     holder = [data]
     waiting: list[Any] = [holder]
     while waiting:
-        held = waiting.pop()
-        for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+        container = waiting.pop()
+        for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):
             if isinstance(value, dict | list):
-                held[key] = value.copy()  # documents are shared
-                waiting.append(held[key])
+                container[key] = value.copy()  # documents are shared
+                waiting.append(container[key])
             elif isinstance(value, Literal) or (type(value) is int and not -(2**63) <= value < 2**63):
-                held[key] = _plain_number(value)
+                container[key] = _plain_number(value)
     return holder[0]
 
 
@@ -216,8 +216,8 @@ def _patched(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
             if value is None:
                 target.pop(key, None)
             elif isinstance(value, dict):
-                held = target.get(key)
-                target[key] = dict(held) if isinstance(held, dict) else {}
+                current = target.get(key)
+                target[key] = dict(current) if isinstance(current, dict) else {}
                 waiting.append((target[key], value))
             else:
                 target[key] = _without_nulls(value) if isinstance(value, list) else value
@@ -229,14 +229,14 @@ def _without_nulls(items: list[Any]) -> list[Any]:
     pruned = list(items)
     waiting: list[Any] = [pruned]
     while waiting:
-        held = waiting.pop()
-        for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+        container = waiting.pop()
+        for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):
             if isinstance(value, dict):
-                held[key] = {name: inner for name, inner in value.items() if inner is not None}
-                waiting.append(held[key])
+                container[key] = {name: inner for name, inner in value.items() if inner is not None}
+                waiting.append(container[key])
             elif isinstance(value, list):
-                held[key] = list(value)
-                waiting.append(held[key])
+                container[key] = list(value)
+                waiting.append(container[key])
     return pruned
 
 
@@ -245,10 +245,10 @@ def _matched_to_internal(data: Mapping[str, Any], version: KubeletVersion) -> di
     # and decoded after them, so null deleted nothing; a drop-in with the internal names overwrites the base.
     external = {_internal_name(name): name for name in known_fields(version)}
     internal = {external[key]: value for key, value in data.items() if key in external}
-    named = {key: value for key, value in data.items() if key not in external}
+    internal_names = {key: value for key, value in data.items() if key not in external}
     return {
         key: value
-        for key, value in {**internal, **named}.items()
+        for key, value in {**internal, **internal_names}.items()
         if value is not None and key != _UNMATCHED_INTERNAL_NAME
     }
 
@@ -301,8 +301,8 @@ def _in_internal_names(text: str) -> str:
     match = _FIELD.search(text)
     if not match:
         return text
-    first, *others = match["path"].split(".")
-    steps = [_internal_name(first), *(others if first in _TAGGED else map(_internal_name, others))]
+    first, *rest = match["path"].split(".")
+    steps = [_internal_name(first), *(rest if first in _TAGGED else map(_internal_name, rest))]
     field = f"into Go struct field {match['struct']}.{'.'.join(steps)} of type"
     return text.replace(match[0], field).replace("v1beta1.", "config.")
 

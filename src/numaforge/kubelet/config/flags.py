@@ -81,7 +81,7 @@ class Flags:
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
-    others: dict[str, Any] = field(default_factory=dict)
+    outside_config: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -98,17 +98,17 @@ def parse_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
     """
     flags = Flags()
     commands = []
-    for given in _given(arguments, version.rules_minor):
-        if given.name is None:
-            commands.append(given.argument)
-        elif given.kind is None:
-            raise FlagError(_unknown(given), given.argument)
-        elif given.value is None:
+    for flag in _arguments(arguments, version.rules_minor):
+        if flag.name is None:
+            commands.append(flag.argument)
+        elif flag.kind is None:
+            raise FlagError(_unknown(flag), flag.argument)
+        elif flag.value is None:
             raise FlagError(
-                f"failed to parse kubelet flag: flag needs an argument: {_needs(given)}", given.argument
+                f"failed to parse kubelet flag: flag needs an argument: {_needs(flag)}", flag.argument
             )
         else:
-            _set(flags, given.name, given.kind, given.target, given.value)
+            _set(flags, flag.name, flag.kind, flag.target, flag.value)
     if commands:
         raise FlagError(f"unknown command {commands[0]}", commands[0])
     return flags
@@ -121,16 +121,16 @@ def flag_value(arguments: Sequence[str], name: str) -> str | None:
     """
     value = None
     try:
-        for given in _given(arguments, LATEST_MINOR):
-            if given.name == name:
-                value = given.value
+        for flag in _arguments(arguments, LATEST_MINOR):
+            if flag.name == name:
+                value = flag.value
     except FlagError:
         return value or None
     return value or None
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Argument:
     """An argument: a flag as `written` and by `name`, or a word that is not a flag (`name` is None).
 
     `kind` is how the value parses, None for an unknown flag; `target` is the field that it sets. `value` is
@@ -145,7 +145,7 @@ class _Given:
     value: str | None = None
 
 
-def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
+def _arguments(arguments: Sequence[str], minor: int) -> Iterator[_Argument]:
     """Yield the flags and other words of a command line, as pflag splits it.
 
     Raises FlagError for `---` and `--=`.
@@ -154,10 +154,10 @@ def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
     while rest:
         argument = rest.pop(0)
         if argument == "--":
-            yield from map(_Given, rest)
+            yield from map(_Argument, rest)
             return
         if not argument.startswith("-") or argument == "-":
-            yield _Given(argument)
+            yield _Argument(argument)
             continue
         if argument.startswith(("---", "--=")):
             raise FlagError(f"failed to parse kubelet flag: bad flag syntax: {argument}", argument)
@@ -172,7 +172,7 @@ def _given(arguments: Sequence[str], minor: int) -> Iterator[_Given]:
             value = "true"
         elif not separator and kind is not None:
             value = rest.pop(0) if rest else None
-        yield _Given(argument, written, name, kind, target, value)
+        yield _Argument(argument, written, name, kind, target, value)
 
 
 def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def override(config: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
     return overridden
 
 
-def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Given]:
+def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Argument]:
     """Split `-v4`, `-v=4`, `-hv4` into letters; the last one may have a value."""
     letters = argument[1:]
     while letters:
@@ -200,11 +200,11 @@ def _shorthands(argument: str, rest: list[str], minor: int) -> Iterator[_Given]:
         if kind is not None and letters[:1] == "=" and len(letters) > 1:
             value: str | None = letters[1:]
         elif kind == "bool":
-            yield _Given(written, name, name, kind, target, "true")
+            yield _Argument(written, name, name, kind, target, "true")
             continue
         else:
             value = letters or (rest.pop(0) if rest and kind else None)
-        yield _Given(written, name, name, kind, target, value)
+        yield _Argument(written, name, name, kind, target, value)
         return
 
 
@@ -220,25 +220,23 @@ def _meaning(name: str, minor: int) -> tuple[str | None, str]:
     return kind or None, target
 
 
-def _unknown(given: _Given) -> str:
-    if given.argument.startswith("--"):
-        return f"failed to parse kubelet flag: unknown flag: --{given.written}"
-    return f"failed to parse kubelet flag: unknown shorthand flag: '{given.written[:1]}' in {given.argument}"
+def _unknown(flag: _Argument) -> str:
+    if flag.argument.startswith("--"):
+        return f"failed to parse kubelet flag: unknown flag: --{flag.written}"
+    return f"failed to parse kubelet flag: unknown shorthand flag: '{flag.written[:1]}' in {flag.argument}"
 
 
-def _needs(given: _Given) -> str:
-    return (
-        f"--{given.written}" if given.argument.startswith("--") else f"'{given.written}' in {given.argument}"
-    )
+def _needs(flag: _Argument) -> str:
+    return f"--{flag.written}" if flag.argument.startswith("--") else f"'{flag.written}' in {flag.argument}"
 
 
 def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
     if kind in ("reserved-memory", "ip") and not value:
         # An empty value keeps the file's.
         return
-    before = flags.settings.get(target) if target else flags.others.get(name)
+    previous = flags.settings.get(target) if target else flags.outside_config.get(name)
     try:
-        parsed = _PARSERS[kind](value, before)
+        parsed = _PARSERS[kind](value, previous)
     except (ValueError, CpuSetError) as error:
         shown = "-v, --v" if name == "v" else f"--{name}"
         raise FlagError(
@@ -247,14 +245,14 @@ def _set(flags: Flags, name: str, kind: str, target: str, value: str) -> None:
             f"--{name}",
         ) from error
     if not target:
-        flags.others[name] = parsed
+        flags.outside_config[name] = parsed
         return
     flags.settings[target] = parsed
     targets = [f"{target}.{gate}" for gate in parsed] if target == "featureGates" else [target]
     flags.names.update(dict.fromkeys(targets, f"--{name}"))
 
 
-def _library_duration(value: str, _before: Any) -> str:
+def _library_duration(value: str, _previous: Any) -> str:
     # cAdvisor's flags use Go's own flag package, whose error gives no reason.
     try:
         return str(parse_duration(value))
@@ -262,50 +260,50 @@ def _library_duration(value: str, _before: Any) -> str:
         raise ValueError("parse error") from error
 
 
-def _list(value: str, before: Any) -> list[str]:
+def _list(value: str, previous: Any) -> list[str]:
     # pflag reads lists as CSV, so that quotes protect a comma.
-    return [*(before or []), *(read_record(value) if value else [])]
+    return [*(previous or []), *(read_record(value) if value else [])]
 
 
-def _pair(value: str, before: Any) -> dict[str, str]:
+def _pair(value: str, previous: Any) -> dict[str, str]:
     if "=" not in value:
         raise ValueError("malformed pair, expect string=string")
-    return _key_values([value], "=", "string=string", before)
+    return _key_values([value], "=", "string=string", previous)
 
 
-def _key_values(parts: Sequence[str], separator: str, expected: str, before: Any) -> dict[str, str]:
-    pairs = dict(before or {})
+def _key_values(parts: Sequence[str], separator: str, expected: str, previous: Any) -> dict[str, str]:
+    pairs = dict(previous or {})
     for part in filter(None, parts):
-        key, found, value = part.partition(separator)
-        if not found:
+        key, separated, value = part.partition(separator)
+        if not separated:
             raise ValueError(f"malformed pair, expect {expected}")
         pairs[key.strip()] = value.strip()
     return pairs
 
 
-def _labels(value: str, before: Any) -> dict[str, str]:
-    labels = dict(before or {})
+def _labels(value: str, previous: Any) -> dict[str, str]:
+    labels = dict(previous or {})
     for part in filter(None, value.split(",")):
         key, _, label = part.partition("=")
         labels[key.strip()] = label.strip()
     return labels
 
 
-def _headers(value: str, before: Any) -> dict[str, list[str]]:
-    headers = dict(before or {})
+def _headers(value: str, previous: Any) -> dict[str, list[str]]:
+    headers = dict(previous or {})
     for part in filter(None, value.split(",")):
-        key, found, header = part.partition(":")
-        if not found:
+        key, separated, header = part.partition(":")
+        if not separated:
             raise ValueError("malformed pair, expect string:string")
         headers[key.strip()] = [*headers.get(key.strip(), []), header.strip()]
     return headers
 
 
-def _gates(value: str, before: Any) -> dict[str, bool]:
-    gates = dict(before or {})
+def _gates(value: str, previous: Any) -> dict[str, bool]:
+    gates = dict(previous or {})
     for part in filter(None, value.split(",")):
-        key, found, text = part.partition("=")
-        if not found:
+        key, separated, text = part.partition("=")
+        if not separated:
             raise ValueError("malformed pair, expect string=bool")
         try:
             gates[key.strip()] = parse_bool(text.strip())
@@ -314,8 +312,8 @@ def _gates(value: str, before: Any) -> dict[str, bool]:
     return gates
 
 
-def _modules(value: str, before: Any) -> list[dict[str, Any]]:
-    modules = list(before or [])
+def _modules(value: str, previous: Any) -> list[dict[str, Any]]:
+    modules = list(previous or [])
     for part in filter(None, value.split(",")):
         pattern, _, verbosity = part.partition("=")
         if not pattern or not verbosity or "=" in verbosity:
@@ -327,7 +325,7 @@ def _modules(value: str, before: Any) -> list[dict[str, Any]]:
     return modules
 
 
-def _ip(value: str, _before: Any) -> str:
+def _ip(value: str, _previous: Any) -> str:
     if value and not _is_ip(value):
         raise ValueError(f'"{value}" is not a valid IP address')
     return value
@@ -342,8 +340,8 @@ def _is_ip(text: str) -> bool:
         return False
 
 
-def _reserved_memory(value: str, before: Any) -> list[dict[str, Any]]:
-    reservations = list(before or [])
+def _reserved_memory(value: str, previous: Any) -> list[dict[str, Any]]:
+    reservations = list(previous or [])
     for reservation in value.split(";") if value else []:
         node, colon, limits = reservation.partition(":")
         if not colon or ":" in limits:
@@ -379,7 +377,7 @@ def _limits(text: str) -> dict[str, str]:
     return limits
 
 
-def _taints(value: str, _before: Any) -> list[dict[str, str]]:
+def _taints(value: str, _previous: Any) -> list[dict[str, str]]:
     taints: list[dict[str, str]] = []
     for part in value.split(",") if value else []:
         taint = _taint(part.removesuffix("-"))
@@ -388,7 +386,7 @@ def _taints(value: str, _before: Any) -> list[dict[str, str]]:
             continue
         if not taint["effect"]:
             raise ValueError(f"invalid taint spec: {part}")
-        if any((each["key"], each["effect"]) == (taint["key"], taint["effect"]) for each in taints):
+        if any((earlier["key"], earlier["effect"]) == (taint["key"], taint["effect"]) for earlier in taints):
             shown = " ".join((taint["key"], taint["value"], taint["effect"]))
             raise ValueError(f"duplicated taints with the same key and effect: {{{shown} <nil>}}")
         taints.append(taint)

@@ -42,26 +42,26 @@ def known_minors_of(name: str) -> tuple[int, ...]:
     return tuple(minor for minor in KNOWN_MINORS if gate(KubeletVersion(minor), name) is not None)
 
 
-def set_gates(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str, ...]:
+def set_gates(version: KubeletVersion, feature_gates: Mapping[str, bool]) -> tuple[str, ...]:
     """Return the errors with which this kubelet rejects these featureGates; empty where it accepts them.
 
     The kubelet walks the map in random order and stops at the first unknown gate; here the order is by name.
     """
     errors: list[str] = []
-    for name in sorted(wanted):
+    for name in sorted(feature_gates):
         state = gate(version, name)
         if state is None:
             return (*errors, f"unrecognized feature gate: {name}")
-        if state.locked and state.default != wanted[name]:
+        if state.locked and state.default != feature_gates[name]:
             errors.append(
-                f"cannot set feature gate {name} to {_go_bool(wanted[name])}, "
+                f"cannot set feature gate {name} to {_go_bool(feature_gates[name])}, "
                 f"feature is locked to {_go_bool(state.default)}"
             )
             if version.rules_minor < _FIRST_MINOR_WITH_SEVERAL_ERRORS:
                 break
-    if errors or not wanted or version.rules_minor < _FIRST_MINOR_WITH_DEPENDENCIES:
+    if errors or not feature_gates or version.rules_minor < _FIRST_MINOR_WITH_DEPENDENCIES:
         return tuple(errors)  # the defaults meet their dependencies
-    return _unmet_dependencies(version, wanted)
+    return _unmet_dependencies(version, feature_gates)
 
 
 def aggregate(errors: tuple[str, ...]) -> str:
@@ -70,23 +70,23 @@ def aggregate(errors: tuple[str, ...]) -> str:
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-def enabled(version: KubeletVersion, wanted: Mapping[str, bool], name: str) -> bool:
+def enabled(version: KubeletVersion, feature_gates: Mapping[str, bool], name: str) -> bool:
     """Whether a gate is on under these featureGates; a gate that this kubelet does not know is off."""
     state = gate(version, name)
     if state is None:
         return False
-    if name in wanted:
-        return wanted[name]
+    if name in feature_gates:
+        return feature_gates[name]
     group = next((group for group, maturity in _GROUPS.items() if maturity == state.maturity), None)
-    return wanted[group] if group in wanted and group is not None else state.default
+    return feature_gates[group] if group in feature_gates and group is not None else state.default
 
 
-def _unmet_dependencies(version: KubeletVersion, wanted: Mapping[str, bool]) -> tuple[str, ...]:
+def _unmet_dependencies(version: KubeletVersion, feature_gates: Mapping[str, bool]) -> tuple[str, ...]:
     errors = []
     for name, needs in sorted(states_at(DEPENDENCIES, version.rules_minor).items()):
-        if not enabled(version, wanted, name):
+        if not enabled(version, feature_gates, name):
             continue
-        missing = [need for need in needs.split() if not enabled(version, wanted, need)]
+        missing = [need for need in needs.split() if not enabled(version, feature_gates, need)]
         if missing:
             errors.append(
                 f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"

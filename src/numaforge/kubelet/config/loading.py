@@ -30,7 +30,7 @@ from numaforge.kubelet.config.dropins import (
 from numaforge.kubelet.config.flags import FlagError, Flags, override, parse_flags
 from numaforge.kubelet.config.gates import aggregate, known_minors_of, set_gates
 from numaforge.kubelet.config.places import Places
-from numaforge.kubelet.findings import found
+from numaforge.kubelet.findings import dotted, finding_of
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.values.goyaml import Document, YamlError
 from numaforge.kubelet.values.labels import label_value_complaints, qualified_name_complaints
@@ -123,14 +123,12 @@ class Configuration:
             f"{self.places.drop_in_dir}/{name}": document.data
             for name, document in reversed(list(self.drop_in_documents.items()))
         }
-        for place, data in (*drop_ins.items(), (self.places.main, self.main.settings)):
+        for file, data in (*drop_ins.items(), (self.places.main, self.main.settings)):
             written = _written(data, path)
             unheard = written is None and self.version.rules_minor < FIRST_MINOR_OF_VERSIONED_BASE
             if written is not _NOWHERE and not unheard:
-                return None if written in _EMPTY else Origin(place)
-        return next(
-            (Origin(place) for place, data in drop_ins.items() if self._in_any_case(data, path)), None
-        )
+                return None if written in _EMPTY else Origin(file)
+        return next((Origin(file) for file, data in drop_ins.items() if self._in_any_case(data, path)), None)
 
     def _in_any_case(self, data: Mapping[str, Any], path: Sequence[str]) -> bool:
         """Whether a drop-in sets the value as `MaxPods`, which counts where nothing sets `maxPods`."""
@@ -223,7 +221,7 @@ def load(
     settings = _defaulted(main.settings, version, flags, places)
     settings = _with_absolute_paths(with_eviction_defaults(settings), config_path)
     configuration = Configuration(version, settings, places, main, flags, frozenset(main.settings))
-    if drop_ins or "config-dir" in flags.others:
+    if drop_ins or "config-dir" in flags.outside_config:
         _require_drop_in_variable(version, environment, drop_in_dir)
         configuration = _with_drop_ins(configuration, drop_ins, version, drop_in_dir)
     settings = override(_without_split_streams(configuration.settings), flags)
@@ -247,7 +245,7 @@ def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
     except FlagError as error:
         raise StartError(
             str(error),
-            found(
+            finding_of(
                 "NF006",
                 f"kubelet {version} cannot parse its command line",
                 "correct or remove the flag; `kubelet --help` lists the ones it knows",
@@ -258,7 +256,7 @@ def _parsed_flags(arguments: Sequence[str], version: KubeletVersion) -> Flags:
 
 
 def _require_node_labels(flags: Flags) -> None:
-    labels: Mapping[str, str] = flags.others.get("node-labels") or {}
+    labels: Mapping[str, str] = flags.outside_config.get("node-labels") or {}
     unknown = sorted(label for label in labels if _is_reserved_label(label))
     if not unknown:
         _require_label_syntax(labels)
@@ -271,7 +269,7 @@ def _require_node_labels(flags: Flags) -> None:
     )
     raise StartError(
         error,
-        found(
+        finding_of(
             "NF006",
             f"a kubelet may not give its node the labels {', '.join(unknown)}",
             "label the node through the API, or use another prefix",
@@ -286,20 +284,22 @@ def _require_label_syntax(labels: Mapping[str, str]) -> None:
     for label, value in sorted(labels.items()):
         complaints.setdefault(label, []).extend(qualified_name_complaints(label))
         complaints.setdefault(value, []).extend(label_value_complaints(value))
-    texts = [f"'{text}' - {', '.join(said)}" for text, said in complaints.items() if said]
+    texts = [f"'{text}' - {', '.join(reasons)}" for text, reasons in complaints.items() if reasons]
     if not texts:
         return
     error = f"failed to validate kubelet flags: invalid node labels: {'; '.join(texts)}"
     remedy = "write labels as key=value, both of letters, digits, '-', '_' and '.'"
     raise StartError(
-        error, found("NF006", "a label has the wrong form", remedy, path="--node-labels", text=error)
+        error, finding_of("NF006", "a label has the wrong form", remedy, path="--node-labels", text=error)
     )
 
 
 def _is_reserved_label(label: str) -> bool:
     prefix = label.partition("/")[0] if "/" in label else ""
-    reserved = any(prefix == each or prefix.endswith(f".{each}") for each in ("kubernetes.io", "k8s.io"))
-    allowed = any(prefix == each or prefix.endswith(f".{each}") for each in _LABEL_PREFIXES)
+    reserved = any(
+        prefix == domain or prefix.endswith(f".{domain}") for domain in ("kubernetes.io", "k8s.io")
+    )
+    allowed = any(prefix == domain or prefix.endswith(f".{domain}") for domain in _LABEL_PREFIXES)
     return reserved and not allowed and label not in _LABELS
 
 
@@ -317,7 +317,7 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
     )
     if not text:
         error = f'{loading} kubelet config file "{path}" was empty'
-        finding = found(
+        finding = finding_of(
             "NF003",
             "the configuration file is empty",
             "give it a KubeletConfiguration",
@@ -337,7 +337,7 @@ def _main_file(text: str, version: KubeletVersion, path: str) -> tuple[ConfigFil
         raise _unloadable(error, f"{loading} {reported}", path) from error
     if embedded is None:
         return main, ()
-    note = found(
+    note = finding_of(
         "NF602",
         f"the configuration is part of a {embedded.holder}; what the platform merges it with is not "
         "seen here",
@@ -353,7 +353,7 @@ def _is_kubeadm(document: Document) -> bool:
 
 
 def _join_note(path: str) -> Finding:
-    return found(
+    return finding_of(
         "NF602",
         "the file has kubeadm's flags alone; a node that joins takes its configuration from the cluster",
         "check the ConfigMap kubelet-config in kube-system as well",
@@ -366,7 +366,7 @@ def _require_settings(document: Document, path: str) -> None:
     if is_openshift_without_settings(document.data):
         error = "an OpenShift KubeletConfig without spec.kubeletConfig sets nothing"
         remedy = "put the settings under spec.kubeletConfig"
-        finding = found("NF002", error, remedy, path="spec", text=error, file=path)
+        finding = finding_of("NF002", error, remedy, path="spec", text=error, file=path)
         raise StartError(error, finding, readable=False)
 
 
@@ -385,12 +385,8 @@ def _unloadable(error: LoadError | YamlError, text: str, path: str) -> StartErro
         ),
     }
     message, remedy = _mismatch(str(error)) or messages[rule]
-    where = (
-        Places(path, {}, {}, {}, "").named(error.path)
-        if isinstance(error, LoadError) and error.path
-        else None
-    )
-    finding = found(rule, message, remedy, path=where, text=text, file=path, line=error.line)
+    where = dotted(error.path) if isinstance(error, LoadError) and error.path else None
+    finding = finding_of(rule, message, remedy, path=where, text=text, file=path, line=error.line)
     return StartError(text, finding, readable=readable)
 
 
@@ -399,10 +395,10 @@ def _mismatch(text: str) -> tuple[str, str] | None:
     match = _MISMATCH.search(text)
     if not match:
         return None
-    wanted = _TYPES.get(match["wanted"].removeprefix("v1beta1."), match["wanted"])
-    remedy = "put the value in quotes" if wanted == "text" else f"write {wanted} there"
+    wanted_type = _TYPES.get(match["wanted"].removeprefix("v1beta1."), match["wanted"])
+    remedy = "put the value in quotes" if wanted_type == "text" else f"write {wanted_type} there"
     found_type = _TYPES.get(match["found"].partition(" ")[0], match["found"])
-    return f"the value is {found_type}, and the kubelet wants {wanted}", remedy
+    return f"the value is {found_type}, and the kubelet wants {wanted_type}", remedy
 
 
 def _defaulted(
@@ -486,7 +482,7 @@ def _require_drop_in_variable(version: KubeletVersion, environment: Mapping[str,
     )
     raise StartError(
         error,
-        found(
+        finding_of(
             "NF007",
             f"kubelet {version} has --config-dir as an alpha feature only",
             f"set the environment variable {DROP_IN_VARIABLE}, or merge the drop-ins into the main file",
@@ -503,11 +499,11 @@ def _with_drop_ins(
         merged = merge(configuration.settings, drop_ins, version, folder)
     except DropInError as error:
         text = f"failed to merge kubelet configs: {error}"
-        finding = found(
+        finding = finding_of(
             "NF005",
             "a drop-in file cannot be loaded",
             "a drop-in is a KubeletConfiguration with apiVersion and kind that holds only what it changes",
-            path=configuration.places.named(error.path) if error.path else None,
+            path=dotted(error.path) if error.path else None,
             text=text,
             file=f"{folder}/{error.file}",
             line=error.line,

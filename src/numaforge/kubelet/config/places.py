@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numaforge.findings import Finding
-from numaforge.kubelet.findings import dotted, found
+from numaforge.kubelet.findings import finding_of
 from numaforge.kubelet.values.gojson import Path
 
 _STEP = re.compile(r'\["(?P<key>[^"]*)"\]|\[(?P<index>\d+)\]|\.?(?P<name>[^.\[]+)')
@@ -31,17 +31,13 @@ class Places:
     flag_names: Mapping[str, str]
     drop_in_dir: str
 
-    def named(self, path: Path) -> str:
-        """Return a path in dotted notation."""
-        return dotted(path)
-
     def finding(self, rule: str, message: str, remedy: str, path: str, text: str | None = None) -> Finding:
         """Return a finding about a setting, with the file and line (or the flag) that set it."""
         flag = self.flag_of(path)
         if flag is not None:
-            return found(rule, message, remedy, path=flag, text=text)
+            return finding_of(rule, message, remedy, path=flag, text=text)
         file, line = self.locate(split_path(path))
-        return found(rule, message, remedy, path=path, text=text, file=file, line=line)
+        return finding_of(rule, message, remedy, path=path, text=text, file=file, line=line)
 
     def flag_of(self, path: str) -> str | None:
         """Return the flag that set a field, or a part of it, or None."""

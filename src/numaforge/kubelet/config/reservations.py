@@ -110,10 +110,10 @@ def node_reservation(
     Only memory includes an eviction threshold: file system capacity is unknown before the kubelet runs.
     """
     reservation = {}
-    for name, whole in capacity.items():
+    for name, total_capacity in capacity.items():
         total = system.get(name, ZERO).plus(kube.get(name, ZERO))
         if name == "memory" and _MEMORY_SIGNAL in hard:
-            total = total.plus(hard[_MEMORY_SIGNAL].of(whole))
+            total = total.plus(hard[_MEMORY_SIGNAL].of(total_capacity))
         if total.amount:
             reservation[name] = total
     return reservation
@@ -149,10 +149,10 @@ def _reserved_quantity(name: str, text: str) -> Quantity:
 
 
 def _require_signal(signal: str, minor: int) -> None:
-    known = signal in _OLD_SIGNALS
+    is_signal = signal in _OLD_SIGNALS
     if minor >= _FIRST_MINOR_WITH_CONTAINERFS:
-        known = known or signal in ("containerfs.available", "containerfs.inodesFree")
-    if not known:
+        is_signal = is_signal or signal in ("containerfs.available", "containerfs.inodesFree")
+    if not is_signal:
         raise ReservationError(f"unsupported eviction signal {signal}", signal)
 
 

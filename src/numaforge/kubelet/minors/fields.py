@@ -43,8 +43,8 @@ _OTHER_ALIASES = {
 def types_of(minor: int) -> Types:
     """Return the Go types into which a kubelet of this minor decodes its configuration."""
     structs: dict[str, dict[str, str]] = {ROOT_TYPE: {"apiVersion": "string", "kind": "string"}}
-    for place, go_type in states_at(FIELDS, minor).items():
-        struct, _, name = place.rpartition(".")
+    for field_path, go_type in states_at(FIELDS, minor).items():
+        struct, _, name = field_path.rpartition(".")
         structs.setdefault(struct, {})[name] = go_type
     return Types(
         structs={**_OTHER_STRUCTS, **structs},

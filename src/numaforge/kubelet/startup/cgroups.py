@@ -87,8 +87,8 @@ def needed_cgroups(configuration: Configuration) -> Iterator[Finding]:
 def _enforced(configuration: Configuration) -> Iterator[_Enforced]:
     """Yield the sides that are enforced; validation has seen to it that each names a cgroup."""
     settings = configuration.settings
-    wanted = {name.removesuffix("-compressible") for name in settings.get("enforceNodeAllocatable") or ()}
-    yield from (side for side in _SIDES if side.enforcement in wanted and settings.get(side.cgroup_field))
+    enforced = {name.removesuffix("-compressible") for name in settings.get("enforceNodeAllocatable") or ()}
+    yield from (side for side in _SIDES if side.enforcement in enforced and settings.get(side.cgroup_field))
 
 
 def _is_systemd(configuration: Configuration) -> bool:

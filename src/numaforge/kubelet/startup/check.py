@@ -46,7 +46,7 @@ from numaforge.kubelet.config.reservations import (
     parse_reserved,
     parse_thresholds,
 )
-from numaforge.kubelet.findings import Report, found
+from numaforge.kubelet.findings import Report, finding_of
 from numaforge.kubelet.minors.options import PREFER_CLOSEST_NUMA, STRICT_CPU_RESERVATION
 from numaforge.kubelet.minors.versions import KubeletVersion
 from numaforge.kubelet.startup.cgroups import require_enforceable_cgroups
@@ -118,7 +118,7 @@ def check(
     kubelet = version if isinstance(version, KubeletVersion) else KubeletVersion.parse(version)
     findings: list[Finding] = []
     if kubelet.notice:
-        findings.append(found("NF601", kubelet.notice, "check again with a newer numaforge"))
+        findings.append(finding_of("NF601", kubelet.notice, "check again with a newer numaforge"))
     configuration = None
     managers = _Managers()
     error, readable = None, True
@@ -222,10 +222,12 @@ class _Steps:
         """Raise the first refusal, with the findings of those that would come next marked so."""
         if not self.refusals:
             return
-        first, *others = self.refusals
-        following = (finding for refusal in others for finding in refusal.findings)
-        marked = [replace(each, evidence=f"what would come next: {each.evidence}") for each in following]
-        raise StartError(first.error, *first.findings, *marked, readable=first.readable)
+        first, *later = self.refusals
+        following = (finding for refusal in later for finding in refusal.findings)
+        later_findings = [
+            replace(finding, evidence=f"what would come next: {finding.evidence}") for finding in following
+        ]
+        raise StartError(first.error, *first.findings, *later_findings, readable=first.readable)
 
 
 def _run(
@@ -283,17 +285,17 @@ def _run(
 
 
 def _refusal(
-    configuration: Configuration, rule: str, path: str, text: str, remedy: str, before: str = _RUN
+    configuration: Configuration, rule: str, path: str, text: str, remedy: str, prefix: str = _RUN
 ) -> StartError:
-    """Return a StartError; its message without the prefix `before` is the finding's evidence."""
-    return StartError(f"{before}{text}", configuration.places.finding(rule, text, remedy, path, text))
+    """Return a StartError; its message without the `prefix` is the finding's evidence."""
+    return StartError(f"{prefix}{text}", configuration.places.finding(rule, text, remedy, path, text))
 
 
 def _require_tls(configuration: Configuration, version: KubeletVersion) -> None:
     complaint = tls_complaint(configuration.settings, version)
     if complaint:
-        before = "failed to construct kubelet dependencies: "
-        raise _refusal(configuration, "NF219", complaint.path, complaint.text, complaint.remedy, before)
+        prefix = "failed to construct kubelet dependencies: "
+        raise _refusal(configuration, "NF219", complaint.path, complaint.text, complaint.remedy, prefix)
 
 
 def _require_authorization_mode(configuration: Configuration) -> None:
@@ -329,7 +331,7 @@ def _parsed_reserved(
 
 
 def _hard_thresholds(configuration: Configuration, version: KubeletVersion) -> dict[str, Threshold]:
-    if configuration.flags.others.get("experimental-allocatable-ignore-eviction"):
+    if configuration.flags.outside_config.get("experimental-allocatable-ignore-eviction"):
         return {}
     try:
         return parse_thresholds(configuration.settings.get("evictionHard") or {}, version.rules_minor)
@@ -501,7 +503,7 @@ def _start(
     state_files: Mapping[str, str],
     root_dir: str,
 ) -> None:
-    root = configuration.flags.others.get("root-dir") or root_dir
+    root = configuration.flags.outside_config.get("root-dir") or root_dir
     by_pod = enabled(version, configuration.gates, "PodLevelResourceManagers")
     if managers.cpu and CPU_STATE_FILE in state_files:
         path, text = f"{root}/{CPU_STATE_FILE}", state_files[CPU_STATE_FILE]
@@ -578,7 +580,7 @@ def _restore_memory(
 
 def _unrestorable(rule: str, text: str, path: str) -> StartError:
     reason = text.partition("error: ")[2].removeprefix("could not restore state from checkpoint: ")
-    finding = found(
+    finding = finding_of(
         rule,
         f"{path} does not fit the configuration: {reason.partition(', please drain')[0]}",
         f"drain the node, stop the kubelet, delete {path}, then start it",

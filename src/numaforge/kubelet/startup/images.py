@@ -34,11 +34,11 @@ def pattern_complaint(pattern: str, minor: int) -> str | None:
         return "at least registry hostname is required" if name == "/" else None
     if minor >= _FIRST_MINOR_WITH_SHORT_NAMES:
         return _reference_complaint(name, name)
-    whole = _normalized(name)
-    remote = whole.partition("/")[2].partition(":")[0]
+    normalized = _normalized(name)
+    remote = normalized.partition("/")[2].partition(":")[0]
     if remote != remote.lower():
         return f"{_FAILED}: invalid reference format: repository name ({remote}) must be lowercase"
-    return _reference_complaint(name, whole)
+    return _reference_complaint(name, normalized)
 
 
 def _normalized(name: str) -> str:
@@ -52,10 +52,10 @@ def _normalized(name: str) -> str:
     return f"{first}/library/{rest}" if official else f"{first}/{rest}"
 
 
-def _reference_complaint(name: str, whole: str) -> str | None:
-    reference = _REFERENCE.fullmatch(whole)
+def _reference_complaint(name: str, normalized: str) -> str | None:
+    reference = _REFERENCE.fullmatch(normalized)
     if reference is None:
-        if _REFERENCE.fullmatch(whole.lower()):
+        if _REFERENCE.fullmatch(normalized.lower()):
             return f"{_FAILED}: repository name must be lowercase"
         return f"{_FAILED}: invalid reference format"
     if len(reference["name"]) > _LONGEST_NAME:

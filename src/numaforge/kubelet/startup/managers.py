@@ -207,19 +207,19 @@ def shown_map(entries: Mapping[str, str]) -> str:
 
 def _require_option(
     name: str,
-    known: Mapping[str, OptionState],
+    options: Mapping[str, OptionState],
     manager: str,
     path: str,
     version: KubeletVersion,
     gates: Mapping[str, bool],
 ) -> None:
-    option = known.get(name)
+    option = options.get(name)
     if option is None:
         raise ManagerError(
             f"unknown {manager} Manager Policy option: {quoted(name)}",
             "NF206",
             path,
-            _unknown_option_remedy(name, known),
+            _unknown_option_remedy(name, options),
         )
     if option.gate is None or enabled(version, gates, option.gate):
         return
@@ -232,11 +232,11 @@ def _require_option(
     raise ManagerError(text, "NF207", path, f"enable the feature gate {option.gate}, or remove the option")
 
 
-def _unknown_option_remedy(name: str, known: Mapping[str, OptionState]) -> str:
+def _unknown_option_remedy(name: str, options: Mapping[str, OptionState]) -> str:
     minors = known_versions_of(name)
     if minors:
         return f"the option exists from kubelet 1.{min(minors)} on: upgrade, or remove it"
-    return f"use one of {', '.join(known)}"
+    return f"use one of {', '.join(options)}"
 
 
 def _bool_option(name: str, text: str, path: str) -> bool:
@@ -294,10 +294,10 @@ def _reserved_count(reservation: Mapping[str, Quantity], machine: MachineInfo) -
 def _first_cores(machine: MachineInfo) -> str:
     """Return the cpulist of the lowest core of each NUMA node."""
     first: dict[int, int] = {}
-    for place in machine.cpus.places.values():
-        first[place.numa_node] = min(place.core, first.get(place.numa_node, place.core))
+    for cpu_place in machine.cpus.places.values():
+        first[cpu_place.numa_node] = min(cpu_place.core, first.get(cpu_place.numa_node, cpu_place.core))
     cores = set(first.values())
-    return format_cpulist(cpu for cpu, place in machine.cpus.places.items() if place.core in cores)
+    return format_cpulist(cpu for cpu, cpu_place in machine.cpus.places.items() if cpu_place.core in cores)
 
 
 def _static_options(
@@ -382,16 +382,16 @@ def _reserve_by_count(
 
 
 def _require_nodes(entries: list[Mapping[str, Any]], machine: MachineInfo) -> None:
-    known = {node.id for node in machine.nodes}
+    node_ids = {node.id for node in machine.nodes}
     for index, entry in enumerate(entries):
         node = entry.get("numaNode", 0)
-        if node not in known:
+        if node not in node_ids:
             raise ManagerError(
                 f"the reserved memory configuration references a NUMA node {node} that does not exist on "
                 "this machine",
                 "NF214",
                 f"reservedMemory[{index}].numaNode",
-                f"this machine has the NUMA nodes {format_cpulist(known)}",
+                f"this machine has the NUMA nodes {format_cpulist(node_ids)}",
             )
 
 
@@ -420,10 +420,12 @@ def _require_sum(
     for entry in entries:
         for name, text in (entry.get("limits") or {}).items():
             totals[name] = Quantity.parse(text).plus(totals.get(name, ZERO))
-    wanted = {name: quantity for name, quantity in reservation.items() if name == "memory" or in_pages(name)}
+    reserved = {
+        name: quantity for name, quantity in reservation.items() if name == "memory" or in_pages(name)
+    }
     # The kubelet walks the types in random order; here memory, the only type that can match, comes last.
-    for name in sorted({*totals, *wanted}, key=lambda name: (name == "memory", name)):
-        total, target = totals.get(name, ZERO), wanted.get(name, ZERO)
+    for name in sorted({*totals, *reserved}, key=lambda name: (name == "memory", name)):
+        total, target = totals.get(name, ZERO), reserved.get(name, ZERO)
         if total.amount != target.amount:
             text = (
                 f'the total amount "{total}" of type "{name}" is not equal to the value "{target}" '

@@ -67,9 +67,9 @@ def tls_complaint(settings: Mapping[str, Any], version: KubeletVersion) -> TlsCo
             text = f"Cipher suite {suite} not supported or doesn't exist"
             remedy = "name suites as Go does, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
             return TlsComplaint(f"tlsCipherSuites[{index}]", text, remedy)
-    wanted = settings.get("tlsMinVersion") or ""
-    if wanted and wanted not in _VERSIONS:
-        text = f"unknown tls version {quoted(wanted)}"
+    least = settings.get("tlsMinVersion") or ""
+    if least and least not in _VERSIONS:
+        text = f"unknown tls version {quoted(least)}"
         return TlsComplaint("tlsMinVersion", text, f"use one of {', '.join(_VERSIONS)}")
     if version.rules_minor < _FIRST_MINOR_WITH_CURVES:
         return None
@@ -77,17 +77,17 @@ def tls_complaint(settings: Mapping[str, Any], version: KubeletVersion) -> TlsCo
 
 
 def _curve_complaint(curves: Iterable[int]) -> TlsComplaint | None:
-    seen: set[int] = set()
+    earlier: set[int] = set()
     for index, curve in enumerate(curves):
         complaint = None
         if not 0 < curve <= _LARGEST_CURVE:
             complaint = f"curve preference {curve} is out of range (must be 1-{_LARGEST_CURVE})"
-        elif curve in seen:
+        elif curve in earlier:
             complaint = f"duplicate curve preference {curve}"
         elif curve not in _CURVES:
             complaint = f"curve preference {curve} is not supported by the current Go version"
         if complaint:
             remedy = f"use numbers of {', '.join(map(str, _CURVES))}, each once"
             return TlsComplaint(f"tlsCurvePreferences[{index}]", complaint, remedy)
-        seen.add(curve)
+        earlier.add(curve)
     return None

@@ -19,7 +19,7 @@ from numaforge.kubelet.config.decode import field_path
 from numaforge.kubelet.config.defaults import EVICTION_HARD
 from numaforge.kubelet.config.gates import enabled, gate
 from numaforge.kubelet.config.loading import Configuration
-from numaforge.kubelet.findings import dotted, found
+from numaforge.kubelet.findings import dotted, finding_of
 from numaforge.kubelet.minors.fields import ROOT_TYPE, first_minor_of, types_of
 from numaforge.kubelet.minors.history import state_at
 from numaforge.kubelet.minors.options import FULL_PCPUS_ONLY
@@ -104,7 +104,7 @@ def _unknown_field(path: Path, version: KubeletVersion, file: str, line: int | N
     else:
         nearest = get_close_matches(str(path[-1]), _fields_beside(path, version), n=1, cutoff=0.6)
         remedy = f"did you mean {nearest[0]}?" if nearest else "remove it, or look up the field's name"
-    return found(
+    return finding_of(
         "NF501",
         f"kubelet {version} does not know the field {name}; it drops it with a line in its log and starts "
         "without",
@@ -134,7 +134,7 @@ def _unknown_in(data: Any, version: KubeletVersion) -> tuple[Path, ...]:
 
 
 def _duplicate(path: Path, file: str, line: int) -> Finding:
-    return found(
+    return finding_of(
         "NF502",
         f"{dotted(path)} appears twice; the kubelet takes the last one",
         "keep one of them",
@@ -145,7 +145,7 @@ def _duplicate(path: Path, file: str, line: int) -> Finding:
 
 
 def _skipped(file: str) -> Finding:
-    return found(
+    return finding_of(
         "NF514",
         "the kubelet reads only files that end in .conf, so this one has no effect",
         "rename it to *.conf, or remove it",
@@ -163,17 +163,19 @@ def _vanishing_gates(configuration: Configuration, version: KubeletVersion) -> _
         if following <= LATEST_MINOR:
             if state_at(GATES[name], following) is not None:
                 continue
-            known = f"kubelet 1.{following} does not start with the feature gate {name}: it does not know it"
+            evidence = (
+                f"kubelet 1.{following} does not start with the feature gate {name}: it does not know it"
+            )
         elif REMOVALS.get(name, following + 1) > following:
             continue
         else:
-            known = (
+            evidence = (
                 f"the feature gate {name} is announced to go with 1.{REMOVALS[name]}; a kubelet does not "
                 "start with a gate that it does not know"
             )
         yield configuration.places.finding(
             "NF517",
-            known,
+            evidence,
             f"remove it before an upgrade: kubelet {version} has it on by default and takes no other value"
             if _is_locked_on(name, version)
             else "remove it before an upgrade",
@@ -223,17 +225,19 @@ def _held_halves(
     """Yield a finding for containers that hold parts of cores, allocated before full-pcpus-only was set."""
     cores = cores_seen(topology)
     size = max((len(core.cpus) for core in cores), default=1)
-    held = {
+    halves = {
         f"{pod}/{container}": cpus
         for pod, containers in sorted(state.assignments.items())
         for container, cpus in sorted(containers.items())
         if _in_part(cores, cpus)
     }
-    if not held:
+    if not halves:
         return
-    shown = first_of(f"{name} ({format_cpulist(cpus)})" for name, cpus in held.items())
+    shown = first_of(f"{name} ({format_cpulist(cpus)})" for name, cpus in halves.items())
     consequence = f"they keep them in spite of {FULL_PCPUS_ONLY}"
-    if version.rules_minor < _FIRST_MINOR_KEEPING_HALVES and any(len(cpus) % size for cpus in held.values()):
+    if version.rules_minor < _FIRST_MINOR_KEEPING_HALVES and any(
+        len(cpus) % size for cpus in halves.values()
+    ):
         consequence = (
             f"the kubelet refuses those of them that have no multiple of {size} CPUs (SMTAlignmentError)"
         )
@@ -321,14 +325,17 @@ def _lost_eviction_defaults(configuration: Configuration, version: KubeletVersio
 
 
 def _overriding_flags(configuration: Configuration) -> _Findings:
-    files = [configuration.main.settings, *(each.data for each in configuration.drop_in_documents.values())]
+    files = [
+        configuration.main.settings,
+        *(setting.data for setting in configuration.drop_in_documents.values()),
+    ]
     for field, flag in sorted(configuration.flags.names.items()):
         if field.startswith("featureGates."):
             continue
         value = configuration.flags.settings[field]
         in_files = [_at(settings, field) for settings in files]
-        if any(each is not None and each != value for each in in_files):
-            yield found(
+        if any(setting is not None and setting != value for setting in in_files):
+            yield finding_of(
                 "NF509",
                 f"the flag {flag} overrides {field} of the files: the kubelet runs with {_shown(value)}",
                 f"remove the flag (in the unit or its environment file), or {field} from the files",
@@ -345,7 +352,7 @@ def _at(settings: Mapping[str, Any], field: str) -> Any:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ",".join(f"{key}={each}" for key, each in value.items())
+        return ",".join(f"{key}={item}" for key, item in value.items())
     return str(value)
 
 
@@ -414,13 +421,13 @@ def _uneven_threads(
 ) -> _Findings:
     # kubernetes/kubernetes#124066 and #140495: CPUs per core is rounded down, so a half-reserved core looks
     # free.
-    seen = cores_seen(topology)
-    sizes = {len(core.cpus) for core in seen}
-    at_risk = _in_part(seen, cpu.reserved)
+    kubelet_cores = cores_seen(topology)
+    sizes = {len(core.cpus) for core in kubelet_cores}
+    at_risk = _in_part(kubelet_cores, cpu.reserved)
     if len(sizes) < 2:
         return
     if cpu.options.get(FULL_PCPUS_ONLY):
-        per_core = sum(len(core.cpus) for core in seen) // len(seen)
+        per_core = sum(len(core.cpus) for core in kubelet_cores) // len(kubelet_cores)
         yield configuration.places.finding(
             "NF525",
             f"cores have {' or '.join(map(str, sorted(sizes)))} threads, and the kubelet counts {per_core} "
@@ -454,11 +461,11 @@ def _partial_cores(
         )
     else:
         consequence = f"containers on the CPUs {format_cpulist(siblings)} share their cores with the system"
-    whole = cpu.reserved | siblings
+    with_siblings = cpu.reserved | siblings
     yield configuration.places.finding(
         "NF506",
         f"{len(partial)} cores are reserved in part: {consequence}",
-        f'reserve whole cores: reservedSystemCPUs: "{format_cpulist(whole)}"',
+        f'reserve whole cores: reservedSystemCPUs: "{format_cpulist(with_siblings)}"',
         path,
     )
 
@@ -471,12 +478,12 @@ def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: Cp
     threads = max((len(core.cpus) for core in topology.cores), default=1)
     for node in topology.numa_nodes:
         gpus = sum(gpu.numa_node == node.id for gpu in topology.gpus)
-        left = node.cpus & free
-        if node.cpus and len(left) < gpus * threads:
+        free_cpus = node.cpus & free
+        if node.cpus and len(free_cpus) < gpus * threads:
             yield configuration.places.finding(
                 "NF508",
-                f"NUMA node {node.id} has {gpus} GPUs and {len(left)} CPUs left for pods: not a core for "
-                "each GPU",
+                f"NUMA node {node.id} has {gpus} GPUs and {len(free_cpus)} CPUs left for pods: not a core "
+                "for each GPU",
                 "reserve CPUs on another NUMA node, or fewer of them",
                 path,
             )
@@ -485,14 +492,15 @@ def _starved_gpus(configuration: Configuration, topology: NodeTopology, free: Cp
 def _oversized_reservations(configuration: Configuration, memory: MemoryManagerSetup) -> _Findings:
     for node, tables in sorted(memory.machine.items()):
         table = tables["memory"]
-        pages = sum(other.total for name, other in tables.items() if name != "memory")
+        pages = sum(size.total for name, size in tables.items() if name != "memory")
         if table.total and table.system_reserved and table.system_reserved + pages > table.total:
-            held = Quantity.of_bytes(table.system_reserved)
+            reserved = Quantity.of_bytes(table.system_reserved)
             yield configuration.places.finding(
                 "NF504",
                 f"NUMA node {node} has {Quantity.of_bytes(table.total)} of memory, "
-                f"{Quantity.of_bytes(pages)} of it in hugepages, and reservedMemory takes {held}: what is "
-                "left wraps around to a huge number, and the kubelet admits pods that the node cannot hold",
+                f"{Quantity.of_bytes(pages)} of it in hugepages, and reservedMemory takes {reserved}: what "
+                "is left wraps around to a huge number, and the kubelet admits pods that the node "
+                "cannot hold",
                 "spread reservedMemory over the NUMA nodes",
                 "reservedMemory",
             )

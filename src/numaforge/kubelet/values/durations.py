@@ -42,15 +42,15 @@ class Duration:
         return self.nanoseconds / 10**9
 
     def __str__(self) -> str:
-        sign, left = ("-", -self.nanoseconds) if self.nanoseconds < 0 else ("", self.nanoseconds)
-        if left == 0:
+        sign, rest = ("-", -self.nanoseconds) if self.nanoseconds < 0 else ("", self.nanoseconds)
+        if rest == 0:
             return "0s"
         for unit in ("ns", "µs", "ms"):
-            if left < _UNITS[unit] * 1000:
-                return f"{sign}{_decimal(Fraction(left, _UNITS[unit]))}{unit}"
-        hours, left = divmod(left, _UNITS["h"])
-        minutes, left = divmod(left, _UNITS["m"])
-        seconds = f"{_decimal(Fraction(left, _UNITS['s']))}s"
+            if rest < _UNITS[unit] * 1000:
+                return f"{sign}{_decimal(Fraction(rest, _UNITS[unit]))}{unit}"
+        hours, rest = divmod(rest, _UNITS["h"])
+        minutes, rest = divmod(rest, _UNITS["m"])
+        seconds = f"{_decimal(Fraction(rest, _UNITS['s']))}s"
         if hours:
             return f"{sign}{hours}h{minutes}m{seconds}"
         return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
@@ -117,8 +117,8 @@ def quoted_in_bytes(text: str) -> str:
 
 
 def _decimal(value: Fraction) -> str:
-    whole, fraction = divmod(value, 1)
+    integer, fraction = divmod(value, 1)
     if not fraction:
-        return str(whole)
+        return str(integer)
     digits = f"{fraction.numerator * 10**9 // fraction.denominator:09d}".rstrip("0")
-    return f"{whole}.{digits}"
+    return f"{integer}.{digits}"

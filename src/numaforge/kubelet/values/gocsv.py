@@ -42,13 +42,13 @@ class _CsvRecord:
         self.place = 0
 
     def fields(self) -> list[str]:
-        found: list[str] = []
+        values: list[str] = []
         is_open = True
         while is_open:
             is_quoted = self._rest().startswith(_QUOTE)
             field, is_open = self._quoted() if is_quoted else self._plain()
-            found.append(field)
-        return found
+            values.append(field)
+        return values
 
     def _rest(self) -> str:
         return self.lines[self.line][self.place :] if self.line < len(self.lines) else ""
@@ -83,7 +83,7 @@ class _CsvRecord:
             else:
                 raise self._error(self.place, 'extraneous or missing " in quoted-field')
 
-    def _error(self, place: int, reason: str) -> CsvError:
+    def _error(self, position: int, reason: str) -> CsvError:
         record = "" if self.line == 0 else "record on line 1; "
-        column = len(self.lines[self.line][:place].encode()) + 1
+        column = len(self.lines[self.line][:position].encode()) + 1
         return CsvError(f"{record}parse error on line {self.line + 1}, column {column}: {reason}")

@@ -19,7 +19,7 @@ from numaforge.kubelet.values.numbers import NumberError, parse_int
 _INTEGER_BITS = {"int32": 31, "int64": 63, "int": 63, "uint32": 32, "uint64": 64}
 _DIGITS = "0123456789"
 _HEXADECIMAL = f"{_DIGITS}abcdefABCDEF"
-_ESCAPES = {**dict(zip("bfnrt", "\b\f\n\r\t", strict=True)), **{each: each for each in '"\\/'}}
+_ESCAPES = {**dict(zip("bfnrt", "\b\f\n\r\t", strict=True)), **{character: character for character in '"\\/'}}
 _LITERALS = {"true": True, "false": False, "null": None}
 _PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f]*')
 _PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
@@ -92,9 +92,9 @@ def decode_json(json: Json, go_type: str, types: Types, *, in_any_case: bool = F
         holder = json.data
         for step in path[:-1]:
             holder = holder[step]
-        kept, holder[path[-1]] = holder[path[-1]], value
+        original, holder[path[-1]] = holder[path[-1]], value
         decode(json.data, go_type, types, as_written=True, in_any_case=in_any_case)
-        holder[path[-1]] = kept
+        holder[path[-1]] = original
     return decode(json.data, go_type, types, as_written=True, in_any_case=in_any_case)
 
 
@@ -175,7 +175,7 @@ class _Decoder:
         if not isinstance(data, list):
             return self._mismatch(kind_of(data), go_type, path)
         zero = self._zero(item)
-        values = [self.value(each, item, (*path, index)) for index, each in enumerate(data)]
+        values = [self.value(item_value, item, (*path, index)) for index, item_value in enumerate(data)]
         return [zero if value is None else value for value in values]
 
     def _map(self, data: Any, go_type: str, key: str, item: str, path: Path) -> Any:
@@ -220,9 +220,9 @@ class _Decoder:
             return 0
         return {} if go_type in self.types.structs else None
 
-    def _mismatch(self, found: str, go_type: str, path: Path) -> None:
+    def _mismatch(self, json_type: str, go_type: str, path: Path) -> None:
         if self.error is None:
-            message = f"json: cannot unmarshal {found} into Go value of type {go_type}"
+            message = f"json: cannot unmarshal {json_type} into Go value of type {go_type}"
             self.error = GoJsonError(self._in_context(message), path)
 
     def _in_context(self, message: str) -> str:
@@ -321,8 +321,8 @@ class _Parser:
             error = self._step()
         if error:
             return error
-        after = self._next()
-        return None if after is None else self._invalid(after, "after top-level value")
+        following = self._next()
+        return None if following is None else self._invalid(following, "after top-level value")
 
     def _next(self) -> str | None:
         while self.at < len(self.text) and self.text[self.at] in " \t\r\n":
@@ -358,21 +358,21 @@ class _Parser:
         """Parse the end or the next member of the innermost open object or array."""
         holder = self._open[-1]
         is_object = isinstance(holder.values, dict)
-        found = self._next()
-        if found is None:
+        character = self._next()
+        if character is None:
             return self._END
-        if found == ("}" if is_object else "]"):
+        if character == ("}" if is_object else "]"):
             if holder.wants_more:
                 return self._invalid(
-                    found, "looking for beginning of " + ("object key string" if is_object else "value")
+                    character, "looking for beginning of " + ("object key string" if is_object else "value")
                 )
             self.at += 1
             self._open.pop()
             return None
         if not holder.is_empty and not holder.wants_more:
-            if found != ",":
+            if character != ",":
                 return self._invalid(
-                    found, f"after {'object key:value pair' if is_object else 'array element'}"
+                    character, f"after {'object key:value pair' if is_object else 'array element'}"
                 )
             self.at += 1
             holder.wants_more = True
@@ -397,34 +397,34 @@ class _Parser:
         is_list = isinstance(holder.values, list)
         step = len(holder.values) if is_list else holder.key
         path = (*holder.path, step) if len(holder.path) < _DEEPEST_LINE else holder.path
-        self.lines[path] = self._here()
+        self.lines[path] = self._current_line()
         if is_list:
             holder.values.append(value)
             return path
         if holder.key in holder.values:
-            self.duplicates.append((path, self._here()))
-            before = holder.values.pop(holder.key)
-            if isinstance(before, dict) and isinstance(value, dict):
+            self.duplicates.append((path, self._current_line()))
+            earlier = holder.values.pop(holder.key)
+            if isinstance(earlier, dict) and isinstance(value, dict):
                 # Go decodes the second map into the first.
-                value.update(before)
-            elif isinstance(before, str) and value is None:
-                value = before
+                value.update(earlier)
+            elif isinstance(earlier, str) and value is None:
+                value = earlier
             elif len(holder.path) < _DEEPEST_LINE:
-                self.overwritten.append((path, before))
+                self.overwritten.append((path, earlier))
         holder.values[holder.key] = value
         return path
 
-    def _here(self) -> int:
+    def _current_line(self) -> int:
         self._line += self.text.count("\n", self._counted, self.at)
         self._counted = self.at
         return self._line
 
-    def _expect(self, wanted: str, context: str) -> str | None:
-        found = self._next()
-        if found is None:
+    def _expect(self, expected: str, context: str) -> str | None:
+        character = self._next()
+        if character is None:
             return self._END
-        if found != wanted:
-            return self._invalid(found, context)
+        if character != expected:
+            return self._invalid(character, context)
         self.at += 1
         return None
 
@@ -439,13 +439,13 @@ class _Parser:
             self.at = plain.end()
             if self.at >= len(self.text):
                 return self._END
-            here = self.text[self.at]
-            if here == '"':
+            character = self.text[self.at]
+            if character == '"':
                 self.at += 1
                 self._read = _LONE_SURROGATE.sub("\ufffd", _without_pairs("".join(parts)))
                 return None
-            if here != "\\":
-                return self._invalid(here, "in string literal")
+            if character != "\\":
+                return self._invalid(character, "in string literal")
             error = self._escape(parts)
             if error:
                 return error
@@ -461,8 +461,8 @@ class _Parser:
             return None
         if letter != "u":
             return self._invalid(letter, "in string escape code")
-        for place in range(self.at, self.at + 4):
-            digit = self.text[place : place + 1]
+        for position in range(self.at, self.at + 4):
+            digit = self.text[position : position + 1]
             if not digit:
                 return self._invalid(" ", "in \\u hexadecimal character escape")
             if digit not in _HEXADECIMAL:
@@ -488,25 +488,27 @@ class _Parser:
 
     def _digits(self, context: str) -> str | None:
         # Where the text ends within a number or word, Go appends a blank.
-        here = self.text[self.at : self.at + 1] or " "
-        if here not in _DIGITS:
-            return self._invalid(here, context)
+        character = self.text[self.at : self.at + 1] or " "
+        if character not in _DIGITS:
+            return self._invalid(character, context)
         while self._skip(_DIGITS):
             pass
         return None
 
     def _skip(self, characters: str) -> bool:
         """Skip the next character if it is one of these."""
-        found = self.at < len(self.text) and self.text[self.at] in characters
-        self.at += found
-        return found
+        skipped = self.at < len(self.text) and self.text[self.at] in characters
+        self.at += skipped
+        return skipped
 
     def _literal(self, word: str) -> str | None:
         for index, letter in enumerate(word[1:], start=1):
             self.at += 1
-            here = self.text[self.at : self.at + 1] or " "
-            if here != letter:
-                return self._invalid(here, f"in literal {word} (expecting {_quoted_character(word[index])})")
+            character = self.text[self.at : self.at + 1] or " "
+            if character != letter:
+                return self._invalid(
+                    character, f"in literal {word} (expecting {_quoted_character(word[index])})"
+                )
         self.at += 1
         return None
 

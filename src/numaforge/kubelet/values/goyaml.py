@@ -94,7 +94,7 @@ class _GoLoader(yaml.SafeLoader):
         start = end = self.get_mark()
         text = gap = ""
         while self.peek() != "#" and not self._is_at_marker():
-            word = self._taken(self._word_length())
+            word = self._read_text(self._word_length())
             if not word:
                 break
             self.allow_simple_key = False
@@ -117,14 +117,14 @@ class _GoLoader(yaml.SafeLoader):
         return length
 
     def _ends_word(self, ahead: int) -> bool:
-        found = self.peek(ahead)
-        if found == ":" and self.peek(ahead + 1) in _BLANKS:
+        character = self.peek(ahead)
+        if character == ":" and self.peek(ahead + 1) in _BLANKS:
             return True
-        return found in _BLANKS or bool(self.flow_level and found in ",?[]{}")
+        return character in _BLANKS or bool(self.flow_level and character in ",?[]{}")
 
     def _gap(self, start: yaml.Mark) -> str:
         """Skip blanks and line breaks, and return what they become in the scalar."""
-        blanks = self._taken(self._blank_length())
+        blanks = self._read_text(self._blank_length())
         if self.peek() not in _BREAKS:
             return blanks
         first = self._break()
@@ -143,8 +143,8 @@ class _GoLoader(yaml.SafeLoader):
         return (more or " ") if first == "\n" else first + more
 
     def _break(self) -> str:
-        taken: str = self.scan_line_break()  # type: ignore[no-untyped-call]
-        return taken
+        line_break: str = self.scan_line_break()  # type: ignore[no-untyped-call]
+        return line_break
 
     def _blank_length(self) -> int:
         length = 0
@@ -152,10 +152,10 @@ class _GoLoader(yaml.SafeLoader):
             length += 1
         return length
 
-    def _taken(self, length: int) -> str:
-        taken: str = self.prefix(length)
+    def _read_text(self, length: int) -> str:
+        text: str = self.prefix(length)
         self.forward(length)
-        return taken
+        return text
 
 
 class YamlError(ValueError):
@@ -405,12 +405,12 @@ def _resolved(node: _YamlNode) -> Any:
         return _from_base64(node)
     if tag not in _RESOLVED_TAGS or tag == _STRING:
         return text
-    value, found = _plain(text, tag)
-    if tag in ("", found):
+    value, resolved_tag = _plain(text, tag)
+    if tag in ("", resolved_tag):
         return value
-    if tag == "float" and found == "int" and value <= _LARGEST_INT64:
+    if tag == "float" and resolved_tag == "int" and value <= _LARGEST_INT64:
         return float(value)
-    raise YamlError(f"yaml: cannot decode !!{found} `{text}` as a !!{tag}", node.line)
+    raise YamlError(f"yaml: cannot decode !!{resolved_tag} `{text}` as a !!{tag}", node.line)
 
 
 def _plain(text: str, tag: str) -> tuple[Any, str]:
@@ -492,18 +492,18 @@ def _as_json(data: Any) -> Any:
     holder: dict[Any, Any] = {"": data}
     waiting: list[Any] = [holder]
     while waiting:
-        held = waiting.pop()
-        for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+        container = waiting.pop()
+        for key, value in list(container.items() if isinstance(container, dict) else enumerate(container)):
             if isinstance(key, _Key):
                 _require_text(key, value)
-                del held[key]
-                held[_key_text(key)] = value
+                del container[key]
+                container[_key_text(key)] = value
             if isinstance(value, dict | list):
                 waiting.append(value)
             elif isinstance(value, float) and (isnan(value) or isinf(value)):
                 odd_number = _odd_number(value)
             elif isinstance(value, float):
-                held[_key_text(key) if isinstance(key, _Key) else key] = plain_number(value)
+                container[_key_text(key) if isinstance(key, _Key) else key] = plain_number(value)
     if odd_number:
         raise YamlError(f"json: unsupported value: {odd_number}", None)
     return holder[""]
@@ -535,11 +535,11 @@ def _go_syntax(value: Any, depth: int = 0) -> str:
     if isinstance(value, dict | list) and depth > _SHOWN_DEPTH:
         return "..."
     if isinstance(value, dict):
-        pairs = ((key.value if isinstance(key, _Key) else key, each) for key, each in value.items())
-        inner = [f"{_held(key, depth)}:{_held(each, depth)}" for key, each in pairs]
+        pairs = ((key.value if isinstance(key, _Key) else key, item) for key, item in value.items())
+        inner = [f"{_field_syntax(key, depth)}:{_field_syntax(item, depth)}" for key, item in pairs]
         return f"map[interface {{}}]interface {{}}{{{', '.join(sorted(inner))}}}"
     if isinstance(value, list):
-        return f"[]interface {{}}{{{', '.join(_held(each, depth) for each in value)}}}"
+        return f"[]interface {{}}{{{', '.join(_field_syntax(item, depth) for item in value)}}}"
     if value is None:
         return "<nil>"
     if isinstance(value, bool):
@@ -551,5 +551,5 @@ def _go_syntax(value: Any, depth: int = 0) -> str:
     return quoted(value)
 
 
-def _held(value: Any, depth: int) -> str:
+def _field_syntax(value: Any, depth: int) -> str:
     return "interface {}(nil)" if value is None else _go_syntax(value, depth + 1)

@@ -67,11 +67,11 @@ def parse_uint(text: str, base: int = 0, bits: int = 64) -> int:
 
 def parse_float32(text: str) -> float:
     """Parse a float32: decimal, `0x1p-2`, `inf`, `nan`. Raises NumberError."""
-    named = {"inf": inf, "infinity": inf, "nan": nan}
+    special = {"inf": inf, "infinity": inf, "nan": nan}
     sign = text[:1] if text[:1] in ("+", "-") else ""
     word = text.removeprefix(sign).lower()
-    if word in named and text.isascii() and not (sign and word == "nan"):
-        return -named[word] if sign == "-" else named[word]
+    if word in special and text.isascii() and not (sign and word == "nan"):
+        return -special[word] if sign == "-" else special[word]
     match = _FLOAT.fullmatch(text)
     if not match or _LONE_UNDERSCORE.search(text) or "__" in text:
         raise NumberError("ParseFloat", text, is_range=False)
@@ -106,11 +106,11 @@ def _rounded_decimal(plain: str) -> float:
         return single
     # Rounding twice is wrong only where the double lies halfway between two singles.
     for side in (nextafter(double, -inf), nextafter(double, inf)):
-        other = float32(side)
-        if other != single and abs(double - single) == abs(double - other):
+        neighbour = float32(side)
+        if neighbour != single and abs(double - single) == abs(double - neighbour):
             exact = Fraction(plain)
             return (
-                min((single, other), key=lambda each: abs(exact - Fraction(each)))
+                min((single, neighbour), key=lambda each: abs(exact - Fraction(each)))
                 if exact != double
                 else single
             )

@@ -110,7 +110,7 @@ def image_credentials(config: CompleteConfig) -> Refusals:
                 )
         return
     if policy not in _PULL_POLICIES:
-        first, second, third, fourth = (f'"{each}"' for each in _PULL_POLICIES)
+        first, second, third, fourth = (f'"{policy}"' for policy in _PULL_POLICIES)
         yield invalid(
             "NF111",
             field,

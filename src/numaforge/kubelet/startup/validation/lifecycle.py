@@ -8,13 +8,13 @@ from numaforge.kubelet.values.gotext import shown_float
 
 
 def shutdown(config: CompleteConfig) -> Refusals:
-    whole, critical = (
+    period, critical = (
         config.duration("shutdownGracePeriod"),
         config.duration("shutdownGracePeriodCriticalPods"),
     )
     names = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods")
     if not config.gate("GracefulNodeShutdown"):
-        if whole.nanoseconds > 0 or critical.nanoseconds > 0:
+        if period.nanoseconds > 0 or critical.nanoseconds > 0:
             yield invalid(
                 "NF115",
                 names[0],
@@ -23,14 +23,14 @@ def shutdown(config: CompleteConfig) -> Refusals:
                 "enable the feature gate GracefulNodeShutdown, or remove the grace periods",
             )
         return
-    if critical > whole:
+    if critical > period:
         yield invalid(
             "NF116",
             names[1],
-            f"shutdownGracePeriodCriticalPods {{{critical}}} must be <= shutdownGracePeriod {{{whole}}}",
+            f"shutdownGracePeriodCriticalPods {{{critical}}} must be <= shutdownGracePeriod {{{period}}}",
             "make shutdownGracePeriod the sum: it contains the critical pods' part",
         )
-    for name, value in zip(names, (whole, critical), strict=True):
+    for name, value in zip(names, (period, critical), strict=True):
         if value.nanoseconds < 0 or 0 < value.nanoseconds < SECOND:
             yield invalid(
                 "NF110",

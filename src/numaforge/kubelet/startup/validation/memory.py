@@ -31,7 +31,7 @@ def swap(config: CompleteConfig) -> Refusals:
 
 
 def reserved_memory(config: CompleteConfig) -> Refusals:
-    seen: set[tuple[int, str]] = set()
+    earlier: set[tuple[int, str]] = set()
     for index, entry in enumerate(config.items("reservedMemory")):
         node = entry.get("numaNode", 0)
         for name, quantity in sorted((entry.get("limits") or {}).items()):
@@ -51,7 +51,7 @@ def reserved_memory(config: CompleteConfig) -> Refusals:
                     f"reserved memory may not be zero for NUMA node {node} and resource {quoted(name)}",
                     "remove the entry",
                 )
-            if (node, name) in seen:
+            if (node, name) in earlier:
                 yield invalid(
                     "NF114",
                     path,
@@ -59,7 +59,7 @@ def reserved_memory(config: CompleteConfig) -> Refusals:
                     f"{quoted(name)}",
                     "keep one entry for each NUMA node",
                 )
-            seen.add((node, name))
+            earlier.add((node, name))
 
 
 # The default before _FIRST_MINOR_OF_OPTIONAL_FACTOR, still accepted while MemoryQoS is off.

@@ -57,7 +57,7 @@ def default_sysctls(config: CompleteConfig) -> Refusals:
             "enable the feature gate DefaultPodSysctls, or leave the setting out",
         )
         return
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for name in sorted(sysctls):
         path = f'{field}["{name}"]'
         if not is_sysctl_name(name):
@@ -68,10 +68,10 @@ def default_sysctls(config: CompleteConfig) -> Refusals:
         if not is_namespaced(dotted, config.minor):
             text = f"{quoted(name)} is not known to be namespaced for {field}"
             yield invalid("NF111", path, text, f"name a sysctl {IN_A_NAMESPACE}")
-        if dotted in seen:
+        if dotted in earlier:
             text = f"duplicate sysctl {quoted(dotted)} found in {field}"
             yield invalid("NF116", path, text, "keep one spelling, with dots or with slashes")
-        seen.add(dotted)
+        earlier.add(dotted)
 
 
 def run_once(config: CompleteConfig) -> Refusals:
@@ -125,7 +125,7 @@ def _shown_time(added: str | None) -> str:
 def topology_policy(config: CompleteConfig) -> Refusals:
     policy = config.text("topologyManagerPolicy")
     if policy not in TOPOLOGY_MANAGER_POLICIES:
-        choices = " ".join(f'"{each}"' for each in TOPOLOGY_MANAGER_POLICIES)
+        choices = " ".join(f'"{policy}"' for policy in TOPOLOGY_MANAGER_POLICIES)
         yield invalid(
             "NF111",
             "topologyManagerPolicy",

@@ -50,7 +50,7 @@ def cfs_quota_period(config: CompleteConfig) -> Refusals:
 
 def enforcements(config: CompleteConfig) -> Refusals:
     field = "enforceNodeAllocatable"
-    named = f"{field} (--enforce-node-allocatable)"
+    title = f"{field} (--enforce-node-allocatable)"
     values = config.items(field)
     compressible = config.minor >= 32
     if compressible:
@@ -59,22 +59,22 @@ def enforcements(config: CompleteConfig) -> Refusals:
                 yield invalid(
                     "NF112",
                     field,
-                    f'both "{kind}" and "{kind}-compressible" cannot be specified together in {named}',
+                    f'both "{kind}" and "{kind}-compressible" cannot be specified together in {title}',
                     f"keep {kind} or {kind}-compressible",
                 )
-    seen: set[str] = set()
+    earlier: set[str] = set()
     for index, value in enumerate(values):
         path = f"{field}[{index}]"
-        if config.minor >= 31 and value in seen:
+        if config.minor >= 31 and value in earlier:
             yield invalid(
-                "NF112", path, f"duplicated enforcements {quoted(value)} in {named}", "remove one of them"
+                "NF112", path, f"duplicated enforcements {quoted(value)} in {title}", "remove one of them"
             )
             continue
-        seen.add(value)
-        yield from _enforcement(config, value, path, named)
+        earlier.add(value)
+        yield from _enforcement(config, value, path, title)
 
 
-def _enforcement(config: CompleteConfig, value: str, path: str, named: str) -> Refusals:
+def _enforcement(config: CompleteConfig, value: str, path: str, title: str) -> Refusals:
     kinds = ["system-reserved", "kube-reserved"]
     if config.minor >= 32:
         kinds += [f"{kind}-compressible" for kind in kinds]
@@ -83,17 +83,17 @@ def _enforcement(config: CompleteConfig, value: str, path: str, named: str) -> R
             yield invalid(
                 "NF112",
                 path,
-                f'{named} may not contain additional enforcements when "none" is specified',
+                f'{title} may not contain additional enforcements when "none" is specified',
                 'keep "none" alone, or remove it',
             )
         return
     if value in kinds:
-        yield from _reserved_cgroup(config, value.removesuffix("-compressible"), path, named)
+        yield from _reserved_cgroup(config, value.removesuffix("-compressible"), path, title)
     elif value != "pods":
         yield invalid(
             "NF112",
             path,
-            f"option {quoted(value)} specified for {named}. Valid options are "
+            f"option {quoted(value)} specified for {title}. Valid options are "
             f"{_enforcement_choices(config.minor)}",
             "use pods, system-reserved, kube-reserved or none",
         )
@@ -102,19 +102,19 @@ def _enforcement(config: CompleteConfig, value: str, path: str, named: str) -> R
         yield invalid(
             "NF112",
             "cgroupsPerQOS",
-            f'cgroupsPerQOS (--cgroups-per-qos) must be set to true when "{value}" contained in {named}',
+            f'cgroupsPerQOS (--cgroups-per-qos) must be set to true when "{value}" contained in {title}',
             "set cgroupsPerQOS: true, or enforceNodeAllocatable: [none]",
         )
 
 
-def _reserved_cgroup(config: CompleteConfig, kind: str, path: str, named: str) -> Refusals:
+def _reserved_cgroup(config: CompleteConfig, kind: str, path: str, title: str) -> Refusals:
     side = kind.removesuffix("-reserved")
     if config.text(f"{side}ReservedCgroup"):
         return
     if config.minor >= 32:
-        when = f'must be specified when "{kind}" or "{kind}-compressible" included in {named}'
+        when = f'must be specified when "{kind}" or "{kind}-compressible" included in {title}'
     else:
-        when = f'must be specified when "{kind}" contained in {named}'
+        when = f'must be specified when "{kind}" contained in {title}'
     yield invalid(
         "NF112",
         path,
