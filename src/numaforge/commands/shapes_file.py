@@ -235,7 +235,7 @@ def _with_names(shapes: Iterable[Shape]) -> Iterator[Shape]:
     for shape in shapes:
         name = unlike(shape.name or _in_words(shape.pod), names_taken)
         names_taken.add(name)
-        yield replace(shape, name=name, pod=shape.pod.named(name))
+        yield replace(shape, name=name, pod=shape.pod.renamed(name))
 
 
 def _in_words(pod: Pod) -> str:
