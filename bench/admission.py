@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from numaforge.kubelet.admission import MachineInfo, Node, Pod
-from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineNode
+from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineInfo, MachineNode
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Pod
 
 GIB = 2**30
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")

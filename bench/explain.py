@@ -20,8 +20,8 @@ from numaforge.explain.candidates import GivenMachine, candidates
 from numaforge.explain.cluster import read_cluster
 from numaforge.explain.explanation import explain
 from numaforge.explain.workload import workloads_of
-from numaforge.kubelet.admission import Pod
 from numaforge.kubelet.admission.fit import Scenario
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.shapes import Load, NodeKind, Shape, best_settings
 from numaforge.topology.ready import ready_machine
 

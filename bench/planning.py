@@ -19,8 +19,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.render import render_plan
 from numaforge.snapshot import from_root
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import big_512, dgx_h100, many_numa_nodes
 from tests.fixtures.trees import write_tree
 

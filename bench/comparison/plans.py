@@ -34,8 +34,8 @@ from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.report.wording import counted
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG, epyc_nps4, machine, many_numa_nodes
 from tests.machines.files import stored
 

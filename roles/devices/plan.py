@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numaforge.kubelet.admission import inventory_of
 from numaforge.kubelet.admission.device_manager import Inventory
+from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.reasons import Reasoned
 from numaforge.roles.amd_partitions.plan import plugin_wished
 from numaforge.roles.device_plugin.plan import shared_by

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from numaforge.codec import ByName
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Node
 from numaforge.kubelet.admission.inventory import whole_gpus
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.merge import RESTRICTED, SINGLE_NUMA_NODE
+from numaforge.kubelet.admission.node import Node
 from numaforge.quantity import format_bytes
 from numaforge.reasons import Notice, Reasoned
 from numaforge.roles.hugepages.plan import with_pools

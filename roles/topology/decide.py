@@ -14,14 +14,14 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.imex.tray import planned_tray
 from numaforge.snapshot import parse_output
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 
 if TYPE_CHECKING:
     from numaforge.framing import Answer
     from numaforge.roles.node import NodePlan
     from numaforge.roles.profile import NodeProfile
     from numaforge.snapshot import Snapshot
-    from numaforge.topology import NodeTopology
+    from numaforge.topology.model import NodeTopology
 
 _GPU_MEMORY_CHANGED = "gpu-memory-changed"
 """The notice that GPU memory has become the node's, or no longer is, since the host's earlier plan."""

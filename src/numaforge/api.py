@@ -14,11 +14,11 @@ from numaforge.errors import ArgumentError, KubeletConfigError, NumaforgeError
 from numaforge.explain.claims import NOTHING_KNOWN
 from numaforge.explain.node_claims import with_claims
 from numaforge.findings import Finding
-from numaforge.kubelet.admission import Admission, Pod
 from numaforge.kubelet.admission.fit import FitReport, Scenario
 from numaforge.kubelet.admission.fit import fit as fit_node
 from numaforge.kubelet.admission.inventory import inventory_as_it_is
-from numaforge.kubelet.admission.pod import UNNAMED
+from numaforge.kubelet.admission.node import Admission
+from numaforge.kubelet.admission.pod import UNNAMED, Pod
 from numaforge.kubelet.admission.scheduler import unschedulable
 from numaforge.kubelet.config.loading import below
 from numaforge.kubelet.findings import Report, require_start
@@ -37,8 +37,9 @@ from numaforge.roles.kubelet.planned_node import planned_node
 from numaforge.roles.node import NodePlan
 from numaforge.roles.profile import NodeProfile
 from numaforge.snapshot import Snapshot, from_local, from_root
-from numaforge.topology import from_document, read_topology, to_document
+from numaforge.topology.document import from_document, to_document
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from numaforge.topology.ready import ready_machine, ready_machines
 
 __all__ = [

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from numaforge.explain.candidates import KnownKubelet
-from numaforge.kubelet.admission import Admission, Node, Pod
+from numaforge.kubelet.admission.node import Admission, Node
+from numaforge.kubelet.admission.pod import Pod
 from tests.conformance.recordings import cases, node_topology, recording
 from tests.fixtures.admitted import outcome
 

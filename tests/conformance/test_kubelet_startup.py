@@ -16,8 +16,8 @@ import pytest
 from numaforge.cpulist import format_cpulist
 from numaforge.kubelet.startup.check import check
 from numaforge.snapshot import from_root
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.conformance.recordings import VECTORS, node_topology
 from tests.fixtures.kubelet_texts import in_any_order
 

@@ -16,7 +16,8 @@ import pytest
 
 from numaforge.quantity import format_bytes
 from numaforge.snapshot import from_root, parse_output, script
-from numaforge.topology import from_document, read_topology, to_document
+from numaforge.topology.document import from_document, to_document
+from numaforge.topology.read import read_topology
 from tests.machines.files import machine_files
 
 CORPUS = Path(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles import document as plans
-from numaforge.topology import to_document
+from numaforge.topology.document import to_document
 from tests.fixtures import machines
 
 LAB = machines.lab_node()

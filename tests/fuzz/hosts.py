@@ -11,7 +11,7 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.snapshot import Snapshot
 from numaforge.snapshot.catalogue import PLAN
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text
 from tests.machines.files import stored
 

@@ -11,8 +11,9 @@ import pytest
 
 from numaforge.errors import NumaforgeError
 from numaforge.given import NotJsonError, parse_json
-from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.device_manager import read_inventory
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.maintenance.transaction import read_process, read_result, read_status
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
@@ -31,7 +32,7 @@ from numaforge.rollout.record import RECORD, Phase, Record, read_record
 from numaforge.rollout.record import _dump as record_text
 from numaforge.rollout.shards import ShardProgress
 from numaforge.sections.strict_yaml import read_yaml, read_yaml_documents
-from numaforge.topology import from_document
+from numaforge.topology.document import from_document
 from tests.fixtures.answers import answered
 from tests.fuzz.documents import (
     DEVICE_PLUGIN,

@@ -19,10 +19,10 @@ from numaforge.planning.node import plan_node
 from numaforge.report.tables import topology_tables
 from numaforge.snapshot import Snapshot, parse_output
 from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_nvidia_smi
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.nvidia_smi import read_smi_driver, read_smi_gpus
 from numaforge.topology.nvml import read_nvml_driver, read_nvml_gpus
+from numaforge.topology.read import read_topology
 from tests.fixtures.answers import answered
 from tests.fuzz.hosts import MACHINES, READY, known, mutated_host
 from tests.fuzz.mutations import HOSTILE_TEXTS, mutated_data, mutated_text

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from numaforge.kubelet.admission import Node
+from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.refusal import KubeletHangError
 
 GPU = "nvidia.com/gpu"

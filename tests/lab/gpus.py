@@ -11,8 +11,8 @@ from pathlib import Path
 
 from lab.node import Node
 from numaforge.snapshot import parse_output, script
-from numaforge.topology import read_topology
 from numaforge.topology.model import Gpu
+from numaforge.topology.read import read_topology
 from tests.fakes.nvml.build import LIBRARY, SMI, build
 from tests.fakes.nvml.gpus import gpu_text
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from lab.cluster import Lab
-from numaforge.kubelet.admission import Admission, Node
+from numaforge.kubelet.admission.node import Admission, Node
 from tests.lab.admission_sequences import (
     HUGEPAGES,
     PODS_PER_SEQUENCE,

@@ -30,7 +30,7 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import loads
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, UNVERIFIED
 from numaforge.snapshot import parse_output, script
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 from tests.lab.rollouts import in_repository, kubectl
 from tests.lab.running_pods import pod, uid_of_running
 

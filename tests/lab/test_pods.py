@@ -14,8 +14,8 @@ from numaforge.file_content import PLAN_PATH
 from numaforge.roles.document import loads
 from numaforge.roles.node import NodePlan
 from numaforge.snapshot import parse_output, script
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.lab.placements import GPU, STATE, Placement, placements_of
 from tests.lab.rollouts import kubectl
 from tests.lab.running_pods import pod, uid_of_running

@@ -18,7 +18,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.roles.document import dumps, loads
 from numaforge.snapshot import Snapshot
-from numaforge.topology import from_document, read_topology, to_document
+from numaforge.topology.document import from_document, to_document
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.machines import files
 from tests.machines.record import RECORDED, SECTIONS

@@ -8,7 +8,7 @@ from math import ceil
 from random import Random
 from typing import Any
 
-from numaforge.kubelet.admission import Node
+from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, pod_limits
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.minors.versions import KubeletVersion

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from lab.oracle import Answer
-from numaforge.kubelet.admission import Node
+from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.findings import Report
 from numaforge.kubelet.startup.check import check
 from tests.fixtures.admitted import outcome

@@ -22,9 +22,9 @@ from numaforge.schedulers.dra import NUMA_NODE
 from numaforge.schedulers.fleet import ServedNode
 from numaforge.schedulers.slices import planned_slices, slice_deviations
 from numaforge.snapshot import Snapshot
-from numaforge.topology import read_topology
 from numaforge.topology.cpus import parse_mask
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.trees import write
 from tests.machines.files import machine_files
 

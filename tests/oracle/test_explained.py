@@ -9,7 +9,8 @@ import pytest
 from lab.oracle import Answer, Oracle
 from lab.progress import say
 from numaforge.explain.candidates import KnownKubelet
-from numaforge.kubelet.admission import Node, Pod
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Pod
 from tests.fixtures.admitted import outcome
 from tests.oracle.admissions import PODS, sequence
 from tests.oracle.admitted import node_of

@@ -25,16 +25,17 @@ import pytest
 import yaml
 
 from numaforge.errors import PlanError
-from numaforge.kubelet.admission import Admission, Node, Pod
 from numaforge.kubelet.admission.fit import Scenario, fit
 from numaforge.kubelet.admission.machine import MachineInfo
+from numaforge.kubelet.admission.node import Admission, Node
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.snapshot import Snapshot
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG, grace_blackwell_tray, many_numa_nodes, mi300x
 from tests.machines.files import machine_files, stored
 

@@ -23,8 +23,8 @@ from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
 from numaforge.roles.profile import NodeProfile
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import KUBEADM_CONFIG
 from tests.machines.files import MachineFile, machine_files
 from tests.oracle.laid_out import laid_out

@@ -25,7 +25,7 @@ from numaforge.roles.kernel_cmdline import part as kernel_cmdline
 from numaforge.roles.kernel_values.files import TUNING_TMPFILES_PATH
 from numaforge.roles.reboot import part as reboot
 from numaforge.snapshot import Snapshot
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import kubeadm_kubelet
 from tests.roots.host import NOTHING, PROFILE, Host, files_of
 from tests.ssh.machine import governor, machine

@@ -10,7 +10,7 @@ import pytest
 
 from numaforge.cli import run
 from numaforge.snapshot import Snapshot, from_local
-from numaforge.topology import to_document
+from numaforge.topology.document import to_document
 from numaforge.topology.model import NodeTopology
 from tests.fixtures import machines
 

@@ -22,8 +22,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, machine_profiles, ready_profiles
 from numaforge.roles.document import from_document as read_plan
 from numaforge.roles.document import to_document as plan_document
-from numaforge.topology import from_document as read_topology
-from numaforge.topology import to_document as topology_document
+from numaforge.topology.document import from_document as read_topology
+from numaforge.topology.document import to_document as topology_document
 from tests.fixtures.machines import MACHINES, dgx_h100
 from tests.fixtures.profile_examples import examples
 from tests.fixtures.profile_mistakes import BOOT_PARAMETERS, MISTAKES, NO_PARAMETERS, PARAMETERS

@@ -19,7 +19,7 @@ from numaforge.errors import ExitCode
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import to_document as plan_document
-from numaforge.topology import to_document
+from numaforge.topology.document import to_document
 from tests.fixtures import machines
 from tests.fixtures.processes import opens
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numaforge.explain.claims import ClaimWorld
-    from numaforge.kubelet.admission import Pod
     from numaforge.kubelet.admission.fit import FitReport, Scenario
+    from numaforge.kubelet.admission.pod import Pod
 
 _GPU = "gpu"
 

@@ -15,7 +15,8 @@ from numaforge.kubelet_paths import DROP_IN_DIR, ROOT_DIR
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
     from numaforge.explain.pod_sets import PodSets
-    from numaforge.kubelet.admission import Device, Pod
+    from numaforge.kubelet.admission.device_manager import Device
+    from numaforge.kubelet.admission.pod import Pod
     from numaforge.kubelet.findings import Report
     from numaforge.topology.model import NodeTopology
 
@@ -224,7 +225,7 @@ def _operations(
 
 def _pods_of(pods: PodSets, *, replicas: bool) -> Iterator[Pod]:
     """Yield the pods of each set, else the first of each; the namespace "default" is not in their names."""
-    from numaforge.kubelet.admission import Pod
+    from numaforge.kubelet.admission.pod import Pod
 
     for pod_set in pods.sets:
         if not pod_set.names:

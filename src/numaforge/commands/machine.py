@@ -237,7 +237,7 @@ def machine_of(source: str | None, root: str | None, *, most_mib: int = MOST_MIB
 
     A file larger than `most_mib` MiB is refused.
     """
-    from numaforge.topology import read_topology
+    from numaforge.topology.read import read_topology
 
     if source is not None and root is None:
         if is_file(source):
@@ -270,7 +270,7 @@ def _names_a_file(source: str) -> bool:
 
 def _machine_called(name: str) -> NodeTopology:
     """Return the machine in a folder, the ready machine of this name, else the host."""
-    from numaforge.topology import read_topology
+    from numaforge.topology.read import read_topology
     from numaforge.topology.ready import ready_machine, ready_machines
 
     if Path(name).is_dir():

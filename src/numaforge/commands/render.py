@@ -147,7 +147,7 @@ def _of_host(
     from numaforge.hosts.facts import as_root, detect
     from numaforge.maintenance.bundle import parse_states, read_script
     from numaforge.render import plan_files
-    from numaforge.topology import read_topology
+    from numaforge.topology.read import read_topology
 
     def ask(connected: Any) -> tuple[tuple[FileContent, ...], dict[str, FileState]]:
         machine = read_topology(detect(connected))

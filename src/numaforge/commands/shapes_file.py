@@ -17,7 +17,7 @@ from numaforge.ordering import unlike
 
 if TYPE_CHECKING:
     from numaforge.explain.claims import ClaimWorld
-    from numaforge.kubelet.admission import Pod
+    from numaforge.kubelet.admission.pod import Pod
     from numaforge.kubelet.admission.shapes import Load, Shape
 
 MOST_OF_A_SHAPE = 1_000_000
@@ -131,7 +131,7 @@ def _of_table(text: str, path: str) -> Iterator[Shape]:
 
 def _shape(entry: Mapping[str, Any], where: str) -> Shape:
     """Return a shape, from the limits of one container or a pod's spec, with its number of pods."""
-    from numaforge.kubelet.admission import Pod
+    from numaforge.kubelet.admission.pod import Pod
     from numaforge.kubelet.admission.shapes import Shape
 
     count = entry.get(_COUNT, 1)
@@ -168,8 +168,7 @@ def _of_cluster(
     """
     from numaforge.explain.claims import is_of_claims
     from numaforge.explain.pod_sets import name_without_pods, pod_sets
-    from numaforge.kubelet.admission import Pod
-    from numaforge.kubelet.admission.pod import shape_of_pod
+    from numaforge.kubelet.admission.pod import Pod, shape_of_pod
     from numaforge.kubelet.admission.shapes import Shape
     from numaforge.rollout.cluster import ENDED_PHASES
 

@@ -19,13 +19,13 @@ from numaforge.explain.node_claims import claimed_device, places_of
 from numaforge.explain.placing import HostPort, Labels, keeps_away
 from numaforge.explain.pod_claims import Place
 from numaforge.explain.workload import GangPod
-from numaforge.kubelet.admission import Admission, Node, Pod
 from numaforge.kubelet.admission.claims import ClaimedDevice
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.machine import MachineInfo
 from numaforge.kubelet.admission.masks import ids_of
-from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
+from numaforge.kubelet.admission.node import Admission, Node
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Pod, is_extended, shape_of_pod
 from numaforge.kubelet.admission.predicates import PODS, request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import is_counted

@@ -15,10 +15,9 @@ from numaforge.explain.claims import ClaimSpec, PodClaim
 from numaforge.explain.placement import Placement, place
 from numaforge.explain.placing import cordon_aside, shown_taint
 from numaforge.explain.workload import GangPod, Unit, Workload
-from numaforge.kubelet.admission import Container, Pod
 from numaforge.kubelet.admission.demand import GUARANTEED, qos_class
 from numaforge.kubelet.admission.fit import MOST_NUMA_NODES, whole_core_on_each_node
-from numaforge.kubelet.admission.pod import CPU, MEMORY, is_extended, shape_of_pod
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod, is_extended, shape_of_pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import like
 from numaforge.kubelet.admission.settings import STATIC

@@ -20,7 +20,7 @@ from numaforge.given import read_text
 from numaforge.kubelet.config.flags import registered_name
 from numaforge.rollout.self_planned import ANNOTATION, CONDITION, MOST_SAID, SelfPlanned
 from numaforge.snapshot import from_local
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 from numaforge.verification import suite
 from numaforge.verification.reach import ReachedHost, write_hosts
 

@@ -40,8 +40,8 @@ from numaforge.profile import load_profile
 from numaforge.render import files_of
 from numaforge.roles import ROLES
 from numaforge.snapshot import from_local
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 
 UNALIGNED = {"name": "unaligned", "kubelet": {"state": "absent"}}
 """The profile of a node whose kubelet starts with the distribution's settings: our changes are reverted."""

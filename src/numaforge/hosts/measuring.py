@@ -40,7 +40,7 @@ from numaforge.measure.tasks import Effort, alignment_tasks, tasks
 from numaforge.roles.document import saved_plan
 from numaforge.rollout import events
 from numaforge.snapshot import parse_output, script
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 
 if TYPE_CHECKING:
     from pyinfra.api import Host

@@ -14,8 +14,8 @@ from numaforge.report.terminal import line_of, style
 from numaforge.report.wording import human_bytes
 
 if TYPE_CHECKING:
-    from numaforge.kubelet.admission import Admission
     from numaforge.kubelet.admission.hints import Hint
+    from numaforge.kubelet.admission.node import Admission
     from numaforge.kubelet.admission.qos import Remark
 
 

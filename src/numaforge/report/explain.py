@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from numaforge.explain.cluster import LivePod
     from numaforge.explain.explanation import Explanation, OfNode
     from numaforge.explain.remedies import Remedy
-    from numaforge.kubelet.admission import Admission, Pod
     from numaforge.kubelet.admission.claims import ClaimedDevice
     from numaforge.kubelet.admission.hints import Opinion
+    from numaforge.kubelet.admission.node import Admission
+    from numaforge.kubelet.admission.pod import Pod
 
 _WIDTH = 80
 _MOST_SETS = 4

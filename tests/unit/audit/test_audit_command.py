@@ -19,7 +19,7 @@ import pytest
 from numaforge.cli import run
 from numaforge.commands import many_machines
 from numaforge.errors import ExitCode
-from numaforge.topology import to_document
+from numaforge.topology.document import to_document
 from numaforge.topology.model import NodeTopology
 from numaforge.topology.ready import ready_machine
 

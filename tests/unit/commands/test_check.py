@@ -16,7 +16,7 @@ from numaforge.errors import NumaforgeError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
-from numaforge.topology import to_document
+from numaforge.topology.document import to_document
 from numaforge.topology.model import Core, KubeletInstall, NodeTopology, NumaNode, Package
 from numaforge.topology.ready import ready_machine
 

@@ -14,7 +14,7 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.roles.mig.instance import MigGpu, MigInstance, MigPlan
-from numaforge.topology import to_document
+from numaforge.topology.document import to_document
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import dgx_h100, lab_node
 

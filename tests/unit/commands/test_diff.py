@@ -13,7 +13,7 @@ from numaforge.errors import ExitCode
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
-from numaforge.topology import to_document
+from numaforge.topology.document import to_document
 from numaforge.topology.model import NodeTopology
 from tests.fixtures import machines
 

@@ -17,7 +17,8 @@ from numaforge.report.svg import draw
 from numaforge.roles.document import loads
 from numaforge.roles.offline.plan import without
 from numaforge.snapshot import Snapshot
-from numaforge.topology import from_document, read_topology
+from numaforge.topology.document import from_document
+from numaforge.topology.read import read_topology
 from tests.fixtures import machines
 
 

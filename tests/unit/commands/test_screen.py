@@ -24,7 +24,7 @@ ESCAPE = "\x1b["
 
 @pytest.fixture
 def machine(tmp_path: Path) -> str:
-    from numaforge.topology import to_document
+    from numaforge.topology.document import to_document
 
     path = tmp_path / "node.json"
     path.write_text(json.dumps(to_document(machines.lab_node())))

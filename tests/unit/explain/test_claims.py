@@ -12,7 +12,7 @@ from numaforge.explain.claims import ClaimWorld, claim_world
 from numaforge.explain.cluster import read_cluster
 from numaforge.explain.explanation import Explanation, explain
 from numaforge.explain.workload import workloads_of
-from numaforge.kubelet.admission import read_inventory
+from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.schedulers.dra import planned_classes
 from tests.fixtures.machines import GIB, machine

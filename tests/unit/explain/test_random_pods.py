@@ -14,9 +14,11 @@ from numaforge.explain.candidates import Candidate, GivenMachine, KnownKubelet, 
 from numaforge.explain.cluster import read_cluster
 from numaforge.explain.explanation import explain
 from numaforge.explain.workload import workloads_of
-from numaforge.kubelet.admission import Node, Pod, read_inventory
+from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.fit import Scenario
 from numaforge.kubelet.admission.masks import ids_of
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Pod
 from tests.fixtures.machines import lab_node
 from tests.fixtures.memory_state import memory_state
 from tests.lab.admission_sequences import GPU, SCENARIOS, sequence

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from numaforge.kubelet.admission import MachineInfo, Node, Pod
 from numaforge.kubelet.admission.demand import Demand
 from numaforge.kubelet.admission.hints import Hints
-from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineNode
+from numaforge.kubelet.admission.machine import CpuPlace, CpuTopology, MachineInfo, MachineNode
 from numaforge.kubelet.admission.masks import bits, fewest, mask_of
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Pod
 
 GIB = 2**30
 

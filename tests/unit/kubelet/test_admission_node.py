@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.kubelet.admission import Admission, Node
 from numaforge.kubelet.admission.masks import ids_of, mask_of
+from numaforge.kubelet.admission.node import Admission, Node
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, gb200_cdmm, grace_blackwell_tray, laptop, machine, quad_gh200

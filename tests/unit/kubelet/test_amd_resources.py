@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.kubelet.admission import Node, Pod
 from numaforge.kubelet.admission.amd_resources import AmdPlugin
 from numaforge.kubelet.admission.inventory import counts_of, inventory_of
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.topology.model import Gpu, GpuPartition, NodeTopology
 from tests.fixtures.machines import gaudi2, mi210, mi300x, mi300x_cpx, mi300x_cpx_kfd
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from numaforge.kubelet.admission import Pod, read_inventory
+from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.fit import Advice, LargestShape, Scenario, fill, fit, largest_shapes
+from numaforge.kubelet.admission.pod import Pod
 from tests.fixtures.machines import GIB, machine
 from tests.fixtures.scenarios import scenario
 

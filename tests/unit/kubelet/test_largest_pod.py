@@ -9,8 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from numaforge.kubelet.admission import Container, Device, Node, Pod
+from numaforge.kubelet.admission.device_manager import Device
 from numaforge.kubelet.admission.largest_pod import EmptyNode, PodShape
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.topology.model import HugepagePool, NodeTopology
 from tests.fixtures.machines import GIB, dgx_h100, machine
 

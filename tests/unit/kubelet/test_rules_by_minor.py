@@ -9,7 +9,7 @@ import pytest
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Node
+from numaforge.kubelet.admission.node import Node
 from numaforge.topology.model import NodeTopology
 from tests.fixtures.machines import GIB, machine, with_gaps
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Pod, read_inventory
+from numaforge.kubelet.admission.device_manager import read_inventory
 from numaforge.kubelet.admission.fit import Scenario, fill
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.shapes import (
     Load,
     NodeKind,

@@ -15,8 +15,8 @@ from numaforge.profile import load_profile
 from numaforge.roles.cpus.default_amounts import default_cores, default_memory, most_cores
 from numaforge.roles.document import dumps
 from numaforge.roles.node import NodePlan
-from numaforge.topology import read_topology
 from numaforge.topology.model import HugepagePool, Nic, NodeTopology, Nvme
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import dgx_h100, kubeadm_kubelet, lab_node, machine
 from tests.machines import files
 

@@ -14,8 +14,8 @@ from numaforge.roles.kernel_values.knobs import KNOB_AT, KNOBS, Knob, Word
 from numaforge.roles.kernel_values.paths import kernel_values, knob_values
 from numaforge.roles.kernel_values.promises import kernel_values as promised
 from numaforge.snapshot import Snapshot
-from numaforge.topology import read_topology, to_document
-from numaforge.topology.document import from_document
+from numaforge.topology.document import from_document, to_document
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import lab_node
 
 CPU = "/sys/devices/system/cpu"

@@ -14,8 +14,8 @@ from numaforge.kubelet.startup.check import check
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.node import NodePlan
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import epyc_nps4, kubeadm_kubelet, machine
 from tests.machines.files import stored
 

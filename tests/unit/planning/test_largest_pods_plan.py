@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from numaforge.kubelet.admission import Container, Node, Pod
+from numaforge.kubelet.admission.node import Node
+from numaforge.kubelet.admission.pod import Container, Pod
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
 from numaforge.roles.largest_pods.plan import LargestPod

@@ -10,8 +10,8 @@ from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
 from numaforge.roles.document import dumps
 from numaforge.roles.machine.numa_notices import gpu_memory_bytes, numa_notices
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology, NumaNode
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import (
     dgx_h100,
     gb200_cdmm,

@@ -17,8 +17,8 @@ from numaforge.roles.kernel_values.paths import online, tuning_values
 from numaforge.roles.node import NodePlan
 from numaforge.roles.offline.plan import as_before, without
 from numaforge.snapshot.model import Snapshot
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import dgx_h100, lab_node
 from tests.machines.files import stored
 

@@ -10,9 +10,9 @@ import pytest
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile
-from numaforge.topology import read_topology
 from numaforge.topology.model import HugepagePool, NodeTopology
 from numaforge.topology.page_size import page_size
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import machine
 from tests.machines.files import stored
 

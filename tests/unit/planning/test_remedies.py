@@ -12,8 +12,8 @@ import pytest
 from numaforge.errors import PlanError
 from numaforge.planning.node import plan_node
 from numaforge.profile import load_profile, ready_profiles
-from numaforge.topology import read_topology
 from numaforge.topology.model import NodeTopology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import MACHINES
 from tests.machines.files import machine_files
 from tests.unit.planning.remedies import Case, ways_out

@@ -9,8 +9,8 @@ import pytest
 from numaforge.cli import run
 from numaforge.errors import ExitCode
 from numaforge.report.tree import machine_tree
-from numaforge.topology import read_topology
 from numaforge.topology.model import PciDevice
+from numaforge.topology.read import read_topology
 from numaforge.topology.ready import ready_machine, ready_machines
 from tests.machines.files import stored
 

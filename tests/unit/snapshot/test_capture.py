@@ -14,7 +14,7 @@ import pytest
 
 from numaforge.errors import SnapshotError
 from numaforge.snapshot import from_local, from_root, parse_output, script
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 from tests.fixtures.answers import answered
 from tests.fixtures.captures import captured_by_nobody
 from tests.fixtures.machines import MACHINES, dgx_h100, lab_node

@@ -11,8 +11,8 @@ import pytest
 
 from numaforge.snapshot import from_root, parse_output, script
 from numaforge.snapshot.redaction import checksum
-from numaforge.topology import read_topology
 from numaforge.topology.model import GpuProcess, NvidiaInstall
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import lab_node
 from tests.fixtures.trees import link, write, write_tree
 

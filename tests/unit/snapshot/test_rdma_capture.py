@@ -7,7 +7,7 @@ from pathlib import Path
 
 from numaforge.framing import Answer
 from numaforge.snapshot import from_root, parse_output, script
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 from tests.fixtures.captures import captured_by_nobody
 from tests.fixtures.rdma_hosts import PF, SWITCH, VF, rdma_device, rdma_host
 from tests.fixtures.trees import write, write_tree

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaforge.topology import read_topology
 from numaforge.topology.links import (
     gpu_memory_nodes,
     gpu_names,
@@ -24,6 +23,7 @@ from numaforge.topology.links import (
 from numaforge.topology.model import Gpu, Nic, NumaNode
 from numaforge.topology.pci import read_pci_paths
 from numaforge.topology.rails import distance_to_device, rails
+from numaforge.topology.read import read_topology
 from tests.fixtures import machines
 from tests.machines import files
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from numaforge.errors import TopologyError
 from numaforge.snapshot import Snapshot
-from numaforge.topology import read_topology
 from numaforge.topology.cpus import parse_mask, read_core_ids, read_inventory
+from numaforge.topology.read import read_topology
 from tests.fixtures.trees import mask
 
 CPU = "/sys/devices/system/cpu"

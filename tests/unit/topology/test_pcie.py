@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from numaforge.snapshot import from_root
 from numaforge.snapshot.pci_functions import as_text, cards, extended_capabilities, from_text, of_dump
-from numaforge.topology import read_topology
 from numaforge.topology.model import AccessControl
 from numaforge.topology.pcie import access_control, device_control
+from numaforge.topology.read import read_topology
 from tests.fixtures.pcie import (
     GPU,
     ISOLATED,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from numaforge.snapshot import Snapshot, from_root
-from numaforge.topology import read_topology
 from numaforge.topology.model import Nic, RdmaDevice
 from numaforge.topology.rdma import read_rdma_devices, read_rdma_netns
+from numaforge.topology.read import read_topology
 from tests.fixtures.rdma_hosts import CARD, PF, PORT, SECOND, SWITCH, VF, rdma_device, rdma_host
 from tests.fixtures.trees import write, write_tree
 

@@ -8,7 +8,7 @@ import pytest
 
 from numaforge.errors import TopologyError
 from numaforge.snapshot import Snapshot, from_root
-from numaforge.topology import read_topology
+from numaforge.topology.read import read_topology
 from tests.fixtures.machines import MACHINES
 from tests.fixtures.trees import write_tree
 

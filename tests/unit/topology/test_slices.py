@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaforge.kubelet.admission import inventory_of
+from numaforge.kubelet.admission.inventory import inventory_of
 from numaforge.topology.slices import countable_gpus
 from tests.fixtures import machines
 

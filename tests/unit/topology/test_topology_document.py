@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from numaforge.errors import TopologyError
-from numaforge.topology import from_document, to_document
+from numaforge.topology.document import from_document, to_document
 from numaforge.topology.model import (
     Accelerator,
     ComputeInstance,

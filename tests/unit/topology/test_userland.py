@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from numaforge.snapshot import Snapshot, catalogue, from_root, parse_output, script
-from numaforge.topology import read_topology
 from numaforge.topology.model import Containerd, HostProcess, InstalledPackage, Userland
+from numaforge.topology.read import read_topology
 from numaforge.topology.userland import package_kind, read_userland
 from tests.fixtures.machines import lab_node
 from tests.fixtures.trees import write, write_tree

@@ -10,13 +10,12 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError, NumaforgeError
-from numaforge.kubelet.admission import Admission, Container, Node, Pod
 from numaforge.kubelet.admission.claims import Claims
 from numaforge.kubelet.admission.demand import Demand, Gates
 from numaforge.kubelet.admission.device_manager import Inventory
 from numaforge.kubelet.admission.masks import bits, ids_of
-from numaforge.kubelet.admission.node import Free
-from numaforge.kubelet.admission.pod import CPU, MEMORY
+from numaforge.kubelet.admission.node import Admission, Free, Node
+from numaforge.kubelet.admission.pod import CPU, MEMORY, Container, Pod
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import unschedulable, unserved
 from numaforge.kubelet.admission.settings import NONE, STATIC

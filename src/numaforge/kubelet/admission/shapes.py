@@ -16,10 +16,10 @@ from typing import Any
 
 from numaforge.cpulist import format_cpulist
 from numaforge.errors import KubeletConfigError
-from numaforge.kubelet.admission import Admission, Node, Pod
 from numaforge.kubelet.admission.fit import Scenario, scopes_agree, whole_core_on_each_node
 from numaforge.kubelet.admission.masks import bits, fewest, ids_of
-from numaforge.kubelet.admission.node import Free
+from numaforge.kubelet.admission.node import Admission, Free, Node
+from numaforge.kubelet.admission.pod import Pod
 from numaforge.kubelet.admission.predicates import request_of
 from numaforge.kubelet.admission.refusal import KubeletHangError
 from numaforge.kubelet.admission.scheduler import bound_claims, is_counted, unschedulable, unserved
