@@ -10,6 +10,7 @@ from numaforge.codec import ByName
 from numaforge.errors import PlanError
 from numaforge.findings import Severity
 from numaforge.kubelet.admission.inventory import NOT_SHARED, Shared, counts_of, inventory_of, shared_tokens
+from numaforge.kubelet.admission.preferred import DISTRIBUTED, PACKED
 from numaforge.reasons import Decision, Notice, Reasoned
 from numaforge.roles.amd_partitions.plan import plugin_of
 from numaforge.roles.device_plugin.advertised import advertised
@@ -38,6 +39,7 @@ class DevicePluginPlan:
     replicas: ByName[int] = field(default_factory=dict)
     renamed: bool = False  # shared devices are nvidia.com/gpu.shared
     one_per_pod: bool | None = None
+    packed: bool = False
     config: str | None = None
     advertised: ByName[int] = field(default_factory=dict)
 
@@ -75,12 +77,20 @@ def _wished(profile: NodeProfile, strategy: str) -> DevicePluginPlan:
     replicas = wish.mps or wish.time_slicing
     sharing = "mps" if wish.mps else "time-slicing" if wish.time_slicing else "none"
     return DevicePluginPlan(
-        strategy, sharing, dict(sorted(replicas.items())), wish.rename_shared, wish.one_per_pod, wish.config
+        strategy,
+        sharing,
+        dict(sorted(replicas.items())),
+        wish.rename_shared,
+        wish.one_per_pod,
+        wish.packed,
+        wish.config,
     )
 
 
 def _shared(plan: DevicePluginPlan) -> Shared:
-    return _config(plan).sharing.taken if plan.replicas else NOT_SHARED
+    if not plan.replicas:
+        return NOT_SHARED
+    return replace(_config(plan).sharing.taken, policy=PACKED if plan.packed else DISTRIBUTED)
 
 
 def _config(plan: DevicePluginPlan) -> DevicePluginConfig:
@@ -92,6 +102,8 @@ def _config(plan: DevicePluginPlan) -> DevicePluginConfig:
 def config_document(plan: DevicePluginPlan) -> dict[str, Any]:
     """Return the plugin's configuration file, as a document."""
     document: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": plan.mig_strategy}}
+    if plan.packed:
+        document["flags"]["plugin"] = {"sharedDevicesAllocationPolicy": PACKED}
     if plan.replicas:
         options = {"renameByDefault": plan.renamed or None, "failRequestsGreaterThanOne": plan.one_per_pod}
         shared_resources = [{"name": name, "replicas": count} for name, count in plan.replicas.items()]

@@ -77,6 +77,12 @@ class DevicePlugin(Section):
         "only with MPS.",
         examples=[True],
     )
+    packed: bool = Field(
+        default=False,
+        description="Fill the replicas of one device before those of the next, instead of spreading pods "
+        "over devices. From release 0.20 of the plugin on.",
+        examples=[True],
+    )
     config: ConfigName | None = Field(
         default=None,
         description="The plugin's configuration for this kind of node: a key of its ConfigMap, and the value "

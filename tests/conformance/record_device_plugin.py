@@ -134,7 +134,7 @@ def main(checkout: Path) -> None:
             ["go", "build", "-mod=vendor", "-o", made, *packages], cwd=checkout, check=True, timeout=1800
         )
         recorded = [_machine(programs, name, text) for name, text in MACHINES.items()]
-    FILE.write_text(_text(_version(checkout), recorded), encoding="utf-8")
+    FILE.write_text(_text(version_of(checkout), recorded), encoding="utf-8")
 
 
 def _text(version: str, machines: Sequence[dict[str, Any]]) -> str:
@@ -153,7 +153,9 @@ def _text(version: str, machines: Sequence[dict[str, Any]]) -> str:
     return "{\n " + ",\n ".join(parts) + "\n}\n"
 
 
-def _version(checkout: Path) -> str:
+def version_of(checkout: Path) -> str:
+    """Return the release and the commit of a checkout."""
+
     def git(*arguments: str) -> str:
         command = ["git", *arguments]
         return subprocess.run(

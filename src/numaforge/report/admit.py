@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMES = 4
+_MOST_LETTERS = 40
 CLAIM_REMEDY = (
     "ResourceClaims, templates, DeviceClasses and ResourceSlices may stand in the pods' file; --profile and "
     "--plan say what drivers will offer"
@@ -63,6 +64,11 @@ def answer_lines(answer: JudgedAdmission) -> list[str]:
         lines.append(f"  not known of this machine, so not counted: {', '.join(answer.not_known)}")
         lines.append(
             "  -> the scheduler sends it only to nodes that advertise them; --devices says what this one does"
+        )
+    for resource in admission.may_crash:
+        lines.append(
+            f"  the plugin of {resource} may crash while it chooses: it takes a set of too few GPUs "
+            "(go-gpuallocator v0.6), and the kubelet then refuses the pod"
         )
     lines += _claim_lines(answer.claims)
     for remark in answer.remarks:
@@ -112,6 +118,9 @@ def answer_document(answer: JudgedAdmission) -> dict[str, Any]:
         containers.setdefault(name, {})["devices"] = {
             resource: list(ids) for resource, ids in devices.items()
         }
+        if choices := admission.choices.get(name):
+            equal = {resource: [list(ids) for ids in sets] for resource, sets in choices.items()}
+            containers[name]["equal_choices"] = equal
     return {
         "name": admission.name,
         "admitted": admission.admitted,
@@ -156,11 +165,22 @@ def grants(admission: Admission, *, names_of_devices: bool = True) -> Iterable[t
             for block in admission.memory.get(name, ())
         ]
         devices: Mapping[str, tuple[str, ...]] = admission.devices.get(name, {})
+        choices = admission.choices.get(name, {})
         parts += [
-            f"{resource} {', '.join(ids)}" if names_of_devices else f"{len(ids)} {resource}"
+            f"{resource} {', '.join(ids)}{_others(choices.get(resource, ()))}"
+            if names_of_devices
+            else f"{len(ids)} {resource}"
             for resource, ids in devices.items()
         ]
         yield name, "; ".join(parts)
+
+
+def _others(choices: tuple[tuple[str, ...], ...]) -> str:
+    """Return what else the device plugin may choose, in words; nothing where it has no choice."""
+    others = " or ".join(", ".join(ids) for ids in choices[1:])
+    if len(others) > _MOST_LETTERS:
+        return f" (one of {len(choices)} choices that are equal for the plugin)"
+    return f" (or {others})" if others else ""
 
 
 def _hint(hint: Hint) -> dict[str, Any]:

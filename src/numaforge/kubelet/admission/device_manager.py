@@ -25,8 +25,15 @@ from numaforge.kubelet.admission.masks import (
     unions,
 )
 from numaforge.kubelet.admission.pod import Container, Quantities, pod_limits
+from numaforge.kubelet.admission.preferred import PACKED, ByLinks, ByReplicas, Preference, Preferred
 from numaforge.kubelet.admission.refusal import unexpected
 from numaforge.kubelet.minors.versions import LATEST_MINOR
+from numaforge.ordering import grouped
+
+_CRASHED = (
+    "device plugin GetPreferredAllocation rpc failed with err: rpc error: code = Unavailable desc = error "
+    "reading from server: EOF"
+)
 
 
 class DeviceError(NumaforgeError):
@@ -40,7 +47,9 @@ class Device:
     A node of -1, which AMD's plugin publishes, is in no set of NUMA nodes: the device has topology, and no
     hint ever covers it.
     `part_of` is the PCI address of the GPU of which it is a slice or a replica; None for a whole device.
-    `one_per_request`: the plugin rejects containers that request more than one.
+    `one_per_request`: the plugin rejects containers that request more than one. `links` has the score of the
+    links to each other GPU by id, by which NVIDIA's plugin chooses GPUs; empty for other devices. `sharing`
+    is its policy for replicas and MIG devices, None for other devices.
     """
 
     id: str
@@ -48,6 +57,8 @@ class Device:
     healthy: bool = True
     part_of: str | None = None
     one_per_request: bool = False
+    links: tuple[tuple[str, int], ...] = ()
+    sharing: str | None = None
 
 
 Inventory = Mapping[str, Sequence[Device]]
@@ -86,6 +97,13 @@ class _Plugin:
         self.has_topology = any(device.numa_nodes for device in self.devices)
         hosts = mask_of(self.of_node) & known_nodes
         self.nodes = hosts if hosts and minor >= FIRST_MINOR_OF_NARROW_HINTS else known_nodes
+        self.preference = _preference(self.devices)
+
+    def preferred(self, available: int, required: int, size: int) -> Preferred:
+        """Return what the plugin may prefer; the first in the list where it has no preference."""
+        if self.preference is None:
+            return Preferred((required | lowest_bits(available & ~required, size - required.bit_count()),))
+        return self.preference.of(available, required, size)
 
     def in_nodes(self, numa: int) -> int:
         """Return the devices that are near one of the NUMA nodes."""
@@ -98,14 +116,15 @@ class _Plugin:
 class DeviceManager:
     """The device plugins of a node and their allocations.
 
-    The plugins' GetPreferredAllocation returns the devices it must include, then the first in the list. Where
-    the kubelet itself picks from an unordered Go map, this takes the first in the list too.
-    `assignments` maps pod -> container -> resource -> bitmask of positions.
+    NVIDIA's plugin prefers devices; of equal sets, and where the kubelet itself picks from an unordered Go
+    map, this takes the first in the list. `assignments` maps pod -> container -> resource -> bitmask of
+    positions, and `preferred` likewise to what the plugin was left to choose from.
     """
 
     def __init__(self, inventory: Inventory, node_mask: int, minor: int = LATEST_MINOR) -> None:
         self.plugins: dict[str, _Plugin] = {}
         self.assignments: dict[str, dict[str, dict[str, int]]] = {}
+        self.preferred: dict[tuple[str, str, str], Preferred] = {}
         self._reusable: tuple[str, dict[str, int]] = ("", {})
         self._node_mask = node_mask
         self._minor = minor
@@ -135,6 +154,7 @@ class DeviceManager:
         inactive = [pod for pod in self.assignments if pod not in active]
         for pod in inactive:
             del self.assignments[pod]
+            self.preferred = {key: sets for key, sets in self.preferred.items() if key[0] != pod}
         if inactive:
             self._recount()
 
@@ -152,9 +172,24 @@ class DeviceManager:
     def devices_of(self, pod: str, container: str) -> dict[str, tuple[str, ...]]:
         """Return the ids that a container holds, by resource."""
         by_resource = self.assignments.get(pod, {}).get(container, {})
+        return {resource: self._ids(resource, devices) for resource, devices in by_resource.items()}
+
+    def choices_of(self, pod: str, container: str) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """Return the sets of ids that were equal for a plugin, by resource, those that it took first."""
         return {
-            r: tuple(self.plugins[r].devices[i].id for i in bits(mask)) for r, mask in by_resource.items()
+            resource: tuple(self._ids(resource, devices) for devices in preferred.sets)
+            for (owner, name, resource), preferred in self.preferred.items()
+            if (owner, name) == (pod, container) and len(preferred.sets) > 1
         }
+
+    def may_crash_for(self, pod: str) -> tuple[str, ...]:
+        """Return the resources whose plugin may have crashed instead of choosing devices for a pod."""
+        return tuple(
+            key[2] for key, preferred in self.preferred.items() if key[0] == pod and preferred.may_crash
+        )
+
+    def _ids(self, resource: str, devices: int) -> tuple[str, ...]:
+        return tuple(self.plugins[resource].devices[index].id for index in bits(devices))
 
     def container_hints(self, demand: Demand, container: Container) -> HintsByResource:
         """Return the hints for one container (GetTopologyHints)."""
@@ -273,13 +308,35 @@ class DeviceManager:
                 resource,
             )
         near = plugin.in_nodes(numa) & available if plugin.has_topology and numa is not None else 0
-        if needed < near.bit_count():
-            allocated |= lowest_bits(near, needed)
-        else:
+        if needed >= near.bit_count():
             allocated |= near
-            allocated |= lowest_bits(available & ~near, count - allocated.bit_count())
+            near = available & ~near
+        if allocated.bit_count() < count:
+            allocated = self._preferred(demand, container, resource, near | allocated, allocated, count)
         plugin.allocated |= allocated
         return allocated
+
+    def _preferred(
+        self, demand: Demand, container: Container, resource: str, available: int, required: int, count: int
+    ) -> int:
+        """Return the devices that the plugin prefers, and keep those that it may prefer as well."""
+        preferred = self.plugins[resource].preferred(available, required, count)
+        if len(preferred.sets) > 1 or preferred.may_crash:
+            self.preferred[demand.pod.name, container.name, resource] = preferred
+        if not preferred.sets:
+            raise unexpected(_CRASHED, resource)
+        return preferred.sets[0]
+
+
+def _preference(devices: Sequence[Device]) -> Preference | None:
+    """Return how NVIDIA's plugin chooses among its devices; None for another plugin."""
+    if all(device.links for device in devices):
+        scores = [dict(device.links) for device in devices]
+        return ByLinks(tuple(tuple(row.get(device.id, 0) for device in devices) for row in scores))
+    if all(device.sharing for device in devices):
+        replicas = grouped((device.id.partition("::")[0], 1 << at) for at, device in enumerate(devices))
+        return ByReplicas(tuple(map(sum, replicas.values())), devices[0].sharing == PACKED)
+    return None
 
 
 def _hints(plugin: _Plugin, available: int, reusable: int, count: int) -> Hints:

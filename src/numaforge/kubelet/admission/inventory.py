@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from numaforge.kubelet.admission.amd_resources import AMD_PLUGIN, AmdPlugin, amd_devices
 from numaforge.kubelet.admission.device_manager import Device, Inventory
 from numaforge.kubelet.admission.nvidia_resources import GPU, SHARED, mig_resource
+from numaforge.kubelet.admission.preferred import DISTRIBUTED
 from numaforge.ordering import grouped
+from numaforge.topology.links import direct_nvlinks, pci_distance
 from numaforge.topology.model import Gpu, NodeTopology
 from numaforge.topology.slices import countable_gpus, mig_devices
 from numaforge.topology.vendors import AMD, HABANA, INTEL, NVIDIA, listed_by_nvml
@@ -26,17 +28,23 @@ Whether Habana's plugin publishes NUMA nodes is not public; its devices have non
 """
 
 
+_PCIE_SCORES = {"PIX": 50, "PXB": 40, "PHB": 30, "NODE": 20, "SYS": 10}
+_NVLINK_SCORE, _MOST_NVLINKS = 100, 18
+"""go-gpuallocator, calculateGPUPairScore. Links to a switch are in no score, as no GPU is at their end."""
+
+
 @dataclass(frozen=True)
 class Shared:
     """How NVIDIA's device plugin shares devices: replicas per device, by resource.
 
-    `renamed` is its renameByDefault. `one_per_request`: it rejects containers that request more than one:
-    failRequestsGreaterThanOne, and always with MPS.
+    `renamed` is its renameByDefault, `policy` its sharedDevicesAllocationPolicy. `one_per_request`: it
+    rejects containers that request more than one: failRequestsGreaterThanOne, and always with MPS.
     """
 
     replicas: Mapping[str, int] = field(default_factory=dict)
     renamed: bool = False
     one_per_request: bool = False
+    policy: str = DISTRIBUTED
 
     def advertised_as(self, name: str) -> str:
         """Return the name under which the plugin advertises the devices of a resource."""
@@ -63,7 +71,7 @@ def inventory_of(
         if resource is None or not _of_the_host(gpu):
             continue
         if gpu.mig_mode == "enabled" and mig_strategy != "none":
-            for name, device in _slices(gpu):
+            for name, device in _slices(gpu, shared.policy):
                 by_resource.setdefault(resource if mig_strategy == "single" else name, []).append(
                     (gpu, device)
                 )
@@ -73,6 +81,8 @@ def inventory_of(
     of_amd = [gpu for gpu in countable_gpus(topology.gpus) if gpu.vendor == AMD and _of_the_host(gpu)]
     for name, gpu, device in amd_devices(of_amd, amd):
         by_resource.setdefault(name, []).append((gpu, device))
+    if GPU in by_resource:
+        by_resource[GPU] = _linked(by_resource[GPU], topology)
     counted = dict(_advertised(resource, devices, shared) for resource, devices in by_resource.items())
     return counted | _accelerators(topology)
 
@@ -124,12 +134,28 @@ def counts_of(inventory: Inventory) -> dict[str, int]:
     return {resource: len(devices) for resource, devices in sorted(inventory.items())}
 
 
-def _slices(gpu: Gpu) -> Iterator[tuple[str, Device]]:
+def _slices(gpu: Gpu, policy: str) -> Iterator[tuple[str, Device]]:
     """Yield each MIG device with its resource under the strategy `mixed`."""
     for number, (profile, instance) in enumerate(mig_devices(gpu)):
         if profile is not None:
             name = instance.uuid or f"{gpu.pci_address}/{number}"
-            yield mig_resource(profile), Device(name, _nodes(gpu), part_of=gpu.pci_address)
+            device = Device(name, _nodes(gpu), part_of=gpu.pci_address, sharing=policy)
+            yield mig_resource(profile), device
+
+
+def _linked(devices: Sequence[tuple[Gpu, Device]], topology: NodeTopology) -> list[tuple[Gpu, Device]]:
+    """Return whole GPUs with the scores of their links; a distance that is not known counts as NODE."""
+
+    def links(one: Gpu, device: Device) -> Iterator[tuple[str, int]]:
+        for other, peer in devices:
+            if peer is not device:
+                nvlinks = min(direct_nvlinks(one, other), _MOST_NVLINKS)
+                distance = pci_distance(one, other, topology) or "NODE"
+                yield peer.id, nvlinks * _NVLINK_SCORE + _PCIE_SCORES[distance]
+
+    if any(device.part_of for _, device in devices):
+        return list(devices)
+    return [(gpu, replace(device, links=tuple(links(gpu, device)))) for gpu, device in devices]
 
 
 def _of_the_host(gpu: Gpu) -> bool:
@@ -145,8 +171,7 @@ def _advertised(
 ) -> tuple[str, tuple[Device, ...]]:
     """Return a resource's name and devices once they are shared.
 
-    The first replicas of all devices come before the second ones: the plugin prefers the least shared devices
-    (internal/rm/allocate.go, distributedAlloc).
+    The first replicas of all devices come before the second ones.
     """
     if resource not in shared.replicas:
         return resource, tuple(device for _, device in devices)
@@ -156,6 +181,8 @@ def _advertised(
             id=f"{device.id}::{number}",
             part_of=gpu.pci_address,
             one_per_request=shared.one_per_request,
+            links=(),
+            sharing=shared.policy,
         )
         for number in range(shared.replicas[resource])
         for gpu, device in devices

@@ -54,8 +54,10 @@ class Admission:
     `reason` and `message` are the admit handlers' own; `in_the_way` names the resource that has run out, or
     the resources that are available but not on the same NUMA nodes. `cpus`, `memory`, `devices` and `hint`
     are by container name: the exclusive CPUs (none for containers on the shared pool), the blocks that the
-    memory manager recorded, the device ids by resource, and the merged topology hint. A refused pod only has
-    the hints found until then. `opinions` are the managers' opinions before allocation, where requested.
+    memory manager recorded, the device ids by resource, and the merged topology hint. `choices` are the sets
+    of devices that are equal for their plugin, those of `devices` first; `may_crash` the resources whose
+    plugin may crash instead. A refused pod only has the hints found until then. `opinions` are the managers'
+    opinions before allocation, where requested.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Admission:
     cpus: Mapping[str, CpuSet] = field(default_factory=dict)
     memory: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
     devices: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    choices: Mapping[str, Mapping[str, tuple[tuple[str, ...], ...]]] = field(default_factory=dict)
+    may_crash: tuple[str, ...] = ()
     hint: Mapping[str, Hint] = field(default_factory=dict)
     opinions: Mapping[str, tuple[Opinion, ...]] = field(default_factory=dict)
 
@@ -235,6 +239,11 @@ class Node:
                 container: self.device_manager.devices_of(pod.name, container)
                 for container in self.device_manager.assignments.get(pod.name, {})
             },
+            choices={
+                container: self.device_manager.choices_of(pod.name, container)
+                for container in self.device_manager.assignments.get(pod.name, {})
+            },
+            may_crash=self.device_manager.may_crash_for(pod.name),
             hint=hints,
             opinions=opinions or {},
         )

@@ -236,9 +236,10 @@ def test_a_node_that_leaves_its_geometry_to_the_operator_names_the_operator_s_co
     [
         {"time_slicing": {"gpu": 4}},
         {"mps": {"gpu": 8}, "rename_shared": True, "one_per_pod": False},
+        {"time_slicing": {"gpu": 4}, "packed": True},
         {"config": "plain"},
     ],
-    ids=["time-slicing", "MPS with another name", "nothing shared"],
+    ids=["time-slicing", "MPS with another name", "one GPU filled first", "nothing shared"],
 )
 def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
     plan = planned(MigPlan(), **section)
@@ -247,6 +248,8 @@ def test_what_is_rendered_is_read_strictly_and_says_the_same(section):
     again = plan_device_plugin(dgx_h100(), wish, cut_so)
     assert again.value.plan == plan.device_plugin
     assert config.sharing.taken.replicas == plan.device_plugin.replicas
+    policy = config.flags.plugin.shared_devices_allocation_policy
+    assert policy == ("packed" if section.get("packed") else None)
 
 
 def test_the_config_map_has_a_key_for_each_kind_of_node():
