@@ -6,6 +6,9 @@ import pytest
 
 from numaforge.errors import PlanError
 from numaforge.roles.mig.mig_parted import parse_config
+from tests.fixtures.tables import tables
+
+CASES = tables(__file__)
 
 
 def file(entry: str) -> str:
@@ -49,77 +52,7 @@ def test_short_forms(text, filters, devices, mig_devices):
     assert (len(entry.device_filter), entry.devices, entry.mig_devices) == (filters, devices, mig_devices)
 
 
-ON = "mig-enabled: true, mig-devices: {1g.10gb: 1}"
-
-
-@pytest.mark.parametrize(
-    ("entry", "field", "said"),
-    [
-        pytest.param(ON, "devices", "must be given", id="no devices"),
-        pytest.param(
-            f"devices: 0, {ON}", "devices", "0 names no GPUs; write all, or a list", id="a bare index"
-        ),
-        pytest.param(f'devices: "0", {ON}', "devices", "'0' names no GPUs", id="an index as text"),
-        pytest.param(f"devices: [], {ON}", "devices", "names no GPUs", id="no index"),
-        pytest.param(f"devices: [-1], {ON}", "devices", "names no GPUs", id="a negative index"),
-        pytest.param(f"devices: [true], {ON}", "devices", "names no GPUs", id="a truth value as index"),
-        pytest.param(f"devices: [1, 1], {ON}", "devices", "names a GPU twice", id="an index twice"),
-        pytest.param(
-            f"devices: all, device-filter: 0x233010DE, {ON}",
-            "device-filter",
-            "590352606 is not a device filter; write device and vendor in quotes",
-            id="a filter without quotes",
-        ),
-        pytest.param(
-            f'devices: all, device-filter: "2330", {ON}', "device-filter", "'2330' is not", id="half a filter"
-        ),
-        pytest.param(
-            f"devices: all, device-filter: [], {ON}", "device-filter", "the list is empty", id="no filter"
-        ),
-        pytest.param("devices: all", "mig-enabled", "must be given", id="no mig-enabled"),
-        pytest.param(
-            'devices: all, mig-enabled: "yes"', "mig-enabled", "neither true nor false", id="yes as text"
-        ),
-        pytest.param("devices: all, mig-enabled: 1", "mig-enabled", "neither true nor false", id="1 as true"),
-        pytest.param("devices: all, mig-enabled: true", "", "without mig-devices", id="enabled, no devices"),
-        pytest.param(
-            "devices: all, mig-enabled: true, mig-devices: ~",
-            "mig-devices",
-            "not a mapping",
-            id="null devices",
-        ),
-        pytest.param(
-            "devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}",
-            "",
-            "has profiles while mig-enabled is false",
-            id="disabled with devices",
-        ),
-        pytest.param(
-            "devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}",
-            "mig-devices",
-            "1g.5gb: 0 is not a count; write 1 to 64",
-            id="a count of zero",
-        ),
-        pytest.param(
-            "devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1.0}",
-            "mig-devices",
-            "1.0 is not a count",
-            id="a fraction as count",
-        ),
-        pytest.param(
-            "devices: all, mig-enabled: true, mig-devices: {1g.5: 1}",
-            "mig-devices",
-            "'1g.5' is not the name of a MIG profile",
-            id="no name",
-        ),
-        pytest.param(
-            f"devices: all, mig-device: {{}}, {ON}",
-            "mig-device",
-            "unknown key; did you mean mig-devices?",
-            id="an unknown key",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("entry", "field", "said"), CASES["mistakes"].values(), ids=CASES["mistakes"])
 def test_a_mistake_is_named_with_its_place(entry, field, said):
     text = message(file(entry))
     assert text.startswith(f"config.yaml: mig-configs.a[0]{f'.{field}' if field else ''}: ")

@@ -14,6 +14,9 @@ from numaforge.kubelet.admission.masks import ids_of
 from numaforge.kubelet.admission.node import Node
 from numaforge.kubelet.admission.settings import Settings
 from tests.fixtures.machines import GIB, MIB, epyc_nps4, grace_memory_only, machine
+from tests.fixtures.tables import tables
+
+CASES = tables(__file__)
 
 SMALL = machine(packages=2, cores_per_numa_node=4, numa_memory_bytes=16 * GIB)
 
@@ -44,88 +47,14 @@ def test_memory_kept_back(config: dict[str, Any], reserved_bytes: int) -> None:
     assert Settings.from_config(config, MachineInfo.from_topology(SMALL)).reserved_bytes == reserved_bytes
 
 
-@pytest.mark.parametrize(
-    ("config", "reserved"),
-    [
-        pytest.param({"reservedSystemCPUs": "0,1"}, "0-1", id="the named set"),
-        pytest.param({"kubeReserved": {"cpu": "1"}}, "0", id="one CPU is the first thread"),
-        pytest.param({"kubeReserved": {"cpu": "1200m"}}, "0,8", id="a fraction is rounded up"),
-        pytest.param(
-            {"kubeReserved": {"cpu": "1"}, "systemReserved": {"cpu": "1"}},
-            "0,8",
-            id="both reservations add up",
-        ),
-        pytest.param(
-            {"kubeReserved": {"cpu": "4"}, "reservedSystemCPUs": "3,11"},
-            "3,11",
-            id="the named set replaces numbers",
-        ),
-        pytest.param(
-            {
-                "kubeReserved": {"cpu": "2"},
-                "cpuManagerPolicyOptions": {"distribute-cpus-across-cores": "true"},
-            },
-            "0-1",
-            id="the policy's own options choose",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("config", "reserved"), CASES["reserved_cpus"].values(), ids=CASES["reserved_cpus"])
 def test_reserved_cpus(config: dict[str, Any], reserved: str) -> None:
     node = Node(SMALL, {"cpuManagerPolicy": "static", **config}, {})
     assert node.cpu_manager
     assert format_cpulist(ids_of(node.cpu_manager.reserved)) == reserved
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        pytest.param({"cpuManagerPolicy": "Static"}, 'unknown policy: "Static"', id="capitals"),
-        pytest.param(
-            {"cpuManagerPolicy": "static"},
-            "unable to determine reserved CPU",
-            id="static needs a reservation",
-        ),
-        pytest.param(
-            {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "17"}},
-            r"unable to reserve the required amount of CPUs \(size of  did not equal 17\)",
-            id="more than there are",
-        ),
-        pytest.param(
-            {"reservedSystemCPUs": "0,16"}, "not a subset of online-cpus: 0-15", id="a CPU that is not there"
-        ),
-        pytest.param({"reservedSystemCPUs": "3-1"}, "not a cpulist", id="not a cpulist"),
-        pytest.param({"topologyManagerScope": "node"}, 'unknown scope: "node"', id="an unknown scope"),
-        pytest.param(
-            {"cpuManagerPolicyOptions": {"fast": "true"}},
-            'unknown CPU Manager Policy option: "fast"',
-            id="an unknown option",
-        ),
-        pytest.param(
-            {"cpuManagerPolicyOptions": {"full-pcpus-only": "yes"}},
-            'bad value "yes"',
-            id="an option's bad value",
-        ),
-        pytest.param(
-            {"cpuManagerPolicyOptions": {"full-pcpus-only": "1", "distribute-cpus-across-cores": "1"}},
-            "can not be used at the same time",
-            id="a forbidden pair",
-        ),
-        pytest.param(
-            {"memoryManagerPolicy": "Static"},
-            "you should specify the system reserved memory",
-            id="no reserved memory",
-        ),
-        pytest.param(
-            {
-                "memoryManagerPolicy": "Static",
-                "reservedMemory": [{"numaNode": 7, "limits": {"memory": "1Gi"}}],
-            },
-            "references a NUMA node 7 that does not exist",
-            id="a NUMA node that is not there",
-        ),
-        pytest.param({"kubeReserved": {"memory": "1GB"}}, "not a Kubernetes quantity", id="not a quantity"),
-    ],
-)
+@pytest.mark.parametrize(("config", "message"), CASES["no_kubelet"].values(), ids=CASES["no_kubelet"])
 def test_configurations_that_no_kubelet_starts_with_are_refused(config: dict[str, Any], message: str) -> None:
     with pytest.raises(KubeletConfigError, match=message):
         Node(SMALL, config, {})

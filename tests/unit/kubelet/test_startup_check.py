@@ -14,6 +14,9 @@ from numaforge.kubelet.startup.check import check
 from numaforge.topology.model import Core, Gpu, HugepagePool, NodeTopology, NumaNode, Package
 from tests.fixtures.kubelet_texts import settings_of
 from tests.fixtures.machines import with_gaps
+from tests.fixtures.tables import tables
+
+CASES = tables(__file__)
 
 GIB = 2**30
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -64,54 +67,10 @@ def finding(report: Report, rule: str) -> Any:
 
 
 STATIC = 'cpuManagerPolicy: static\nreservedSystemCPUs: "0,8"\n'
-UNITS = "featureGates: {PodLevelResourceManagers: true}\ntopologyManagerPolicy: best-effort\n"
 MEMORY = "memoryManagerPolicy: Static\nkubeReserved: {memory: 1Gi}\n"
 
 
-@pytest.mark.parametrize(
-    ("body", "rule"),
-    [
-        pytest.param("cpuManagerPolcy: static\n", "NF501", id="a misspelt field is dropped"),
-        pytest.param(
-            "memorySwap: {swapBehaviour: LimitedSwap}\n", "NF501", id="a misspelt nested field is dropped"
-        ),
-        pytest.param("maxPods: 1\nmaxPods: 2\n", "NF502", id="the last of two keys wins"),
-        pytest.param(
-            'cpuManagerPolicy: static\nreservedSystemCPUs: "0-15"\n', "NF503", id="every CPU is reserved"
-        ),
-        pytest.param(
-            f"{MEMORY}kubeReserved: {{memory: 20Gi}}\nreservedMemory: "
-            f"[{{numaNode: 0, limits: {{memory: 20580Mi}}}}]\n",
-            "NF504",
-            id="more reserved than the NUMA node holds",
-        ),
-        pytest.param(
-            'cpuManagerPolicy: static\nreservedSystemCPUs: "0"\n', "NF506", id="half a core is reserved"
-        ),
-        pytest.param(
-            "evictionHard: {memory.available: 1Gi}\n", "NF507", id="an evictionHard map drops the defaults"
-        ),
-        pytest.param(
-            f"{STATIC}topologyManagerPolicy: single-numa-node\n",
-            "NF510",
-            id="single-numa-node on two NUMA nodes",
-        ),
-        pytest.param(
-            'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}\n',
-            "NF511",
-            id="options without policy",
-        ),
-        pytest.param(
-            "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n",
-            "NF512",
-            id="reservedMemory under policy None",
-        ),
-        pytest.param("topologyManagerPolicy: restricted\n", "NF513", id="a topology policy without managers"),
-        pytest.param(
-            f"{STATIC}kubeReserved: {{cpu: '1'}}\n", "NF515", id="reservedSystemCPUs overwrites a number"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("body", "rule"), CASES["warned_about"].values(), ids=CASES["warned_about"])
 def test_accepted_but_warned_about(body: str, rule: str) -> None:
     report = run(body)
     assert report.starts, report.error
@@ -120,87 +79,7 @@ def test_accepted_but_warned_about(body: str, rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "body", "rule", "said"),
-    [
-        pytest.param(
-            "1.37",
-            "featureGates: {InPlacePodVerticalScaling: true}\n",
-            "NF517",
-            "InPlacePodVerticalScaling is announced to go with 1.38",
-            id="a gate that is announced to go",
-        ),
-        pytest.param(
-            "1.37",
-            "featureGates: {NodeSwap: true}\n",
-            "NF517",
-            "NodeSwap is announced to go with 1.37",
-            id="a gate that has stayed longer than announced",
-        ),
-        pytest.param(
-            "1.36",
-            "featureGates: {SidecarContainers: true}\n",
-            "NF517",
-            "kubelet 1.37 does not start with the feature gate SidecarContainers",
-            id="a gate that the next kubelet does not know",
-        ),
-        pytest.param(
-            "1.37", "featureGates: {NodeLogQuery: true}\n", "NF517", None, id="a gate with years to go"
-        ),
-        pytest.param(
-            "1.36",
-            "featureGates: {InPlacePodVerticalScaling: true}\n",
-            "NF517",
-            None,
-            id="a gate that the next kubelet still knows",
-        ),
-        pytest.param("1.37", "", "NF517", None, id="gates that nobody sets"),
-        pytest.param(
-            "1.37",
-            "memoryThrottlingFactor: 0.9\n",
-            "NF518",
-            "MemoryQoS is on by default",
-            id="a factor that was without effect",
-        ),
-        pytest.param("1.36", "memoryThrottlingFactor: 0.9\n", "NF518", None, id="a factor before 1.37"),
-        pytest.param("1.37", "", "NF518", None, id="from 1.37 on no factor is the default"),
-        pytest.param(
-            "1.37",
-            "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n",
-            "NF518",
-            None,
-            id="a factor for a gate that is named",
-        ),
-        pytest.param(
-            "1.37",
-            "featureGates: {MemoryQoS: false}\nmemoryThrottlingFactor: 0.9\n",
-            "NF518",
-            None,
-            id="the former factor with the gate off",
-        ),
-        pytest.param(
-            "1.37",
-            "eventRecordQPS: 0\n",
-            "NF519",
-            "sends events without a limit (up to 1.36: 5 a second)",
-            id="0 events a second are no limit",
-        ),
-        pytest.param(
-            "1.36",
-            "eventRecordQPS: 0\n",
-            "NF519",
-            "sends 5 events a second; from 1.37 on",
-            id="0 events a second are the client's default before 1.37",
-        ),
-        pytest.param("1.37", "eventRecordQPS: 5\n", "NF519", None, id="a limit to events"),
-        pytest.param(
-            "1.36",
-            f"{STATIC}{UNITS}topologyManagerScope: pod\n",
-            "NF521",
-            "other CPUs than they run on",
-            id="pods that are managed as units lose their CPUs at a restart",
-        ),
-        pytest.param("1.36", f"{STATIC}{UNITS}", "NF521", None, id="pods that are managed by container"),
-    ],
+    ("version", "body", "rule", "said"), CASES["of_another_minor"].values(), ids=CASES["of_another_minor"]
 )
 def test_warns_of_what_another_minor_does(version: str, body: str, rule: str, said: str | None) -> None:
     report = run(body, version)

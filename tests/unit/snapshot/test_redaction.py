@@ -9,49 +9,12 @@ import yaml
 
 from numaforge.snapshot.redaction import redact, redact_cpuinfo, redact_device_checkpoint, redact_nvidia_smi
 from tests.fixtures.machines import KUBEADM_CONFIG
+from tests.fixtures.tables import tables
 
-HEADER = "kind: KubeletConfiguration\n"
+CASES = tables(__file__)
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        pytest.param(
-            "HTTPS_PROXY=http://user:pw@proxy:3128\n",
-            "HTTPS_PROXY=http://REDACTED@proxy:3128\n",
-            id="credentials-in-a-url",
-        ),
-        pytest.param("--registry-token=abc --v=2", "--registry-token=REDACTED --v=2", id="a-flag"),
-        pytest.param("--api-token abc --v 2", "--api-token REDACTED --v 2", id="a-flag-of-two-words"),
-        pytest.param(
-            "kubelet\0--token=abc\0--v=2\0", "kubelet\0--token=REDACTED\0--v=2\0", id="a-command-line"
-        ),
-        pytest.param("password: hunter2\n", "password: REDACTED\n", id="a-yaml-key"),
-        pytest.param('{"mySecret": "abc", "a": 1}', '{"mySecret": "REDACTED", "a": 1}', id="a-json-key"),
-        pytest.param("x: Bearer abcdefghijkl\n", "x: Bearer REDACTED\n", id="a-bearer-token"),
-        pytest.param(
-            "a: |\n  -----BEGIN RSA PRIVATE KEY-----\n  MII\n  -----END RSA PRIVATE KEY-----\nb: 1\n",
-            "a: |\n  REDACTED\nb: 1\n",
-            id="a-private-key",
-        ),
-        pytest.param(
-            HEADER + "staticPodURLHeader:\n  Authorization:\n  - Basic abc\nstaticPodURL: http://x/\n",
-            HEADER + "staticPodURLHeader: {}\nstaticPodURL: http://x/\n",
-            id="header-block",
-        ),
-        pytest.param(
-            HEADER + 'staticPodURLHeader: {"X-Key": ["abc"]}\nport: 1\n',
-            HEADER + "staticPodURLHeader: {}\nport: 1\n",
-            id="header-flow",
-        ),
-        pytest.param(
-            '{"staticPodURLHeader":{"X-Key":["abc"]},"port":1}',
-            '{"staticPodURLHeader":{},"port":1}',
-            id="header-json",
-        ),
-        pytest.param("kind: Config\nclusters: []\n", "REDACTED\n", id="a-whole-kubeconfig"),
-    ],
-)
+@pytest.mark.parametrize(("text", "kept"), CASES["secrets"].values(), ids=CASES["secrets"])
 def test_secrets_leave(text, kept):
     assert redact(text) == kept
 

@@ -15,11 +15,10 @@ from numaforge.roles.device_plugin.config import parse_device_plugin
 from numaforge.topology.model import MigProfileOffer, NodeTopology, NvidiaDriver, NvidiaInstall
 from numaforge.topology.vendors import NOT_LISTED
 from tests.fixtures.machines import cut_into
+from tests.fixtures.tables import tables
 
-WHOLE = (None, None)
-NOT_YET = "is not yet supported in the config. Ignoring..."
-DAEMONS = "error starting plugins: error getting daemons: invalid MPS configuration: "
-FLAGS = "error starting plugins: unable to validate flags: "
+CASES = tables(__file__)
+
 CREATING = "error starting plugins: error getting plugins: unable to create plugins: "
 DEVICE_MAP = (
     f"{CREATING}failed to construct resource managers: error building device map: "
@@ -29,13 +28,8 @@ EACH_MIG_DEVICE = (
     "error visiting devices: error visiting device: error visiting device: error visiting MIG device: "
     "error visiting MIG device: "
 )
-NO_RESOURCE = f"{DEVICE_MAP}error building MIG device map: {EACH_MIG_DEVICE}"
 TWO_TYPES = (
     f"{DEVICE_MAP}invalid MIG configuration: {EACH_MIG_DEVICE}more than one MIG device type present on node"
-)
-NOT_CONFIGURED = (
-    f"{DEVICE_MAP}invalid MIG configuration: at least one device with migEnabled=true was not configured "
-    "correctly: error visiting device"
 )
 
 
@@ -49,132 +43,7 @@ def mps(*resources: str, flags: str = "mpsRoot: /run/nvidia/mps") -> str:
 
 # The texts after the field are those of k8s-device-plugin: api/config/v1 (replicas.go, resources.go, imex.go,
 # config.go, strategy.go) and validateFlags in cmd/nvidia-device-plugin/main.go.
-@pytest.mark.parametrize(
-    ("text", "field", "said"),
-    [
-        pytest.param("version: v2", "version", "unknown version: v2", id="another version"),
-        pytest.param(
-            "flags: {migStrategy: all}",
-            "flags.migStrategy",
-            "unknown MIG strategy: all",
-            id="no such strategy",
-        ),
-        pytest.param(
-            "sharing: {timeSlicing: {}}",
-            "sharing.timeSlicing",
-            "no resources specified",
-            id="nothing is shared",
-        ),
-        pytest.param(
-            "sharing: {timeSlicing: null}", "sharing", "no resources specified", id="time-slicing is null"
-        ),
-        pytest.param(time_slicing(), "sharing.timeSlicing", "no resources specified", id="an empty list"),
-        pytest.param(
-            time_slicing("{replicas: 2}"),
-            "sharing.timeSlicing.resources[0]",
-            "no resource name specified",
-            id="no name",
-        ),
-        pytest.param(
-            time_slicing("{name: gpu}"),
-            "sharing.timeSlicing.resources[0]",
-            "no replicas specified",
-            id="no replicas",
-        ),
-        pytest.param(
-            mps("{name: gpu, replicas: 1}"),
-            "sharing.mps.resources[0].replicas",
-            "number of replicas must be >= 2",
-            id="one replica",
-        ),
-        pytest.param(
-            time_slicing(
-                "{name: nvidia.com/mig-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx, replicas: 2}"
-            ),
-            "sharing.timeSlicing.resources[0].name",
-            "fully-qualified resource name must be 63 characters or less: nvidia.com/mig-x",
-            id="a name of 64 characters",
-        ),
-        pytest.param(
-            time_slicing("{name: amd.com/gpu, replicas: 2}"),
-            "sharing.timeSlicing.resources[0].name",
-            "incorrect format for resource name 'nvidia.com/amd.com/gpu'",
-            id="another vendor's prefix is put behind NVIDIA's",
-        ),
-        pytest.param(
-            time_slicing(f"{{name: gpu, replicas: {2**63}}}"),
-            "sharing.timeSlicing.resources[0].replicas",
-            "cannot unmarshal a number of more than 64 bits into Go value of type int",
-            id="replicas that are no int",
-        ),
-        pytest.param(
-            time_slicing("{name: gpu, replicas: 2, devices: some}"),
-            "sharing.timeSlicing.resources[0].devices",
-            "devices set as 'some' but the only valid string input is 'all'",
-            id="devices that are no word of the plugin's",
-        ),
-        pytest.param(
-            time_slicing("{name: gpu, replicas: 2, devices: 0}"),
-            "sharing.timeSlicing.resources[0].devices",
-            "devices set as '0' but a count of devices must be > 0",
-            id="no devices",
-        ),
-        pytest.param(
-            time_slicing("{name: gpu, replicas: 2, devices: [GPU-1]}"),
-            "sharing.timeSlicing.resources[0].devices",
-            "unsupported type for device in devices list: GPU-1",
-            id="a device that is neither index nor UUID",
-        ),
-        pytest.param(
-            time_slicing("{name: gpu, replicas: 2, devices: {}}"),
-            "sharing.timeSlicing.resources[0].devices",
-            "unrecognized type for devices spec",
-            id="devices that are a mapping",
-        ),
-        pytest.param(
-            "resources: {gpus: [{name: gpu}]}",
-            "resources.gpus[0]",
-            "resources must have a 'pattern' field set",
-            id="a name without a pattern",
-        ),
-        pytest.param(
-            "resources: {mig: [{pattern: 1g*}]}",
-            "resources.mig[0]",
-            "resources must have a 'name' field set",
-            id="a pattern without a name",
-        ),
-        pytest.param(
-            "imex: {channelIDs: [0, 1]}",
-            "imex.channelIDs",
-            "invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [0 1]",
-            id="another IMEX channel than 0",
-        ),
-        pytest.param(
-            "flags: {plugin: {deviceListStrategy: [envvar, cdi]}}",
-            "flags.plugin.deviceListStrategy",
-            "invalid --device-list-strategy option: invalid strategy: cdi",
-            id="no such way to pass devices",
-        ),
-        pytest.param(
-            "flags: {plugin: {deviceIDStrategy: name}}",
-            "flags.plugin.deviceIDStrategy",
-            "invalid --device-id-strategy option: name",
-            id="no such way to name devices",
-        ),
-        pytest.param(
-            "flags: {plugin: {sharedDevicesAllocationPolicy: spread}}",
-            "flags.plugin.sharedDevicesAllocationPolicy",
-            "invalid --shared-devices-allocation-policy option: spread",
-            id="no such allocation policy",
-        ),
-        pytest.param(
-            "flags: {deviceDiscoveryStrategy: sysfs}",
-            "flags.deviceDiscoveryStrategy",
-            "invalid --device-discovery-strategy option sysfs",
-            id="no such discovery",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "field", "said"), CASES["refused"].values(), ids=CASES["refused"])
 def test_what_the_plugin_refuses_is_refused_in_its_words(text, field, said):
     with pytest.raises(PlanError) as refused:
         parse_device_plugin(text, "plugin.yaml")
@@ -188,29 +57,7 @@ def test_a_name_of_63_characters_is_accepted():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        pytest.param(
-            "flags: {migStrategie: none}", "did you mean migStrategy?", id="the nearest key is named"
-        ),
-        pytest.param(
-            "flags: {plugin: {nvidiaCtkPath: /usr/bin/nvidia-ctk}}",
-            "did you mean nvidiaCTKPath?",
-            id="capitals count",
-        ),
-        pytest.param("sharing: {vgpu: {}}", "known here: timeSlicing, mps", id="else the known ones"),
-        pytest.param(
-            "flags: {failOnInitError: 'yes'}", "is neither true nor false", id="a text for a switch"
-        ),
-        pytest.param("flags: {}\nflags: {}", "written twice", id="a key that is written twice"),
-        pytest.param(
-            time_slicing("{name: gpu, replicas: 2}", "{name: nvidia.com/gpu, replicas: 4}"),
-            "nvidia.com/gpu is shared twice",
-            id="a resource that is shared twice, once without its prefix",
-        ),
-        pytest.param("kind: ConfigMap\ndata: {}", "is a ConfigMap", id="the ConfigMap instead of its text"),
-        pytest.param("[]", "not a configuration of the device plugin", id="no mapping"),
-    ],
+    ("text", "said"), CASES["accepted_by_the_plugin"].values(), ids=CASES["accepted_by_the_plugin"]
 )
 def test_what_the_plugin_accepts_without_a_word_is_refused(text, said):
     with pytest.raises(PlanError, match=said.replace("?", r"\?")):
@@ -256,72 +103,7 @@ imex: {channelIDs: [0], required: true}
     assert check_config(config) == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        pytest.param(
-            "resources: {gpus: [{pattern: '*', name: gpu}]}",
-            [
-                (
-                    "resources-ignored",
-                    "Customizing the 'resources' field is not yet supported in the config. Ignoring...",
-                )
-            ],
-            id="names by pattern are ignored",
-        ),
-        pytest.param(
-            time_slicing("{name: gpu, replicas: 2, rename: gpu.slice}"),
-            [
-                (
-                    "rename-ignored",
-                    f"Setting the 'rename' field in sharing.timeSlicing.resources {NOT_YET}",
-                )
-            ],
-            id="rename is ignored",
-        ),
-        pytest.param(
-            time_slicing("{name: gpu, replicas: 2, rename: gpu.shared}", more="renameByDefault: true, "),
-            [],
-            id="a rename that says what renameByDefault does anyway",
-        ),
-        pytest.param(
-            mps("{name: gpu, replicas: 2, devices: [0, '1:0']}"),
-            [
-                (
-                    "devices-ignored",
-                    f"Customizing the 'devices' field in sharing.mps.resources {NOT_YET}",
-                )
-            ],
-            id="devices per GPU are ignored",
-        ),
-        pytest.param(
-            "flags: {mpsRoot: /m}\nsharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}, "
-            "mps: {resources: [{name: gpu, replicas: 2}]}}",
-            [("time-slicing-ignored", None)],
-            id="beside MPS time-slicing is ignored",
-        ),
-        pytest.param(
-            mps("{name: gpu, replicas: 2}", flags="migStrategy: mixed, mpsRoot: /m"),
-            [("mps-with-mixed", f"{FLAGS}using --mig-strategy=mixed is not supported with MPS")],
-            id="MPS refuses mixed",
-        ),
-        pytest.param(
-            mps("{name: gpu, replicas: 2}", flags=""),
-            [("mps-root-elsewhere", f"{FLAGS}using MPS requires --mps-root to be specified")],
-            id="MPS needs its folder from somewhere",
-        ),
-        pytest.param(
-            mps("{name: gpu, replicas: 49}"),
-            [
-                (
-                    "mps-replicas",
-                    f"{DAEMONS}invalid device maximum allowed replicas exceeded: 49 > 48",
-                )
-            ],
-            id="an MPS server has 48 clients",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "found"), CASES["wrong_everywhere"].values(), ids=CASES["wrong_everywhere"])
 def test_what_is_wrong_on_every_machine(text, found):
     assert [(one.id, one.text) for one in check_config(parse_device_plugin(text, "plugin.yaml"))] == found
 
@@ -330,90 +112,7 @@ SEVEN = ("1g.10gb",) * 7
 
 
 @pytest.mark.parametrize(
-    ("text", "gpus", "found"),
-    [
-        pytest.param(
-            "flags: {migStrategy: single}",
-            (SEVEN, SEVEN),
-            [],
-            id="single, all alike",
-        ),
-        pytest.param(
-            "flags: {migStrategy: single}",
-            (("3g.40gb", "1g.10gb"),),
-            [("error", TWO_TYPES)],
-            id="single refuses two kinds",
-        ),
-        pytest.param(
-            "flags: {migStrategy: single}",
-            (None, SEVEN),
-            [
-                (
-                    "error",
-                    f"{DEVICE_MAP}all devices on the node must be configured with the same migEnabled value",
-                )
-            ],
-            id="single refuses some GPUs without MIG",
-        ),
-        pytest.param(
-            "flags: {migStrategy: single}",
-            (SEVEN, ()),
-            [
-                (
-                    "error",
-                    f"{NOT_CONFIGURED}: device 1 has no MIG devices configured",
-                )
-            ],
-            id="single refuses a GPU in MIG mode without instances",
-        ),
-        pytest.param("flags: {migStrategy: single}", WHOLE, [], id="single without MIG"),
-        pytest.param(
-            "flags: {migStrategy: mixed}",
-            (("3g.40gb", "1g.10gb"), None),
-            [],
-            id="mixed suits every geometry",
-        ),
-        pytest.param(
-            "flags: {migStrategy: mixed}",
-            (("1c.3g.40gb", "2c.3g.40gb"),),
-            [
-                (
-                    "error",
-                    f"{NO_RESOURCE}MIG profile '1c.3g.40gb' does not match any resource patterns",
-                )
-            ],
-            id="mixed but for smaller compute instances",
-        ),
-        pytest.param(
-            "flags: {migStrategy: mixed}",
-            ((),),
-            [("warning", "device 0 has no MIG devices configured")],
-            id="mixed warns of a GPU without instances",
-        ),
-        pytest.param(
-            "flags: {migStrategy: none}",
-            (SEVEN,),
-            [("warning", None)],
-            id="none with a GPU in MIG mode",
-        ),
-        pytest.param(
-            mps("{name: gpu, replicas: 2}", flags="migStrategy: single, mpsRoot: /m"),
-            (SEVEN,),
-            [
-                (
-                    "error",
-                    f"{CREATING}failed to create plugin: sharing using MPS is not supported for MIG devices",
-                )
-            ],
-            id="MPS with MIG",
-        ),
-        pytest.param(
-            time_slicing("{name: mig-1g.10gb, replicas: 2}"),
-            WHOLE,
-            [("warning", None)],
-            id="a resource that this machine does not have",
-        ),
-    ],
+    ("text", "gpus", "found"), CASES["wrong_on_a_machine"].values(), ids=CASES["wrong_on_a_machine"]
 )
 def test_what_is_wrong_on_a_machine(text, gpus, found):
     findings = check_machine(parse_device_plugin(text, "plugin.yaml"), cut_into(*gpus))

@@ -13,6 +13,9 @@ from numaforge.roles.rdma.plugin_checks import advertised, check_config, check_m
 from numaforge.roles.rdma.plugin_config import PluginConfig, parse_plugin_config, plugin_text
 from numaforge.roles.rdma_pools.plan import plan_pools
 from tests.fixtures.machines import dgx_h100, hgx_a100
+from tests.fixtures.tables import tables
+
+CASES = tables(__file__)
 
 FIRST = {"ifNames": ["ibp24s0"]}
 
@@ -27,74 +30,7 @@ def found(findings) -> list[tuple[str, Severity, str | None]]:
 
 
 @pytest.mark.parametrize(
-    ("pool", "expected"),
-    [
-        pytest.param({}, [], id="what is right"),
-        pytest.param(
-            {"resourceName": "a-b"},
-            [("rdma-config-refused", Severity.ERROR, "configList[0].resourceName")],
-            id="what the plugin refuses",
-        ),
-        pytest.param(
-            {"selectors": {}},
-            [("rdma-config-refused", Severity.ERROR, "configList[0]")],
-            id="empty selectors",
-        ),
-        pytest.param(
-            {"rdmaHcaMax": None},
-            [("rdma-without-tokens", Severity.ERROR, "configList[0].rdmaHcaMax")],
-            id="no rdmaHcaMax is 0",
-        ),
-        pytest.param(
-            {"resourceName": "_a"},
-            [("rdma-name-refused", Severity.ERROR, "configList[0].resourceName")],
-            id="a name that only the plugin accepts",
-        ),
-        pytest.param(
-            {"resourceName": "a" * 64},
-            [("rdma-name-refused", Severity.ERROR, "configList[0].resourceName")],
-            id="a name that is too long",
-        ),
-        pytest.param(
-            {"resourcePrefix": "RDMA"},
-            [("rdma-name-refused", Severity.ERROR, "configList[0].resourcePrefix")],
-            id="a prefix in big letters",
-        ),
-        pytest.param(
-            {"resourcePrefix": "a/b"},
-            [("rdma-name-refused", Severity.ERROR, "configList[0].resourcePrefix")],
-            id="a prefix with a slash",
-        ),
-        pytest.param(
-            {"resourcePrefix": "node.kubernetes.io"},
-            [("rdma-name-refused", Severity.ERROR, "configList[0].resourcePrefix")],
-            id="a prefix of Kubernetes' own",
-        ),
-        pytest.param(
-            {"rdmaHcaMaxx": 5},
-            [("rdma-key-unknown", Severity.WARNING, "configList[0].rdmaHcaMaxx")],
-            id="a key that the plugin drops",
-        ),
-        pytest.param(
-            {"selectors": {}, "devices": ["ib0"]},
-            [("rdma-devices-deprecated", Severity.NOTE, "configList[0].devices")],
-            id="the old word for ifNames",
-        ),
-        *(
-            pytest.param(
-                {"selectors": {name: [text]}},
-                [("rdma-selector-never", Severity.WARNING, f"configList[0].selectors.{name}")],
-                id=f"{text} is no {name}",
-            )
-            for name, text in (
-                ("vendors", "0x15b3"),
-                ("vendors", "15B3"),
-                ("deviceIDs", "15b3:1021"),
-                ("ifNames", "ib*"),
-                ("linkTypes", "IB"),
-            )
-        ),
-    ],
+    ("pool", "expected"), CASES["on_every_machine"].values(), ids=CASES["on_every_machine"]
 )
 def test_on_every_machine(pool, expected):
     assert found(check_config(config(pool))) == expected
