@@ -105,7 +105,7 @@ imex: {channelIDs: [0], required: true}
 
 @pytest.mark.parametrize(("text", "found"), CASES["wrong_everywhere"].values(), ids=CASES["wrong_everywhere"])
 def test_what_is_wrong_on_every_machine(text, found):
-    assert [(one.id, one.text) for one in check_config(parse_device_plugin(text, "plugin.yaml"))] == found
+    assert [[one.id, one.text] for one in check_config(parse_device_plugin(text, "plugin.yaml"))] == found
 
 
 SEVEN = ("1g.10gb",) * 7
@@ -116,7 +116,7 @@ SEVEN = ("1g.10gb",) * 7
 )
 def test_what_is_wrong_on_a_machine(text, gpus, found):
     findings = check_machine(parse_device_plugin(text, "plugin.yaml"), cut_into(*gpus))
-    assert [(str(one.severity), one.text) for one in findings] == found
+    assert [[str(one.severity), one.text] for one in findings] == found
     assert all(one.remedy for one in findings)
 
 

@@ -25,8 +25,8 @@ def config(*pools, **more) -> PluginConfig:
     return parse_plugin_config(json.dumps({"configList": whole, **more}), "config.json")
 
 
-def found(findings) -> list[tuple[str, Severity, str | None]]:
-    return [(each.id, each.severity, each.where) for each in findings]
+def found(findings) -> list[list[str | None]]:
+    return [[each.id, each.severity, each.where] for each in findings]
 
 
 @pytest.mark.parametrize(
